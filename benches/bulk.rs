@@ -1,11 +1,11 @@
-//! What text costs that comes in large pieces: 64 bytes, 1 KB, 64 KB a push.
+//! Throughput on large pieces: 64 bytes, 1 KB, 64 KB per push.
 //!
-//! Reveals: gigabytes a second, by number of rules and size of the piece; how far that is from merely looking
-//! at the bytes, and from one search of the whole text by the regex engine, which keeps no state between
-//! pieces and may look at the text as it likes.
+//! Reveals: gigabytes per second by number of rules and piece size, compared with a sum of the bytes and with one
+//! search of the whole text by the regex engine, which keeps no state between pieces and may read the text in any
+//! order.
 //!
-//! Data: 1 MiB of the corpus' replies, its pattern pool and the rules of gitleaks where `TTSR_CORPUS` is set,
-//! else text and patterns made here.
+//! Data: 1 MiB of the corpus' replies, its pattern pool and the rules of gitleaks if `TTSR_CORPUS` is set, else
+//! generated text and patterns.
 
 mod common;
 
@@ -16,10 +16,10 @@ use common::{Case, is_test};
 use criterion::{Criterion, criterion_group, criterion_main};
 use ttsr::Channel;
 
-/// Bytes of a piece.
+/// Sizes of a piece in bytes.
 const SIZES: [usize; 3] = [64, 1 << 10, 64 << 10];
 
-/// The regex engine gets no larger sets: it would build states for minutes.
+/// Maximum number of patterns for the regex engine: with more it would build states for minutes.
 const SEARCHED: usize = 1000;
 
 fn bulk(criterion: &mut Criterion) {

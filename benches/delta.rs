@@ -1,13 +1,12 @@
-//! What a delta costs through `Stream::push`, warm and cold.
+//! Cost of a delta through `Stream::push`, warm and cold.
 //!
-//! Reveals: whether the price of a delta depends on the number of rules, on streams that take turns, on
-//! the channel, on the script or on where providers cut; what building states costs the first reply; and how
-//! far it is from merely looking at the bytes, from searching the whole reply again at every delta, and from
-//! searching its last 512 bytes.
+//! Reveals: whether the cost of a delta depends on the number of rules, on interleaved streams, on the channel, on the
+//! script or on the providers' boundaries; the cost of building states in the first reply; and the distance from a sum
+//! of the bytes, from searching the whole reply again at every delta, and from searching its last 512 bytes.
 //!
-//! Data: 256 KiB of the corpus' replies in deltas of OpenAI's measured sizes, or as they were
-//! recorded, its pattern pool and the rules of gitleaks where `TTSR_CORPUS` is set, else text and patterns made here; 64 KiB of made text in other scripts, beside
-//! ASCII of the same bytes cut in the same places. The regex engine gets the first 20 KB.
+//! Data: 256 KiB of the corpus' replies in deltas of OpenAI's measured sizes, or as recorded, its pattern pool and the
+//! rules of gitleaks if `TTSR_CORPUS` is set, else generated text and patterns; 64 KiB of generated text in other
+//! scripts, beside ASCII with the same number of bytes and the same boundaries. The regex engine gets the first 20 KB.
 
 mod common;
 
@@ -19,13 +18,13 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use ttsr::Channel;
 
-/// Rules where something else is varied.
+/// Number of rules if something else is varied.
 const RULES: usize = 1000;
 
-/// Streams that take turns.
+/// Number of interleaved streams.
 const STREAMS: usize = 4096;
 
-/// Bytes of text of a pass.
+/// Bytes of text in a pass.
 const LENGTH: usize = 256 << 10;
 
 /// Bytes of the tail that is searched at each delta.
@@ -46,7 +45,7 @@ fn by_rules(criterion: &mut Criterion) {
             let name = format!("{set}, {streams} streams");
             time(&mut group, name, &rules, text, streams);
         }
-        // Past some hundred rules it would take minutes, and says no more.
+        // With more than some hundred rules this takes minutes and shows nothing new.
         if patterns.len() > RULES {
             continue;
         }
@@ -61,7 +60,7 @@ fn by_rules(criterion: &mut Criterion) {
     }
 }
 
-/// The first text that a pack reads, beside the same text again.
+/// Times the first text that a pack reads, and the same text again.
 fn cold(criterion: &mut Criterion) {
     let text = Text::of_length(LENGTH);
     let mut group = criterion.benchmark_group("delta/cold");
@@ -75,7 +74,7 @@ fn cold(criterion: &mut Criterion) {
     }
 }
 
-/// Deltas as providers sent them, beside the same text in deltas of measured sizes.
+/// Times deltas with recorded boundaries, and the same text in deltas of measured sizes.
 fn by_boundaries(criterion: &mut Criterion) {
     let Some(corpus) = corpus() else {
         return eprintln!("TTSR_CORPUS is not set: recorded boundaries are left out");
@@ -122,7 +121,7 @@ fn by_script(criterion: &mut Criterion) {
     }
 }
 
-/// Times our own passes over a text, warm.
+/// Times passes of this crate over a text, warm.
 fn time(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: String,

@@ -1,12 +1,11 @@
-//! What a delta costs when much of its part was seen already.
+//! Cost of a delta late in its part.
 //!
-//! Reveals: whether the price of a delta grows with the reply. Ours must be flat from 1 KB to 1 MB, in
-//! text and in an argument of a tool call;
-//! searching the accumulated reply again at every delta grows with it.
+//! Reveals: whether the cost of a delta grows with the reply. It must be constant from 1 KB to 1 MB, in text and in an
+//! argument of a tool call. Searching the accumulated reply again at every delta grows with it.
 //!
-//! Data: the corpus' replies in deltas of OpenAI's measured sizes and 1,000 patterns of its pool where
-//! `TTSR_CORPUS` is set, else made here. What is timed is always the same 16 KiB of text, which follow
-//! so many bytes of other text; the regex engine gets the first 1 KiB of them.
+//! Data: the corpus' replies in deltas of OpenAI's measured sizes and 1,000 patterns of its pool if `TTSR_CORPUS` is
+//! set, else generated ones. The timed text is always the same 16 KiB, after a prefix of the given length; the regex
+//! engine gets the first 1 KiB of them.
 
 mod common;
 
@@ -54,7 +53,7 @@ fn growth(criterion: &mut Criterion) {
     }
 }
 
-/// What was seen before is not timed.
+/// Runs one pass. The prefix is not timed.
 fn pass(rules: &Rules, seen: &Text, arriving: &Text) -> (Duration, usize) {
     let mut stream = rules.open();
     let mut hits = push_all(&mut stream, seen);

@@ -1,11 +1,10 @@
-//! How long packs take to load, what the first megabyte costs, and that memory stays flat past the budget.
+//! Load time of packs, cost of the first megabyte, and memory on hostile text.
 //!
-//! Reveals: whether loading is linear in the number of patterns, what building states costs in time and
-//! memory on text that a pack sees for the first time, and whether hostile text can grow the table.
+//! Reveals: whether loading is linear in the number of patterns, the time and memory of building states on text that a
+//! pack sees for the first time, and whether hostile text can grow the table beyond its budget.
 //!
-//! Data: `pool-7000.txt` of the corpus (one realistic code pattern a line), the rules of gitleaks and a
-//! megabyte of replies where `TTSR_CORPUS` is set, else patterns and text made here; hostile text is random
-//! binary digits.
+//! Data: `pool-7000.txt` of the corpus (one realistic code pattern per line), the rules of gitleaks and a megabyte of
+//! replies if `TTSR_CORPUS` is set, else generated patterns and text. Hostile text is random binary digits.
 
 mod common;
 #[path = "common/counting.rs"]
@@ -41,7 +40,7 @@ fn load(criterion: &mut Criterion) {
     );
 }
 
-/// The first megabyte that a pack reads, beside the same one again.
+/// Times the first megabyte that a pack reads, and the same text again.
 fn first_megabyte(_: &mut Criterion) {
     let text = Text::of_length(if is_test() { 64 << 10 } else { 1 << 20 });
     for (set, patterns) in rules::sets() {
@@ -69,7 +68,7 @@ fn first_megabyte(_: &mut Criterion) {
     }
 }
 
-/// Past the budget: text that leads to a new state at nearly every byte.
+/// Times text that leads to a new state at nearly every byte, with the budget exhausted.
 fn hostile(criterion: &mut Criterion) {
     let limits = Limits {
         table_bytes: 1 << 20,
@@ -109,7 +108,7 @@ fn hostile(criterion: &mut Criterion) {
     }
 }
 
-/// Pushes the text so many times through one stream, in deltas of 4 bytes; gives the hits.
+/// Pushes the text `times` times through one stream in deltas of 4 bytes. Returns the number of hits.
 fn push_all(pack: &Pack, text: &[u8], times: usize) -> usize {
     let mut stream = pack.stream();
     stream.open(PartId(0), Channel::Text);
@@ -123,7 +122,7 @@ fn push_all(pack: &Pack, text: &[u8], times: usize) -> usize {
     hits
 }
 
-/// Resident memory, where the system tells it.
+/// Returns the resident memory, if the system reports it.
 fn resident_kib() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

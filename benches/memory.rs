@@ -1,11 +1,11 @@
-//! What open streams weigh.
+//! Memory of open streams.
 //!
-//! Reveals: bytes per open stream, besides the pack they share; and whether what a stream weighs depends
-//! on the number of rules (it must not) or on what it read.
+//! Reveals: bytes per open stream in addition to the shared pack, and whether they depend on the number of rules (they
+//! must not) or on the text.
 //!
-//! Data: slices of 2 KB of the corpus' replies in deltas of OpenAI's measured sizes and patterns of its
-//! pool where `TTSR_CORPUS` is set, else made here. Every byte asked of the allocator is counted. The
-//! table is warm: its bytes are the pack's, and are printed beside.
+//! Data: slices of 2 KB of the corpus' replies in deltas of OpenAI's measured sizes and patterns of its pool if
+//! `TTSR_CORPUS` is set, else generated ones. Every byte requested from the allocator is counted. The table is warm; its
+//! bytes belong to the pack and are printed separately.
 
 mod common;
 #[path = "common/counting.rs"]
@@ -22,10 +22,10 @@ use ttsr::{Channel, Stream};
 /// Bytes that each stream reads.
 const READ: usize = 2000;
 
-/// Streams of a busy server.
+/// Number of streams of a busy server.
 const MANY: usize = 100_000;
 
-/// Different slices of text; streams take them in turn.
+/// Number of different slices, distributed over the streams.
 const SLICES: usize = 50;
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
             weigh(&Rules::new(&pool(count), channel), &slices, streams);
         }
     }
-    // So many that what each weighs is all that counts.
+    // Enough streams that only the memory per stream counts.
     if !is_test() {
         weigh(&Rules::new(&pool(1000), Channel::Text), &slices, MANY);
     }
@@ -77,7 +77,7 @@ fn weigh(rules: &Rules, slices: &[&[u8]], streams: usize) {
     );
 }
 
-/// Streams that have read a slice each, and their hits.
+/// Returns streams that have read one slice each, and their hits.
 fn read(rules: &Rules, arriving: &[Text], streams: usize) -> (Vec<Stream>, usize) {
     let mut open: Vec<Stream> = (0..streams).map(|_| rules.open()).collect();
     let pairs = open.iter_mut().zip(arriving.iter().cycle());

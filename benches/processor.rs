@@ -1,11 +1,11 @@
-//! What the reference loop costs per delta.
+//! Cost of the reference loop per delta.
 //!
-//! Reveals: what a host pays for the loop itself (against one that only accumulates), for the built-in
-//! rules in it, and for a hook.
+//! Reveals: the cost of the loop itself compared with a loop that only accumulates, of the built-in rules in it, and of
+//! a hook.
 //!
-//! Data: 64 KiB of English text made here, which breaks no built-in rule, in deltas of about OpenAI's
-//! sizes. Every delta is a vector of its own, as a host gets it, and is dropped once it was published.
-//! After the time is taken a credential arrives: the rules must see it, and nothing before it.
+//! Data: 64 KiB of generated English text that no built-in rule matches, in deltas of about OpenAI's sizes. Every delta
+//! is a separate vector, as a host receives it, and is dropped after it was published. After the timed part a
+//! credential arrives: the rules must hit it, and nothing before it.
 
 mod common;
 
@@ -22,7 +22,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ttsr::harness::{Hooks, Input, Observation, Step};
 use ttsr::{Channel, Pack};
 
-/// It has the form of a credential, and is none.
+/// Has the form of a credential and is none.
 const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 .\n\nIt ends. ";
 
 fn processor(criterion: &mut Criterion) {
@@ -45,7 +45,7 @@ fn inputs(text: &Text) -> Vec<Input> {
     text.deltas().map(input).collect()
 }
 
-/// Time of the deltas, and the decisions that were made from the beginning to the credential.
+/// Returns the time of the deltas, and the number of decisions up to the credential.
 fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
     let mut processor = begun(pack, hooks);
     let mut steps = Vec::new();
@@ -57,7 +57,7 @@ fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
         steps.clear();
     }
     let took = started.elapsed();
-    // What a rule that holds may yet want waits; the rest was accumulated.
+    // The end of the text is held back by a rule that holds; the rest was accumulated.
     let accumulated = processor.reply().text(Channel::Text);
     assert!(text.bytes.starts_with(accumulated.as_bytes()));
     assert_eq!(processor.stream().delivered(PART), text.bytes.len() as u64);
@@ -66,7 +66,7 @@ fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
     (took, steps.iter().filter(is_decision).count())
 }
 
-/// A pass with a hook that looks at every delta.
+/// Runs a pass with a hook on every delta.
 fn hooked(pack: &Pack, text: &Text) -> (Duration, usize) {
     let seen = Arc::new(AtomicUsize::new(0));
     let mut hooks = Hooks::default();

@@ -1,11 +1,10 @@
-//! What a delta costs when threads share a pack.
+//! Cost of a delta when threads share a pack.
 //!
-//! Reveals: whether threads that read warm streams of one pack get in each other's way. With a core for
-//! each, a pass of two threads takes as long as one of one thread; it has twice the deltas, so the time
-//! per delta halves.
+//! Reveals: whether threads that read warm streams of one pack slow each other down. With a core for each, a pass of two
+//! threads takes as long as a pass of one; it has twice the deltas, so the time per delta halves.
 //!
-//! Data: 256 KiB of the corpus' replies in deltas of OpenAI's measured sizes and 1,000 patterns of its
-//! pool where `TTSR_CORPUS` is set, else made here. Every thread reads all of it.
+//! Data: 256 KiB of the corpus' replies in deltas of OpenAI's measured sizes and 1,000 patterns of its pool if
+//! `TTSR_CORPUS` is set, else generated ones. Every thread reads all of it.
 
 mod common;
 
@@ -39,7 +38,7 @@ fn threads(criterion: &mut Criterion) {
     }
 }
 
-/// All threads begin at once; the slowest one counts.
+/// Starts all threads at once and returns the time of the slowest.
 fn together(rules: &Rules, text: &Text, threads: usize) -> (Duration, usize) {
     let barrier = Barrier::new(threads);
     let read = || {

@@ -1,11 +1,11 @@
-//! What a byte costs behind each view, each detector, and as a syntax tree.
+//! Cost per byte of each view, each detector, and a syntax tree.
 //!
-//! Reveals: how much a rule pays for a region, a fold or a detector beside the same rule on the text as it is.
-//! Views are meant to cost at most three times the plain path a byte, detectors at most 20 ns.
+//! Reveals: the cost of a region, a fold or a detector compared with the same rule on the plain text. The goals are at
+//! most three times the plain path for views and at most 20 ns per byte for detectors.
 //!
-//! Data: a Markdown reply with fenced code, a file written by a tool, an edit and commands, all made here, in
-//! deltas of 32 bytes; 64 KiB each. At the end of each stands one text that breaks every rule, and each pass
-//! must bring exactly as many hits as there are rules that can see it.
+//! Data: a Markdown reply with fenced code, a file written by a tool, an edit and commands, all generated, 64 KiB each
+//! in deltas of 32 bytes. Each ends with one text that every rule matches, and each pass must have exactly one hit for
+//! every rule that can see it.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ const DELTA: usize = 32;
 const RULES: usize = 50;
 const PART: PartId = PartId(0);
 
-/// What is read: its channel, and its bytes.
+/// A text and its channel.
 struct Input {
     channel: Channel,
     bytes: Vec<u8>,
 }
 
-/// A line of code as agents write it, and one that breaks rule 7.
+/// A line of code as agents write it, and one that rule 7 matches.
 const CODE: &str =
     "    let total = items.iter().map(|item| item.price * 2).sum::<u32>(); // \"in cents\"\n";
 const BROKEN: &str = "    let token_7_x = \"token_7_x\"; // token_7_x\n";
@@ -36,7 +36,7 @@ fn lines(line: &str) -> String {
     line.repeat(BYTES / line.len())
 }
 
-/// As a JSON string.
+/// Returns the text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -56,7 +56,7 @@ impl Input {
         )
     }
 
-    /// Half of the lines stay.
+    /// Returns an edit that keeps half of the lines.
     fn edit() -> Input {
         let half = CODE.repeat(BYTES / CODE.len() / 2);
         let old = quoted(&half);
@@ -90,7 +90,7 @@ impl Input {
     }
 }
 
-/// Rules with these keys in their patterns, of which one hits.
+/// Returns rules with these keys in their patterns; one of them hits.
 fn patterns(channel: Channel, keys: &str) -> Pack {
     let mut text = head(channel);
     for rule in 0..RULES {
@@ -170,7 +170,7 @@ fn views(criterion: &mut Criterion) {
         }
     }
     for (name, condition, hits) in [
-        // The lines of the text are the same again and again.
+        // The lines of the text repeat.
         (
             "repetition",
             "match.repetition = { unit-chars = [1, 4], times = 100 }",

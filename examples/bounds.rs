@@ -1,13 +1,11 @@
-//! The bounds that are promised, measured and asserted: what a stream and a table weigh however long, many
-//! or hostile replies are.
+//! Measures and asserts the memory bounds of streams and tables, however long, numerous or hostile the replies are.
 //!
 //! `cargo run --release --example bounds [-- [--percent N] [NAME…]]`
 //!
-//! Names: `long` (5 GiB through one stream), `open` (100,000 streams open at once, 1,000 rules), `closed`
-//! (1,000,000 streams opened and closed), `hostile` (text that leads to a new state at every byte).
-//! `--percent` does less of each. Memory is what the system says is resident, so nothing is asserted of it
-//! where there is no `/proc`. Allocations per delta are counted in `crates/agent/tests/agent/allocations.rs`, work on hostile
-//! text in `benches/instructions`.
+//! Names: `long` (5 GiB through one stream), `open` (100,000 streams open at once, 1,000 rules), `closed` (1,000,000
+//! streams opened and closed), `hostile` (text that leads to a new state at every byte). `--percent` reduces the amount
+//! of work. Memory is the resident memory that the system reports, so nothing is asserted about it without `/proc`.
+//! `crates/agent/tests/agent/allocations.rs` counts allocations per delta, `benches/instructions` measures work on hostile text.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,10 +17,10 @@ const PART: PartId = PartId(0);
 
 const MIB: usize = 1 << 20;
 
-/// What resident memory may grow by where it must not grow.
+/// Maximum growth of resident memory that counts as no growth.
 const FLAT: usize = MIB;
 
-/// A measurement: does that percentage of its work.
+/// A measurement, run with that percentage of its work.
 type Measure = fn(usize);
 
 const ALL: [(&str, Measure); 4] = [
@@ -57,8 +55,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Rules of many kinds that stay busy with [`Text`] and are never broken by it: a gap, windows of lines and
-/// characters, a count, text that is held back, a region, a fold, a detector.
+/// Rules of many kinds that stay active on [`Text`] and never match it: a gap, windows of lines and characters, a count,
+/// held text, a region, a fold, a detector.
 const BUSY: &str = r#"
 schema = 1
 [pack]
@@ -101,7 +99,7 @@ description = "goes round in circles"
 match.repetition = { unit-chars = [20, 400], times = 4 }
 "#;
 
-/// Pieces of text: prose, and what [`BUSY`] begins to match.
+/// Fragments of text: prose, and beginnings of matches of [`BUSY`].
 const PIECES: [&str; 24] = [
     "the function ",
     "reads a file ",
@@ -129,7 +127,7 @@ const PIECES: [&str; 24] = [
     "\n",
 ];
 
-/// Text without an end, made in a buffer that does not grow.
+/// An endless text in a buffer of constant size.
 struct Text {
     state: u64,
     buffer: Vec<u8>,
@@ -152,7 +150,7 @@ impl Text {
         (self.state >> 33) as usize % bound
     }
 
-    /// The next stretch.
+    /// Returns the next piece.
     fn more(&mut self) -> &[u8] {
         self.buffer.clear();
         while self.buffer.len() < Text::LENGTH {
@@ -163,16 +161,16 @@ impl Text {
     }
 }
 
-/// Bytes that are resident now; nothing where the system does not tell.
+/// Returns the resident memory in bytes, or `None` if the system does not report it.
 fn resident() -> Option<usize> {
-    // The one place that is exact: `statm` lags behind by some pages for each processor.
+    // This file is exact; `statm` lags by some pages for each processor.
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
     let kib: usize = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kib << 10)
 }
 
-/// What resident memory grew by since then.
+/// Returns the growth of resident memory since `before`.
 fn growth(before: Option<usize>) -> Option<usize> {
     Some(resident()?.saturating_sub(before?))
 }
@@ -189,7 +187,7 @@ fn assert_flat(growth: Option<usize>, what: &str) {
     );
 }
 
-/// 5 GiB through one stream. What it needs is there after the first 64 MiB.
+/// Pushes 5 GiB through one stream. All memory it needs is allocated in the first 64 MiB.
 fn long(percent: usize) {
     let whole = (5 << 30) / 100 * percent;
     let warm = (64 * MIB).min(whole / 10);
@@ -203,7 +201,7 @@ fn long(percent: usize) {
     let mut peak = Some(0);
     let started = Instant::now();
     while read < whole {
-        // From a byte to 64, as the stretches go.
+        // Delta sizes cycle from 1 to 64 bytes.
         let mut size = 1;
         let mut rest = text.more();
         while !rest.is_empty() {
@@ -240,7 +238,7 @@ fn long(percent: usize) {
     assert_flat(grown, "long");
 }
 
-/// A pack of so many rules with patterns of the same kind.
+/// Returns a pack of `count` rules with patterns of the same kind.
 fn needles(count: usize) -> Pack {
     let rules = (0..count).map(|number| {
         let pattern = format!(r"(?i)\bneedle{number}_[a-z]{{2,9}}\s*[:=]\s*\w+");
@@ -253,7 +251,7 @@ fn needles(count: usize) -> Pack {
     builder.build().expect("the patterns load")
 }
 
-/// So many streams at once; each reads 2,000 bytes, in turns, and then breaks a rule of its own.
+/// Opens many streams at once. Each reads 2,000 bytes, interleaved, and then a match of one rule.
 fn open(percent: usize) {
     let streams = 1000 * percent;
     const RULES: usize = 1000;
@@ -279,7 +277,7 @@ fn open(percent: usize) {
         });
         opened.collect()
     };
-    // The table is the pack's, and there before.
+    // The table belongs to the pack and is built beforehand.
     let mut few = opened(slices.len());
     read(&mut few);
     for rule in 0..RULES {
@@ -317,7 +315,7 @@ fn needle(rule: usize) -> String {
     format!(" needle{rule}_abc = value ")
 }
 
-/// So many streams, one after the other, as attempts of sessions: a text and a tool call each.
+/// Opens and closes streams one after another, as attempts of sessions with a text and a tool call each.
 fn closed(percent: usize) {
     let streams = 10_000 * percent;
     let pack = needles(100);
@@ -328,7 +326,7 @@ fn closed(percent: usize) {
     let mut acts = 0;
     let started = Instant::now();
     for number in 0..streams {
-        // A new conversation now and then; one of them is a tenth of all.
+        // Starts a new conversation at intervals; one of them has a tenth of all streams.
         if number < streams / 2 && number.is_multiple_of(20) || number == streams * 9 / 10 {
             session = pack.session();
         }
@@ -362,10 +360,10 @@ fn closed(percent: usize) {
     assert_flat(grown, "closed");
 }
 
-/// Text that leads to a new state at nearly every byte, past a budget of a mebibyte for the table.
+/// Pushes text that leads to a new state at nearly every byte, with a table budget of one mebibyte.
 fn hostile(percent: usize) {
     const BUDGET: usize = MIB;
-    // Two tables an automaton, and what the allocator keeps of others.
+    // Two tables per automaton, and memory that the allocator retains of replaced ones.
     const MOST: usize = 24;
     let sets: [(&str, &[&str], Alphabet); 3] = [
         (
@@ -403,7 +401,7 @@ fn hostile(percent: usize) {
         let quiet = "nothing of it ".repeat(MIB / 14);
 
         let plain = rate(&pack, quiet.as_bytes(), 8) / 1e6;
-        // Tables are worn and replaced at other moments than rounds end, and allocators keep some of what they leave.
+        // Tables are not replaced at the ends of rounds, and allocators retain part of the freed memory.
         const ROUNDS: usize = 6;
         let megabytes = (3 * percent).div_ceil(100);
         let before = resident();
@@ -447,7 +445,7 @@ impl Alphabet {
     }
 }
 
-/// Bytes a second of that text, so many times through one stream, in deltas of 4 bytes. Nothing hits.
+/// Returns the throughput in bytes per second of that text, repeated in one stream in deltas of 4 bytes. Nothing hits.
 fn rate(pack: &Pack, text: &[u8], times: usize) -> f64 {
     let mut stream = pack.stream();
     stream.open(PART, Channel::Text);

@@ -2,10 +2,10 @@
 //!
 //! `TTSR_CORPUS=… cargo run --release --example differential [-- --sample N]`
 //!
-//! For every pattern of `rules/*.jsonl` and every reply of `streams/` and `transcripts/`: whether the
-//! pattern matches, and where its earliest match ends, must be what the regex engine says of the whole
-//! text; with the recorded boundaries of the deltas, and again with others. `--sample N` takes every
-//! N-th reply. Prints what each set loads and refuses, and ends with status 1 on any difference.
+//! For every pattern of `rules/*.jsonl` and every reply of `streams/` and `transcripts/`, the crate and a search of the
+//! whole text by the regex engine must agree on whether the pattern matches and where its earliest match ends, with the
+//! recorded boundaries of the deltas and with others. `--sample N` uses every Nth reply. Prints the patterns of each set
+//! that load and those that are rejected, and exits with status 1 on any difference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn sample_argument() -> Option<usize> {
     arguments.get(at + 1)?.parse().ok()
 }
 
-/// The text of one part, and where its deltas end.
+/// The text of one part and the ends of its deltas.
 struct Reply {
     text: Vec<u8>,
     cuts: Vec<usize>,
@@ -102,7 +102,7 @@ fn replies(corpus: &Path) -> Vec<Reply> {
     replies
 }
 
-/// The patterns of a set that load, in one pack, and those that do not, with the reason.
+/// Returns the patterns of a set that load, and those that do not with the reason.
 fn load(file: &Path) -> (Vec<String>, Vec<(String, String)>) {
     let text = |line: &serde_json::Value| line["pattern"].as_str().unwrap_or_default().to_owned();
     let patterns: Vec<String> = match file.extension() {
@@ -196,14 +196,14 @@ fn compare_set(file: &Path, replies: &[Reply]) -> usize {
 }
 
 impl Reply {
-    /// As recorded, and two more ways to cut the text.
+    /// Returns the recorded split and two others.
     fn splits(&self) -> [Vec<usize>; 3] {
         let every = |step: usize| (step..self.text.len()).step_by(step).collect();
         [self.cuts.clone(), every(1), every(37)]
     }
 }
 
-/// First end of each pattern.
+/// Returns the first end of each pattern.
 fn run(pack: &Pack, text: &[u8], cuts: &[usize]) -> BTreeMap<usize, u64> {
     let mut stream = pack.stream();
     let part = PartId(0);
@@ -222,7 +222,7 @@ fn run(pack: &Pack, text: &[u8], cuts: &[usize]) -> BTreeMap<usize, u64> {
     ends
 }
 
-/// The regex engine on the whole text: the fast one for whether, the PikeVM for where.
+/// The regex engine on the whole text: the fast search tells whether there is a match, the PikeVM where it ends.
 struct Oracle {
     any: Option<meta::Regex>,
     first: PikeVM,
@@ -241,7 +241,7 @@ impl Oracle {
             .configure(PikeVM::config().match_kind(MatchKind::All))
             .build(pattern)
             .expect("a pattern that loads can be built without a size limit");
-        // Patterns over the default size limit of `regex` have only the slow engine.
+        // Patterns over the default size limit of `regex` use the slow engine only.
         Oracle {
             any: any.ok(),
             first,

@@ -1,6 +1,5 @@
-//! Hooks worth having: a token budget, the input of a tool as it is written, time to first token and
-//! throughput, what was cut and why, a shorter answer where one took too long, and no edit of a file that
-//! was not read.
+//! Useful hooks: a token budget, the tool input while it is written, time to first token and throughput, abort
+//! statistics, a shorter answer after a timeout, and no edit of a file that was not read.
 //!
 //! `cargo run --features harness --example hooks`
 
@@ -11,14 +10,14 @@ use std::time::Duration;
 use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Point, Reason, Source};
 use ttsr::{Channel, PartId};
 
-/// What hooks and the host share.
+/// State shared by hooks and the host.
 pub(crate) type Shared<T> = Arc<Mutex<T>>;
 
 fn with<T, R>(shared: &Shared<T>, change: impl FnOnce(&mut T) -> R) -> R {
     change(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Ends a reply that is about to be longer than so many tokens, four bytes each.
+/// Ends a reply that would exceed `tokens` tokens of four bytes each.
 pub(crate) fn token_budget(hooks: &mut Hooks, tokens: usize) {
     let mut spent = (0, 0);
     hooks.on_delta("token-budget", move |at, delta| {
@@ -32,7 +31,7 @@ pub(crate) fn token_budget(hooks: &mut Hooks, tokens: usize) {
     });
 }
 
-/// Keeps what each pending tool call holds so far, for a screen that draws it as it grows.
+/// Keeps the input of each pending tool call, for a user interface that shows it while it is written.
 pub(crate) fn tool_inputs(hooks: &mut Hooks) -> Shared<BTreeMap<PartId, String>> {
     let shown = Shared::default();
     let kept = Arc::clone(&shown);
@@ -49,19 +48,19 @@ pub(crate) fn tool_inputs(hooks: &mut Hooks) -> Shared<BTreeMap<PartId, String>>
     shown
 }
 
-/// How fast a reply came.
+/// The pace of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
-    /// From the beginning of the reply to its first byte.
+    /// Time from the start of the reply to its first byte.
     pub(crate) first: Option<Duration>,
-    /// When the last one came.
+    /// Time of the last byte.
     pub(crate) last: Duration,
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub(crate) bytes: usize,
 }
 
 impl Pace {
-    /// Bytes a second since the first one.
+    /// Returns the bytes per second since the first byte.
     pub(crate) fn throughput(&self) -> Option<f64> {
         let took = self.last.checked_sub(self.first?)?.as_secs_f64();
         (took > 0.0).then(|| self.bytes as f64 / took)
@@ -82,7 +81,7 @@ pub(crate) fn pace(hooks: &mut Hooks) -> Shared<Pace> {
     pace
 }
 
-/// The cause of an abort, as far as it is counted.
+/// The cause of an abort, as it is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AbortCause {
     /// `user`, `plugin`, `error` or `timeout`.
@@ -93,16 +92,16 @@ pub(crate) struct AbortCause {
     pub(crate) model: String,
 }
 
-/// How often replies were aborted.
+/// The number of aborts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AbortCounts {
-    /// By cause.
+    /// Aborts by cause.
     pub(crate) causes: BTreeMap<AbortCause, u32>,
-    /// By prompt. Equal prompts have equal hashes, in every session.
+    /// Aborts by the hash of the prompt. Equal prompts have equal hashes in every session.
     pub(crate) prompts: BTreeMap<u64, u32>,
 }
 
-/// Counts aborts by reason, source and model, and by prompt. Those before the first delta count, too.
+/// Counts aborts by reason, source and model, and by prompt, including aborts before the first delta.
 pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<AbortCounts> {
     let counts = Shared::default();
     let kept = Arc::clone(&counts);
@@ -129,7 +128,7 @@ pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<AbortCounts> {
     counts
 }
 
-/// Asks for a shorter answer where one took too long.
+/// Asks for a shorter answer after a timeout.
 pub(crate) fn concise_on_timeout(hooks: &mut Hooks) {
     hooks.register("concise", Concise);
 }
@@ -151,8 +150,8 @@ impl Hook for Concise {
     }
 }
 
-/// Blocks edits of files that no tool has read or written in this conversation. No rule can: what was read
-/// stands in the calls before, and only whoever runs them knows which came back without an error.
+/// Blocks edits of files that no tool has read or written in this conversation. A rule cannot do this: it depends on
+/// earlier calls, and only the host knows which of them succeeded.
 pub(crate) fn read_before_edit(hooks: &mut Hooks) {
     let seen: Shared<BTreeSet<String>> = Shared::default();
     let kept = Arc::clone(&seen);
@@ -176,7 +175,7 @@ pub(crate) fn read_before_edit(hooks: &mut Hooks) {
     });
 }
 
-/// The file that a call is about.
+/// Returns the file that a call refers to.
 fn path_of(input: &str) -> Option<String> {
     let input: serde_json::Value = serde_json::from_str(input).ok()?;
     let path = ["path", "filePath", "file_path"].map(|key| input[key].as_str());

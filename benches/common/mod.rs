@@ -1,4 +1,4 @@
-//! What the benches share: text, rules, and how a pass over the text is timed and checked.
+//! Shared by the benches: text, rules, and timing and checking of passes.
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
@@ -15,13 +15,13 @@ use criterion::{BenchmarkGroup, Throughput};
 
 use text::Text;
 
-/// Whether cases only have to run once: everything that takes long is left out then.
+/// Returns true if cases only have to run once. Slow cases are then skipped.
 pub(crate) fn is_test() -> bool {
     let has = |name: &str| std::env::args().any(|argument| argument == name);
     has("--test") || !has("--bench")
 }
 
-/// A case to be timed: what one pass over it reads, and how many hits it must have.
+/// A timed case: the text of one pass and the expected number of hits.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) deltas: usize,
@@ -39,9 +39,9 @@ impl Case {
         }
     }
 
-    /// Times passes. Each gives the time that counts and its hits.
+    /// Times passes. Each returns its own time and its hits.
     ///
-    /// Criterion reports time and throughput of a pass; the fastest one is printed per delta.
+    /// Criterion reports time and throughput of a pass; the fastest pass is also printed per delta.
     pub(crate) fn time(
         &self,
         group: &mut BenchmarkGroup<'_, WallTime>,

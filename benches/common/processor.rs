@@ -1,4 +1,4 @@
-//! The reference loop, begun and fed, and the bare one.
+//! Set-up of the reference loop, and the loop that only accumulates.
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
@@ -11,7 +11,7 @@ use ttsr::{Channel, Event, Pack};
 use super::rules::PART;
 use super::text::Text;
 
-/// A loop whose request was sent, with an open part of text.
+/// Returns a loop with a sent request and an open text part.
 pub(crate) fn begun(pack: &Pack, hooks: Hooks) -> Processor {
     let mut processor = Processor::new(pack.session(), hooks, Settings::default());
     let mut steps = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn begun(pack: &Pack, hooks: Hooks) -> Processor {
     processor
 }
 
-/// A delta of that part, in a vector of its own.
+/// Returns a delta of that part in a separate vector.
 pub(crate) fn input(delta: &[u8]) -> Input {
     Input::Event(Event::Delta {
         part: PART,
@@ -36,7 +36,7 @@ pub(crate) fn input(delta: &[u8]) -> Input {
     })
 }
 
-/// The least that a host does: keep the deltas. Every one is a vector of its own, dropped once it is kept.
+/// Times the minimal host: it appends the deltas, each of which is a separate vector, to a buffer.
 pub(crate) fn accumulate(text: &Text) -> Duration {
     let deltas: Vec<Vec<u8>> = text.deltas().map(<[u8]>::to_vec).collect();
     let mut reply = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn accumulate(text: &Text) -> Duration {
     took
 }
 
-/// The same through the loop, without hooks.
+/// Times the same deltas through the loop, without hooks.
 pub(crate) fn step_all(pack: &Pack, text: &Text) -> Duration {
     let mut processor = begun(pack, Hooks::default());
     let mut steps = Vec::new();

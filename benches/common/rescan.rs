@@ -1,4 +1,4 @@
-//! The baselines: what a host does that has a regex engine and no streaming one.
+//! The baselines: a host with a regex engine that searches again.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use regex_automata::{Input, MatchKind, PatternSet};
 
 use super::text::Text;
 
-/// All patterns in one regex, searched for every one that matches.
+/// All patterns in one regex that reports every matching pattern.
 pub(crate) struct Rescan {
     regex: Regex,
     ending: Vec<u8>,
@@ -18,8 +18,8 @@ pub(crate) struct Rescan {
 
 impl Rescan {
     pub(crate) fn new(patterns: &[String], ending: &[u8]) -> Rescan {
-        // Room for all states the text visits: the engine falls back to its slowest search without. The text
-        // is ASCII, so Unicode's classes would only make it larger: gitleaks takes over ten gigabytes.
+        // Enough cache for all states that the text visits; otherwise the engine falls back to its slowest search. The text is
+        // ASCII, and Unicode classes would only enlarge the automaton: gitleaks would need more than ten gigabytes.
         let config = Regex::config()
             .hybrid_cache_capacity(64 << 20)
             .nfa_size_limit(Some(1 << 30))
@@ -41,11 +41,10 @@ impl Rescan {
         }
     }
 
-    /// Accumulates each delta behind `seen` and searches the last `window` bytes before it and the delta
-    /// itself; gives the time and the number of patterns that were found at the end, those of the ending
-    /// included.
+    /// Appends each delta to `seen` and searches the delta with the last `window` bytes before it. Returns the time and the
+    /// number of patterns found, including those in the ending.
     ///
-    /// With a window the patterns found add up; without one the last search has them all.
+    /// With a window the patterns of all searches are united; without one the last search finds all of them.
     pub(crate) fn pass(&mut self, seen: &[u8], text: &Text, window: usize) -> (Duration, usize) {
         let mut buffer = seen.to_vec();
         self.found.clear();
@@ -72,7 +71,7 @@ impl Rescan {
     }
 }
 
-/// What merely looking at each byte of each delta costs.
+/// Times a sum of the bytes of each delta.
 pub(crate) fn sum(text: &Text) -> Duration {
     let started = Instant::now();
     let bytes = |delta: &[u8]| {

@@ -1,4 +1,4 @@
-//! The rules that are timed, text that breaks some of them, and the naive model that says how often.
+//! The timed rules, text that some of them match, and the naive model that counts the expected hits.
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
@@ -14,10 +14,10 @@ use super::text::{Text, corpus};
 
 pub(crate) const PART: PartId = PartId(0);
 
-/// One pattern of so many is broken at the end of every part.
+/// The text at the end of every part matches one pattern out of this many.
 const BROKEN: usize = 40;
 
-/// The first `count` patterns of the corpus' pool, or as many made here.
+/// Returns the first `count` patterns of the corpus' pool, or generated ones.
 pub(crate) fn pool(count: usize) -> Vec<String> {
     let Some(corpus) = corpus() else {
         eprintln!("TTSR_CORPUS is not set: patterns and text made here are used");
@@ -28,7 +28,7 @@ pub(crate) fn pool(count: usize) -> Vec<String> {
     text.lines().take(count).map(str::to_owned).collect()
 }
 
-/// The sets of rules that a bench goes through, by name; few where cases only have to run once.
+/// Returns the rule sets of a bench, by name; only few if cases run once.
 pub(crate) fn sets() -> Vec<(String, Vec<String>)> {
     let counts: &[usize] = if is_test() {
         &[1, 100]
@@ -44,7 +44,7 @@ pub(crate) fn sets() -> Vec<(String, Vec<String>)> {
     sets
 }
 
-/// The rules of gitleaks, where the corpus is at hand.
+/// Returns the rules of gitleaks, if the corpus is available.
 pub(crate) fn gitleaks() -> Option<Vec<String>> {
     let file = std::fs::read_to_string(corpus()?.join("rules/gitleaks.jsonl"));
     let file = file.expect("the corpus holds gitleaks.jsonl");
@@ -55,13 +55,13 @@ pub(crate) fn gitleaks() -> Option<Vec<String>> {
     Some(patterns.collect())
 }
 
-/// Patterns made here: the same everywhere.
+/// Returns generated patterns, the same on every machine.
 pub(crate) fn made(count: usize) -> Vec<String> {
     let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
     (0..count).map(made).collect()
 }
 
-/// A rule for each pattern, on that channel.
+/// Returns a pack with one rule per pattern on that channel.
 pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pack {
     let rules = patterns.iter().enumerate().map(|(number, text)| {
         let pattern = Pattern::regex(text.clone());
@@ -74,7 +74,7 @@ pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pac
     builder.build().expect("the patterns load")
 }
 
-/// Text that breaks one pattern of 40, from the first: each by itself, with a space around it.
+/// Returns text that matches every 40th pattern, from the first, each match with a space on both sides.
 pub(crate) fn broken(patterns: &[String]) -> Vec<u8> {
     let samples = patterns.iter().step_by(BROKEN).map(|pattern| {
         let hir = regex_syntax::parse(pattern).expect("the pattern parses");
@@ -85,16 +85,15 @@ pub(crate) fn broken(patterns: &[String]) -> Vec<u8> {
     format!(" {}", samples.collect::<String>()).into()
 }
 
-/// A pack on one channel, and what it must find.
+/// A pack on one channel, and its expected hits.
 pub(crate) struct Rules {
     pub(crate) pack: Pack,
     pub(crate) channel: Channel,
-    /// The naive model: each pattern by itself, searched in the whole of a part; and whether it asks for an
-    /// edge of the text.
+    /// The naive model: each pattern alone, searched in the whole of a part, with true if it has an anchor.
     model: Arc<[(Regex, bool)]>,
-    /// What every part ends with, after the time was taken: it breaks some rules.
+    /// The end of every part, pushed after the timed deltas: some rules match it.
     pub(crate) ending: Vec<u8>,
-    /// The same as it arrives, in deltas.
+    /// The ending in deltas.
     closing: Text,
 }
 
@@ -117,7 +116,7 @@ impl Rules {
         }
     }
 
-    /// The same rules with a table that has read nothing.
+    /// Returns the same rules with an empty table.
     pub(crate) fn loaded_again(&self) -> Rules {
         let rules = self.pack.rules().iter().cloned();
         let builder = rules.fold(Pack::builder(), |pack, rule| pack.rule(rule));
@@ -130,7 +129,7 @@ impl Rules {
         }
     }
 
-    /// Number of rules that are broken in a part of this text and the ending.
+    /// Returns the number of rules that match a part of this text and the ending.
     pub(crate) fn hits(&self, text: &[u8]) -> usize {
         let text = [text, &self.ending].concat();
         let broken = self.model.iter().filter(|(regex, _)| regex.is_match(&text));
@@ -139,7 +138,7 @@ impl Rules {
         hits
     }
 
-    /// The same, summed over streams that take turns, a delta each.
+    /// Returns the sum over interleaved streams.
     pub(crate) fn hits_of(&self, text: &Text, streams: usize) -> usize {
         let mut parts = vec![Vec::new(); streams];
         for (number, delta) in text.deltas().enumerate() {
@@ -148,8 +147,8 @@ impl Rules {
         parts
             .iter_mut()
             .for_each(|part| part.extend_from_slice(&self.ending));
-        // Thousands of parts by thousands of patterns are too many searches: what matches nowhere in all of
-        // them together matches in none, unless it asks for an edge of the text.
+        // Thousands of parts by thousands of patterns are too many searches. A pattern that does not match all parts joined
+        // together matches none of them, unless it has an anchor.
         let together = parts.join(&b"\n\n"[..]);
         let may_match = |regex: &&(Regex, bool)| regex.1 || regex.0.is_match(&together);
         let candidates: Vec<&Regex> = self
@@ -167,7 +166,7 @@ impl Rules {
         parts.iter().map(hits).sum()
     }
 
-    /// A stream with an open part; tool input is inside its argument already.
+    /// Returns a stream with an open part; tool input has its argument opened already.
     pub(crate) fn open(&self) -> Stream {
         let mut stream = self.pack.stream();
         stream.open(PART, self.channel);
@@ -177,12 +176,12 @@ impl Rules {
         stream
     }
 
-    /// The text as it arrives: inside JSON if it is tool input.
+    /// Returns the text as it arrives: inside JSON if it is tool input.
     pub(crate) fn arriving(&self, text: &Text) -> Text {
         arriving(text, self.channel)
     }
 
-    /// Ends a part, its ending in small pieces; gives the hits of that.
+    /// Pushes the ending in small pieces, closes the part, and returns the hits.
     pub(crate) fn close(&self, stream: &mut Stream) -> usize {
         let mut hits = push_all(stream, &self.closing);
         if self.channel == Channel::ToolInput {
@@ -191,8 +190,8 @@ impl Rules {
         hits + stream.close(PART).len()
     }
 
-    /// One pass: every stream opens, the deltas arrive in turn (timed), every stream closes. Gives the
-    /// time and the hits.
+    /// Runs one pass: opens every stream, pushes the deltas interleaved (timed), closes every stream. Returns the time and
+    /// the hits.
     pub(crate) fn pass(&self, arriving: &Text, streams: usize) -> (Duration, usize) {
         let mut open: Vec<Stream> = (0..streams).map(|_| self.open()).collect();
         let (mut next, mut hits) = (0, 0);
@@ -214,13 +213,13 @@ fn arriving(text: &Text, channel: Channel) -> Text {
     }
 }
 
-/// Pushes every delta; gives the hits.
+/// Pushes every delta and returns the number of hits.
 pub(crate) fn push_all(stream: &mut Stream, text: &Text) -> usize {
     let hits = text.deltas().map(|delta| stream.push(PART, delta).len());
     hits.sum()
 }
 
-/// Appends a short text that the expression matches, where nothing must stand around it.
+/// Appends a short text that the expression matches, assuming that its anchors hold.
 fn sample(hir: &Hir, text: &mut String) {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => {}

@@ -1,17 +1,17 @@
-//! The text that is timed, and how it is cut: what was recorded, sources, or text made here.
+//! The timed text and its deltas: recordings, source files, or generated text.
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Bytes of sources.
+/// Total size of the source files in bytes.
 const SOURCES: usize = 10 << 20;
 
-/// Sizes of deltas where no measured ones are at hand: OpenAI's deciles, from 0 to 90 %.
+/// Sizes of deltas if no measured ones are available: OpenAI's deciles, from 0 to 90 %.
 const SIZES: [usize; 10] = [1, 1, 2, 3, 3, 4, 5, 6, 7, 9];
 
-/// Words of text made here, by the name of its script.
+/// Words of generated text, by script.
 const WORDS: [(&str, &str); 4] = [
     (
         "ASCII",
@@ -29,7 +29,7 @@ const WORDS: [(&str, &str); 4] = [
     ("emoji", "😀 🚀 🎉 🔥 ✅ 🧪 🦀 👍🏽 👩‍💻 ❤️ 📦 🛑 🤔 🏳️‍🌈"),
 ];
 
-/// Some text and the offsets of its deltas: the first is 0, the last its length.
+/// A text and the offsets of its deltas: the first is 0, the last its length.
 #[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// All of the corpus and the sources, in deltas of measured sizes.
+    /// Returns all of the corpus and the source files, in deltas of measured sizes.
     pub(crate) fn new(corpus: &Path) -> Text {
         let mut bytes = recorded(corpus);
         sources(&mut bytes);
@@ -47,8 +47,7 @@ impl Text {
         Text { bytes, deltas }
     }
 
-    /// `length` bytes of the corpus' replies in deltas of measured sizes, or of text made here where
-    /// there is no corpus.
+    /// Returns `length` bytes of the corpus' replies in deltas of measured sizes, or generated text if there is no corpus.
     pub(crate) fn of_length(length: usize) -> Text {
         let mut bytes = corpus().map_or_else(
             || Text::made("ASCII", length).bytes,
@@ -60,8 +59,8 @@ impl Text {
         Text::of_bytes(bytes)
     }
 
-    /// The parts of a kind (`text`, `reasoning`) in the corpus' streams, one behind the other, up to that
-    /// length, in the deltas in which they were recorded.
+    /// Returns the concatenated parts of a kind (`text`, `reasoning`) in the corpus' streams, up to that length, in their
+    /// recorded deltas.
     pub(crate) fn as_recorded(corpus: &Path, kind: &str, length: usize) -> Text {
         let (mut bytes, mut deltas) = (Vec::new(), vec![0]);
         for file in files(&corpus.join("streams")) {
@@ -83,13 +82,13 @@ impl Text {
         Text { bytes, deltas }
     }
 
-    /// That text, in deltas of measured sizes.
+    /// Returns that text in deltas of measured sizes.
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Text {
         let sizes = corpus().map_or_else(|| SIZES.to_vec(), |corpus| sizes(&corpus));
         Text::cut(bytes, &sizes)
     }
 
-    /// About `length` bytes made of the words of that script, in deltas of whole characters.
+    /// Returns about `length` bytes of words of that script, in deltas of whole characters.
     pub(crate) fn made(script: &str, length: usize) -> Text {
         let words = WORDS.iter().find(|(name, _)| *name == script);
         let words: Vec<&str> = words.expect("a known script").1.split(' ').collect();
@@ -110,7 +109,7 @@ impl Text {
         }
     }
 
-    /// The same bytes of another text, cut in the same places.
+    /// Returns a prefix of this text with the same deltas as another text.
     pub(crate) fn cut_like(&self, like: &Text) -> Text {
         Text {
             bytes: self.bytes[..like.bytes.len()].to_vec(),
@@ -118,7 +117,7 @@ impl Text {
         }
     }
 
-    /// This text inside a JSON string, in deltas of the same sizes; the quotes are not there.
+    /// Returns this text as the inside of a JSON string, in deltas of the same sizes, without the quotes.
     pub(crate) fn escaped(&self) -> Text {
         let text = std::str::from_utf8(&self.bytes).expect("whole characters");
         let text = serde_json::to_string(text).expect("text is valid JSON");
@@ -126,7 +125,7 @@ impl Text {
         Text::cut(text[1..text.len() - 1].into(), &sizes)
     }
 
-    /// The deltas up to that many bytes.
+    /// Returns the deltas up to that many bytes.
     pub(crate) fn truncated(&self, length: usize) -> Text {
         let cuts = self.deltas.iter().copied();
         let deltas: Vec<u32> = cuts.take_while(|cut| *cut as usize <= length).collect();
@@ -137,7 +136,7 @@ impl Text {
         }
     }
 
-    /// This text and behind it another, each in its own deltas.
+    /// Returns this text followed by another one, each in its own deltas.
     pub(crate) fn followed_by(&self, other: &Text) -> Text {
         let length = self.bytes.len() as u32;
         let deltas = other.deltas.iter().skip(1).map(|cut| cut + length);
@@ -163,8 +162,8 @@ impl Text {
         cuts
     }
 
-    /// The deltas in the order in which they arrive when every one of `streams` has its own slice of
-    /// the text and they take turns.
+    /// Returns the deltas in order of arrival if each of `streams` streams has its own slice of the text and they are
+    /// interleaved.
     pub(crate) fn interleave(&self, cuts: &[u32], streams: usize) -> (Vec<u8>, Vec<u32>) {
         if streams == 1 {
             return (self.bytes.clone(), cuts.to_vec());
@@ -183,12 +182,12 @@ impl Text {
     }
 }
 
-/// Where the corpus is, if it is at hand.
+/// Returns the folder of the corpus, if it is available.
 pub(crate) fn corpus() -> Option<PathBuf> {
     std::env::var_os("TTSR_CORPUS").map(PathBuf::from)
 }
 
-/// Every reply of the corpus, one behind the other.
+/// Returns all replies of the corpus, concatenated.
 fn recorded(corpus: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     for file in files(&corpus.join("streams")) {
@@ -222,8 +221,8 @@ fn lines(file: &Path) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Appends sources of this machine, no text twice, in a fixed order: as much of each language as there is,
-/// up to a fourth of the whole, and Rust for the rest.
+/// Appends source files of this machine in a fixed order without duplicates: up to a fourth of the total for each
+/// language, and Rust for the rest.
 fn sources(bytes: &mut Vec<u8>) {
     let end = bytes.len() + SOURCES;
     let mut seen = HashSet::new();
@@ -238,8 +237,8 @@ fn sources(bytes: &mut Vec<u8>) {
     }
 }
 
-/// Where sources are on a developer's machine: cargo's registry, the toolchain with its docs, Python's
-/// library, Node's modules.
+/// Returns folders with source files on a developer's machine: cargo's registry, the toolchain with its docs, the
+/// Python library, Node modules.
 fn source_folders() -> Vec<PathBuf> {
     let home = |variable: &str, below: &str| {
         let named = std::env::var_os(variable).map(PathBuf::from);
@@ -256,7 +255,7 @@ fn source_folders() -> Vec<PathBuf> {
     ];
     let mut folders: Vec<PathBuf> = homes.into_iter().flatten().collect();
     folders.extend(files(Path::new("/usr/lib")).into_iter().filter(|path| {
-        // Debian keeps the library beside, in a folder with the version.
+        // Debian puts the library into a folder with the version.
         path.file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
     }));
@@ -276,14 +275,14 @@ fn sources_below(
         if bytes.len() >= most {
             return bytes.truncate(most);
         }
-        // Links may lead in circles, and to what is read anyway.
+        // Symbolic links may form cycles and lead to files that are read anyway.
         if path.is_symlink() {
             continue;
         }
         if path.is_dir() {
             waiting.extend(files(&path).into_iter().rev());
         } else if has_extension(&path, extensions) {
-            // No file may weigh too much, and tables of data are no text.
+            // No file may dominate, and data tables are not text.
             let text = std::fs::read(&path).unwrap_or_default();
             let is_text = text.len() < 100 << 10 && !path.to_string_lossy().contains("table");
             if is_text && seen.insert(fingerprint(&text)) {
@@ -304,7 +303,7 @@ fn fingerprint(text: &[u8]) -> u64 {
     text.iter().fold(0xCBF2_9CE4_8422_2325, step)
 }
 
-/// Sizes of OpenAI's text deltas: the measured quantiles.
+/// Returns the measured quantiles of the sizes of OpenAI's text deltas.
 fn sizes(corpus: &Path) -> Vec<usize> {
     let text =
         std::fs::read_to_string(corpus.join("chunk_sizes.json")).expect("the measured sizes");
@@ -327,7 +326,7 @@ fn cut(length: usize, sizes: &[usize]) -> Vec<u32> {
     cuts
 }
 
-/// The same numbers in every run (xorshift).
+/// A random number generator with a fixed seed (xorshift).
 pub(crate) struct Random(u64);
 
 impl Default for Random {

@@ -1,4 +1,4 @@
-//! The cases. Everything but the pass itself is set up before, and not counted.
+//! The cases. The set-up of a case is not counted.
 
 use std::hint::black_box;
 
@@ -31,19 +31,19 @@ pub(crate) const NAMES: &[&str] = &[
     "loop, 100 rules",
 ];
 
-/// Bytes of text of a case.
+/// Bytes of text in a case.
 const LENGTH: usize = 64 << 10;
 
-/// A case that is set up.
+/// A case with its set-up done.
 struct Prepared {
-    /// What is counted by the piece: deltas, blocks, rules.
+    /// Number of units for the printed average: deltas, blocks or rules.
     pieces: usize,
     hits: usize,
-    /// Gives its hits.
+    /// Runs the pass and returns its hits.
     pass: Box<dyn FnMut() -> usize>,
 }
 
-/// Runs the case of that name once; prints its number of pieces.
+/// Runs the case of that name once and prints its number of pieces.
 pub(crate) fn run(name: &str) {
     let mut prepared = prepare(name);
     let hits = measured_pass(&mut *prepared.pass);
@@ -51,7 +51,7 @@ pub(crate) fn run(name: &str) {
     println!("{}", prepared.pieces);
 }
 
-/// The one place where instructions are counted: callgrind is told this function's name.
+/// The only function whose instructions are counted: callgrind gets its name.
 #[inline(never)]
 pub(crate) fn measured_pass(pass: &mut dyn FnMut() -> usize) -> usize {
     black_box(pass())
@@ -99,11 +99,11 @@ fn prepare(name: &str) -> Prepared {
     }
 }
 
-/// Ends the text with what breaks the first rule, which every pack here has.
+/// Appends a match of the first rule, which every pack here has, to the text.
 fn planted(mut text: Text) -> Text {
     text.bytes.extend_from_slice(b" needle0_abc = value ");
     let end = text.bytes.len() as u32;
-    // The last delta takes it along: a case has as many pieces with it as without.
+    // The last delta is extended, so that the number of pieces does not change.
     *text.deltas.last_mut().expect("a text has an end") = end;
     text
 }
@@ -137,7 +137,7 @@ fn deltas(count: usize, text: Text, channel: Channel, is_warm: bool) -> Prepared
     }
 }
 
-/// What a reply costs besides its bytes: 500 streams open, read one delta and close.
+/// Counts the overhead of a reply: 500 streams open, read one delta and close.
 fn short_replies(count: usize) -> Prepared {
     const REPLIES: usize = 500;
     let pack = rules(count, Channel::Text);
@@ -155,7 +155,7 @@ fn short_replies(count: usize) -> Prepared {
     }
 }
 
-/// Here every rule counts as a hit: all must have been loaded.
+/// Counts each loaded rule as a hit, so that a rule that does not load is noticed.
 fn load(count: usize) -> Prepared {
     let patterns = made(count);
     Prepared {
@@ -164,7 +164,7 @@ fn load(count: usize) -> Prepared {
         pass: Box::new(move || {
             let pack = pack(&patterns, Channel::Text, Limits::default());
             let rules = pack.rules().len();
-            // Giving the memory back is no part of a load.
+            // Freeing the memory is not part of a load.
             std::mem::forget(pack);
             rules
         }),

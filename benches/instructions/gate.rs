@@ -1,4 +1,4 @@
-//! Runs the cases under callgrind and compares what it counts with the committed file.
+//! Runs the cases under callgrind and compares the counts with the committed file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use serde::Deserialize;
 use crate::cases;
 use crate::growth::{self, PAIRS};
 
-/// How much more than the file's count is too much.
+/// Relative increase over the committed count that fails.
 const BAND: f64 = 0.03;
 
 /// The committed file.
 #[derive(Debug, Default, Deserialize)]
 struct Counts {
-    /// What `rustc --version` says.
+    /// The output of `rustc --version`.
     rustc: String,
-    /// The processor, as far as it chooses between paths.
+    /// The processor features that select between code paths.
     processor: String,
     /// Instructions of a whole pass, by case.
     instructions: BTreeMap<String, u64>,
 }
 
-/// What was counted of a case.
+/// The counts of a case.
 struct Counted {
     instructions: u64,
     pieces: u64,
 }
 
-/// Prints the table; fails where a case is dearer than the file allows, or not in it.
+/// Prints the table. Fails if a case exceeds its committed count or has none.
 pub(crate) fn check() -> ExitCode {
     if !has_valgrind() {
         println!(
@@ -74,7 +74,7 @@ pub(crate) fn check() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints what twice the text costs for every hostile pair; fails where it is too much.
+/// Prints the cost of twice the text for every hostile pair. Fails if it is too high.
 pub(crate) fn check_growth() -> ExitCode {
     if !has_valgrind() {
         println!("growth: valgrind is not installed, so nothing is counted and nothing is checked");
@@ -105,7 +105,7 @@ pub(crate) fn check_growth() -> ExitCode {
     }
 }
 
-/// Counts everything anew and writes the file.
+/// Counts all cases and writes the file.
 pub(crate) fn update() -> ExitCode {
     if !has_valgrind() {
         println!("instructions: valgrind is not installed");
@@ -138,14 +138,14 @@ fn verdict(of_file: Option<f64>) -> Verdict {
     let (words, is_failure) = match of_file {
         None => ("not in the file: update it", true),
         Some(ratio) if ratio > 1.0 + BAND => ("DEARER", true),
-        // Cheaper is no failure, but a file that is not updated hides the next slip.
+        // A decrease is not a failure, but an outdated file would hide the next increase.
         Some(ratio) if ratio < 1.0 - BAND => ("cheaper: update the file", false),
         Some(_) => ("", false),
     };
     Verdict { words, is_failure }
 }
 
-/// Runs this program in a process of its own, under callgrind, for what the arguments name.
+/// Runs this program in a child process under callgrind with these arguments.
 fn count(arguments: &[&str]) -> Counted {
     let program = std::env::current_exe().expect("a program knows where it is");
     let output = Command::new("valgrind")
@@ -191,7 +191,7 @@ fn environment() -> Counts {
     }
 }
 
-/// Valgrind shows AVX2 to the program where the machine has it, and never AVX-512.
+/// Returns the features: valgrind supports AVX2 if the machine has it, and never AVX-512.
 #[cfg(target_arch = "x86_64")]
 fn processor() -> &'static str {
     match std::arch::is_x86_feature_detected!("avx2") {
@@ -217,7 +217,7 @@ fn read() -> Counts {
     }
 }
 
-/// The `toml` of the crate only reads, and this is little to write.
+/// Writes the file by hand: the `toml` dependency is built without serialization.
 fn toml_of(counts: &Counts) -> String {
     let line = |(name, count): (&String, &u64)| format!("{name:?} = {count}\n");
     format!(

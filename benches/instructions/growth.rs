@@ -1,8 +1,8 @@
 //! Hostile pairs of rules and text: twice the text must cost at most 2.1 times the instructions.
 //!
-//! Each text keeps its rule busy and breaks none. It was read once before, so that states are built where they
-//! can be, and what is left is the price of a byte. Limits that bound work by something else than the length of
-//! the text are set far below it: else that bound, and no growth, would be measured.
+//! Each text keeps its rule active and does not match it. It is read once before, so that all states that can be built
+//! are built and only the cost per byte is left. Limits that bound the work by anything but the length of the text are
+//! set far below it; otherwise that bound would be measured and not the growth.
 
 use std::fmt::Write;
 
@@ -12,23 +12,24 @@ use crate::cases::measured_pass;
 use crate::common::rules::PART;
 use crate::common::text::Random;
 
-/// Most that a text twice as long may cost.
+/// Maximum relative cost of a text of twice the length.
 pub(crate) const MOST: f64 = 2.1;
 
-/// Bytes of the shorter text; the longer has twice as many.
+/// Bytes of the shorter text; the longer one has twice as many.
 const LENGTH: usize = 32 << 10;
 
-/// The same where states never end: tables are worn and replaced at once, so that there must be several.
+/// Bytes of the shorter text if the states never end: tables are replaced repeatedly, and a text must cover several of
+/// them.
 const WEARING: usize = 8 * LENGTH;
 
-/// A rule, and text made against it.
+/// A rule and a text constructed against it.
 pub(crate) struct Pair {
     pub(crate) name: &'static str,
     length: usize,
-    /// What breaks it, and what else it says, as it is written.
+    /// The match keys and other keys of the rule, in TOML.
     rule: &'static str,
     channel: Channel,
-    /// About so many bytes.
+    /// Returns about as many bytes of text as the argument says.
     text: fn(usize) -> Vec<u8>,
 }
 
@@ -212,7 +213,7 @@ pub(crate) const PAIRS: &[Pair] = &[
     ),
 ];
 
-/// So many bytes of those characters, in no order.
+/// Returns `length` random characters of the alphabet.
 fn of(alphabet: &str, length: usize) -> Vec<u8> {
     let chars: Vec<char> = alphabet.chars().collect();
     let mut random = Random::default();
@@ -223,7 +224,7 @@ fn of(alphabet: &str, length: usize) -> Vec<u8> {
     text.into()
 }
 
-/// The Fibonacci word: full of squares and cubes, and nothing in it comes four times in a row.
+/// Returns the Fibonacci word: it is full of squares and cubes, and contains no fourth power.
 fn fibonacci(length: usize) -> Vec<u8> {
     let (mut before, mut word) = ("a".to_owned(), "ab".to_owned());
     while word.len() < length {
@@ -233,7 +234,7 @@ fn fibonacci(length: usize) -> Vec<u8> {
     word.into()
 }
 
-/// Reads the text of that pair, so many times as long as it is; prints its bytes.
+/// Reads the text of that pair, `times` times as long, and prints its number of bytes.
 pub(crate) fn run(name: &str, times: usize) {
     let pair = PAIRS.iter().find(|pair| pair.name == name);
     let pair = pair.expect("the name of a pair");

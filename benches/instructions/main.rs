@@ -1,21 +1,21 @@
-//! How many instructions fixed cases take: a gate that noise cannot fool.
+//! Instruction counts of fixed cases: a gate that is immune to noise.
 //!
 //! `cargo bench --all-features --bench instructions [-- --update|--growth]`
 //!
-//! Reveals: whether a change makes a delta, a load or the loop dearer, on a machine that is busy too. Each
-//! case runs in a process of its own under valgrind's callgrind, which counts the instructions of one pass,
-//! warm and without its setup, and is compared with `counts.toml`. More than 3 % over it fails.
+//! Reveals: whether a change makes a delta, a load or the loop more expensive, also on a busy machine. Each case runs in
+//! a child process under valgrind's callgrind, which counts the instructions of one warm pass without its set-up, and is
+//! compared with `counts.toml`. An increase of more than 3 % fails.
 //!
-//! What is counted is not what a user's processor runs, but near: valgrind knows no AVX-512, so the paths
-//! that are chosen at run time are those of a processor without it. And instructions are no nanoseconds:
-//! a cache miss counts nothing. Another compiler makes other code, so counts are compared only where compiler
-//! and processor are those of the file; elsewhere the table is printed without a verdict.
+//! The counts approximate the work of a user's processor. Valgrind has no AVX-512, so the code paths selected at run
+//! time are those of a processor without it. Instructions are not nanoseconds: a cache miss is not counted. Another
+//! compiler generates other code, so counts are only compared if compiler and processor are those of the file;
+//! elsewhere the table is printed without a verdict.
 //!
-//! And whether work grows faster than the text: of `growth`'s hostile pairs, twice the text may cost 2.1 times the
-//! instructions. That is a matter of this machine alone, and is asserted everywhere.
+//! With `--growth`, checks that work does not grow faster than the text: for the hostile pairs in `growth`, twice the
+//! text may cost 2.1 times the instructions. That comparison is made on every machine.
 //!
-//! Data: patterns and text made here, the same everywhere; the corpus is not used. Hits are planted, and
-//! asserted. With `--test` every case runs once, without valgrind.
+//! Data: generated patterns and text, the same on every machine; the corpus is not used. Hits are planted and asserted.
+//! With `--test` every case runs once, without valgrind.
 
 mod cases;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! Targets that are about ourselves: one way of using the crate against another, in turn.
+//! Targets about this crate alone: two ways of using it, timed in turn.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -16,7 +16,7 @@ use crate::ours::Ours;
 use crate::report::{Figure, Report};
 use crate::sets::Set;
 
-/// Bytes of text where a megabyte says enough.
+/// Bytes of text for cases in which a megabyte is enough.
 const MEGABYTE: usize = 1 << 20;
 
 pub(crate) fn measure(text: &Text, rounds: usize, report: &mut Report) {
@@ -41,9 +41,9 @@ pub(crate) fn measure(text: &Text, rounds: usize, report: &mut Report) {
     report.figures.extend(figures);
 }
 
-/// Median of `b` by `a`, in turn; both give seconds. The first round of each is not counted.
+/// Returns the median of `b` divided by `a`, run in turn. Both return seconds. The first round is not counted.
 ///
-/// These passes are short, so there are more of them than of a duel.
+/// These passes are short, so there are more of them than in a duel.
 fn ratio(rounds: usize, mut a: impl FnMut() -> f64, mut b: impl FnMut() -> f64) -> f64 {
     a();
     b();
@@ -72,8 +72,8 @@ fn flat_in_rules(text: &Text, rounds: usize) -> Vec<Figure> {
         .collect()
 }
 
-/// Both ways the same megabyte is read before, mostly by another stream where the timed one is to be young:
-/// what differs is what this stream saw, not what the caches hold.
+/// Compares a late with an early delta. In both cases the same megabyte is read before, for the early one mostly by
+/// another stream, so that only the history of the stream differs and not the content of the CPU caches.
 fn flat_in_history(text: &Text, rounds: usize) -> Figure {
     let ours = Ours::load(&Set::pool(1000));
     let timed = text.truncated(64 << 10);
@@ -129,7 +129,7 @@ fn tool_input(text: &Text, rounds: usize) -> Figure {
     Figure::new("tool input by text", ratio(rounds, as_text, as_input), "×")
 }
 
-/// Time of the deltas.
+/// Returns the time of the deltas in seconds.
 fn seconds(stream: &mut Stream, text: &Text) -> f64 {
     let started = Instant::now();
     black_box(push_all(stream, text));
@@ -157,7 +157,7 @@ fn in_loop(text: &Text, rounds: usize) -> [Figure; 2] {
     ]
 }
 
-/// How much more two threads read than one in the same time.
+/// Returns the throughput of two threads divided by that of one.
 fn threads(text: &Text, rounds: usize) -> Figure {
     let pack = pack(&pool(1000), Channel::Text, Limits::default());
     let together = |threads: usize| {
@@ -183,7 +183,7 @@ fn threads(text: &Text, rounds: usize) -> Figure {
     )
 }
 
-/// Text that leads to a new state at every byte, from the first byte on, in deltas of 4 bytes.
+/// Times text that leads to a new state at every byte from the first one on, in deltas of 4 bytes.
 fn adversarial() -> [Figure; 2] {
     const HALF: usize = 8 << 20;
     let patterns = ["[01]*1[01]{18}x", "1[01]{20}y"].map(str::to_owned);
@@ -217,7 +217,7 @@ fn adversarial() -> [Figure; 2] {
     ]
 }
 
-/// What the system says this process takes; not a number where it does not say.
+/// Returns the resident memory of this process, or NaN if the system does not report it.
 fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -225,7 +225,7 @@ fn resident_bytes() -> f64 {
     kilobytes.map_or(f64::NAN, |kilobytes: f64| kilobytes * 1024.0)
 }
 
-/// What a byte of other scripts costs, by one of ASCII: in deltas cut in the same places, and in bulk.
+/// Returns the cost of a byte in other scripts divided by that of ASCII: in deltas with equal boundaries, and in bulk.
 fn scripts(rounds: usize) -> Vec<Figure> {
     let pack = pack(&pool(1000), Channel::Text, Limits::default());
     let pass = |text: &Text| {

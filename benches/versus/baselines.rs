@@ -1,12 +1,12 @@
-//! What a host could use instead, and what cannot be beaten.
+//! The alternatives of a host, and the lower bounds.
 //!
-//! *Stepped* engines keep a state between deltas and report first ends, as we do. *Searching* ones are what
-//! hosts do that have a regex engine: accumulate, and search the reply or its tail again at every delta.
-//! Their cost grows with the reply, so they get few kilobytes of it; and a pass that takes over a second is
-//! broken off, with the rest taken as no dearer than what was done, which flatters them.
+//! *Stepped* engines keep a state between deltas and report first ends, as this crate does. *Searching* ones are hosts
+//! with a regex engine: they accumulate the reply and search all of it, or its tail, at every delta. Their cost grows
+//! with the reply, so they get only a few kilobytes. A pass of more than a second is stopped, and the rest is assumed to
+//! cost no more per delta, which is in their favour.
 //!
-//! The text of the comparison is ASCII, so the regex engines are built without Unicode where the patterns
-//! allow: smaller automata, same matches.
+//! The text is ASCII, so the regex engines are built without Unicode if the patterns permit: the automata are smaller
+//! and the matches the same.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ use crate::common::text::Text;
 use crate::duel::Engine;
 use crate::sets::Set;
 
-/// Memory of lazily built automata: enough that none starts over in what is timed.
+/// Cache size of lazily built automata, large enough that no cache is cleared in the timed passes.
 const CACHE: usize = 1 << 30;
 
-/// When a pass is broken off.
+/// Time after which a pass is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Merely looking at each byte of each delta.
+/// Sums the bytes of each delta.
 pub(crate) struct Floor;
 
 impl Engine for Floor {
@@ -44,7 +44,7 @@ impl Engine for Floor {
     }
 }
 
-/// A call for each delta that does nothing.
+/// Calls an empty function for each delta.
 pub(crate) struct EmptyCall;
 
 impl Engine for EmptyCall {
@@ -63,7 +63,7 @@ impl Engine for EmptyCall {
     }
 }
 
-/// Engines of the ecosystem that could carry a state from delta to delta.
+/// Returns engines of the ecosystem that can carry a state from delta to delta.
 pub(crate) fn stepped(set: &Set) -> Vec<Box<dyn Engine>> {
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(LazyDfa::new(&set.patterns))];
     if let Some(literals) = &set.literals {
@@ -72,7 +72,7 @@ pub(crate) fn stepped(set: &Set) -> Vec<Box<dyn Engine>> {
     engines
 }
 
-/// Hosts that search again at each delta.
+/// Returns hosts that search again at each delta.
 pub(crate) fn searching(set: &Set) -> Vec<Box<dyn Engine>> {
     let each = one_by_one(&set.patterns);
     let all = together(&set.patterns);
@@ -135,7 +135,7 @@ fn together(patterns: &[String]) -> RegexSet {
         .expect("the patterns parse")
 }
 
-/// regex-automata's lazy DFA over all patterns, stepped byte by byte.
+/// The lazy DFA of regex-automata over all patterns, stepped byte by byte.
 struct LazyDfa {
     dfa: Hybrid,
     cache: Cache,
@@ -176,7 +176,7 @@ impl LazyDfa {
             .expect("the cache is cleared, never full")
     }
 
-    /// A state that matches does so one byte late.
+    /// Records a match. A match state is entered one byte late.
     fn note(&self, state: LazyStateID, end: u64, firsts: &mut [Option<u64>]) {
         if state.is_match() {
             for index in 0..self.dfa.match_len(&self.cache, state) {
@@ -224,7 +224,7 @@ impl Engine for LazyDfa {
     }
 }
 
-/// aho-corasick's DFA, stepped byte by byte.
+/// The DFA of aho-corasick, stepped byte by byte.
 struct LiteralDfa(Literals);
 
 impl LiteralDfa {
@@ -285,9 +285,9 @@ struct Searching {
 }
 
 enum How {
-    /// A regex for each rule.
+    /// One regex per rule.
     Shared(Vec<Regex>),
-    /// The same, cloned for each delta: every search begins with an empty cache.
+    /// One regex per rule, cloned for each delta, so that every search begins with an empty cache.
     Cloned(Vec<Regex>),
     Set(RegexSet),
 }
@@ -300,7 +300,7 @@ impl Searching {
 
 impl How {
     fn broken(&self, text: &[u8]) -> usize {
-        // The text is ASCII; a host has a string.
+        // The text is ASCII, and a host has a string.
         let text = std::str::from_utf8(text).expect("the text is ASCII");
         match self {
             How::Shared(all) => all.iter().filter(|regex| regex.is_match(text)).count(),
@@ -318,7 +318,7 @@ impl Engine for Searching {
         self.name.clone()
     }
 
-    /// Only a search of the whole reply knows what is broken in it; shorter windows forget.
+    /// Only a search of the whole reply finds all matching rules; a window forgets earlier ones.
     fn broken(&mut self, text: &Text) -> Option<Vec<bool>> {
         let all = std::str::from_utf8(&text.bytes).expect("the text is ASCII");
         match &self.how {

@@ -1,4 +1,4 @@
-//! The comparison as a picture: one SVG, light or dark as its reader has it.
+//! The comparison as an SVG chart, in light or dark colours as the viewer asks.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const LEFT: f64 = 70.0;
 const PANEL: f64 = 260.0;
 const GAP: f64 = 120.0;
 
-/// The sets on the axis, and the labels under it.
+/// The sets on the axis, and their labels.
 const SETS: [&str; 6] = ["1", "10", "100", "gitleaks", "1000", "5000"];
 
 const STYLE: &str = "\
@@ -19,18 +19,18 @@ text { fill: currentColor } .faint { stroke: currentColor; opacity: .15 } .title
 .line { fill: none; stroke-width: 2.5 }
 @media (prefers-color-scheme: dark) { svg { background: #14171a; color: #ddd } }";
 
-/// Colours that tell apart for most eyes, on white and on black.
+/// Colours that most people can distinguish, on white and on black.
 const COLOURS: [&str; 8] = [
     "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7f7f7f", "#9467bd",
 ];
 
-/// One line of a panel: its name, and a value for each set that has one.
+/// One line of a panel: its name, and its value for each set.
 struct Line {
     name: String,
     values: Vec<Option<f64>>,
 }
 
-/// Times per delta above, how many times faster below; both on logarithmic axes.
+/// Returns the chart: times per delta above, speed-ups below, both on logarithmic axes.
 pub(crate) fn svg(report: &Report) -> String {
     let lines = [times(report), ratios(report)];
     let legend = lines.iter().map(Vec::len).max().unwrap_or(0) as f64 * 18.0;
@@ -54,7 +54,7 @@ pub(crate) fn svg(report: &Report) -> String {
     svg
 }
 
-/// A line for each engine, of the cases in which text comes in deltas of one stream.
+/// Returns a line for each engine, for the cases with one stream of deltas.
 fn times(report: &Report) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in report
@@ -62,7 +62,7 @@ fn times(report: &Report) -> Vec<Line> {
         .iter()
         .filter(|row| row.case.starts_with("delta"))
     {
-        // Ours is in every case; the longest text counts.
+        // This crate is in every case; the case with the longest text counts.
         if lines.iter().all(|line| line.name != row.engine) && is_charted(row) {
             let case = row.case;
             let of = |set: &&str| {
@@ -81,12 +81,12 @@ fn times(report: &Report) -> Vec<Line> {
             });
         }
     }
-    // The words are a set of their own, so engines that only know words have nothing here.
+    // The word list is a separate set, so engines that only support words have no value here.
     lines.retain(|line| line.values.iter().any(Option::is_some));
     lines
 }
 
-/// Too many lines hide each other: the rescans are shown by their best and their usual kind.
+/// Returns true if the row is charted. Of the rescanning hosts only the best and the most common one are shown.
 fn is_charted(row: &Row) -> bool {
     let left_out = ["cloned", "4,096", "128", "empty call", "single match"];
     !left_out.iter().any(|part| row.engine.contains(part))
@@ -174,7 +174,7 @@ fn write_text(svg: &mut String, class: &str, x: f64, y: f64, text: &str) {
     );
 }
 
-/// A power of ten as a reader writes it.
+/// Returns a power of ten as text with digit groups.
 fn grouped(power: i32) -> String {
     match power {
         ..0 => format!("{:.*}", power.unsigned_abs() as usize, 10f64.powi(power)),

@@ -1,4 +1,4 @@
-//! How engines are timed against each other: in turn, round by round, with the median of the ratios.
+//! Times engines against each other: in turn, round by round, with the median of the ratios.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use serde::Serialize;
 use crate::common::text::Text;
 use crate::ours::Ours;
 
-/// Anything that can be fed deltas.
+/// An engine that can be fed deltas.
 pub(crate) trait Engine {
     fn name(&self) -> String;
 
-    /// First end of each rule in the text as one stream, unless the engine does not know ends.
+    /// Returns the first end of each rule in the text as one stream, or `None` if the engine does not report ends.
     fn firsts(&mut self, text: &Text) -> Option<Vec<Option<u64>>> {
         let _ = text;
         None
     }
 
-    /// Which rules the text breaks, for engines that know no more.
+    /// Returns the rules that match the text, for engines that do not report ends.
     fn broken(&mut self, text: &Text) -> Option<Vec<bool>> {
         let _ = text;
         None
     }
 
-    /// Time of one pass over deltas that so many streams take in turn.
+    /// Returns the time of one pass over deltas distributed over `streams` interleaved streams.
     fn seconds(&mut self, text: &Text, streams: usize) -> f64;
 
-    /// What an open stream weighs, where the engine says.
+    /// Returns the memory of an open stream, if the engine reports it.
     fn stream_bytes(&self) -> Option<usize> {
         None
     }
 }
 
-/// How the text arrives.
+/// The deltas of a text and the number of streams.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) streams: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Duel<'a> {
     pub(crate) rounds: usize,
 }
 
-/// What an engine took in a case.
+/// The times of an engine in a case.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) rules: String,
@@ -62,12 +62,12 @@ pub(crate) struct Row {
     pub(crate) nanoseconds_per_delta: f64,
     /// Median.
     pub(crate) gigabytes_per_second: f64,
-    /// Median over the rounds of its time by ours of the same round.
+    /// Median over the rounds of its time divided by that of this crate in the same round.
     pub(crate) ratio: f64,
 }
 
 impl Duel<'_> {
-    /// Our row first, then those of the others.
+    /// Returns the row of this crate first, then those of the other engines.
     pub(crate) fn fight(&self, ours: &mut Ours, others: &mut [Box<dyn Engine + '_>]) -> Vec<Row> {
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); others.len() + 1];
         for round in 0..=self.rounds {
@@ -76,7 +76,7 @@ impl Duel<'_> {
                 .iter_mut()
                 .map(|engine| engine.seconds(self.text, self.case.streams));
             let all: Vec<f64> = std::iter::once(first).chain(others).collect();
-            // The first round builds states and fills caches, for all.
+            // The first round builds states and fills caches, for all engines.
             if round > 0 {
                 times
                     .iter_mut()
@@ -105,7 +105,7 @@ impl Duel<'_> {
     }
 }
 
-/// The middle one; of an even number the higher of the two.
+/// Returns the median, the higher one of an even number of values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

@@ -2,15 +2,15 @@
 //!
 //! `TTSR_CORPUS=… cargo bench --bench hard [-- uap-core,recog]`
 //!
-//! Reveals: whether the states that text visits stay few, what a delta costs, how long planning takes,
-//! and how far cold is from warm. Vectorscan is timed beside it where `libhs.so.5` is installed, on the
-//! patterns that both take; the first ends of both are compared before a time is printed.
+//! Reveals: whether the text visits few states, the cost of a delta, the time of planning, and the difference between
+//! cold and warm. Vectorscan is timed beside it if `libhs.so.5` is installed, on the patterns that both accept; the
+//! first ends of both are compared before a time is printed.
 //!
-//! Data: as in `versus`: the corpus' replies and 10 MB of sources, ASCII, in deltas of measured sizes.
+//! Data: as in `versus`: the corpus' replies and 10 MB of source files, ASCII, in deltas of measured sizes.
 
 #![allow(missing_docs)] // a bench has no public items worth documenting
 
-// Shared with `versus`, which uses all of them.
+// Shared with `versus`, which uses all of it.
 #[path = "../common/mod.rs"]
 mod common;
 #[allow(dead_code)]
@@ -40,10 +40,10 @@ const SETS: [&str; 4] = ["uap-core", "recog", "kingfisher", "crs"];
 /// Bytes of the cold case.
 const FIRST: usize = 1 << 20;
 
-/// Times each engine is measured, in turn; the least counts.
+/// Number of rounds; the minimum counts.
 const ROUNDS: usize = 3;
 
-/// Seconds that the other engine may take for one pass before it is left out.
+/// Maximum time of a pass of the other engine, in seconds, before it is left out.
 const PATIENCE: f64 = 60.0;
 
 fn main() {
@@ -114,7 +114,7 @@ fn measure(set: &str, corpus: &Path, text: &Text, library: Option<&Library>) {
     );
 }
 
-/// The time of the other engine on the patterns that it takes, where its first ends are ours.
+/// Returns the time of the other engine on the patterns it accepts, if its first ends are equal.
 fn versus(
     library: &Library,
     patterns: &[String],
@@ -137,14 +137,14 @@ fn versus(
         let index = patterns.iter().position(|known| known == pattern);
         differ += usize::from(ours[index.expect("it is one of ours")] != *their);
     }
-    // Without its UTF-8 mode the other engine has no Unicode classes; on ASCII that rarely matters.
+    // Without UTF-8 mode the other engine has no Unicode classes, which rarely matters on ASCII.
     if differ > 0 {
         println!("{differ} of {} first ends differ", accepted.len());
     }
     Some(database.seconds(text, 1))
 }
 
-/// The patterns of a set that load.
+/// Returns the patterns of a set that load.
 fn loadable(file: &Path) -> Vec<String> {
     let lines = std::fs::read_to_string(file).expect("a rule set");
     let patterns = lines.lines().map(|line| {
@@ -190,7 +190,7 @@ fn time(pack: &Pack, text: &Text, cuts: &[u32]) -> f64 {
     seconds
 }
 
-/// The first end of each pattern.
+/// Returns the first end of each pattern.
 fn firsts(pack: &Pack, text: &Text) -> Vec<Option<u64>> {
     let mut firsts = vec![None; pack.rules().len()];
     let mut stream = open(pack);

@@ -1,4 +1,4 @@
-//! The few functions of Hyperscan's C interface that the comparison needs, loaded at run time.
+//! Bindings to the functions of Hyperscan's C interface used by the comparison, loaded at run time.
 //! Interface: `hs_compile.h` and `hs_runtime.h` of Hyperscan 5.4.
 #![allow(unsafe_code)] // a C library is called; nothing of this is in the crate
 
@@ -47,7 +47,7 @@ struct CompileError {
 /// A shared library: Vectorscan or Hyperscan.
 pub(crate) struct Library {
     shared: Shared,
-    /// With its version.
+    /// The name with the version.
     pub(crate) name: String,
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct Database<'a> {
     scan: Scan,
     flags: u32,
     patterns: usize,
-    /// Seconds.
+    /// Compile time in seconds.
     pub(crate) compiled_in: f64,
 }
 
 impl Library {
-    /// The one that is installed, and those that `TTSR_LIBHS` names.
+    /// Returns the installed library and those that `TTSR_LIBHS` names.
     pub(crate) fn all() -> Vec<Library> {
         let installed = ["libhs.so.5", "libhs.so", "libhs.dylib"];
         let mut libraries: Vec<Library> = installed
@@ -83,7 +83,7 @@ impl Library {
     }
 
     fn open(name: &str) -> Option<Library> {
-        // SAFETY: the library's initialisers do nothing but detect the processor.
+        // SAFETY: the library's initialisers only detect the processor.
         let shared = unsafe { Shared::new(name) }.ok()?;
         let mut library = Library {
             shared,
@@ -113,7 +113,7 @@ impl Library {
         *symbol
     }
 
-    /// The patterns that the library compiles for streaming.
+    /// Returns the patterns that the library compiles for streaming.
     pub(crate) fn accepted(&self, mut patterns: Vec<String>) -> Vec<String> {
         while let Err(bad) = self.try_compile(&patterns, 0) {
             patterns.remove(bad);
@@ -121,7 +121,7 @@ impl Library {
         patterns
     }
 
-    /// The patterns compiled as they are, and so that each is reported once in a stream.
+    /// Compiles the patterns twice: unchanged, and with at most one report per pattern and stream.
     pub(crate) fn compile_all(&self, patterns: &[String]) -> [Database<'_>; 2] {
         [0, SINGLE_MATCH].map(|flags| self.compile(patterns, flags))
     }
@@ -148,7 +148,7 @@ impl Library {
         }
     }
 
-    /// The database, or the index of a pattern that cannot be compiled.
+    /// Returns the database, or the index of a pattern that cannot be compiled.
     fn try_compile(&self, patterns: &[String], flags: u32) -> Result<*mut c_void, usize> {
         let texts: Vec<CString> = patterns
             .iter()
@@ -159,7 +159,7 @@ impl Library {
         let ids: Vec<c_uint> = (0..patterns.len() as c_uint).collect();
         let (mut database, mut error) = (null_mut(), null_mut());
         let compile: CompileMulti = self.symbol("hs_compile_multi");
-        // SAFETY: the arrays have as many entries as said and outlive the call.
+        // SAFETY: the arrays have as many entries as stated and outlive the call.
         let code = unsafe {
             compile(
                 pointers.as_ptr(),
@@ -175,7 +175,7 @@ impl Library {
         if code == 0 {
             return Ok(database);
         }
-        // SAFETY: the library fills in the error when it fails, and frees it itself.
+        // SAFETY: the library sets the error on failure and frees it itself.
         unsafe {
             let index = (*error).expression;
             let free: unsafe extern "C" fn(*mut CompileError) -> c_int =

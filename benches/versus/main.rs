@@ -1,20 +1,19 @@
-//! The crate against everything else that could do its work, in one run.
+//! Compares the crate with all alternatives in one run.
 //!
 //! `TTSR_CORPUS=… cargo bench --all-features --bench versus [-- [SETS] [--out DIR] [--quick]]`, with sets of
 //! `1,10,100,gitleaks,1000,5000,literals`.
 //!
-//! Reveals: what a delta costs, by number of rules, chunk size and number of streams; how that compares with
-//! Vectorscan and Hyperscan on their own ground, with engines that could be stepped, and with hosts that
-//! search the reply again; and which of the targets of this crate are met.
+//! Reveals: the cost of a delta by number of rules, chunk size and number of streams; the comparison with Vectorscan and
+//! Hyperscan in streaming mode, with engines that can be stepped, and with hosts that search the reply again; and which
+//! targets of this crate are met.
 //!
-//! Needs `libhs.so.5` (Debian: `libvectorscan-dev`); more builds of it, Hyperscan's for one, are named by
-//! `TTSR_LIBHS`, paths with colons between. Where there is none it says so, and the targets count as unmet.
+//! Needs `libhs.so.5` (Debian: `libvectorscan-dev`). `TTSR_LIBHS` names more builds of it, such as Hyperscan's, as paths
+//! separated by colons. Without a library a note is printed and the targets count as not met.
 //!
-//! Data: the corpus' streams and transcripts, and 10 MB of distinct sources of this machine. Bytes that are
-//! not ASCII are replaced by `?`, since the other engines' fastest mode knows only bytes; the deltas have the
-//! sizes that OpenAI's text streams were measured to have. Behind the text stands what breaks every 40th
-//! rule. All engines must find the same first ends before a time is printed. `--test` checks just that, on
-//! 64 KB and few rules.
+//! Data: the corpus' streams and transcripts, and 10 MB of distinct source files of this machine. Bytes that are not
+//! ASCII are replaced by `?`, because the fastest mode of the other engines only supports bytes. The deltas have the
+//! measured sizes of OpenAI's text streams. The text ends with matches of every 40th rule. All engines must find the
+//! same first ends before a time is printed. `--test` checks only that, on 64 KB and few rules.
 
 #![allow(missing_docs)] // a bench has no public items worth documenting
 
@@ -39,20 +38,20 @@ use ours::Ours;
 use report::{Figure, Report};
 use sets::Set;
 
-/// Streams of the interleaved case.
+/// Number of streams of the interleaved case.
 const STREAMS: usize = 4096;
 
-/// Bytes for engines that could be stepped and build large states slowly.
+/// Bytes for stepped engines that build large states slowly.
 const SLICE: usize = 64 << 10;
 
-/// Bytes of a reply that is searched again at each delta: that is quadratic.
+/// Bytes of a reply that is searched again at each delta, which is quadratic.
 const REPLY: usize = 4 << 10;
 
-/// What the arguments ask for.
+/// The parsed arguments.
 struct Wanted {
     sets: Option<String>,
     out: PathBuf,
-    /// Times each case is measured, all engines in turn; medians count.
+    /// Number of rounds, in each of which all engines run in turn; medians count.
     rounds: usize,
 }
 
@@ -136,7 +135,7 @@ fn write(report: &Report, folder: &Path) {
     }
 }
 
-/// One set of rules: everybody agrees, then everybody is timed.
+/// Checks that all engines agree on one set of rules, then times them.
 fn compare(set: Set, text: &Text, libraries: &[Library], rounds: usize, report: &mut Report) {
     let set = set.accepted(libraries);
     let mut ours = Ours::load(&set);
@@ -240,7 +239,7 @@ fn duel(
     report.rows.extend(rows);
 }
 
-/// Everybody must find what we find, in the text and in what is broken behind it.
+/// Checks that every engine finds the same matches, in the text and in its ending.
 fn agree(set: &Set, ours: &mut Ours, others: &mut [Box<dyn Engine + '_>], text: &Text) {
     let text = set.with_ending(text);
     let expected = ours.firsts(&text).expect("we tell first ends");
@@ -269,7 +268,7 @@ fn agree(set: &Set, ours: &mut Ours, others: &mut [Box<dyn Engine + '_>], text: 
     }
 }
 
-/// The agreement of all engines, on little.
+/// Checks the agreement of all engines on a short text.
 fn test(libraries: &[Library]) {
     let text = Text::of_length(SLICE);
     for count in [1, 10, 100] {

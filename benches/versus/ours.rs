@@ -1,4 +1,4 @@
-//! This crate as an engine among others, through its public `push`.
+//! This crate as one of the engines, through its public `push`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::duel::Engine;
 use crate::report::Figure;
 use crate::sets::Set;
 
-/// A pack and how long it took to load.
+/// A pack and its load time.
 pub(crate) struct Ours {
     pub(crate) pack: Pack,
-    /// Seconds.
+    /// Load time in seconds.
     pub(crate) loaded_in: f64,
 }
 
@@ -32,7 +32,7 @@ impl Ours {
         stream
     }
 
-    /// What the table holds by now.
+    /// Returns the current size of the table.
     pub(crate) fn sizes(&self, set: &str) -> Vec<Figure> {
         let size = self.pack.automata(Channel::Text).next();
         let size = size.expect("a rule reads text");
@@ -49,7 +49,7 @@ impl Ours {
             ),
             Figure::new(format!("{set} rules, states"), size.states as f64, ""),
             Figure::new(format!("{set} rules, columns"), size.columns as f64, ""),
-            // Past its budget a table is replaced: then the times above are not those of a warm one.
+            // A table beyond its budget is replaced; the times above are then not those of a warm table.
             Figure::new(
                 format!("{set} rules, tables spent"),
                 f64::from(size.generation) + f64::from(u8::from(size.is_full)),

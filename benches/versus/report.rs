@@ -1,4 +1,4 @@
-//! Everything a run found, as it is written for a script.
+//! The results of a run as JSON.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::duel::Row;
 use crate::hyperscan::Library;
 use crate::targets::{self, Target};
 
-/// A run.
+/// The results of a run.
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) environment: Environment,
@@ -18,14 +18,14 @@ pub(crate) struct Report {
     pub(crate) targets: Vec<Target>,
 }
 
-/// On what it ran.
+/// The machine and software of a run.
 #[derive(Serialize)]
 pub(crate) struct Environment {
     version: &'static str,
     processor: String,
     cores: usize,
-    /// Processes that wanted a core in the minute before, where the system says: more than none, and the
-    /// figures are not those of a quiet machine.
+    /// Load average of the minute before the run, if the system reports it. If it is above zero, the machine was not
+    /// quiet.
     load_before: Option<f64>,
     libraries: Vec<String>,
     bytes: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Environment {
     rounds: usize,
 }
 
-/// A number that is no time of a duel.
+/// A figure that is not a time of a duel.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// How many times slower than we the better of the streaming libraries was.
+    /// Returns how many times slower the faster streaming library was.
     pub(crate) fn ratio(&self, rules: &str, case: &str) -> Option<f64> {
         let row =
             |row: &&Row| row.rules == rules && row.case == case && self.is_library(&row.engine);
@@ -74,7 +74,7 @@ impl Report {
             .min_by(f64::total_cmp)
     }
 
-    /// The figure of that name.
+    /// Returns the figure of that name.
     pub(crate) fn figure(&self, name: &str) -> Option<f64> {
         self.figures
             .iter()
@@ -86,7 +86,7 @@ impl Report {
         self.targets = targets::judge(self);
     }
 
-    /// The least compile time of the libraries, by ours.
+    /// Returns the minimum compile time of the libraries divided by that of this crate.
     pub(crate) fn compile_ratio(&self, rules: &str) -> Option<f64> {
         let begin = format!("{rules} rules, compile time of");
         let of_set = self
@@ -134,7 +134,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// What the system calls the processor, where it says.
+/// Returns the system's name for the processor, if it has one.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text

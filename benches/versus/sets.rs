@@ -1,4 +1,4 @@
-//! The sets of rules that are compared.
+//! The compared sets of rules.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::hyperscan::Library;
 /// One set of rules.
 pub(crate) struct Set {
     pub(crate) name: String,
-    /// Regular expressions.
+    /// The rules as regular expressions.
     pub(crate) patterns: Vec<String>,
-    /// The same as plain texts, where all of them are.
+    /// The rules as plain texts, if all of them are literal.
     pub(crate) literals: Option<Vec<String>>,
 }
 
-/// Every set, in the order of the table.
+/// Returns every set, in the order of the table.
 pub(crate) fn all(corpus: &Path) -> Vec<Set> {
     let one = Set::regexes("1", vec!["AKIA[0-9A-Z]{16}".to_owned()]);
     vec![
@@ -52,7 +52,7 @@ impl Set {
         Set::regexes("gitleaks", patterns.collect())
     }
 
-    /// A thousand words that are often misspelt: rules that an index of literals could do.
+    /// Returns a thousand commonly misspelt words: rules that an index of literals could handle.
     fn words(corpus: &Path) -> Set {
         let file = std::fs::read_to_string(corpus.join("rules/typos-words-10k.txt"));
         let file = file.expect("the corpus holds typos-words-10k.txt");
@@ -65,7 +65,7 @@ impl Set {
         }
     }
 
-    /// Without the patterns that some library refuses: everybody gets the same.
+    /// Removes the patterns that some library rejects, so that all engines have the same set.
     pub(crate) fn accepted(mut self, libraries: &[Library]) -> Set {
         let before = self.patterns.len();
         for library in libraries {
@@ -81,7 +81,7 @@ impl Set {
         self
     }
 
-    /// The text, and behind it in the same deltas what breaks every 40th rule.
+    /// Returns the text followed by matches of every 40th rule, in the same deltas.
     pub(crate) fn with_ending(&self, text: &Text) -> Text {
         text.followed_by(&Text::of_bytes(broken(&self.patterns)))
     }

@@ -1,6 +1,6 @@
-//! What this crate set out to reach, and whether a run did.
+//! The performance targets of this crate, and their check against a run.
 //!
-//! Ratios are how many times faster we are than the better of Vectorscan and Hyperscan. What was not
+//! Ratios are the time of the faster of Vectorscan and Hyperscan divided by that of this crate. A figure that was not
 //! measured is not met.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::report::Report;
 
-/// One target and what was found.
+/// One target and its figure.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Target {
     pub(crate) id: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) met: bool,
 }
 
-/// What a figure must be.
+/// The bound on a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Bound {
@@ -28,7 +28,7 @@ pub(crate) enum Bound {
 }
 use Bound::{AtLeast, AtMost};
 
-/// Rules, S1, S2, S5, S6 at 64 B, S6 at 1 KB.
+/// The ratios required of S1, S2, S5, S6 at 64 B and S6 at 1 KB, by number of rules.
 const AGAINST_LIBRARIES: [(&str, [f64; 5]); 6] = [
     ("1", [6.0, 7.0, 1.0, 2.5, 1.5]),
     ("10", [8.0, 9.0, 2.5, 2.5, 3.0]),
@@ -47,7 +47,7 @@ const COLUMNS: [(&str, &str); 5] = [
     ("S6", "1 KB"),
 ];
 
-/// The others, by the name of their figure.
+/// The other targets, by the name of their figure.
 const BY_FIGURE: [(&str, &str, Bound); 19] = [
     ("S3", "1000 rules, ns per delta over 10 rules", AtMost(4.0)),
     ("S3", "5000 rules, ns per delta over 10 rules", AtMost(12.0)),
@@ -78,7 +78,7 @@ const BY_FIGURE: [(&str, &str, Bound); 19] = [
     ("S14", "emoji by ASCII in bulk, a byte", AtMost(3.0)),
 ];
 
-/// Every target but S7, which has a bench of its own.
+/// Checks every target except S7, which has a separate bench.
 pub(crate) fn judge(report: &Report) -> Vec<Target> {
     let mut targets = Vec::new();
     for (column, (id, case)) in COLUMNS.into_iter().enumerate() {

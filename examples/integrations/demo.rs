@@ -1,5 +1,5 @@
-//! What the examples share: a server on this machine that would talk for ever, a rule that is broken after
-//! some words, and a look at whether the server was hung up on.
+//! Shared by the examples: a local server that talks endlessly, a rule that hits after some words, and a check that the
+//! connection was closed.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -24,10 +24,10 @@ match.any = [{ literal = "rm -rf" }]
 examples.match = ["rm -rf /"]
 "#;
 
-/// The server says so many words, a tenth of a second apart, unless it is hung up on.
+/// The maximum number of words that the server sends, one every tenth of a second, until the connection is closed.
 const WORDS: usize = 100;
 
-/// Runs one reply through the client that `connect` makes for a base address, under the rule.
+/// Runs one reply under the rule, through the client that `connect` returns for a base address.
 pub fn show<P: Provider>(connect: impl FnOnce(&str) -> P) -> Result<(), Box<dyn Error>> {
     let (base, said) = serve()?;
     let pack = Pack::from_toml(RULES)?;
@@ -58,7 +58,7 @@ pub fn show<P: Provider>(connect: impl FnOnce(&str) -> P) -> Result<(), Box<dyn 
             return Err("the rule was not broken".into());
         };
         println!("cut: {detail}");
-        // A client that reads in a task of its own hangs up in that task.
+        // A client that reads in a background task closes the connection in that task.
         let said = loop {
             match said.try_recv() {
                 Ok(said) => break said,
@@ -75,7 +75,7 @@ pub fn show<P: Provider>(connect: impl FnOnce(&str) -> P) -> Result<(), Box<dyn 
     })
 }
 
-/// The base address, and how many words the server could say.
+/// Returns the base address, and a channel with the number of words that the server could send.
 fn serve() -> Result<(String, Receiver<usize>), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let base = format!("http://{}/v1", listener.local_addr()?);
@@ -90,7 +90,7 @@ fn serve() -> Result<(String, Receiver<usize>), Box<dyn Error>> {
 
 fn talk(mut stream: TcpStream) -> std::io::Result<usize> {
     let mut request = [0; 16384];
-    // The request is small and comes in one piece or two; what it says does not matter here.
+    // The request is small and arrives in one or two pieces; its content does not matter here.
     let _ = stream.read(&mut request)?;
     stream.set_read_timeout(Some(Duration::from_millis(100)))?;
     stream.write_all(

@@ -1,4 +1,4 @@
-//! Views of tool input: what they hand on where the JSON view is before them, as in the crate.
+//! Runs a view of tool input after the JSON view, as the crate does, and records its output.
 
 use crate::view::edit::Edits;
 use crate::view::json::{ArgPath, Decoder, Sink as JsonSink};
@@ -24,12 +24,12 @@ pub(crate) enum Heard {
 #[derive(Default)]
 pub(crate) struct Recorder {
     heard: Vec<Heard>,
-    /// Bytes of the input delivered so far, where nothing may be handed on later than it was certain.
+    /// Number of input bytes pushed so far, if output must not be later than its deciding byte.
     delivered: Option<u64>,
 }
 
-/// What the view hands on of the input, in deltas of `step` bytes. Byte by byte, nothing comes later than the view
-/// says it was certain.
+/// Returns the output of the view for the input in deltas of `step` bytes. Byte by byte, no output may come later than
+/// the view's own deciding offset.
 pub(crate) fn read(mut view: impl View, input: &[u8], step: usize) -> Vec<Heard> {
     let mut decoder = Decoder::new(128, 4096);
     let mut recorder = Recorder::default();

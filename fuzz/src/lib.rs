@@ -1,7 +1,7 @@
-//! What fuzzing holds the crate to: one function for each target, which takes any bytes and panics where a promise is
-//! broken. The targets of `fuzz_targets` call them, and so does `tests/seeds.rs`, on stable.
+//! The fuzzed properties: one function per target, which takes any bytes and panics if the property is violated. The
+//! targets in `fuzz_targets` call them, and so does `tests/seeds.rs` on the stable toolchain.
 
-// What is not public is taken in as source.
+// Private modules are included as source.
 #[path = "../../src"]
 #[allow(dead_code, reason = "taken in as source, and only some of it is used")]
 mod ours {

@@ -1,8 +1,8 @@
-//! What a sink sees of a view, byte by byte.
+//! A sink that records the output of a view byte by byte.
 
 use crate::view::piece::{Piece, Sink, Tag};
 
-/// What came in: each byte with its tag, its place and when it was certain, and the cuts.
+/// The recorded output: each byte with its tag, its offset and its deciding offset, and the cuts.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) bytes: Vec<(u8, Tag, u64, u64, u64)>,
@@ -30,7 +30,7 @@ impl Sink for Seen {
     }
 }
 
-/// Pieces of a text, with the places they begin at.
+/// Returns the pieces of a text with their start offsets.
 pub(crate) fn pieces(text: &[u8], size: usize) -> impl Iterator<Item = Piece<'_>> {
     let starts = (0..).step_by(size);
     text.chunks(size)

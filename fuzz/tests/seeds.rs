@@ -1,7 +1,7 @@
-//! Every seed and every input that once found something, through the target it belongs to; and seeds changed at random,
-//! by proptest, which makes what it finds small. Stable: no toolchain of fuzzers is needed.
+//! Runs every target on its seeds, on its regressions, and on seeds that proptest mutates at random and minimizes. Runs
+//! on the stable toolchain without a fuzzer.
 //!
-//! `FUZZ_CASES` says how many changed seeds each target reads (2,000 where it does not).
+//! `FUZZ_CASES` sets the number of mutated seeds per target (default 2,000).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ttsr_fuzz::targets::ALL;
 
-/// Longest input, in bytes.
+/// Maximum input length in bytes.
 const LONGEST: usize = 2048;
 
 fn inputs(folder: &str, target: &str) -> Vec<Vec<u8>> {
@@ -42,13 +42,13 @@ fn seeds_and_regressions_pass() {
     println!("{ran} inputs of {} targets", ALL.len());
 }
 
-/// A change of an input: what, where, and with which byte.
+/// A mutation of an input: its kind, place and byte.
 #[derive(Clone, Debug)]
 enum Change {
     Set(prop::sample::Index, u8),
     Insert(prop::sample::Index, u8),
     Remove(prop::sample::Index, u8),
-    /// Some bytes from one place again at another.
+    /// Copies some bytes from one place to another.
     Copy(prop::sample::Index, prop::sample::Index, u8),
 }
 

@@ -1,13 +1,13 @@
-//! The handoff of a conversation to a new session, as data. What shows and performs it is the host's.
+//! The handoff of a conversation to a new session, as data. The host shows and performs it.
 
 use std::collections::HashSet;
 
 use serde::Deserialize;
 
-/// The first words of a continuation prompt, by which it is recognised.
+/// The text that identifies a continuation prompt.
 pub const HANDOFF_MARKER: &str = "Continuing work from session";
 
-/// The text and the files that one session hands over to the next.
+/// The text and files that one session hands over to the next.
 ///
 /// # Example: a rule's message becomes the draft of the next session
 /// ```
@@ -33,7 +33,7 @@ struct HandoffInput {
 }
 
 impl Handoff {
-    /// A handoff of that session, whose next one begins with that text.
+    /// Returns a handoff of that session, whose next session begins with that text.
     pub fn new(session: impl Into<String>, text: impl Into<String>) -> Handoff {
         Handoff {
             session: session.into(),
@@ -42,7 +42,7 @@ impl Handoff {
         }
     }
 
-    /// The files that the next session is to have, each once. An `@` in front is left out.
+    /// Adds files for the next session, without duplicates. A leading `@` is removed.
     #[must_use]
     pub fn files<F: AsRef<str>>(mut self, files: impl IntoIterator<Item = F>) -> Handoff {
         let mut seen: HashSet<String> = self.files.iter().cloned().collect();
@@ -56,16 +56,16 @@ impl Handoff {
         self
     }
 
-    /// Returns the handoff that a call of the tool `handoff_session` asks for.
+    /// Parses the input of the tool `handoff_session`.
     ///
     /// # Errors
-    /// If the input is not an object with a `prompt` and, if any, a list of `files`.
+    /// If the input is not an object with a `prompt` and, optionally, a list of `files`.
     pub fn from_tool_input(session: &str, input: &str) -> Result<Handoff, serde_json::Error> {
         let input: HandoffInput = serde_json::from_str(input)?;
         Ok(Handoff::new(session, input.prompt).files(input.files))
     }
 
-    /// The continuation prompt.
+    /// Returns the continuation prompt.
     #[must_use]
     pub fn prompt(&self) -> String {
         let mut prompt = format!(

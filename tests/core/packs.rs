@@ -1,7 +1,6 @@
-//! Every rule of every built-in pack keeps its word: each example hits, each near miss does not, and
-//! how the text is cut into deltas changes nothing; rules that act hit texts that were not written for
-//! them (`tests/data/positives`); what they hit in ordinary output is judged, line by line, in
-//! `docs/packs/false-positives.md`, which is made here: `UPDATE_GOLDEN=1` writes it.
+//! Tests of the built-in packs: each example hits, each near miss does not, under every split; rules that act hit
+//! independently written texts (`tests/data/positives`); and every hit in ordinary output is judged, line by line, in
+//! `docs/packs/false-positives.md`, which `UPDATE_GOLDEN=1` writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,7 +15,7 @@ use ttsr_testing::skip;
 
 const PART: PartId = PartId(7);
 
-/// A text as it stands in a part.
+/// A text in the form in which a part contains it.
 struct Case {
     channel: Channel,
     tool: Option<String>,
@@ -59,7 +58,7 @@ fn all_packs() -> Pack {
     packs.build().unwrap()
 }
 
-/// Whether what the rule finds is cut or taken out.
+/// Returns true if the rule cuts the reply or redacts the match.
 fn acts(rule: &Rule) -> bool {
     matches!(rule.action, Action::Abort | Action::Retry | Action::Redact)
 }
@@ -136,25 +135,25 @@ fn examples_hit_and_near_misses_do_not_under_every_split() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Texts that rules of one pack must find, written apart from the rules.
+/// Texts that rules of one pack must match, written independently of the rules.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Positives {
     pack: String,
     channel: Channel,
-    /// Of a tool call.
+    /// The tool, for texts in tool input.
     #[serde(default)]
     tool: String,
     #[serde(default)]
     arg: String,
-    /// Rules whose texts go to another tool or argument, or to a file.
+    /// Rules whose texts go to another tool, argument or file.
     #[serde(default)]
     tools: BTreeMap<String, String>,
     #[serde(default)]
     args: BTreeMap<String, String>,
     #[serde(default)]
     paths: BTreeMap<String, String>,
-    /// By rule.
+    /// The texts by rule.
     texts: BTreeMap<String, Vec<String>>,
 }
 
@@ -235,10 +234,10 @@ fn rules_that_act_find_what_was_not_written_for_them() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Where the report says what each hit is.
+/// The page that judges each hit.
 const REPORT: &str = "docs/packs/false-positives.md";
 
-/// What the report says of a hit that nobody looked at.
+/// The judgement of a new hit.
 const UNJUDGED: &str = "not judged";
 
 #[test]
@@ -292,7 +291,7 @@ fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
     assert!(wrong * 1000 < streams.len(), "{wrong} of {}", streams.len());
 }
 
-/// At most 40 characters before `end`, on one line, as a table can hold them.
+/// Returns at most 40 characters before `end` as one line of a table.
 fn excerpt(bytes: &[u8], end: u64) -> String {
     let before = String::from_utf8_lossy(&bytes[..bytes.len().min(end as usize)]).into_owned();
     let first = before.chars().count().saturating_sub(40);
@@ -304,7 +303,7 @@ fn excerpt(bytes: &[u8], end: u64) -> String {
     shown.collect::<String>().trim().to_owned()
 }
 
-/// Whether the page stands as it should, or writes it.
+/// Compares the page with the expected text, or writes it.
 fn check_page(path: &str, text: &str) {
     let file = folder(path);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -318,7 +317,7 @@ fn check_page(path: &str, text: &str) {
     );
 }
 
-/// Every recorded stream and transcript below the folder: where it stands, and its parts.
+/// Returns every recorded stream and transcript below the folder: its path and its parts.
 fn corpus_streams(corpus: &Path) -> Vec<(String, Vec<Case>)> {
     let mut files = vec![corpus.join("transcripts/transcripts.jsonl")];
     let streams = fs::read_dir(corpus.join("streams")).unwrap();
@@ -356,7 +355,7 @@ fn corpus_part(part: &Value) -> Case {
     }
 }
 
-/// The example on each channel of the rule, in each way in which it may be written there.
+/// Returns the example on each channel of the rule, in each form in which it may be written there.
 fn cases(rule: &Rule, text: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     for &channel in &rule.on {
@@ -377,7 +376,7 @@ fn cases(rule: &Rule, text: &str) -> Vec<Case> {
     cases
 }
 
-/// The example as the value of the first argument, for a call of the first tool on the first path.
+/// Returns the example as the value of the first argument, in a call of the first tool on the first path.
 fn inputs(rule: &Rule, text: &str) -> Vec<Case> {
     let tool = rule.tools.first().map_or("tool", String::as_str);
     let arg = rule.args.first().map_or("content", String::as_str);
@@ -437,7 +436,7 @@ fn hits(pack: &Pack, case: &Case, cuts: &[usize]) -> Vec<Found> {
     found
 }
 
-/// A name that the glob matches.
+/// Returns a name that the glob matches.
 fn instance(glob: &str) -> String {
     let glob = glob
         .trim_start_matches('/')

@@ -1,5 +1,5 @@
-//! Each test that the docs name is there: those of the rows of `docs/harness.md`, and those of `docs/faults.md`, which
-//! is written here from `tests/data/faults.toml` (again with `UPDATE_GOLDEN=1`).
+//! Checks that every test named in the docs exists: in the tables of `docs/harness.md` and in `docs/faults.md`, which is
+//! generated here from `tests/data/faults.toml` (with `UPDATE_GOLDEN=1`).
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file below the folder that is Rust or TOML.
+/// Collects every Rust and TOML file below the folder.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -25,7 +25,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Names of test functions and of cases in files below the folders.
+/// Returns the names of test functions and cases in files below the folders.
 fn names(folders: &[&str]) -> HashSet<String> {
     let mut paths = Vec::new();
     for folder in folders {
@@ -117,8 +117,27 @@ fn each_test_that_a_fault_names_exists() {
     assert!(count > 20, "the faults are gone: {count}");
 }
 
-/// Environment variables that tests may read by themselves: they change what a test does or how much, but leave
-/// nothing out. Whatever a test needs it asks for with `crates/testing/src/skip.rs`, which says where it is missing.
+#[test]
+fn each_test_that_the_regressions_name_exists() {
+    let text = include_str!("../data/regressions.toml");
+    let comments = text.lines().filter_map(|line| line.strip_prefix("# "));
+    let comments: Vec<&str> = comments.collect();
+    let comments = comments.join(" ");
+    let quoted = comments.split('`').skip(1).step_by(2);
+    let named: Vec<&str> = quoted
+        .filter(|name| name.contains('_') && !name.contains(['.', '/', ':']))
+        .collect();
+    assert!(named.len() > 25, "the list of tests is gone");
+    let known = names(&["src", "tests", "crates"]);
+    let missing: Vec<&&str> = named
+        .iter()
+        .filter(|&&name| !known.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "no such test: {missing:?}");
+}
+
+/// Environment variables that tests may read directly: they change a test or its scale, but skip nothing. A test that
+/// needs a resource asks for it with `crates/testing/src/skip.rs`, which reports that it is missing.
 const MAY_BE_READ: [&str; 12] = [
     "\"CARGO_HOME\"",
     "\"FUZZ_CASES\"",
@@ -134,7 +153,7 @@ const MAY_BE_READ: [&str; 12] = [
     "variable",
 ];
 
-/// The functions of a file that are tests, each with the number of its first line and its lines.
+/// Returns the test functions of a file, each with its lines and the number of the first one.
 fn bodies(code: &str) -> Vec<(usize, Vec<&str>)> {
     let lines: Vec<&str> = code.lines().collect();
     let mut found = Vec::new();
@@ -153,7 +172,7 @@ fn bodies(code: &str) -> Vec<(usize, Vec<&str>)> {
     found
 }
 
-/// Whether a line of code returns. The word in a string, in a comment or in a longer one does not count.
+/// Returns true if a line of code returns. The word in a string, a comment or a longer word does not count.
 fn returns(line: &str) -> bool {
     let line = line.trim_start();
     let (_, arm) = line.split_once("=> ").unwrap_or_default();
@@ -164,7 +183,7 @@ fn returns(line: &str) -> bool {
     })
 }
 
-/// The place of a line with which a test ends early and does not say that it is skipped.
+/// Returns the line at which a test ends early without reporting that it is skipped.
 fn silent_end(body: &[&str]) -> Option<usize> {
     (0..body.len()).find(|&at| {
         let near = &body[at.saturating_sub(2)..=at];
@@ -220,7 +239,7 @@ fn no_test_ends_early_in_silence() {
     assert!(tests > 1_000 && skips > 15, "{tests} tests, {skips} skips");
 }
 
-/// Tests, each with whether it ends early in silence.
+/// Tests, each with true if it ends early without a report.
 const ENDS: [(&str, bool); 6] = [
     ("fn a() {\n    if no() {\n        return;\n    }\n}", true),
     ("fn a() {\n    let Some(x) = x() else { return };\n}", true),
@@ -250,7 +269,7 @@ fn an_early_end_is_found() {
     }
 }
 
-/// A line of `tests/data/faults.toml`.
+/// An entry of `tests/data/faults.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fault {
@@ -260,7 +279,7 @@ struct Fault {
     outcome: String,
     #[serde(default)]
     cases: Vec<String>,
-    /// Why it does not apply.
+    /// The reason why it does not apply.
     #[serde(default)]
     none: String,
 }
@@ -274,8 +293,8 @@ fn faults() -> Vec<Fault> {
     faults.line
 }
 
-/// Sections: their letter, what they are about, and the number of their last line. Numbers go on over sections, but
-/// for the last one, whose lines are defects that others had.
+/// Sections: letter, title, and number of the last row. Numbers continue over sections, except in the last one, which
+/// lists defects of other projects.
 const SECTIONS: [(char, &str, u32); 8] = [
     ('A', "Deltas and their encoding", 22),
     ('B', "Parts, their order and their life", 36),

@@ -96,9 +96,13 @@ enum PatternText {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// What would be wrong.
+    /// The defect that the case would reveal.
     name: String,
+    /// The name of a pack in the file.
+    #[serde(default)]
     pack: String,
+    /// Instead of a named pack: tables `[rule.<id>]` in the rule language, for keys that [`RuleText`] does not have.
+    rules: Option<String>,
     root: Option<String>,
     #[serde(default)]
     limits: BTreeMap<String, usize>,
@@ -154,9 +158,17 @@ fn run(name: &str, text: &str, least: usize) {
     let mut failures = String::new();
     let mut runs = 0;
     for case in &file.case {
-        let rules = file.packs.get(&case.pack);
-        let rules = rules.unwrap_or_else(|| panic!("{}: no such pack", case.name));
-        match check(case, rules) {
+        let pack = match &case.rules {
+            Some(rules) => pack_of_text(case, rules),
+            None => {
+                let rules = file.packs.get(&case.pack);
+                pack(
+                    case,
+                    rules.unwrap_or_else(|| panic!("{}: no such pack", case.name)),
+                )
+            }
+        };
+        match check(case, &pack) {
             Ok(count) => runs += count,
             Err(failure) => writeln!(failures, "{}: {failure}", case.name).unwrap(),
         }
@@ -171,8 +183,7 @@ fn run(name: &str, text: &str, least: usize) {
 }
 
 /// Runs the case in every way; the first difference is the failure.
-fn check(case: &Case, rules: &BTreeMap<String, RuleText>) -> Result<usize, String> {
-    let pack = pack(case, rules);
+fn check(case: &Case, pack: &Pack) -> Result<usize, String> {
     let mut hits: BTreeMap<u32, Vec<HitText>> = BTreeMap::new();
     for hit in &case.hits {
         hits.entry(hit.part).or_default().push(hit.clone());
@@ -185,7 +196,7 @@ fn check(case: &Case, rules: &BTreeMap<String, RuleText>) -> Result<usize, Strin
             (" with empty deltas", with_empty(&steps)),
         ] {
             runs += 1;
-            let found = outcome(&pack, &steps);
+            let found = outcome(pack, &steps);
             if found != expected {
                 return Err(format!(
                     "{way}{empty}\n  expected {expected:?}\n  found    {found:?}"
@@ -205,6 +216,16 @@ fn pack(case: &Case, rules: &BTreeMap<String, RuleText>) -> Pack {
         builder = builder.rule(rule(id, text));
     }
     builder
+        .build()
+        .unwrap_or_else(|error| panic!("{}: {error}", case.name))
+}
+
+/// Loads the rules of a case as the pack `t`.
+fn pack_of_text(case: &Case, rules: &str) -> Pack {
+    let file = format!("schema = 1\npack.name = 't'\n{rules}");
+    let builder = Pack::builder().limits(limits(&case.limits));
+    builder
+        .toml("t.toml", &file)
         .build()
         .unwrap_or_else(|error| panic!("{}: {error}", case.name))
 }

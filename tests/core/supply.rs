@@ -1,5 +1,5 @@
-//! What the crate is made of: how many packages the core needs, their licences, where they come from, where `unsafe`
-//! is, and what is built late.
+//! The composition of the crate: the number of packages of the core, licences, sources, the places of `unsafe`, and
+//! lazily built values.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// Most packages that the core may need besides itself.
+/// Maximum number of packages of the core besides the crate itself.
 const MOST_PACKAGES: usize = 22;
 
-/// What `deny.toml` says, as far as these tests hold it.
+/// The parts of `deny.toml` that these tests check.
 #[derive(Deserialize)]
 struct Deny {
     licenses: Licenses,
@@ -51,7 +51,7 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// Files below `folder` with that ending, as paths from the root of the repository.
+/// Returns the files below `folder` with that ending, as paths from the root of the repository.
 fn files(folder: &str, ending: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut left = vec![root.join(folder)];
@@ -122,7 +122,7 @@ fn locked() -> Vec<Locked> {
     file.package
 }
 
-/// What cargo prints; it asks nobody else.
+/// Returns the output of cargo, run without network access.
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
@@ -135,7 +135,7 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Packages and versions, each once.
+/// Returns the packages with their versions, without duplicates.
 fn tree(features: &[&str], edges: &str) -> BTreeSet<String> {
     let format = [
         "tree", "--prefix", "none", "--format", "{p}|{l}", "--edges", edges,
@@ -157,9 +157,9 @@ fn is_ours(name: &str) -> bool {
         .is_some_and(|name| name == "ttsr" || name.starts_with("ttsr-"))
 }
 
-/// Whether a user may choose licences that are all in the list.
+/// Returns true if a user may choose licences that are all in the list.
 fn is_allowed(expression: &str, allow: &BTreeSet<String>) -> bool {
-    // Expressions are flat here: alternatives inside parentheses at most.
+    // The expressions in use have at most one level of parentheses.
     let one = |license: &str| allow.contains(license.trim_matches([' ', '(', ')']));
     let any = |part: &str| part.replace('/', " OR ").split(" OR ").any(one);
     !expression.is_empty() && expression.split(" AND ").all(any)
@@ -173,7 +173,7 @@ fn the_core_needs_few_packages() {
         "{} packages: {packages:#?}",
         packages.len()
     );
-    // A tree that could not be read would be small, too.
+    // A tree that could not be read would also be small.
     assert!(
         packages
             .iter()
@@ -251,7 +251,7 @@ fn no_package_is_one_that_is_banned() {
     }
 }
 
-/// Files below that folder that allow what the crate denies.
+/// Collects the files below that folder that allow a lint that the crate denies.
 fn allowing(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -290,12 +290,12 @@ fn unsafe_is_denied_except_in_two_modules() {
     assert!(table.ends_with("crates/automata/src/table.rs"), "{table}");
 }
 
-/// What is built when it is first asked for, in what reads text. Each of them can be built whatever the rules are:
-/// nothing that depends on a pattern may be found too large once text comes.
+/// Values built lazily while text is read. Each can be built for every set of rules: a value that depends on a pattern
+/// must not turn out to be too large once text arrives.
 const BUILT_LATE: [(&str, &str); 7] = [
-    // A copy of the states of an automaton that is there.
+    // A copy of the states of an existing automaton.
     ("crates/automata/src/lazy_dfa.rs", "OnceLock<BitNfa>"),
-    // Tables of the crate itself.
+    // Constant tables of the crate.
     (
         "crates/automata/src/prefilter.rs",
         "static FREQUENCIES: LazyLock<",
@@ -307,8 +307,8 @@ const BUILT_LATE: [(&str, &str); 7] = [
     ("src/detect/script.rs", "static RANGES: LazyLock<"),
     ("src/detect/script.rs", "static SMALL_WORDS: LazyLock<"),
     ("src/view/fold/unicode.rs", "static ASCII: LazyLock<"),
-    // The check of a pattern that looks around, nearer to the end of a text than the one that was built at load: the same
-    // but for a smaller count. Where it is not there, the end is counted as unconfirmed.
+    // The verifier of a pattern with look-around, close to the end of a text: the one built at load with a smaller count.
+    // If it cannot be built, the end is counted as unconfirmed.
     (
         "crates/automata/src/lookaround/verify.rs",
         "exact: Box<[OnceLock<Option<Regex>>]>",
@@ -338,7 +338,7 @@ fn nothing_that_can_fail_is_built_while_text_is_read() {
                 if is_late && !line.starts_with("//") {
                     found.insert((path.clone(), line.to_owned()));
                 }
-                // Engines of other crates are built at load, and `match` says so.
+                // Engines of other crates must be built at load.
                 let is_engine = line.contains("meta::Regex") || line.contains("meta::Builder");
                 let is_test = path.contains("tests");
                 assert!(!is_engine || is_test, "{path}: {line}");
@@ -358,7 +358,7 @@ fn nothing_that_can_fail_is_built_while_text_is_read() {
     }
 }
 
-/// Hands over every Rust file below the folder, and the file of the module itself.
+/// Passes every Rust file below the folder, and the file of the module itself, to `on`.
 fn sources(folder: &Path, on: &mut dyn FnMut(&Path, &str)) {
     let module = folder.with_extension("rs");
     if let Ok(text) = std::fs::read_to_string(&module) {

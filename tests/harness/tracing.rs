@@ -1,4 +1,4 @@
-//! What subscribers of `tracing` are told of a conversation.
+//! The events and spans that a conversation sends to `tracing` subscribers.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use ttsr::harness::{
     Cancel, Context, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Tracer,
 };
 
-/// Keeps everything that it is told: level, fields.
+/// Collects every event: level, fields.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Told>>>);
 
@@ -82,7 +82,7 @@ message = "canary in a message"
 examples.match = ["x: any"]
 "#;
 
-/// What is told of a reply that is cut once and then taken again, a second a step.
+/// Returns the events of a reply that is cut once and then retried, one step per second.
 fn told() -> Vec<Told> {
     let collector = Collector::default();
     let kept = collector.clone();
@@ -168,7 +168,7 @@ fn the_end_says_how_long_it_took_and_what_was_saved() {
         ]
     );
     let finish = told.last().unwrap();
-    // 22 bytes, of which 8 had come of the attempt that was cut.
+    // 22 bytes, of which the attempt that was cut had delivered 8.
     assert_eq!(finish.field("counter.ttsr.bytes_saved"), "14");
     assert_eq!(finish.field("ttsr.bytes"), "22");
     assert_eq!(finish.field("ttsr.attempts"), "2");

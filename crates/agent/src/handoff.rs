@@ -1,8 +1,8 @@
-//! Going on in a new session: what the old one hands over, and how the new one takes it.
+//! Handoffs: continuing the work of a session in a new one.
 //!
-//! Owns the prompt of a continuation, the draft it is shown as, the template for the model's own summary, the tools
-//! `handoff_session` and `read_session`, and the memory of which sessions had their files injected. It opens no
-//! session and sends nothing: the host does what a [`Draft`] or an [`Injection`] says. `ttsr run` is such a host.
+//! This module owns the steps that show a continuation prompt as a draft, the template for the model's own summary, the
+//! tools `handoff_session` and `read_session`, and the set of sessions whose files were injected. It opens no session
+//! and sends nothing: the host carries out a [`DraftStep`] or an [`Injection`]. `ttsr run` is such a host.
 
 mod file;
 mod reference;
@@ -16,15 +16,15 @@ use ttsr::harness::{Content, HANDOFF_MARKER, Message, Role};
 
 pub use ttsr::harness::Handoff;
 
-pub use file::{Files, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};
+pub use file::{FileSource, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};
 pub use reference::references;
 pub use tools::{
     HANDOFF_SESSION, HandoffTools, READ_SESSION, StoredSessions, TranscriptFuture, Transcripts,
     definitions,
 };
-pub use transcript::{ReadSession, Said, SaidPart, Speaker};
+pub use transcript::{ReadSession, Speaker, TranscriptMessage, TranscriptPart};
 
-/// The template of `/handoff`: what the model is asked for, with `$ARGUMENTS` for what the user wrote.
+/// The template of `/handoff`: the prompt for the model, with `$ARGUMENTS` for the user's text.
 pub const TEMPLATE: &str = "\
 GOAL: You are creating a handoff message to continue work in a new session.
 
@@ -51,9 +51,9 @@ USER: $ARGUMENTS
 After generating the handoff message, IMMEDIATELY call handoff_session with your prompt and files.
 ";
 
-/// The goal of a `/handoff` command, empty if none is given; `None` for any other text.
+/// Returns the goal of a `/handoff` command, empty if it has none; `None` for any other text.
 ///
-/// # Example: with a goal, and another command
+/// # Example: a goal, and another command
 /// ```
 /// use ttsr_agent::handoff::command;
 /// assert_eq!(command("/handoff finish the parser"), Some("finish the parser"));
@@ -66,9 +66,9 @@ pub fn command(text: &str) -> Option<&str> {
     is_whole_word.then(|| rest.trim())
 }
 
-/// The [`TEMPLATE`] for that goal. What the goal says is not looked at again.
+/// Returns the [`TEMPLATE`] with that goal. The goal is inserted as it is.
 ///
-/// # Example: what the model is asked
+/// # Example: the prompt for the model
 /// ```
 /// let prompt = ttsr_agent::handoff::summary_prompt("finish the parser");
 /// assert!(prompt.contains("USER: finish the parser"));
@@ -78,46 +78,46 @@ pub fn summary_prompt(goal: &str) -> String {
     TEMPLATE.replace("$ARGUMENTS", goal)
 }
 
-/// One step of showing a continuation prompt.
+/// A step that shows a continuation prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Draft {
+pub enum DraftStep {
     /// Open a new session.
     OpenSession,
     /// Wait that long.
     Wait(Duration),
-    /// Append this to the prompt that is being written.
+    /// Append the text to the prompt that is being edited.
     Append(String),
-    /// Show this for that long.
+    /// Show a message.
     Toast {
         /// The text.
         text: &'static str,
-        /// How long it is shown.
+        /// The time for which it is shown.
         lasts: Duration,
     },
 }
 
-impl Draft {
-    /// Returns the steps, in this order, by which the host shows the prompt of a handoff for editing.
+impl DraftStep {
+    /// Returns the steps by which the host shows the prompt of a handoff for editing, in order.
     ///
-    /// # Example: what the model asked for, as the user sees it
+    /// # Example: a handoff that the model called for, as the user sees it
     /// ```
-    /// use ttsr_agent::handoff::{Draft, Handoff};
+    /// use ttsr_agent::handoff::{DraftStep, Handoff};
     /// let input = r#"{"prompt": "Finish the parser.", "files": ["@src/parse.rs"]}"#;
     /// let handoff = Handoff::from_tool_input("ses_1", input)?;
-    /// let draft = Draft::steps(&handoff);
-    /// assert_eq!(draft[0], Draft::OpenSession);
-    /// assert_eq!(draft[2], Draft::Append(handoff.prompt()));
+    /// let draft = DraftStep::steps(&handoff);
+    /// assert_eq!(draft[0], DraftStep::OpenSession);
+    /// assert_eq!(draft[2], DraftStep::Append(handoff.prompt()));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     #[must_use]
-    pub fn steps(handoff: &Handoff) -> [Draft; 4] {
+    pub fn steps(handoff: &Handoff) -> [DraftStep; 4] {
         [
-            Draft::OpenSession,
-            // The input field of a new session is not there at once.
-            Draft::Wait(Duration::from_millis(150)),
-            Draft::Append(handoff.prompt()),
-            Draft::Toast {
+            DraftStep::OpenSession,
+            // The input field of a new session appears with a delay.
+            DraftStep::Wait(Duration::from_millis(150)),
+            DraftStep::Append(handoff.prompt()),
+            DraftStep::Toast {
                 text: "Handoff Ready — Review and edit the draft, then send",
                 lasts: Duration::from_secs(4),
             },
@@ -126,7 +126,7 @@ impl Draft {
 }
 
 impl Injection {
-    /// The files as a message of the conversation, which stands before the prompt that refers to them.
+    /// Returns the files as a message of the conversation, to precede the prompt that refers to them.
     #[must_use]
     pub fn message(&self) -> Message {
         Message {
@@ -136,7 +136,7 @@ impl Injection {
     }
 }
 
-/// What is put into a session without asking for a reply.
+/// Content that is added to a session without requesting a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Injection {
@@ -146,39 +146,38 @@ pub struct Injection {
     pub model: String,
     /// The session's agent, unchanged.
     pub agent: String,
-    /// Always true: the model answers the user's message, not the files.
+    /// Always true: the model replies to the user's message, not to the files.
     pub no_reply: bool,
 }
 
 /// A message that arrived in a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
+pub struct ArrivedMessage<'a> {
     /// The session's id.
     pub session: &'a str,
-    /// The model that will answer.
+    /// The model that will reply.
     pub model: &'a str,
-    /// The agent that will answer.
+    /// The agent that will reply.
     pub agent: &'a str,
     /// The message.
     pub content: &'a [Content],
 }
 
-/// Most sessions that [`Handoffs`] remembers; then it forgets the one it has known longest.
+/// The most sessions that [`HandoffTracker`] tracks; past it the oldest one is dropped.
 pub const MAX_SESSIONS: usize = 10_000;
 
-/// Most bytes of files put into one session. A file that would go beyond is left out, and so are those
-/// after it.
+/// The most bytes of files injected into one session. A file that would exceed it is left out, with all files after it.
 pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 
-/// Which sessions had the files of their continuation prompt.
+/// The sessions whose files were injected for their continuation prompt.
 ///
-/// # Example: a continuation, once
+/// # Example: files are injected once
 /// ```
 /// use std::{io, path::{Path, PathBuf}};
 /// use ttsr::harness::Message;
-/// use ttsr_agent::handoff::{Arrived, Files, Handoff, Handoffs};
+/// use ttsr_agent::handoff::{ArrivedMessage, FileSource, Handoff, HandoffTracker};
 /// struct One;
-/// impl Files for One {
+/// impl FileSource for One {
 ///     fn resolve(&self, reference: &str) -> Option<PathBuf> {
 ///         (reference == "a.txt").then(|| "/project/a.txt".into())
 ///     }
@@ -188,8 +187,8 @@ pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 /// }
 /// let prompt = Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
 /// let content = &prompt.content;
-/// let arrived = Arrived { session: "ses_2", model: "large", agent: "build", content };
-/// let mut handoffs = Handoffs::default();
+/// let arrived = ArrivedMessage { session: "ses_2", model: "large", agent: "build", content };
+/// let mut handoffs = HandoffTracker::default();
 /// let injection = handoffs.arrived(&arrived, &One).expect("it refers to a file");
 /// assert_eq!(injection.parts.len(), 2);
 /// assert_eq!(handoffs.arrived(&arrived, &One), None);
@@ -197,16 +196,20 @@ pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 /// assert!(handoffs.arrived(&arrived, &One).is_some());
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Handoffs {
+pub struct HandoffTracker {
     processed: HashSet<String>,
     order: VecDeque<String>,
 }
 
-impl Handoffs {
-    /// Looks at a message that arrived; says what to inject, once per session.
+impl HandoffTracker {
+    /// Handles a message that arrived; returns the files to inject, once per session.
     ///
-    /// Only what a person sent counts: the [`HANDOFF_MARKER`] and the references in synthetic texts do not.
-    pub fn arrived(&mut self, message: &Arrived<'_>, files: &impl Files) -> Option<Injection> {
+    /// Synthetic text is ignored: only a [`HANDOFF_MARKER`] and references that the user sent count.
+    pub fn arrived(
+        &mut self,
+        message: &ArrivedMessage<'_>,
+        files: &impl FileSource,
+    ) -> Option<Injection> {
         if self.processed.contains(message.session) {
             return None;
         }
@@ -224,8 +227,8 @@ impl Handoffs {
         })
     }
 
-    /// Takes up a session that earlier processes have worked on: if its messages hold a continuation prompt, its files
-    /// were injected when that arrived, and are not again.
+    /// Resumes a session of an earlier process: if its messages contain a continuation prompt, its files were injected
+    /// with it, and are not injected again.
     pub fn take_up(&mut self, session: &str, messages: &[Message]) {
         let mut users = messages.iter().filter(|message| message.role == Role::User);
         let had = users.any(|message| written(&message.content).contains(HANDOFF_MARKER));
@@ -234,7 +237,7 @@ impl Handoffs {
         }
     }
 
-    /// The session was deleted: nothing is known of it any more.
+    /// Drops a deleted session.
     pub fn deleted(&mut self, session: &str) {
         if self.processed.remove(session) {
             self.order.retain(|other| other != session);
@@ -252,7 +255,7 @@ impl Handoffs {
     }
 }
 
-/// What was written by the one the message is from.
+/// Returns the text of a message without synthetic text.
 fn written(content: &[Content]) -> String {
     let texts = content.iter().filter_map(|content| match content {
         Content::Text {
@@ -264,7 +267,7 @@ fn written(content: &[Content]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn file_parts(text: &str, files: &impl Files) -> Vec<Content> {
+fn file_parts(text: &str, files: &impl FileSource) -> Vec<Content> {
     let mut parts = Vec::new();
     let mut bytes = 0;
     for reference in references(text) {

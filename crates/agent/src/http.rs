@@ -1,6 +1,6 @@
-//! One connection of HTTP/1.1: made for one request, closed when it is dropped.
+//! An HTTP/1.1 connection for one request, closed when it is dropped.
 //!
-//! It knows neither addresses nor TLS: whoever uses it opens the socket, and says what an error means.
+//! This module knows neither addresses nor TLS: the caller opens the socket and interprets the errors.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,36 +16,36 @@ use tokio::net::TcpStream;
 
 use ttsr::harness::Failure;
 
-/// What a connection runs over.
+/// A transport for a connection.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
-type Wire = http1::Connection<TokioIo<Box<dyn Socket>>, String>;
+type HttpConnection = http1::Connection<TokioIo<Box<dyn Socket>>, String>;
 
-/// An open connection. It moves bytes only while it is asked for some.
+/// An open connection. It transfers bytes only while one of its futures is polled.
 pub(super) struct Connection {
     sender: http1::SendRequest<String>,
-    wire: Pin<Box<Wire>>,
+    wire: Pin<Box<HttpConnection>>,
     is_over: bool,
 }
 
-/// A socket to that place, which `authority` is called in errors.
-pub(super) async fn reach(host: &str, port: u16, authority: &str) -> Result<TcpStream, Failure> {
+/// Opens a socket to a host. `authority` names the host in errors.
+pub(super) async fn connect(host: &str, port: u16, authority: &str) -> Result<TcpStream, Failure> {
     let stream = TcpStream::connect((host, port)).await;
     let stream = stream
         .map_err(|error| Failure::new("connect", format!("cannot reach {authority}: {error}")))?;
-    // Requests are written whole; replies are read as they come.
+    // Requests are written in one piece, and replies are read as they arrive, so Nagle's algorithm only adds latency.
     stream.set_nodelay(true).ok();
     Ok(stream)
 }
 
 impl Connection {
-    /// A connection over that socket.
-    pub(super) async fn over(socket: Box<dyn Socket>) -> Result<Connection, Failure> {
-        let socket: Box<dyn Socket> = Box::new(Paced::new(socket));
+    /// Returns a connection over that socket.
+    pub(super) async fn handshake(socket: Box<dyn Socket>) -> Result<Connection, Failure> {
+        let socket: Box<dyn Socket> = Box::new(YieldingSocket::new(socket));
         let mut builder = http1::Builder::new();
-        builder.read_buf_exact_size(Some(PACE));
+        builder.read_buf_exact_size(Some(YIELD_AFTER));
         let opened = builder.handshake(TokioIo::new(socket)).await;
         let (sender, wire) = opened.map_err(|error| failure(&error))?;
         Ok(Connection {
@@ -55,25 +55,25 @@ impl Connection {
         })
     }
 
-    /// Sends the request and waits for the head of its answer.
-    pub(super) async fn ask(
+    /// Sends the request and waits for the head of the response.
+    pub(super) async fn send(
         &mut self,
         request: Request<String>,
     ) -> Result<Response<Incoming>, Failure> {
         let mut answering = Box::pin(self.sender.send_request(request));
         let (wire, is_over) = (&mut self.wire, &mut self.is_over);
         let answered = poll_fn(|cx| {
-            drive(wire, is_over, cx);
+            poll_connection(wire, is_over, cx);
             answering.as_mut().poll(cx)
         });
         answered.await.map_err(|error| failure(&error))
     }
 
-    /// The next bytes of the body; none at its end.
+    /// Returns the next bytes of the body, or `None` at its end.
     pub(super) async fn read(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, Failure> {
         poll_fn(|cx| {
             loop {
-                drive(&mut self.wire, &mut self.is_over, cx);
+                poll_connection(&mut self.wire, &mut self.is_over, cx);
                 return match Pin::new(&mut *body).poll_frame(cx) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(None) => Poll::Ready(Ok(None)),
@@ -82,7 +82,7 @@ impl Connection {
                     }
                     Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                         Ok(bytes) if !bytes.is_empty() => Poll::Ready(Ok(Some(bytes))),
-                        // Trailers say nothing that anybody needs.
+                        // Trailers are not used.
                         _ => continue,
                     },
                 };
@@ -92,34 +92,37 @@ impl Connection {
     }
 }
 
-/// Bytes after which whoever waits beside a reply, such as the user who cancels, gets a turn. Also the most that is
-/// read at once, and that the head of an answer may have.
-const PACE: usize = 64 << 10;
+/// The number of bytes after which a read yields once, so that other futures of the task (such as a cancellation) are
+/// polled. Also the most bytes of one read, and of a response head.
+const YIELD_AFTER: usize = 64 << 10;
 
-/// A socket that is never ready for long.
+/// A socket whose reads yield regularly.
 ///
-/// A server may send as fast as it is read: heads of status 1xx, comments, empty events. Whoever reads would be at
-/// it without a pause, since no event comes of it. So after every [`PACE`] bytes a read is pending once, and ready
-/// again right after.
-struct Paced {
+/// A server may send as fast as it is read: heads of status 1xx, comments, empty events. The reader would then run
+/// without a pause, because no event results. So after every [`YIELD_AFTER`] bytes a read is pending once, and ready again
+/// at once.
+struct YieldingSocket {
     socket: Box<dyn Socket>,
     left: usize,
 }
 
-impl Paced {
-    fn new(socket: Box<dyn Socket>) -> Paced {
-        Paced { socket, left: PACE }
+impl YieldingSocket {
+    fn new(socket: Box<dyn Socket>) -> YieldingSocket {
+        YieldingSocket {
+            socket,
+            left: YIELD_AFTER,
+        }
     }
 }
 
-impl AsyncRead for Paced {
+impl AsyncRead for YieldingSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.left == 0 {
-            self.left = PACE;
+            self.left = YIELD_AFTER;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -127,14 +130,14 @@ impl AsyncRead for Paced {
         let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
         let count = buffer.filled().len() - before;
         self.left = match polled {
-            Poll::Pending => PACE,
+            Poll::Pending => YIELD_AFTER,
             Poll::Ready(_) => self.left.saturating_sub(count),
         };
         polled
     }
 }
 
-impl AsyncWrite for Paced {
+impl AsyncWrite for YieldingSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -152,8 +155,8 @@ impl AsyncWrite for Paced {
     }
 }
 
-/// Moves what can be moved. An error of the connection comes out where its answer or body is read.
-fn drive(wire: &mut Pin<Box<Wire>>, is_over: &mut bool, cx: &mut Context<'_>) {
+/// Polls the connection. Its errors are returned where the response or the body is read.
+fn poll_connection(wire: &mut Pin<Box<HttpConnection>>, is_over: &mut bool, cx: &mut Context<'_>) {
     if !*is_over {
         *is_over = wire.as_mut().poll(cx).is_ready();
     }
@@ -168,7 +171,7 @@ fn failure(error: &hyper::Error) -> Failure {
     Failure::new(kind, reason(error))
 }
 
-/// The error and what is behind it.
+/// Returns the error with its I/O cause.
 fn reason(error: &hyper::Error) -> String {
     let behind = std::error::Error::source(error);
     match behind.and_then(|behind| behind.downcast_ref::<io::Error>()) {

@@ -1,10 +1,10 @@
 //! The parts of an agent around the reference loop of [`ttsr`]: [`providers`] over HTTP, [`tools`] that work in one
-//! folder, a [session store](store), [handoff](handoff) to a new session, [progress](progress) in a chat, questions to
-//! the user ([`question`]), and a client of [OpenCode servers](opencode).
+//! folder, a [session store](store), [`handoff`] to a new session, [`progress`] in a chat, questions to
+//! the user ([`user_prompt`]), and a client of [OpenCode servers](opencode).
 //!
 //! # Features
 //!
-//! None is on by default.
+//! None is enabled by default.
 //!
 //! - `providers`: OpenAI-compatible Chat, OpenAI Responses, Anthropic Messages.
 //! - `opencode`: rules over a running OpenCode server, and a client of it.
@@ -26,10 +26,10 @@ pub mod opencode;
 pub mod progress;
 #[cfg(feature = "providers")]
 pub mod providers;
-pub mod question;
 pub mod store;
 #[cfg(all(unix, feature = "tools"))]
 pub mod tools;
+pub mod user_prompt;
 
 /// The examples of the guide are tests.
 #[cfg(doctest)]

@@ -1,10 +1,9 @@
-//! A running OpenCode server, seen from outside: its sessions are asked, heard, stopped and steered over HTTP.
+//! A client for a running OpenCode server: it watches, prompts and stops the server's sessions over HTTP.
 //!
-//! [`Server`] is the client, for both of its interfaces ([`Api`]). [`Watch`] holds rules against what the
-//! server's sessions write, without I/O; [`watch`](watch()) does so with a server, until it is cancelled.
-//! [`ask`] puts a question and gives the whole reply; for a chat that is to hear more of it meanwhile, a
-//! [`Server`] is an [`Agent`](crate::progress::Agent). What the server sends is read by
-//! [`wire::opencode`](ttsr_wire::opencode). Guide: `docs/opencode.md`.
+//! [`Server`] is the client for both interfaces of the server ([`ServerApi`]). [`SessionWatcher`] applies rules to the events of the
+//! server's sessions, without I/O; [`watch`](watch()) connects one to a server. [`ask`] sends a prompt and returns the
+//! whole reply. For a chat that shows progress, a [`Server`] is an [`Agent`](crate::progress::Agent). The
+//! events are parsed by [`wire::opencode`](ttsr_wire::opencode). Guide: `docs/opencode.md`.
 
 mod address;
 mod agent;
@@ -17,9 +16,9 @@ mod reach;
 mod server;
 mod watch;
 
-pub use ask::{AskError, Asking, ask};
-pub use drive::{Backoff, Watching, watch};
-pub use journal::Journal;
+pub use ask::{AskError, AskOptions, ask};
+pub use drive::{Backoff, WatchOptions, watch};
+pub use journal::ActJournal;
 pub use reach::Reach;
-pub use server::{Api, Events, Prompt, Server};
-pub use watch::{Act, Judged, Seen, Watch};
+pub use server::{Events, Prompt, Server, ServerApi};
+pub use watch::{Act, Judged, SessionWatcher, StopAct, WatchEvent};

@@ -1,7 +1,7 @@
-//! What the user of a chat hears from an agent at work: notes, heartbeats, questions, and the reply.
+//! Progress of an agent in a chat: notes, heartbeats, questions, and the reply.
 //!
-//! [`Prompting`] is one prompt without I/O and without a clock; [`prompt_streaming`] drives it over an
-//! [`Agent`] and a [`ChannelAdapter`]. How an agent's server is reached is not known here.
+//! [`PendingPrompt`] is the state machine of one prompt, without I/O and without a clock; [`prompt_streaming`] drives it
+//! with an [`Agent`] and a [`ChannelAdapter`]. This module does not know how the agent's server is reached.
 
 mod channel;
 mod console;
@@ -15,19 +15,18 @@ use serde::Deserialize;
 
 pub use channel::{
     ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, SLACK,
-    Sending, TELEGRAM, Typing, WHATSAPP,
+    SendFuture, TELEGRAM, Typing, WHATSAPP,
 };
 pub use console::Console;
 pub use prompt::{
-    AgentEvent, AgentPart, CANCELLED, CLOSED_ELSEWHERE, Do, EMPTY, PromptError, Prompting,
-    TRUNCATED, ToolStatus,
+    AgentEvent, AgentPart, CANCELLED, CLOSED_ELSEWHERE, ChatAction, EMPTY, PendingPrompt,
+    PromptError, TRUNCATED, ToolStatus,
 };
 pub use router::{
-    Agent, AgentEvents, Asking, NOTHING_TO_CANCEL, Router, prompt_streaming, respond,
+    Agent, AgentEvents, AgentFuture, NOTHING_TO_CANCEL, Router, prompt_streaming, respond,
 };
 
-/// The settings of a chat's router, as its configuration writes them. No value is below its minimum, however the
-/// settings are made.
+/// The settings of a chat router, in the form of its configuration. Every value is at least its minimum.
 ///
 /// # Example: a slower heartbeat
 /// ```
@@ -49,7 +48,7 @@ pub struct RouterSettings {
     progress: ProgressSettings,
 }
 
-/// What is heard while a model works.
+/// The settings of the messages that a user receives while the model works.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "RawProgress")]
 pub struct ProgressSettings {
@@ -58,7 +57,7 @@ pub struct ProgressSettings {
     heartbeat_ms: u64,
 }
 
-/// A setting is below its minimum.
+/// The error for a setting below its minimum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BelowMinimum {
     setting: &'static str,
@@ -170,15 +169,15 @@ impl Default for ProgressSettings {
 }
 
 impl RouterSettings {
-    /// Reads the settings; what is not there has its default.
+    /// Parses the settings; a missing setting has its default.
     ///
     /// # Errors
-    /// If it is not such an object, or a value is below its minimum; the message names both.
+    /// If the JSON is not such an object, or a value is below its minimum; the message names both.
     pub fn from_json(json: &str) -> Result<RouterSettings, String> {
         serde_json::from_str(json).map_err(|error| error.to_string())
     }
 
-    /// The same, with another longest time of a reply.
+    /// Sets the time limit of a reply.
     ///
     /// # Errors
     /// If it is below 1,000 ms.
@@ -191,19 +190,19 @@ impl RouterSettings {
         .try_into()
     }
 
-    /// The same, with other settings of what is heard meanwhile.
+    /// Sets the progress settings.
     #[must_use]
     pub fn with_progress(self, progress: ProgressSettings) -> RouterSettings {
         RouterSettings { progress, ..self }
     }
 
-    /// The longest time of a reply, in milliseconds. Default 300,000, at least 1,000.
+    /// Returns the time limit of a reply, in milliseconds. Default 300,000, at least 1,000.
     #[must_use]
     pub fn timeout_ms(&self) -> u64 {
         self.timeout_ms
     }
 
-    /// What is heard meanwhile.
+    /// Returns the progress settings.
     #[must_use]
     pub fn progress(&self) -> &ProgressSettings {
         &self.progress
@@ -211,13 +210,13 @@ impl RouterSettings {
 }
 
 impl ProgressSettings {
-    /// The same, with or without notes, heartbeats and questions.
+    /// Enables or disables notes, heartbeats and questions.
     #[must_use]
     pub fn with_enabled(self, enabled: bool) -> ProgressSettings {
         ProgressSettings { enabled, ..self }
     }
 
-    /// The same, with another shortest time between two notes.
+    /// Sets the shortest time between two notes.
     ///
     /// # Errors
     /// If it is below 1,000 ms.
@@ -232,7 +231,7 @@ impl ProgressSettings {
         .try_into()
     }
 
-    /// The same, with another silence before a heartbeat.
+    /// Sets the silence before a heartbeat.
     ///
     /// # Errors
     /// If it is below 10,000 ms.
@@ -244,19 +243,19 @@ impl ProgressSettings {
         .try_into()
     }
 
-    /// Whether there are notes, heartbeats and questions at all. Default true.
+    /// Returns true if notes, heartbeats and questions are enabled. Default true.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// The shortest time between two notes, in milliseconds. Default 5,000, at least 1,000.
+    /// Returns the shortest time between two notes, in milliseconds. Default 5,000, at least 1,000.
     #[must_use]
     pub fn tool_throttle_ms(&self) -> u64 {
         self.tool_throttle_ms
     }
 
-    /// The silence before a heartbeat, in milliseconds. Default 60,000, at least 10,000.
+    /// Returns the silence before a heartbeat, in milliseconds. Default 60,000, at least 10,000.
     #[must_use]
     pub fn heartbeat_ms(&self) -> u64 {
         self.heartbeat_ms

@@ -1,17 +1,16 @@
-//! Sessions on disk: the conversation, what the rules know and what happened, in one file that only grows.
+//! Sessions on disk: the conversation, the state of the rules and a log of events, in one append-only file.
 //!
-//! Owns the file and what a crash leaves of it. A [`Record`] is one line with a checksum: all of it is
-//! there or nothing, and one that [`Store::append`] reported as written is there after `kill -9`, and with
-//! [`Durability::Power`] after a loss of power. [`Recorder`] makes records of what a
-//! [`Processor`](super::Processor) says. When to ask the model again is not known here. The format is in
-//! `docs/store.md`.
+//! This module owns the file and its recovery after a crash. A [`Record`] is one line with a checksum, and is written
+//! completely or not at all. A record that [`Store::append`] reported as written survives `kill -9` and, with
+//! [`Durability::Power`], a loss of power. [`SessionRecorder`] converts the steps of a [`Processor`](ttsr::harness::Processor) to
+//! records. This module does not decide when the model is asked again. Format: `docs/store.md`.
 
 mod disk;
 mod error;
-mod kept;
 mod read;
 mod record;
 mod recorder;
+mod resume_state;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -20,39 +19,39 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{StoreError, StoreErrorKind};
-pub use kept::Kept;
-pub use read::{Piece, Reader};
+pub use read::{StoreReader, StoredItem};
 use record::HEADER;
 pub use record::{Entry, Record};
-pub use recorder::{OnFailure, Recorder};
+pub use recorder::{OnFailure, SessionRecorder};
+pub use resume_state::ResumeState;
 
-/// What a record survives once it is reported as written.
+/// The events that a written record survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
     /// A loss of power: every record is synced before it is reported.
     #[default]
     Power,
-    /// The death of the process, however sudden. The file is synced when it is made, compacted and closed.
+    /// The death of the process, also by `kill -9`. The file is synced when it is created, compacted and closed.
     Process,
 }
 
-/// How a [`Store`] works.
+/// The options of a [`Store`].
 #[derive(Debug)]
-pub struct Options {
-    /// What a record survives. Default [`Durability::Power`].
+pub struct StoreOptions {
+    /// The durability of a record. Default [`Durability::Power`].
     pub durability: Durability,
-    /// Longest record, in bytes. Default 64 MiB.
+    /// The longest record, in bytes. Default 64 MiB.
     pub record_bytes: usize,
-    /// Milliseconds since 1970. Default the clock of the system.
+    /// The clock, in milliseconds since 1970. Default the system clock.
     pub clock: fn() -> u64,
-    /// Where the files are. Default [`RealDisk`].
+    /// The disk. Default [`RealDisk`].
     pub disk: Box<dyn Disk>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
             durability: Durability::default(),
             record_bytes: 64 << 20,
             clock: system_clock,
@@ -70,7 +69,7 @@ fn system_clock() -> u64 {
 
 /// The file of one conversation, open and locked.
 ///
-/// # Example: a conversation that goes on in another process
+/// # Example: a conversation that another process continues
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::Message;
@@ -97,51 +96,51 @@ fn system_clock() -> u64 {
 /// ```
 pub struct Store {
     path: PathBuf,
-    options: Options,
+    options: StoreOptions,
     file: Box<dyn DiskFile>,
-    /// Bytes of the file that are whole lines.
+    /// The length of the complete lines, in bytes.
     length: u64,
     next: u64,
-    state: State,
-    /// Nothing was written since it was opened.
+    state: FileState,
+    /// True if this process has not written yet.
     is_fresh: bool,
 }
 
-/// What is known of the end of the file.
+/// The state of the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It is `length` bytes long.
+enum FileState {
+    /// The file has `length` bytes.
     Clean,
-    /// Something may stand behind `length`.
+    /// The file may have bytes after `length`.
     Torn,
-    /// The disk failed to sync, and nobody knows what it kept.
+    /// A sync failed, so the contents on the disk are unknown.
     Unsure,
 }
 
-/// How often in a row the disk may say that it was interrupted, or is busy.
+/// The most consecutive errors of the kinds interrupted and would-block before an operation fails.
 const PATIENCE: u32 = 1000;
 
 impl Store {
-    /// Opens the file, makes it if it is not there, and says what was found in it. What stands behind the
-    /// last whole line is cut off.
+    /// Opens the file, creates it if it does not exist, and returns its contents. Bytes after the last complete line
+    /// are cut off.
     ///
     /// # Errors
-    /// See [`StoreErrorKind`]. A file that is refused is left as it was.
-    pub fn open(path: impl Into<PathBuf>) -> Result<(Store, Kept), StoreError> {
-        Store::open_with(path, Options::default())
+    /// See [`StoreErrorKind`]. A file that is refused is left unchanged.
+    pub fn open(path: impl Into<PathBuf>) -> Result<(Store, ResumeState), StoreError> {
+        Store::open_with(path, StoreOptions::default())
     }
 
-    /// The same with other options.
+    /// Opens the file with options.
     ///
     /// # Errors
     /// See [`StoreErrorKind`].
     ///
-    /// # Example: faster, and gone with the power
+    /// # Example: faster, without protection against a loss of power
     /// ```
-    /// use ttsr_agent::store::{Durability, Options, Store};
+    /// use ttsr_agent::store::{Durability, StoreOptions, Store};
     /// let path = std::env::temp_dir().join(format!("ttsr-options-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
-    /// let options = Options { durability: Durability::Process, ..Options::default() };
+    /// let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
     /// let (store, found) = Store::open_with(&path, options)?;
     /// assert!(found.is_new());
     /// store.close()?;
@@ -150,57 +149,57 @@ impl Store {
     /// ```
     pub fn open_with(
         path: impl Into<PathBuf>,
-        mut options: Options,
-    ) -> Result<(Store, Kept), StoreError> {
+        mut options: StoreOptions,
+    ) -> Result<(Store, ResumeState), StoreError> {
         let path = path.into();
         let at = |error: StoreError| error.at(&path);
         let mut file = lock(&mut *options.disk, &path).map_err(at)?;
-        let kept = read_all(&mut *file).map_err(at)?;
+        let state = read_all(&mut *file).map_err(at)?;
         let mut store = Store {
-            length: kept.whole_bytes,
-            next: kept.latest + 1,
-            state: match kept.torn_bytes {
-                0 => State::Clean,
-                _ => State::Torn,
+            length: state.whole_bytes,
+            next: state.latest + 1,
+            state: match state.torn_bytes {
+                0 => FileState::Clean,
+                _ => FileState::Torn,
             },
             is_fresh: true,
             options,
             file,
             path: path.clone(),
         };
-        store.begin(kept.is_new).map_err(|error| {
-            if kept.is_new {
-                // Half a beginning, or one that the disk may have dropped, is no beginning.
+        store.begin(state.is_new).map_err(|error| {
+            if state.is_new {
+                // An incomplete header, or one that was not synced, is removed again.
                 store.file.cut(0).ok();
             }
             at(error)
         })?;
-        Ok((store, kept))
+        Ok((store, state))
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number that the next record will have.
+    /// Returns the number of the next record.
     #[must_use]
     pub fn next_seq(&self) -> u64 {
         self.next
     }
 
-    /// How long the file is, in bytes.
+    /// Returns the length of the file, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.length
     }
 
-    /// Writes a record: all of the entries, or none. Its number is the proof that it is durable.
+    /// Writes a record with all of the entries, or none. Returns its number once it is durable.
     ///
     /// # Errors
-    /// If the disk is full or failed: then the record is not there, and another try may succeed. (If this
-    /// process ends before one does, it may be there all the same.) A record that is too large is refused.
+    /// If the disk is full or failed: the record is then not in the file, and another attempt may succeed. (If this
+    /// process ends before the next attempt, the record may be in the file.) A record over the length limit is refused.
     pub fn append(&mut self, entries: Vec<Entry>) -> Result<u64, StoreError> {
         let record = Record {
             seq: self.next,
@@ -211,8 +210,8 @@ impl Store {
         written.map_err(|error| error.at(&self.path))
     }
 
-    /// Writes the file anew with what is needed to go on: the conversation, guidance that waits, what the
-    /// rules know. What happened is dropped. The old file stays until the new one is complete.
+    /// Rewrites the file with only the data needed to resume: the conversation, waiting guidance and the state of the
+    /// rules. Events are dropped. The old file stays until the new one is complete.
     ///
     /// # Errors
     /// As for [`append`](Self::append).
@@ -239,11 +238,11 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compact(&mut self) -> Result<(), StoreError> {
-        let compacted = self.write_anew();
+        let compacted = self.rewrite();
         compacted.map_err(|error| error.at(&self.path))
     }
 
-    /// Syncs what was written, whatever the [`Durability`], and unlocks the file.
+    /// Syncs the file, whatever the [`Durability`], and unlocks it.
     ///
     /// # Errors
     /// If the disk fails to sync.
@@ -253,19 +252,19 @@ impl Store {
             .map_err(|error| StoreError::from(error).at(&self.path))
     }
 
-    /// Brings the file into the state that it is written to in.
+    /// Prepares the file for writing.
     fn begin(&mut self, is_new: bool) -> Result<(), StoreError> {
-        // What a compaction left that was killed.
+        // Left by a compaction in a process that was killed.
         match self.options.disk.remove(&beside(&self.path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        self.mend()?;
+        self.restore()?;
         if is_new {
             append_all(&mut *self.file, HEADER.as_bytes())?;
             self.length = HEADER.len() as u64;
         }
-        // What was found is durable from here on, though whoever wrote it may have died before it was.
+        // Syncs the contents that were found: the process that wrote them may have ended before its own sync.
         self.file.sync()?;
         if is_new {
             self.options.disk.sync_folder(&self.path)?;
@@ -279,17 +278,16 @@ impl Store {
             return Err(StoreErrorKind::TooLarge.into());
         }
         if self.is_fresh {
-            // If the disk lost the last line of whoever had the file before, its end with it, this one is
-            // not to stand on the same line.
+            // If the disk lost the end of the previous process's last line, this record must not continue that line.
             line.insert(0, b'\n');
         }
-        self.mend()?;
-        self.state = State::Torn;
+        self.restore()?;
+        self.state = FileState::Torn;
         append_all(&mut *self.file, &line)?;
         if self.options.durability == Durability::Power {
             self.sync()?;
         }
-        self.state = State::Clean;
+        self.state = FileState::Clean;
         self.is_fresh = false;
         self.length += line.len() as u64;
         self.next += 1;
@@ -298,23 +296,23 @@ impl Store {
 
     fn sync(&mut self) -> Result<(), StoreError> {
         self.file.sync().map_err(|error| {
-            self.state = State::Unsure;
+            self.state = FileState::Unsure;
             error.into()
         })
     }
 
-    /// Brings the file back to what was reported as written.
+    /// Restores the file to the records that were reported as written.
     ///
-    /// After a sync that failed, the system may take what it could not write for written, and another try
-    /// would succeed and mean nothing: then everything is written anew.
-    fn mend(&mut self) -> Result<(), StoreError> {
+    /// After a failed sync, the system may treat the pages as clean, so a second sync would succeed without writing
+    /// them: the whole file is rewritten instead.
+    fn restore(&mut self) -> Result<(), StoreError> {
         match self.state {
-            State::Clean => {}
-            State::Torn => {
+            FileState::Clean => {}
+            FileState::Torn => {
                 self.file.cut(self.length)?;
-                self.state = State::Clean;
+                self.state = FileState::Clean;
             }
-            State::Unsure => {
+            FileState::Unsure => {
                 let whole = self.whole()?;
                 self.replace(&whole, self.next)?;
             }
@@ -322,14 +320,14 @@ impl Store {
         Ok(())
     }
 
-    fn write_anew(&mut self) -> Result<(), StoreError> {
-        self.mend()?;
-        let kept = self.kept_again()?;
-        if kept.unknown > 0 {
+    fn rewrite(&mut self) -> Result<(), StoreError> {
+        self.restore()?;
+        let state = self.reread()?;
+        if state.unknown > 0 {
             let why = "it holds what only a later version can write anew";
-            return Err(StoreError::of(StoreErrorKind::Strange, why));
+            return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
         }
-        let records = kept.compacted((self.options.clock)());
+        let records = state.compacted((self.options.clock)());
         let mut bytes = HEADER.as_bytes().to_vec();
         for record in &records {
             bytes.extend_from_slice(&record.line()?);
@@ -338,19 +336,19 @@ impl Store {
         self.replace(&bytes, next)
     }
 
-    /// Puts a file with these contents in place of this one. Until that is done this one is in use.
+    /// Replaces this file by one with these contents. The old file stays in use until then.
     fn replace(&mut self, contents: &[u8], next: u64) -> Result<(), StoreError> {
         let beside = beside(&self.path);
         let written = self.write_beside(&beside, contents);
         self.file = written.inspect_err(|_| {
-            // If this fails too, it is removed when the file is opened next.
+            // If this fails too, the file is removed when the store is opened next.
             self.options.disk.remove(&beside).ok();
         })?;
         (self.length, self.next) = (contents.len() as u64, next);
-        // Until the folder is synced, what is written to the new file might be lost with its name.
-        self.state = State::Unsure;
+        // Until the folder is synced, records in the new file could be lost with its name.
+        self.state = FileState::Unsure;
         self.options.disk.sync_folder(&self.path)?;
-        self.state = State::Clean;
+        self.state = FileState::Clean;
         Ok(())
     }
 
@@ -367,7 +365,7 @@ impl Store {
         Ok(file)
     }
 
-    /// The contents of the file as far as they were reported as written.
+    /// Returns the contents that were reported as written.
     fn whole(&mut self) -> Result<Vec<u8>, StoreError> {
         self.file.rewind()?;
         let mut whole = Vec::new();
@@ -380,11 +378,11 @@ impl Store {
         }
     }
 
-    fn kept_again(&mut self) -> Result<Kept, StoreError> {
+    fn reread(&mut self) -> Result<ResumeState, StoreError> {
         self.file.rewind()?;
-        let kept = read_all(&mut *self.file)?;
-        match kept.whole_bytes == self.length && kept.torn_bytes == 0 {
-            true => Ok(kept),
+        let state = read_all(&mut *self.file)?;
+        match state.whole_bytes == self.length && state.torn_bytes == 0 {
+            true => Ok(state),
             false => Err(changed()),
         }
     }
@@ -409,7 +407,7 @@ fn lock(disk: &mut dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, StoreErro
     })
 }
 
-/// Where a file is written before it takes the place of another.
+/// Returns the path of the file that is written before it replaces another.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".compacting");
@@ -417,22 +415,22 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn changed() -> StoreError {
-    StoreError::of(StoreErrorKind::Disk, "the file was changed by someone else")
+    StoreError::with_reason(StoreErrorKind::Disk, "the file was changed by someone else")
 }
 
-/// Everything that is needed of a file.
-fn read_all(file: &mut dyn DiskFile) -> Result<Kept, StoreError> {
-    let mut reader = match Reader::new(Bytes(file)) {
+/// Reads the whole file.
+fn read_all(file: &mut dyn DiskFile) -> Result<ResumeState, StoreError> {
+    let mut reader = match StoreReader::new(Bytes(file)) {
         Ok(reader) => reader,
-        Err(error) if error.kind() == StoreErrorKind::Empty => return Ok(Kept::nothing()),
+        Err(error) if error.kind() == StoreErrorKind::Empty => return Ok(ResumeState::empty()),
         Err(error) => return Err(error),
     };
-    let mut kept = Kept::default();
-    for piece in &mut reader {
-        kept.take(piece?)?;
+    let mut state = ResumeState::default();
+    for item in &mut reader {
+        state.add_item(item?)?;
     }
-    kept.whole_bytes = reader.place() - kept.torn_bytes;
-    Ok(kept)
+    state.whole_bytes = reader.offset() - state.torn_bytes;
+    Ok(state)
 }
 
 struct Bytes<'a>(&'a mut dyn DiskFile);
@@ -443,7 +441,7 @@ impl Read for Bytes<'_> {
         loop {
             match self.0.read(into) {
                 Err(error) if is_passing(&error) && patience > 0 => patience -= 1,
-                // The standard library would try that for ever.
+                // The standard library would retry for ever.
                 Err(error) if is_passing(&error) => return Err(io::Error::other(error)),
                 read => return read,
             }
@@ -451,7 +449,7 @@ impl Read for Bytes<'_> {
     }
 }
 
-/// Writes all of it, however many pieces the disk takes it in.
+/// Writes all of `bytes`, in as many calls as the disk needs.
 fn append_all(file: &mut dyn DiskFile, mut bytes: &[u8]) -> io::Result<()> {
     let mut patience = PATIENCE;
     while !bytes.is_empty() {

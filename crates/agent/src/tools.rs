@@ -1,7 +1,7 @@
 //! Tools that work in one folder: `read`, `write`, `edit` and `bash`.
 //!
-//! What a tool may do is decided here, not in the loop and not by rules: a path leads into the folder or
-//! nowhere. [`Folder`] is what the loop gets; how paths, files and commands are handled is below.
+//! The file tools enforce their own confinement, independent of the loop and of rules: a path resolves inside the
+//! folder or is refused. [`WorkingFolder`] implements the loop's [`Tools`]; the submodules handle paths, files and commands.
 
 mod bash;
 mod files;
@@ -16,25 +16,25 @@ use rustix::fd::OwnedFd;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use bash::Containers;
+use bash::ContainmentSupport;
 pub use bash::{Containment, supervise_if_asked};
 use ttsr::harness::Tool;
 use ttsr::harness::{After, ToolCall, ToolFuture, Tools};
 
-/// The bounds of a [`Folder`].
+/// The limits of a [`WorkingFolder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// How long a command may run; what it asks for itself counts up to here. Default 2 min.
+pub struct ToolLimits {
+    /// The time limit of a command; a call may ask for less. Default 2 min.
     pub command: Duration,
-    /// Most bytes of a result; what is beyond is cut and said to be, in a few bytes more. Default 32 KiB.
+    /// The most bytes of a result. A longer one is truncated, with a note of a few more bytes. Default 32 KiB.
     pub output: usize,
-    /// Most bytes of a file that is read, written or edited. Default 10 MiB.
+    /// The most bytes of a file that is read, written or edited. Default 10 MiB.
     pub file: u64,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
+impl Default for ToolLimits {
+    fn default() -> ToolLimits {
+        ToolLimits {
             command: Duration::from_secs(120),
             output: 32 << 10,
             file: 10 << 20,
@@ -44,21 +44,20 @@ impl Default for Bounds {
 
 /// Four tools that work in one folder.
 ///
-/// `read`, `write` and `edit` reach what is in the folder and nothing else: a path that leaves it is
-/// refused, and no symbolic link is followed, wherever in the path it stands. They touch regular files
-/// only. A file that is rewritten keeps its permissions but not the bits setuid and setgid: what a model writes runs
-/// with the rights of whoever runs it.
+/// `read`, `write` and `edit` access the folder and nothing outside it: a path that leads out is refused, and no
+/// symbolic link is followed in any part of a path. They access regular files only. A rewritten file keeps its
+/// permissions except the bits setuid and setgid: a program that a model wrote must run with the rights of its caller.
 ///
-/// `bash` runs in the folder with little of the environment (no keys), nothing to read from and a time limit. What it
-/// starts ends with it, as far as [`Containment`] says. **It is not confined by the system**: a command can do
-/// what this process may do. Rules see it before it runs; a container is what keeps it in.
+/// `bash` runs in the folder with few environment variables (no keys), an empty standard input and a time limit. The
+/// processes that it starts are killed with it, within the limits of [`Containment`]. **The system does not confine
+/// it**: a command can do what this process may do. Rules see a command before it runs; only a container confines it.
 ///
-/// # Example: what is outside stays outside
+/// # Example: a path outside the folder is refused
 /// ```
-/// use ttsr_agent::tools::Folder;
+/// use ttsr_agent::tools::WorkingFolder;
 /// let path = std::env::temp_dir().join(format!("ttsr-doc-{}", std::process::id()));
 /// std::fs::create_dir_all(&path)?;
-/// let folder = Folder::open(&path)?;
+/// let folder = WorkingFolder::open(&path)?;
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// let call = |tool: &str, input: &str| runtime.block_on(folder.run(tool, input));
 ///
@@ -70,61 +69,60 @@ impl Default for Bounds {
 /// # std::fs::remove_dir_all(&path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Folder {
+pub struct WorkingFolder {
     root: OwnedFd,
     path: PathBuf,
-    bounds: Bounds,
-    containers: Containers,
+    limits: ToolLimits,
+    support: ContainmentSupport,
     at_most: Containment,
 }
 
-impl Folder {
-    /// The folder at `path`, which must be there.
+impl WorkingFolder {
+    /// Opens the folder at `path`.
     ///
     /// # Errors
-    /// If it is not there, is no folder, or cannot be opened.
-    pub fn open(path: impl AsRef<Path>) -> io::Result<Folder> {
+    /// If the folder does not exist, is not a folder, or cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<WorkingFolder> {
         let path = path.as_ref().canonicalize()?;
         let root = path::open_root(&path)?;
-        Ok(Folder {
+        Ok(WorkingFolder {
             root,
             path,
-            bounds: Bounds::default(),
-            containers: Containers::default(),
+            limits: ToolLimits::default(),
+            support: ContainmentSupport::default(),
             at_most: Containment::Cgroup,
         })
     }
 
-    /// Runs commands below a process of that program, which finds what they leave running; see
-    /// [`Containment::Subreaper`]. The program's `main` calls [`supervise_if_asked`]. No effect outside Linux.
+    /// Runs commands under a supervisor process of that program, which finds the processes that they leave running; see
+    /// [`Containment::Subreaper`]. The program's `main` must call [`supervise_if_asked`]. No effect outside Linux.
     #[must_use]
-    pub fn supervisor(mut self, program: impl Into<PathBuf>) -> Folder {
-        self.containers.supervisor = Some(program.into());
+    pub fn supervisor(mut self, program: impl Into<PathBuf>) -> WorkingFolder {
+        self.support.supervisor = Some(program.into());
         self
     }
 
-    /// Finds the processes of commands by that means at most, also where the system has a stronger one.
+    /// Limits the containment of commands, even if the system supports a stronger one.
     #[must_use]
-    pub fn at_most(self, at_most: Containment) -> Folder {
-        Folder { at_most, ..self }
+    pub fn at_most(self, at_most: Containment) -> WorkingFolder {
+        WorkingFolder { at_most, ..self }
     }
 
-    /// How the processes of commands are found. The first call looks what the system allows, which takes as long as a
-    /// short command.
+    /// Returns the containment of commands. The first call probes the system, which takes as long as a short command.
     #[must_use]
     pub fn containment(&self) -> Containment {
-        self.containers.best(self.at_most)
+        self.support.best(self.at_most)
     }
 
-    /// The same within other bounds.
+    /// Sets the limits.
     ///
-    /// # Example: a model with little room
+    /// # Example: small limits
     /// ```
-    /// use ttsr_agent::tools::{Bounds, Folder};
+    /// use ttsr_agent::tools::{ToolLimits, WorkingFolder};
     /// let path = std::env::temp_dir().join(format!("ttsr-bounds-{}", std::process::id()));
     /// std::fs::create_dir_all(&path)?;
     /// std::fs::write(path.join("a.txt"), "one\ntwo\nthree\n")?;
-    /// let folder = Folder::open(&path)?.bounds(Bounds { output: 10, file: 20, ..Bounds::default() });
+    /// let folder = WorkingFolder::open(&path)?.limits(ToolLimits { output: 10, file: 20, ..ToolLimits::default() });
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// let call = |tool: &str, input: &str| runtime.block_on(folder.run(tool, input));
     /// let read = call("read", r#"{"path": "a.txt"}"#);
@@ -135,27 +133,27 @@ impl Folder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use]
-    pub fn bounds(self, bounds: Bounds) -> Folder {
-        Folder { bounds, ..self }
+    pub fn limits(self, limits: ToolLimits) -> WorkingFolder {
+        WorkingFolder { limits, ..self }
     }
 
-    /// Where it is.
+    /// Returns the canonical path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs one call. A wrong input, a file that is not there and a command that fails are results too:
-    /// the model is told.
+    /// Runs one call. Invalid input, a missing file and a failing command are results for the model, not errors of the
+    /// host.
     ///
-    /// Dropping the future ends a command and everything it started, as when its time is over. Needs a tokio runtime
+    /// Dropping the future kills a command and everything it started, as its time limit does. Requires a tokio runtime
     /// with I/O and time.
     pub async fn run(&self, tool: &str, input: &str) -> After {
         let done = match tool {
-            "read" => parsed(input).and_then(|read| self.read(&read)),
-            "write" => parsed(input).and_then(|write| self.write(&write)),
-            "edit" => parsed(input).and_then(|edit| self.edit(&edit)),
-            "bash" => match parsed(input) {
+            "read" => parse_input(input).and_then(|read| self.read(&read)),
+            "write" => parse_input(input).and_then(|write| self.write(&write)),
+            "edit" => parse_input(input).and_then(|edit| self.edit(&edit)),
+            "bash" => match parse_input(input) {
                 Ok(bash) => return self.bash(&bash).await,
                 Err(problem) => Err(problem),
             },
@@ -168,7 +166,7 @@ impl Folder {
     }
 }
 
-impl Tools for Folder {
+impl Tools for WorkingFolder {
     fn tools(&self) -> Vec<Tool> {
         definitions()
     }
@@ -178,11 +176,11 @@ impl Tools for Folder {
     }
 }
 
-impl fmt::Debug for Folder {
+impl fmt::Debug for WorkingFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Folder")
             .field("path", &self.path)
-            .field("bounds", &self.bounds)
+            .field("bounds", &self.limits)
             .finish_non_exhaustive()
     }
 }
@@ -190,18 +188,18 @@ impl fmt::Debug for Folder {
 /// The input of `read`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Read {
+struct ReadInput {
     path: String,
     /// The first line, from 1.
     offset: Option<usize>,
-    /// Most lines.
+    /// The most lines.
     limit: Option<usize>,
 }
 
 /// The input of `write`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Write {
+struct WriteInput {
     path: String,
     content: String,
 }
@@ -209,7 +207,7 @@ struct Write {
 /// The input of `edit`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Edit {
+struct EditInput {
     path: String,
     old_string: String,
     new_string: String,
@@ -220,16 +218,16 @@ struct Edit {
 /// The input of `bash`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Bash {
+struct BashInput {
     command: String,
-    /// What it is for, which rules and people may read.
+    /// A description for rules and people; the tool ignores it.
     #[serde(default, rename = "description")]
     _description: Option<String>,
     /// In seconds.
     timeout: Option<u64>,
 }
 
-fn parsed<'a, T: Deserialize<'a>>(input: &'a str) -> Result<T, String> {
+fn parse_input<'a, T: Deserialize<'a>>(input: &'a str) -> Result<T, String> {
     let input = if input.trim().is_empty() { "{}" } else { input };
     serde_json::from_str(input).map_err(|error| format!("the input of the tool is wrong: {error}"))
 }

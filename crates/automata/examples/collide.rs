@@ -1,15 +1,16 @@
-//! Collides the matcher with `regex-automata`: random rule sets, texts grown from them, random cuts.
+//! Compares the matcher with `regex-automata` on random rule sets, texts derived from them and random splits.
 //!
 //! `cargo run --release -p ttsr-automata --example collide -- --cases N [--seed S] [--resume FILE] [--set NUMBER]`
 //!
-//! A case is one rule set on one text under one set of cuts, compared with searches of the whole text: which patterns
-//! match, where the earliest match of each ends, and that each is certain at the same byte however the text is cut.
-//! Every set is laid out in its own way: automata, gaps, lanes, filters and the processor's abilities are forced, and
-//! tables are small enough to be spent. Of some sets every end of a match is asked (what look-around is confirmed at);
-//! some are packs, read through a stream, and some of these redact: whole matches are asked, one after the other.
+//! A case is one rule set on one text under one split. It is compared with searches of the whole text: the set of
+//! matching patterns, the earliest end of each, and that each is decided at the same byte under every split. Every set
+//! has its own layout: the number of automata, gaps, lanes, prefilters and processor features are forced, and tables are
+//! small enough to be exhausted. For some sets all ends of all matches are compared (the candidates that look-around
+//! verifies). Some sets are packs read through a stream; some of these redact, and their complete, consecutive matches
+//! are compared.
 //!
-//! A set depends on the seed and its number alone. `--resume FILE` goes on where the file says, and keeps it; `--set`
-//! does one set again. On a difference the case is made smaller and printed, and the status is 1.
+//! A set depends only on the seed and its number. `--resume FILE` continues from the state in the file and updates it;
+//! `--set` repeats one set. A difference is minimized and printed, and the exit status is 1.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ use automata::speculative::Tile;
 use test_support::{PLANS, SMALL_TILE};
 use ttsr_testing::{self as testing, Random};
 
-/// Texts of a set, and cuts of a text besides none and all.
+/// Number of texts per set, and of splits per text in addition to none and all.
 const TEXTS: usize = 192;
 const CUTS: usize = 6;
 
@@ -127,13 +128,13 @@ impl Options {
     }
 }
 
-/// What was compared so far.
+/// The number of comparisons so far.
 #[derive(Default)]
 struct Done {
     seed: u64,
     sets: u64,
     cases: u64,
-    /// Patterns on texts, and how many of them match.
+    /// Pairs of pattern and text, and how many of them match.
     pairs: u64,
     matches: u64,
     seconds: f64,
@@ -162,7 +163,7 @@ impl Done {
         }
     }
 
-    /// Written beside and renamed, so that a run that is killed leaves the old one or the new one.
+    /// Writes a temporary file and renames it, so that a killed run leaves the old file or the new one.
     fn save(&self, file: &Path) {
         let Done { seed, sets, .. } = self;
         let (cases, pairs, matches) = (self.cases, self.pairs, self.matches);
@@ -221,27 +222,27 @@ fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference
     Ok(())
 }
 
-/// How many patterns are at one of these places, which are sorted.
+/// Returns the number of patterns with a match in these sorted places.
 fn matching(places: &[Place]) -> u64 {
     let patterns = places.chunk_by(|one, next| one.pattern == next.pattern);
     patterns.count() as u64
 }
 
-/// What is asked of a set, and of whom.
+/// The property compared for a set, and the interface through which it is obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
-    /// The matcher for the first end of each pattern.
+    /// The first end of each pattern, through the matcher.
     First,
-    /// The matcher for every end of each pattern.
+    /// Every end of each pattern, through the matcher.
     EveryEnd,
-    /// A pack for the first end of each pattern; nothing but the budget of its table is forced.
+    /// The first end of each pattern, through a pack; only the budget of its table is forced.
     FirstOfPack,
-    /// A pack that redacts for the matches of each pattern.
+    /// The matches of each pattern, through a pack that redacts.
     Matches,
 }
 
 impl Asked {
-    /// Texts of a set. Where more is asked the searches take longer.
+    /// Returns the number of texts of a set. It is smaller if the searches take longer.
     fn texts(self) -> usize {
         match self {
             Asked::First | Asked::FirstOfPack => TEXTS,
@@ -250,11 +251,11 @@ impl Asked {
     }
 }
 
-/// A place where a pattern matches.
+/// The place of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     pattern: u32,
-    /// 0 where it is not asked.
+    /// 0 if it is not compared.
     start: usize,
     end: usize,
 }
@@ -269,23 +270,23 @@ impl Place {
     }
 }
 
-/// What was found.
+/// The results of the crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Found {
     /// Sorted.
     places: Vec<Place>,
-    /// Pattern, end and the number of bytes that had to be seen, of what a host is told.
+    /// Pattern, end and number of bytes seen at the report, for each reported hit.
     decided: Vec<(u32, usize, usize)>,
 }
 
-/// How a set is matched.
+/// The layout of a set.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     asked: Asked,
     plan: PartitionPlan,
     table_bytes: usize,
     tile: Option<Tile>,
-    /// Least bytes of a delta that is filtered.
+    /// Minimum length of a delta to which the prefilter is applied.
     filtered: Option<(usize, SimdLevel)>,
 }
 
@@ -325,7 +326,7 @@ impl Layout {
     }
 }
 
-/// One to six patterns, or now and then more.
+/// Returns one to six patterns, and sometimes more.
 fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
     let count = match random.below(12) {
         0 => 7 + random.below(18),
@@ -353,7 +354,7 @@ fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
     (patterns, hirs)
 }
 
-/// A text that the patterns match, or nearly: every third has bytes taken out, put in or exchanged.
+/// Returns a text that the patterns match, or nearly match: a third of them has bytes removed, inserted or replaced.
 fn text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     let mut text = match random.below(4) {
         0 => test_support::strewn_text(random, hirs),
@@ -370,7 +371,7 @@ fn text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     text
 }
 
-/// A few cuts, or one every few bytes.
+/// Returns a few random cuts, or one every few bytes.
 fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
     match random.below(4) {
         0 => {
@@ -381,7 +382,7 @@ fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
     }
 }
 
-/// Compiled patterns, and what they are held to.
+/// Compiled patterns and their oracle.
 struct Set {
     ours: Ours,
     oracle: Oracle,
@@ -394,7 +395,7 @@ enum Ours {
     Pack(Pack),
 }
 
-/// An engine a pattern.
+/// One engine per pattern.
 enum Oracle {
     Ends(Vec<(PikeVM, Cache)>),
     Matches(Vec<Regex>),
@@ -424,7 +425,7 @@ fn regex(pattern: &str) -> Regex {
 }
 
 impl Set {
-    /// None if the patterns are refused in a pack.
+    /// Returns `None` if a pack rejects the patterns.
     fn new(patterns: &[String], hirs: &[Hir], layout: Layout) -> Option<Set> {
         let asked = layout.asked;
         let ours = match asked {
@@ -451,7 +452,7 @@ impl Set {
         })
     }
 
-    /// Where the patterns match, as the oracle says.
+    /// Returns the matches that the oracle finds.
     fn expected(&mut self, text: &[u8]) -> Vec<Place> {
         let mut places = Vec::new();
         match &mut self.oracle {
@@ -576,7 +577,7 @@ fn found_by_pack(pack: &Pack, asked: Asked, text: &[u8], cuts: &[usize]) -> Foun
     Found { places, decided }
 }
 
-/// One case, with nothing but what it needs.
+/// One case with its complete input.
 #[derive(Clone, Debug)]
 struct Case {
     patterns: Vec<String>,
@@ -586,8 +587,8 @@ struct Case {
 }
 
 impl Case {
-    /// What is found and what should be, where that differs: whole and cut, twice each, for the table is built on
-    /// the way.
+    /// Returns the actual and expected results if they differ. Runs the text whole and split, twice each, because the first
+    /// run builds the table.
     fn difference(&self) -> Option<(Found, Vec<Place>)> {
         let limits = PatternLimits::default();
         let parse = |text: &String| pattern::parse(text, &limits).ok();
@@ -603,7 +604,7 @@ impl Case {
         all.into_iter().find(wrong).map(|got| (got, want.clone()))
     }
 
-    /// Every way to take one thing away, large ones first.
+    /// Returns every case with one thing removed, large things first.
     fn smaller(&self) -> Vec<Case> {
         let mut smaller = Vec::new();
         if self.patterns.len() > 1 {
@@ -652,7 +653,7 @@ impl Case {
 
 struct Difference {
     case: Case,
-    /// Found and wanted; none if the case differs only after others of its set.
+    /// Actual and expected results; `None` if the case only fails after others of its set.
     what: Option<(Found, Vec<Place>)>,
     set: (u64, u64),
 }

@@ -1,4 +1,4 @@
-//! Arguments that several commands share.
+//! Arguments shared by several subcommands.
 
 use std::path::{Path, PathBuf};
 use std::{env, io};
@@ -7,46 +7,46 @@ use clap::{Args, ValueEnum};
 use ttsr::PackBuilder;
 use ttsr::pack::Date;
 
-use crate::Stop;
+use crate::CommandError;
 
-/// How findings are written.
+/// The output format of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For readers
+pub(crate) enum OutputFormat {
+    /// Text for people
     #[default]
     Human,
-    /// One object a line
+    /// One JSON object per line
     Json,
 }
 
-/// How a report on files is written.
+/// The output format of a report on files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// For readers
+    /// Text for people
     #[default]
     Human,
-    /// One object a line
+    /// One JSON object per line
     Json,
-    /// JUnit's XML, for test reports
+    /// JUnit XML, for test reports
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-    /// Commands of a GitHub workflow, which show as annotations
+    /// Workflow commands of GitHub Actions, shown as annotations
     Github,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArg {
-    /// How the report is written
+    /// Output format of the report
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub(crate) format: ReportFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FormatArg {
-    /// How findings are written
+    /// Output format of the findings
     #[arg(long, value_name = "FORMAT", default_value = "human")]
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -62,8 +62,8 @@ pub(crate) struct PackArgs {
 }
 
 impl PackArgs {
-    /// The arguments of a command that names its packs otherwise.
-    pub(crate) fn of(packs: Vec<String>) -> PackArgs {
+    /// Returns the arguments of a subcommand that takes its packs from another option.
+    pub(crate) fn from_names(packs: Vec<String>) -> PackArgs {
         PackArgs {
             packs,
             today: TodayArg::default(),
@@ -71,7 +71,7 @@ impl PackArgs {
     }
 }
 
-/// The packs of a command that reads tool calls, and the workspace that these are about.
+/// The packs of a subcommand that reads tool calls, and the workspace the calls refer to.
 #[derive(Debug, Args)]
 pub(crate) struct WorkspaceArgs {
     #[command(flatten)]
@@ -82,19 +82,19 @@ pub(crate) struct WorkspaceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RootArg {
-    /// The workspace that globs in `paths` are relative to: absolute paths below it match as relative ones, others
-    /// match as absolute ones [default: the top level of the git work tree that the current folder is in, else the
-    /// current folder]
+    /// The workspace to which globs in `paths` are relative. An absolute path below it matches as a relative path; any
+    /// other absolute path matches as it is [default: the top level of the git work tree that contains the current
+    /// folder, or the current folder]
     ///
-    /// The folder need not exist here: a recording may come from another machine.
+    /// The folder need not exist: a recording may come from another machine.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }
 
 impl RootArg {
-    /// The workspace, as an absolute path; `usual` is the default of a command that has one of its own.
-    pub(crate) fn folder(&self, usual: Option<&Path>) -> Result<PathBuf, Stop> {
-        let because = |error: io::Error| Stop::Because(format!("the workspace: {error}"));
+    /// Returns the workspace as an absolute path. `usual` is the default of subcommands that have their own.
+    pub(crate) fn folder(&self, usual: Option<&Path>) -> Result<PathBuf, CommandError> {
+        let because = |error: io::Error| CommandError::Message(format!("the workspace: {error}"));
         match self.root.as_deref().or(usual) {
             Some(folder) => std::path::absolute(folder).map_err(because),
             None => Ok(work_tree(&env::current_dir().map_err(because)?).to_owned()),
@@ -102,7 +102,8 @@ impl RootArg {
     }
 }
 
-/// The nearest folder at or above `folder` that has a `.git`, which is a file in linked work trees; else `folder`.
+/// Returns the nearest ancestor of `folder` (or itself) with a `.git` entry, or else `folder`. In a linked work tree
+/// `.git` is a file.
 fn work_tree(folder: &Path) -> &Path {
     let mut above = folder.ancestors();
     let top = above.find(|folder| folder.join(".git").exists());
@@ -111,13 +112,13 @@ fn work_tree(folder: &Path) -> &Path {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TodayArg {
-    /// The day that `until` of an `[[allow]]` is compared with, such as 2027-01-31 [default: today, in UTC]
+    /// The date against which `until` of an `[[allow]]` is compared, such as 2027-01-31 [default: today, in UTC]
     #[arg(long, value_name = "DAY", value_parser = day)]
     today: Option<Date>,
 }
 
 impl TodayArg {
-    /// Sets the day of the load.
+    /// Sets the date used by the loader.
     pub(crate) fn apply(&self, builder: PackBuilder) -> PackBuilder {
         match self.today {
             Some(today) => builder.today(today),
@@ -127,5 +128,5 @@ impl TodayArg {
 }
 
 fn day(text: &str) -> Result<Date, String> {
-    Date::parse(text).ok_or_else(|| "a day is written as 2027-01-31".to_owned())
+    Date::parse(text).ok_or_else(|| "expected a date such as 2027-01-31".to_owned())
 }

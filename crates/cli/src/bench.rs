@@ -1,7 +1,7 @@
-//! `ttsr bench`: what rules cost on a stream, and which of them.
+//! `ttsr bench`: measures the cost of rules on a stream, in total and per rule.
 //!
-//! `script` reads the stream and plays it, `measure` times it and looks at each rule, `report` shows what was
-//! found, `page` makes a page of it.
+//! `script` reads and replays the stream, `measure` times it and examines each rule, `report` prints the results,
+//! `page` renders them as a web page.
 
 mod measure;
 mod page;
@@ -15,54 +15,54 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::args::PackArgs;
-use crate::input::{Problems, inputs};
-use crate::output::Record;
-use crate::{Outcome, Stop, packs};
-use report::Report;
-use script::Script;
+use crate::input::{InputProblems, inputs};
+use crate::output::OutputRecord;
+use crate::{CommandError, ExitStatus, load};
+use report::BenchReport;
+use script::ReplayScript;
 
-/// Measure what rules cost on a stream: per delta and byte, rule by rule, and against searching again
+/// Measure the cost of rules on a stream: per delta, per byte, per rule, and compared with rescanning
 ///
-/// Times are those of this machine, now: run it on a quiet one. The same stream is played again and again,
-/// so what is timed is warm; states and memory are counted, and the same on every machine.
+/// Times depend on the machine and its load: run this on an idle one. The stream is replayed many times, so all
+/// times are warm. Counts of states and memory are the same on every machine.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     packs: PackArgs,
-    /// A recording, a folder of them, or `-` for the standard input; may be repeated [default: a reply that
-    /// comes with the command]
+    /// A recording, a folder of recordings, or `-` for the standard input; may be repeated [default: a built-in
+    /// reply]
     #[arg(long = "stream", value_name = "FILE")]
     streams: Vec<PathBuf>,
-    /// How the result is written
+    /// Output format of the result
     #[arg(long, value_name = "FORMAT", default_value = "human")]
-    format: Format,
-    /// Where it is written [default: the standard output]
+    format: BenchFormat,
+    /// Output file [default: the standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// How the result is written.
+/// The output format of the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For readers
+enum BenchFormat {
+    /// Text for people
     #[default]
     Human,
-    /// One object
+    /// One JSON object
     Json,
-    /// One page with charts, which needs nothing else
+    /// One self-contained page with charts
     Html,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
-    let mut problems = Problems::default();
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load(&options.packs)?;
+    let mut problems = InputProblems::default();
     let script = match options.streams.is_empty() {
-        true => Script::embedded(),
-        false => Script::read(&inputs(&options.streams, &mut problems), &mut problems),
+        true => ReplayScript::embedded(),
+        false => ReplayScript::read(&inputs(&options.streams, &mut problems), &mut problems),
     };
     if script.deltas == 0 {
-        return Err(Stop::Because(
-            "there is no delta to measure with".to_owned(),
+        return Err(CommandError::Message(
+            "the streams have no delta to measure".to_owned(),
         ));
     }
     let report = measure::measure(&pack, &script)?;
@@ -70,31 +70,31 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         None => write(&report, options.format, standard_output(options.format))?,
         Some(path) => File::create(path)
             .and_then(|file| write(&report, options.format, Box::new(file)))
-            .map_err(|error| Stop::Because(format!("{}: {error}", path.display())))?,
+            .map_err(|error| CommandError::Message(format!("{}: {error}", path.display())))?,
     }
     Ok(match problems.any {
-        true => Outcome::Incomplete,
-        false => Outcome::Clean,
+        true => ExitStatus::Incomplete,
+        false => ExitStatus::Clean,
     })
 }
 
-fn standard_output(format: Format) -> Box<dyn Write> {
+fn standard_output(format: BenchFormat) -> Box<dyn Write> {
     match format {
-        // Colour where a terminal shows it and nobody said no.
-        Format::Human => Box::new(anstream::stdout().lock()),
+        // `anstream` drops the colours if the output is not a terminal or the user disabled them.
+        BenchFormat::Human => Box::new(anstream::stdout().lock()),
         _ => Box::new(io::stdout().lock()),
     }
 }
 
-fn write(report: &Report, format: Format, to: Box<dyn Write>) -> io::Result<()> {
+fn write(report: &BenchReport, format: BenchFormat, to: Box<dyn Write>) -> io::Result<()> {
     let mut to = BufWriter::new(to);
     match format {
-        Format::Human => report.show(&mut to)?,
-        Format::Json => {
+        BenchFormat::Human => report.show(&mut to)?,
+        BenchFormat::Json => {
             serde_json::to_writer(&mut to, report)?;
             to.write_all(b"\n")?;
         }
-        Format::Html => page::write(report, &mut to)?,
+        BenchFormat::Html => page::write(report, &mut to)?,
     }
     to.flush()
 }

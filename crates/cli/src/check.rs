@@ -1,4 +1,4 @@
-//! `ttsr check`: every problem of rule files.
+//! `ttsr check`: reports all problems of rule files.
 
 use std::cmp::Reverse;
 use std::fmt::Display;
@@ -12,36 +12,36 @@ use ttsr::pack::Lock;
 use ttsr::{Diagnostic, Level, Pack, PackBuilder};
 
 use crate::args::{ReportArg, TodayArg};
-use crate::explain::Cost;
+use crate::explain::CompileCost;
 use crate::fix::fix;
-use crate::input::Problems;
+use crate::input::InputProblems;
 use crate::new::write;
-use crate::output::{DiagnosticRecord, Escaped, Record, tell};
-use crate::report::{Finding, Place, Report, Wrong};
-use crate::tally::Count;
-use crate::{Outcome, Stop};
+use crate::output::{DiagnosticRecord, Escaped, OutputRecord, print_message};
+use crate::report::{Finding, FindingProblem, FindingReport, SourceLocation};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus};
 
-/// Check rule files: every problem of all of them, in one run
+/// Check rule files and report all their problems in one run
 ///
-/// The files are checked as one pack, so that an id used in two of them is found. Where they are in order it says
-/// how many bytes of a part each rule keeps at most, the most greedy first.
+/// The files are checked as one pack, so that an id used twice is found. If there are no errors, the command
+/// lists how many bytes of a part each rule may retain, largest first.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Rule files, and folders of them
+    /// Rule files or folders of rule files
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Mend what is certain, in the files: a key, a value or a name that is one typing error away, a text that
-    /// wants brackets, a number that wants no quotes, an example that stands twice, a missing `schema = 1`
+    /// Apply unambiguous fixes to the files: a misspelled key, value or name with one near match, missing brackets
+    /// around a list, a quoted number, a duplicate example, a missing `schema = 1`
     #[arg(long)]
     fix: bool,
-    /// Show what else each rule costs: its automaton's states, and whether text in its patterns can be searched for
+    /// Also show the other costs of each rule: the states of its automaton, and whether its patterns have a literal
     #[arg(long)]
     costs: bool,
-    /// Leave out what rules keep
+    /// Do not list the bytes that rules retain
     #[arg(long, short, conflicts_with = "costs")]
     quiet: bool,
-    /// Compare the packs, those they extend among them, with this lock: a difference is an error. Where there is
-    /// no such file, it is written
+    /// Compare the packs, including those they extend, with this lock file: any difference is an error. If the
+    /// file does not exist, it is written
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
     #[command(flatten)]
@@ -50,14 +50,14 @@ pub(crate) struct Options {
     format: ReportArg,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let mut problems = Problems::default();
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let mut problems = InputProblems::default();
     let mut paths = options.paths.clone();
-    // What does not exist is no finding: the command was called wrongly.
+    // A path that does not exist is a usage error, not a finding.
     paths.retain(|path| match path.metadata() {
         Ok(_) => true,
         Err(error) => {
-            problems.tell(&path.to_string_lossy(), &error);
+            problems.report(&path.to_string_lossy(), &error);
             false
         }
     });
@@ -67,21 +67,21 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             .map(|path| path.to_string_lossy().into_owned())
             .collect();
         let fixed = fix(&names)?;
-        tell(&format_args!("{}", Count(fixed, "edit")));
+        print_message(&format_args!("{}", Quantity(fixed, "edit")));
     }
     let mut diagnostics = checked(options.today.apply(builder(&paths).lints()));
     if let Some(file) = &options.lock {
         diagnostics.extend(locked(file, &paths)?);
     }
-    let mut report = Report::new(options.format.format);
+    let mut report = FindingReport::new(options.format.format);
     for diagnostic in &diagnostics {
         report.add(&DiagnosticRecord::new(diagnostic), || finding(diagnostic))?;
     }
     let is_human = report.is_human();
     let pack = loaded(&paths).filter(|_| !options.quiet);
     match &pack {
-        Some(pack) if is_human && !options.costs => report.note_each(table(pack))?,
-        Some(pack) if !is_human => report.note_each(kept(pack).into_iter())?,
+        Some(pack) if is_human && !options.costs => report.write_extra(table(pack))?,
+        Some(pack) if !is_human => report.write_extra(kept(pack).into_iter())?,
         _ => {}
     }
     report.end()?;
@@ -89,23 +89,23 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         costs(&pack)?;
     }
     let errors = count(&diagnostics, Level::Error);
-    tell(&format_args!(
+    print_message(&format_args!(
         "{}, {}{}",
-        Count(errors, "error"),
-        Count(count(&diagnostics, Level::Warning), "warning"),
+        Quantity(errors, "error"),
+        Quantity(count(&diagnostics, Level::Warning), "warning"),
         match count(&diagnostics, Level::Note) {
             0 => String::new(),
-            notes => format!(", {}", Count(notes, "note")),
+            notes => format!(", {}", Quantity(notes, "note")),
         }
     ));
     Ok(match errors {
-        _ if problems.any => Outcome::Incomplete,
-        0 => Outcome::Clean,
-        _ => Outcome::Findings,
+        _ if problems.any => ExitStatus::Incomplete,
+        0 => ExitStatus::Clean,
+        _ => ExitStatus::Findings,
     })
 }
 
-/// Every problem of a load, as `ttsr::check` lists them.
+/// Returns all problems of a load, as `ttsr::check` lists them.
 fn checked(builder: PackBuilder) -> Vec<Diagnostic> {
     match builder.build() {
         Ok(pack) => pack.warnings().to_vec(),
@@ -128,12 +128,12 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
     Finding {
         subject: diagnostic.rule().unwrap_or(diagnostic.file()).to_owned(),
         case: format!("{} at {line}:{column}", diagnostic.code()),
-        wrong: Some(Wrong {
+        wrong: Some(FindingProblem {
             level: diagnostic.level(),
             code: diagnostic.code().into(),
             message: format!("{}{help}", diagnostic.message()),
         }),
-        place: Some(Place {
+        place: Some(SourceLocation {
             file: diagnostic.file().to_owned(),
             line,
             column,
@@ -148,23 +148,23 @@ fn builder(paths: &[PathBuf]) -> PackBuilder {
         .fold(Pack::builder(), |builder, path| builder.file(path))
 }
 
-/// The rules, if all of them load: of others nothing can be said that is not told above.
+/// Returns the pack if it loads. If it does not, its problems have been reported already.
 fn loaded(paths: &[PathBuf]) -> Option<Pack> {
     builder(paths).build().ok()
 }
 
-/// Where the packs are not those of the lock in `file`; writes it where there is none.
-fn locked(file: &Path, paths: &[PathBuf]) -> Result<Vec<Diagnostic>, Stop> {
+/// Returns the differences between the packs and the lock in `file`. Writes the file if it does not exist.
+fn locked(file: &Path, paths: &[PathBuf]) -> Result<Vec<Diagnostic>, CommandError> {
     let name = file.to_string_lossy();
-    let because = |why: &dyn Display| Stop::Because(format!("{}: {why}", Escaped(&name)));
+    let because = |why: &dyn Display| CommandError::Message(format!("{}: {why}", Escaped(&name)));
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(pack) = loaded(paths) {
                 write(file, &pack.lock().to_string())?;
                 let name = Escaped(&name);
-                tell(&format_args!(
-                    "wrote {name}: what changes from now on is told"
+                print_message(&format_args!(
+                    "wrote {name}: later differences will be reported"
                 ));
             }
             return Ok(Vec::new());
@@ -180,37 +180,37 @@ fn locked(file: &Path, paths: &[PathBuf]) -> Result<Vec<Diagnostic>, Stop> {
     Ok(differences.cloned().collect())
 }
 
-/// How much text of a part a rule keeps at most.
+/// The maximum number of bytes of a part that a rule retains.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "kept")]
-struct Kept<'a> {
+struct RetainedBytes<'a> {
     rule: &'a str,
     retained_bytes: u64,
 }
 
-impl Record for Kept<'_> {
+impl OutputRecord for RetainedBytes<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{} bytes  {}", self.retained_bytes, Escaped(self.rule))
     }
 }
 
-/// What each rule keeps, the most first.
-fn kept(pack: &Pack) -> Vec<Kept<'_>> {
-    let rules = pack.rules().iter().map(|rule| Kept {
+/// Returns the retained bytes of each rule, largest first.
+fn kept(pack: &Pack) -> Vec<RetainedBytes<'_>> {
+    let rules = pack.rules().iter().map(|rule| RetainedBytes {
         rule: &rule.id,
         retained_bytes: rule.retained_bytes(pack.limits()),
     });
-    let mut kept: Vec<Kept<'_>> = rules.collect();
-    // Those that keep the same stay in the order of their ids.
+    let mut kept: Vec<RetainedBytes<'_>> = rules.collect();
+    // The sort is stable: rules with equal sizes stay in the order of their ids.
     kept.sort_by_key(|kept| Reverse(kept.retained_bytes));
     kept
 }
 
-/// Most rules that have a line each in a table for a reader; of more, those that keep the same share one.
+/// Maximum number of rules with one line each. In a longer list, rules with equal sizes share a line.
 const LINES: usize = 40;
 
-/// The same for a reader.
-fn table(pack: &Pack) -> impl Iterator<Item = Row> {
+/// Returns the lines of the table for people.
+fn table(pack: &Pack) -> impl Iterator<Item = TableRow> {
     let kept = kept(pack);
     let is_long = kept.len() > LINES;
     let most = kept.first().map_or(0, |kept| kept.retained_bytes);
@@ -222,28 +222,29 @@ fn table(pack: &Pack) -> impl Iterator<Item = Row> {
             .map(|it| Escaped(it.rule).to_string())
             .collect();
         let bytes = group[0].retained_bytes;
-        Row(format!("  {bytes:>width$}  {}", ids.join(", ")))
+        TableRow(format!("  {bytes:>width$}  {}", ids.join(", ")))
     });
-    let head = (!kept.is_empty()).then(|| Row("most bytes kept of a part, by rule:".to_owned()));
-    let rows: Vec<Row> = head.into_iter().chain(rows).collect();
+    let head = (!kept.is_empty())
+        .then(|| TableRow("maximum bytes retained of a part, by rule:".to_owned()));
+    let rows: Vec<TableRow> = head.into_iter().chain(rows).collect();
     rows.into_iter()
 }
 
 /// A line of the table.
 #[derive(Serialize)]
-struct Row(String);
+struct TableRow(String);
 
-impl Record for Row {
+impl OutputRecord for TableRow {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", self.0)
     }
 }
 
-/// What each rule costs by itself.
-fn costs(pack: &Pack) -> Result<(), Stop> {
+/// Prints the cost of each rule when it is compiled alone.
+fn costs(pack: &Pack) -> Result<(), CommandError> {
     let mut out = anstream::stdout().lock();
     for rule in pack.rules() {
-        let cost = Cost::of(rule)?.shown();
+        let cost = CompileCost::measure(rule)?.shown();
         writeln!(out, "cost: {}: {cost}", Escaped(&rule.id))?;
     }
     out.flush()?;

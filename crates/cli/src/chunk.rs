@@ -1,21 +1,21 @@
-//! Cuts the bytes of a part anew, for what `--chunk` asks.
+//! Splits the bytes of a part into new deltas, as `--chunk` asks.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-/// Longest delta of a random cut.
+/// Maximum length of a random delta, in bytes.
 const LONGEST: u64 = 32;
 
-/// Where a part is cut into deltas.
+/// The places where a part is split into deltas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
     /// As recorded.
     Original,
-    /// Nowhere.
+    /// Not at all: one delta per part.
     Whole,
-    /// After so many bytes, again and again.
+    /// After every `n` bytes.
     Size(NonZeroUsize),
-    /// At places drawn from a seed.
+    /// At random places drawn from a seed.
     Random(u64),
 }
 
@@ -38,26 +38,26 @@ impl FromStr for Chunk {
     }
 }
 
-/// Cuts one part.
+/// Splits one part into deltas.
 #[derive(Debug)]
-pub(crate) struct Cutter {
+pub(crate) struct Chunker {
     chunk: Chunk,
-    /// State of the generator.
+    /// State of the random number generator.
     random: u64,
     /// Length of the next delta.
     length: usize,
-    /// Its bytes so far: less than `length` of them.
+    /// Bytes of the next delta received so far, fewer than `length`.
     pending: Vec<u8>,
 }
 
-impl Cutter {
-    /// Different numbers cut differently at random.
-    pub(crate) fn new(chunk: Chunk, number: u64) -> Cutter {
+impl Chunker {
+    /// Returns a splitter. Parts with different numbers get different random lengths.
+    pub(crate) fn new(chunk: Chunk, number: u64) -> Chunker {
         let seed = match chunk {
             Chunk::Random(seed) => seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
             _ => 0,
         };
-        let mut cutter = Cutter {
+        let mut cutter = Chunker {
             chunk,
             random: seed,
             length: 0,
@@ -67,7 +67,7 @@ impl Cutter {
         cutter
     }
 
-    /// Takes bytes as recorded; gives deltas.
+    /// Appends recorded bytes and passes every complete delta to `on`.
     pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&[u8])) {
         if self.chunk == Chunk::Original {
             return on(bytes);
@@ -88,7 +88,7 @@ impl Cutter {
         }
     }
 
-    /// Gives what is left: the part ends, or something is said of it that counts from here on.
+    /// Passes the pending bytes to `on`, because the part ends or its properties change at this offset.
     pub(crate) fn flush(&mut self, on: &mut dyn FnMut(&[u8])) {
         if !self.pending.is_empty() {
             on(&self.pending);
@@ -105,7 +105,7 @@ impl Cutter {
         }
     }
 
-    /// SplitMix64: good enough for cuts, and the same everywhere.
+    /// Returns the next number of SplitMix64, which is deterministic on every platform.
     fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.random;
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn cut(chunk: &str, deltas: &[&str]) -> Vec<String> {
-        let mut cutter = Cutter::new(chunk.parse().unwrap(), 0);
+        let mut cutter = Chunker::new(chunk.parse().unwrap(), 0);
         let mut cuts = Vec::new();
         let mut on = |bytes: &[u8]| cuts.push(String::from_utf8(bytes.to_vec()).unwrap());
         for delta in deltas {

@@ -1,13 +1,13 @@
-//! `ttsr completions`: completions for shells.
+//! `ttsr completions`: prints completion scripts for shells.
 
 use std::io::{self, Write};
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::{Cli, Outcome, Stop};
+use crate::{Cli, CommandError, ExitStatus};
 
-/// Print completions for a shell, to be sourced or put where it looks for them
+/// Print a completion script for a shell
 ///
 /// For example: `ttsr completions bash > ~/.local/share/bash-completion/completions/ttsr`
 #[derive(Debug, Args)]
@@ -16,12 +16,12 @@ pub(crate) struct Options {
     shell: Shell,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    // What cannot be written would be a panic there: it is made first and written then.
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    // `clap_complete` panics if a write fails, so the script goes to memory first.
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut Cli::command(), "ttsr", &mut script);
     let mut out = io::stdout().lock();
     out.write_all(&script)?;
     out.flush()?;
-    Ok(Outcome::Clean)
+    Ok(ExitStatus::Clean)
 }

@@ -1,36 +1,41 @@
-//! `ttsr demo`: the reference loop on a conversation that is embedded here.
+//! `ttsr demo`: runs the reference loop on an embedded conversation.
 //!
-//! The provider is scripted (`demo/*.ndjson`, recordings in our own format), everything else is what a
-//! harness would use: a pack, a session, the processor, the driver.
+//! Only the provider is scripted (`demo/*.ndjson`, recordings in the native format). The pack, the session, the
+//! processor and the driver are those of a real harness.
+
+mod svg;
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use ttsr::harness::{
-    self, Aborted, Cancel, End, Hooks, Message, Observation, Outcome as Answer, Processor, Request,
-    Script, Scripted, Settings, Source, Step,
+    self, Aborted, Cancel, End, Hooks, Message, Observation, Outcome as HarnessOutcome, Processor,
+    Request, Script, Scripted, Settings, Source, Step,
 };
 use ttsr::{Channel, Decision, Event, Pack, PartId};
 
 use crate::args::PackArgs;
 use crate::output::Escaped;
-use crate::tally::Count;
-use crate::{Outcome, Stop, packs};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
+use svg::Transcript;
 
 const PROMPT: &str =
     "My branch fix/upload has diverged from main. Please sort it out and publish the fix.";
 
-/// What the model says at each attempt; the last one again and again.
+/// The model's reply at each attempt. Further attempts repeat the last one.
 const ATTEMPTS: [&str; 2] = [
     include_str!("demo/first.ndjson"),
     include_str!("demo/second.ndjson"),
 ];
 
-/// Between two deltas, where somebody is watching.
+/// Delay between two deltas if the output is a terminal.
 const PACE: Duration = Duration::from_millis(14);
 
 const USER: Style = Style::new().bold();
@@ -39,25 +44,35 @@ const CUT: Style = AnsiColor::Red.on_default().bold();
 const STEER: Style = AnsiColor::Yellow.on_default();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 
-/// Show rules cutting a bad reply short and letting the good one through
+/// Show rules that cut a bad reply and let the next one through
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     packs: PackArgs,
-    /// Print at once instead of at the speed of a model
+    /// Print without the delay between deltas
     #[arg(long)]
     fast: bool,
+    /// Write an image of the output to this file instead of printing
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
-    let is_watched = io::stdout().is_terminal() && !options.fast;
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load(&options.packs)?;
+    let transcript = Transcript::default();
+    let (out, is_watched): (Box<dyn Write>, bool) = match &options.svg {
+        Some(_) => (Box::new(transcript.clone()), false),
+        None => {
+            let is_watched = io::stdout().is_terminal() && !options.fast;
+            (Box::new(anstream::stdout().lock()), is_watched)
+        }
+    };
     let pace = if is_watched { PACE } else { Duration::ZERO };
     let scripts = ATTEMPTS.map(|recording| Script::from(events(recording)).every(pace));
     let mut provider = Scripted::new(scripts);
-    let arrived = Arrived::default();
+    let arrived = ReceivedBytes::default();
     let mut processor = Processor::new(pack.session(), arrived.hooks(), Settings::default());
-    let mut screen = Screen::new(pack, arrived);
+    let mut screen = DemoScreen::new(pack, arrived, out);
     screen.begin()?;
     let mut trouble = None;
     let request = Request::new("demo-model", vec![Message::user(PROMPT)]);
@@ -77,15 +92,23 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
-    let runtime = runtime.map_err(|error| Stop::Because(format!("no timer: {error}")))?;
+    let runtime = runtime.map_err(|error| CommandError::Message(format!("no timer: {error}")))?;
     let answer = runtime.block_on(answering);
-    match trouble {
-        Some(error) => Err(error.into()),
-        None => {
-            screen.end(&answer)?;
-            Ok(Outcome::Clean)
-        }
+    if let Some(error) = trouble {
+        return Err(error.into());
     }
+    screen.end(&answer)?;
+    if let Some(file) = &options.svg {
+        write_image(file, &transcript)?;
+    }
+    Ok(ExitStatus::Clean)
+}
+
+fn write_image(file: &Path, transcript: &Transcript) -> Result<(), CommandError> {
+    fs::write(file, transcript.render()).map_err(|error| {
+        let name = file.display().to_string();
+        CommandError::Message(format!("{}: {error}", Escaped(&name)))
+    })
 }
 
 fn events(recording: &str) -> Vec<Event> {
@@ -96,13 +119,14 @@ fn events(recording: &str) -> Vec<Event> {
     events
 }
 
-/// What the provider delivered of each part of the attempt. The loop's steps have only what left.
+/// The bytes that the provider delivered of each part of the attempt. The loop's steps only have the bytes that
+/// were forwarded.
 #[derive(Clone, Default)]
-struct Arrived(Arc<Mutex<HashMap<PartId, Vec<u8>>>>);
+struct ReceivedBytes(Arc<Mutex<HashMap<PartId, Vec<u8>>>>);
 
-impl Arrived {
+impl ReceivedBytes {
     fn hooks(&self) -> Hooks {
-        let Arrived(parts) = self.clone();
+        let ReceivedBytes(parts) = self.clone();
         let mut hooks = Hooks::default();
         hooks.on_delta("arrived", move |at, delta| {
             let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +141,7 @@ impl Arrived {
         parts.clear();
     }
 
-    /// That many bytes of a part behind the first ones.
+    /// Returns up to `bytes` bytes of a part, starting at offset `behind`.
     fn text(&self, part: PartId, behind: usize, bytes: u64) -> String {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = parts.get(&part).map_or(&[][..], Vec::as_slice);
@@ -126,31 +150,30 @@ impl Arrived {
     }
 }
 
-/// Shows the loop's steps to a person.
-struct Screen {
+/// Prints the loop's steps for a person.
+struct DemoScreen {
     pack: Pack,
-    arrived: Arrived,
+    arrived: ReceivedBytes,
     out: Box<dyn Write>,
-    /// The parts of this attempt, with what is forwarded of each.
-    parts: Vec<Shown>,
+    /// The parts of this attempt, with the number of bytes forwarded of each.
+    parts: Vec<ShownPart>,
     /// The part whose text is on the last line.
     current: Option<PartId>,
     attempt: u32,
     saved: usize,
 }
 
-struct Shown {
+struct ShownPart {
     label: String,
     style: Style,
     forwarded: usize,
-    /// Bytes that came and wait for a rule.
+    /// Bytes that arrived and are held back by a rule.
     held: u64,
 }
 
-impl Screen {
-    fn new(pack: Pack, arrived: Arrived) -> Screen {
-        let out = Box::new(anstream::stdout().lock());
-        Screen {
+impl DemoScreen {
+    fn new(pack: Pack, arrived: ReceivedBytes, out: Box<dyn Write>) -> DemoScreen {
+        DemoScreen {
             pack,
             arrived,
             out,
@@ -162,10 +185,10 @@ impl Screen {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        let rules = Count(self.pack.rules().len() as u64, "rule");
+        let rules = Quantity(self.pack.rules().len() as u64, "rule");
         writeln!(
             self.out,
-            "{FAINT}The reply is read with {rules}.{FAINT:#}\n"
+            "{FAINT}The reply is scanned with {rules}.{FAINT:#}\n"
         )?;
         writeln!(self.out, "{USER}user{USER:#}        {PROMPT}")
     }
@@ -191,7 +214,7 @@ impl Screen {
             }
             Step::Inject { decision, message } => self.remark(
                 STEER,
-                "waits for the next request",
+                "sent with the next request",
                 decision,
                 &message.text(),
             ),
@@ -228,7 +251,7 @@ impl Screen {
         };
         let index = part.0 as usize;
         self.parts.truncate(index);
-        self.parts.push(Shown {
+        self.parts.push(ShownPart {
             label,
             style,
             forwarded: 0,
@@ -314,11 +337,11 @@ impl Screen {
         };
         let waited = match held {
             0 => String::new(),
-            held => format!("the last {held} bytes waited, "),
+            held => format!("the last {held} bytes were held back, "),
         };
         writeln!(
             self.out,
-            "{CUT}✂ cut{CUT:#}       {CUT}{by}{CUT:#} after byte {} of `{}`: {waited}the next delta never left",
+            "{CUT}✂ cut{CUT:#}       {CUT}{by}{CUT:#} after byte {} of `{}`: {waited}the next delta was not forwarded",
             forwarded as u64 + held,
             label.trim_start_matches("→ ")
         )?;
@@ -330,11 +353,11 @@ impl Screen {
         self.saved += would_be.saturating_sub(said);
         writeln!(
             self.out,
-            "{FAINT}            {said} of {would_be} bytes had come; no tool ran, nothing of it stays{FAINT:#}"
+            "{FAINT}            {said} of {would_be} bytes had arrived; no tool ran, the attempt is discarded{FAINT:#}"
         )
     }
 
-    fn end(&mut self, answer: &Answer) -> io::Result<()> {
+    fn end(&mut self, answer: &HarnessOutcome) -> io::Result<()> {
         self.new_line()?;
         writeln!(self.out)?;
         match &answer.end {
@@ -355,11 +378,11 @@ impl Screen {
             }
             other => writeln!(self.out, "{other:?}")?,
         }
-        // Four bytes a token is what OpenAI's recorded streams have on average for text and code.
+        // OpenAI's recorded streams have four bytes per token on average, for text and code.
         let tokens = self.saved / 4;
         writeln!(
             self.out,
-            "{FAINT}            {} bytes of bad reply never generated, about {tokens} tokens{FAINT:#}",
+            "{FAINT}            {} bytes of the bad reply were never generated, about {tokens} tokens{FAINT:#}",
             self.saved
         )?;
         self.out.flush()
@@ -374,7 +397,7 @@ fn total(recording: &str) -> usize {
     events(recording).iter().map(bytes).sum()
 }
 
-fn total_of(answer: &Answer) -> usize {
+fn total_of(answer: &HarnessOutcome) -> usize {
     let parts = answer.reply.parts().iter();
     parts.map(|part| part.raw.len()).sum()
 }

@@ -1,4 +1,4 @@
-//! `ttsr diff`: what a change of rules changes.
+//! `ttsr diff`: compares the effects of two packs on a corpus.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,22 +11,22 @@ use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, PackArgs};
 use crate::chunk::Chunk;
-use crate::input::{Input, Problems, inputs};
-use crate::output::{Escaped, Out, Record};
-use crate::reply::Reply;
-use crate::tally::{Count, Tally};
-use crate::{Outcome, Stop, packs};
+use crate::input::{InputFile, InputProblems, inputs};
+use crate::output::{Escaped, OutputRecord, RecordWriter};
+use crate::reply::RecordedReply;
+use crate::totals::{Quantity, RunTotals};
+use crate::{CommandError, ExitStatus, load};
 
-/// Read a corpus with two packs: which streams and files are judged differently
+/// Compare two packs on a corpus: list the streams and files they judge differently
 ///
-/// Recorded streams are read as `replay` reads them, any other file as one part of text. A verdict changes
-/// where a rule comes or goes, or does something else. Exits with 1 if any changes.
+/// Recorded streams are read as `replay` reads them. Any other file is read as one text part. A verdict differs
+/// if a rule hits under one pack only or takes another action. Exits with 1 if any verdict differs.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The pack as it was: a built-in pack, a file or a folder
+    /// The old pack: a built-in pack, a file or a folder
     #[arg(value_name = "OLD")]
     old: String,
-    /// The pack as it is
+    /// The new pack
     #[arg(value_name = "NEW")]
     new: String,
     /// Recordings and texts, or folders of them; may be repeated
@@ -36,15 +36,15 @@ pub(crate) struct Options {
     format: FormatArg,
 }
 
-/// What a rule came to in a stream: the rule, and the action that was or would be taken.
+/// The outcomes in one stream: each rule with the action that was or would be taken.
 type Outcomes = BTreeSet<(String, &'static str)>;
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let load = |name: &String| packs::load(&PackArgs::of(vec![name.clone()]));
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let load = |name: &String| load::load(&PackArgs::from_names(vec![name.clone()]));
     let (old, new) = (load(&options.old)?, load(&options.new)?);
-    let mut problems = Problems::default();
-    let mut out = Out::new(options.format.format);
-    let mut summary = Summary::default();
+    let mut problems = InputProblems::default();
+    let mut out = RecordWriter::new(options.format.format);
+    let mut summary = DiffSummary::default();
     for input in inputs(&options.corpus, &mut problems) {
         for pair in read(&input, [&old, &new], &mut problems) {
             summary.streams += 1;
@@ -56,22 +56,22 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     }
     out.end(&summary)?;
     Ok(match summary.changed {
-        _ if problems.any => Outcome::Incomplete,
-        0 => Outcome::Clean,
-        _ => Outcome::Findings,
+        _ if problems.any => ExitStatus::Incomplete,
+        0 => ExitStatus::Clean,
+        _ => ExitStatus::Findings,
     })
 }
 
 /// One stream under both packs.
-struct Pair {
+struct VerdictPair {
     file: String,
     stream: String,
     outcomes: [Outcomes; 2],
 }
 
-impl Pair {
-    /// Each rule whose actions differ.
-    fn changes(&self) -> Vec<Change<'_>> {
+impl VerdictPair {
+    /// Returns each rule whose actions differ.
+    fn changes(&self) -> Vec<VerdictChange<'_>> {
         let [old, new] = &self.outcomes;
         let differing: BTreeSet<&str> = old
             .symmetric_difference(new)
@@ -83,7 +83,7 @@ impl Pair {
                 .map(|(_, action)| *action)
                 .collect()
         };
-        let change = |rule| Change {
+        let change = |rule| VerdictChange {
             file: &self.file,
             stream: &self.stream,
             rule,
@@ -94,15 +94,15 @@ impl Pair {
     }
 }
 
-/// A file with both packs: its streams, or itself as one text.
-fn read(input: &Input, packs: [&Pack; 2], problems: &mut Problems) -> Vec<Pair> {
+/// Reads a file with both packs: its streams, or the whole file as one text.
+fn read(input: &InputFile, packs: [&Pack; 2], problems: &mut InputProblems) -> Vec<VerdictPair> {
     let Some(mut blocks) = input.open(problems) else {
         return Vec::new();
     };
     let mut reader = Reader::new(&input.name);
-    let mut recorded: Vec<(String, [Reply; 2], bool)> = Vec::new();
-    let mut plain = packs.map(|pack| Reply::new(&input.name, pack, Chunk::Original, 0));
-    let mut tally = Tally::default();
+    let mut recorded: Vec<(String, [RecordedReply; 2], bool)> = Vec::new();
+    let mut plain = packs.map(|pack| RecordedReply::new(&input.name, pack, Chunk::Original, 0));
+    let mut tally = RunTotals::default();
     let start = Event::PartStart {
         part: PartId(0),
         name: "0".to_owned(),
@@ -112,7 +112,7 @@ fn read(input: &Input, packs: [&Pack; 2], problems: &mut Problems) -> Vec<Pair> 
     };
     plain
         .iter_mut()
-        .for_each(|reply| reply.take(start.clone(), &mut tally));
+        .for_each(|reply| reply.push_event(start.clone(), &mut tally));
     while let Some(block) = blocks.next(problems) {
         reader.push(block, &mut |stream, event| {
             take(&mut recorded, packs, stream, &event)
@@ -124,7 +124,7 @@ fn read(input: &Input, packs: [&Pack; 2], problems: &mut Problems) -> Vec<Pair> 
             };
             plain
                 .iter_mut()
-                .for_each(|reply| reply.take(delta.clone(), &mut tally));
+                .for_each(|reply| reply.push_event(delta.clone(), &mut tally));
         }
     }
     reader.finish(&mut |stream, event| take(&mut recorded, packs, stream, &event));
@@ -132,10 +132,10 @@ fn read(input: &Input, packs: [&Pack; 2], problems: &mut Problems) -> Vec<Pair> 
         let end = Event::PartEnd { part: PartId(0) };
         plain
             .iter_mut()
-            .for_each(|reply| reply.take(end.clone(), &mut tally));
+            .for_each(|reply| reply.push_event(end.clone(), &mut tally));
         recorded = vec![(input.name.clone(), plain, true)];
     }
-    let pair = |(stream, replies, _): (String, [Reply; 2], bool)| Pair {
+    let pair = |(stream, replies, _): (String, [RecordedReply; 2], bool)| VerdictPair {
         file: input.name.clone(),
         stream,
         outcomes: replies.map(|reply| reply.outcomes()),
@@ -143,9 +143,9 @@ fn read(input: &Input, packs: [&Pack; 2], problems: &mut Problems) -> Vec<Pair> 
     recorded.into_iter().map(pair).collect()
 }
 
-/// Gives an event to the stream of that name that has not ended.
+/// Passes an event to the open stream of that name.
 fn take(
-    recorded: &mut Vec<(String, [Reply; 2], bool)>,
+    recorded: &mut Vec<(String, [RecordedReply; 2], bool)>,
     packs: [&Pack; 2],
     stream: &str,
     event: &Event,
@@ -158,22 +158,22 @@ fn take(
         .rposition(|(name, _, ended)| name == stream && !ended);
     let at = open.unwrap_or_else(|| {
         let number = recorded.len() as u64 + 1;
-        let replies = packs.map(|pack| Reply::new(stream, pack, Chunk::Original, number));
+        let replies = packs.map(|pack| RecordedReply::new(stream, pack, Chunk::Original, number));
         recorded.push((stream.to_owned(), replies, false));
         recorded.len() - 1
     });
     let (_, replies, ended) = &mut recorded[at];
-    let mut tally = Tally::default();
+    let mut tally = RunTotals::default();
     replies
         .iter_mut()
-        .for_each(|reply| reply.take(event.clone(), &mut tally));
+        .for_each(|reply| reply.push_event(event.clone(), &mut tally));
     *ended = matches!(event, Event::Finish { .. });
 }
 
-/// A rule that does something else in a stream.
+/// A rule whose actions differ in a stream.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "change")]
-struct Change<'a> {
+struct VerdictChange<'a> {
     file: &'a str,
     stream: &'a str,
     rule: &'a str,
@@ -181,7 +181,7 @@ struct Change<'a> {
     new: Vec<&'static str>,
 }
 
-impl Record for Change<'_> {
+impl OutputRecord for VerdictChange<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let shown = |actions: &[&str]| match actions {
             [] => "nothing".to_owned(),
@@ -203,23 +203,23 @@ impl Record for Change<'_> {
 
 #[derive(Default, Serialize)]
 #[serde(tag = "event", rename = "summary")]
-struct Summary {
+struct DiffSummary {
     streams: u64,
     changed: u64,
 }
 
-impl std::fmt::Display for Summary {
+impl std::fmt::Display for DiffSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
             "{} in {}",
-            Count(self.changed, "change"),
-            Count(self.streams, "stream")
+            Quantity(self.changed, "change"),
+            Quantity(self.streams, "stream")
         )
     }
 }
 
-impl Record for Summary {
+impl OutputRecord for DiffSummary {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{self}")
     }

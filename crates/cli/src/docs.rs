@@ -1,4 +1,4 @@
-//! `ttsr docs`: a page about each pack, in Markdown.
+//! `ttsr docs`: writes a Markdown page for each pack.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,45 +11,47 @@ use ttsr::rule::Status;
 use ttsr::{Action, Mode, Pack, Rule};
 
 use crate::args::PackArgs;
-use crate::output::{Escaped, tell};
-use crate::tally::Count;
-use crate::{Outcome, Stop, packs};
+use crate::output::{Escaped, print_message};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
 
-/// What ends the part of a page that belongs to its author.
-const MARKER: &str = "<!-- ttsr docs: what stands above this line is kept -->";
+/// Separates the author's text from the generated part of a page.
+const MARKER: &str = "<!-- ttsr docs: text above this line is kept -->";
 
-/// Write a page about each pack in Markdown: its rules, what they find, why, and what they do
+/// Write a Markdown page for each pack: its rules, what they match, their reasons and actions
 ///
-/// The pages go to the standard output, or each into a file of its own below a folder:
+/// The pages go to the standard output, or each into its own file in a folder:
 ///
 ///     ttsr docs --pack team.toml > README.md
 ///
 ///     ttsr docs --pack team --out docs/packs
 ///
-/// What an author writes above the line `<!-- ttsr docs … -->` of such a file is kept. A file without that
-/// line is not touched.
+/// Text above the line `<!-- ttsr docs … -->` of an existing file belongs to its author and is kept. A file
+/// without that line is not changed.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {
     #[command(flatten)]
     packs: PackArgs,
-    /// Write `NAME.md` for each pack into this folder, and `README.md` with a table of them
+    /// Write `NAME.md` for each pack into this folder, and `README.md` with a table of the packs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write nothing; exit with 1 if a page of the folder would change
+    /// Write nothing; exit with 1 if a page in the folder would change
     #[arg(long, requires = "out")]
     check: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
-    let mut pages: Vec<Page> = named(&pack).map(|header| Page::of(header, &pack)).collect();
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load(&options.packs)?;
+    let mut pages: Vec<PackPage> = named(&pack)
+        .map(|header| PackPage::from_header(header, &pack))
+        .collect();
     let Some(folder) = &options.out else {
         let mut out = io::stdout().lock();
-        let texts: Vec<String> = pages.iter().map(Page::text).collect();
+        let texts: Vec<String> = pages.iter().map(PackPage::text).collect();
         out.write_all(texts.join("\n").as_bytes())?;
         out.flush()?;
-        return Ok(Outcome::Clean);
+        return Ok(ExitStatus::Clean);
     };
     pages.push(index(&pack));
     let mut changed = 0;
@@ -61,46 +63,47 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     } else {
         "changed"
     };
-    tell(&format_args!("{} {verb}", Count(changed, "page")));
+    print_message(&format_args!("{} {verb}", Quantity(changed, "page")));
     Ok(match options.check && changed > 0 {
-        true => Outcome::Findings,
-        false => Outcome::Clean,
+        true => ExitStatus::Findings,
+        false => ExitStatus::Clean,
     })
 }
 
-/// The packs that somebody asked for.
+/// Returns the packs that were requested, without those that they extend.
 fn named(pack: &Pack) -> impl Iterator<Item = &PackHeader> {
     pack.headers().iter().filter(|header| !header.is_extended)
 }
 
-/// The rules that are written in that pack.
+/// Returns the rules defined in that pack.
 fn rules<'p>(pack: &'p Pack, header: &PackHeader) -> Vec<&'p Rule> {
     let rules = pack.rules().iter();
     rules.filter(|rule| header.owns(&rule.id)).collect()
 }
 
-struct Page {
+struct PackPage {
     file: String,
     heading: String,
     body: String,
 }
 
-impl Page {
-    fn of(header: &PackHeader, pack: &Pack) -> Page {
+impl PackPage {
+    fn from_header(header: &PackHeader, pack: &Pack) -> PackPage {
         let rules = rules(pack, header);
         let mut body = about(header);
         if !body.is_empty() {
             body.push_str(". ");
         }
-        writeln!(body, "{}.", Count(rules.len() as u64, "rule")).expect("a string takes all");
+        writeln!(body, "{}.", Quantity(rules.len() as u64, "rule"))
+            .expect("writing to a string cannot fail");
         body.push_str(&provenance(header));
         if !rules.is_empty() {
-            body.push_str("\n| rule | what | why | action |\n|---|---|---|---|\n");
+            body.push_str("\n| rule | description | reason | action |\n|---|---|---|---|\n");
         }
         for rule in rules {
             body.push_str(&row(rule));
         }
-        Page {
+        PackPage {
             file: file(header),
             heading: format!("# `{}`\n", header.name),
             body,
@@ -111,11 +114,11 @@ impl Page {
         format!("{}\n{}", self.heading, self.body)
     }
 
-    /// Writes it into the folder, unless this is only a check; whether it differs from what is there.
-    fn put(&self, folder: &Path, is_check: bool) -> Result<bool, Stop> {
+    /// Writes the page into the folder, unless `is_check`. Returns true if it differs from the existing file.
+    fn put(&self, folder: &Path, is_check: bool) -> Result<bool, CommandError> {
         let path = folder.join(&self.file);
         let because = |error: &dyn std::fmt::Display| {
-            Stop::Because(format!("{}: {error}", Escaped(&path.display().to_string())))
+            CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
         };
         let before = match fs::read_to_string(&path) {
             Ok(text) => Some(text),
@@ -128,7 +131,7 @@ impl Page {
                 let at = text.find(MARKER);
                 let at = at.ok_or_else(|| {
                     because(&format_args!(
-                        "it is no page of this command: it has no line `{MARKER}`"
+                        "not written by this command: it has no line `{MARKER}`"
                     ))
                 })?;
                 text[..at].to_owned()
@@ -138,7 +141,7 @@ impl Page {
         if before.as_ref() == Some(&text) {
             return Ok(false);
         }
-        tell(&Escaped(&path.display().to_string()));
+        print_message(&Escaped(&path.display().to_string()));
         if !is_check {
             fs::create_dir_all(folder)
                 .and_then(|()| fs::write(&path, text))
@@ -148,15 +151,15 @@ impl Page {
     }
 }
 
-/// The name of a pack's page. No pack's is `README`: names are of lower-case letters.
+/// Returns the file name of a pack's page. It never collides with `README.md`: pack names are lower case.
 fn file(header: &PackHeader) -> String {
     header.name.replace('/', "-") + ".md"
 }
 
-/// A table of the packs.
-fn index(pack: &Pack) -> Page {
+/// Returns the page with a table of all packs.
+fn index(pack: &Pack) -> PackPage {
     let mut body = String::from(
-        "| pack | rules | of them abort, retry or redact | what |\n|---|---|---|---|\n",
+        "| pack | rules | that abort, retry or redact | purpose |\n|---|---|---|---|\n",
     );
     for header in named(pack) {
         let rules = rules(pack, header);
@@ -169,27 +172,27 @@ fn index(pack: &Pack) -> Page {
             rules.len(),
             about(header)
         )
-        .expect("a string takes all");
+        .expect("writing to a string cannot fail");
     }
-    Page {
+    PackPage {
         file: "README.md".to_owned(),
         heading: "# Packs\n".to_owned(),
         body,
     }
 }
 
-/// Whether what the rule finds is cut or taken out.
+/// Returns true if the rule cuts the reply or redacts the match.
 fn acts(rule: &Rule) -> bool {
     matches!(rule.action, Action::Abort | Action::Retry | Action::Redact)
 }
 
-/// What the pack is for, without the dot at its end.
+/// Returns the pack's description without the full stop at its end.
 fn about(header: &PackHeader) -> String {
     let text = header.description.as_deref().unwrap_or_default();
     inline(text.trim().trim_end_matches('.'))
 }
 
-/// Where it comes from, a line each; nothing where the pack does not say.
+/// Returns the provenance of the pack, one line per fact. Empty if the pack states none.
 fn provenance(header: &PackHeader) -> String {
     let extends: Vec<String> = header.extends.iter().map(|it| format!("`{it}`")).collect();
     let docs = header.docs.as_deref().filter(|docs| is_link(docs));
@@ -218,30 +221,30 @@ fn row(rule: &Rule) -> String {
     if rule.status == Status::Deprecated {
         what.push_str(" (deprecated");
         if let Some(other) = &rule.replaced_by {
-            write!(what, ": use `{other}`").expect("a string takes all");
+            write!(what, ": use `{other}`").expect("writing to a string cannot fail");
         }
         what.push(')');
     }
     let mut why = inline(rule.why.as_deref().unwrap_or_default());
     if let Some(docs) = rule.docs.as_deref().filter(|docs| is_link(docs)) {
-        write!(why, " ([source]({docs}))").expect("a string takes all");
+        write!(why, " ([source]({docs}))").expect("writing to a string cannot fail");
     }
     let mode = match rule.mode {
-        Mode::Shadow => ", in shadow",
+        Mode::Shadow => ", in shadow mode",
         _ => "",
     };
     let action = rule.action.name();
     format!("| `{name}` | {what} | {} | {action}{mode} |\n", why.trim())
 }
 
-/// Whether it can stand between brackets.
+/// Returns true if the text can be a link target in angle brackets.
 fn is_link(text: &str) -> bool {
     let is_web = text.starts_with("https://") || text.starts_with("http://");
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"()<>|".contains(c);
     is_web && text.chars().all(is_plain)
 }
 
-/// Text as one line of a table; outside of code a `<` begins no tag.
+/// Returns the text as one line of a table. Outside of code spans, `<` is escaped so that it starts no tag.
 fn inline(text: &str) -> String {
     let mut out = String::new();
     let mut is_code = false;

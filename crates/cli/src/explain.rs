@@ -1,4 +1,4 @@
-//! `ttsr explain`: what a rule comes to, and where and why it is live or silent.
+//! `ttsr explain`: shows a rule as it takes effect, and why it is live or silent at a place.
 
 use std::io::{self, Write};
 
@@ -10,17 +10,17 @@ use ttsr::rule::Condition;
 use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
 
 use crate::args::{FormatArg, WorkspaceArgs};
-use crate::output::{Escaped, Out, Record, STRONG, tell};
-use crate::test::part::Part;
-use crate::{Outcome, Stop, effective, packs};
+use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
+use crate::test::part::ExamplePart;
+use crate::{CommandError, ExitStatus, effective, load};
 
 mod why;
 
-/// Explain a rule, or say which rules are live at a place
+/// Explain a rule, or list the rules that are live at a place
 ///
-/// With RULE: the rule with defaults and lists filled in, what it costs, and, where a place or a
-/// text is given, whether it would fire there and why not. Without RULE: every rule that is live at
-/// the place, and why the others are not.
+/// With RULE: the rule with all defaults and lists filled in, its cost, and, if a place or a text
+/// is given, whether it fires there and if not, why. Without RULE: every rule that is live at the
+/// place, and why the others are not.
 ///
 ///     ttsr explain lang/rust/box-leak --path src/a.rs --text 'Box::leak(b)'
 ///
@@ -28,14 +28,14 @@ mod why;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {
-    /// The rule's full id, `pack/rule`
+    /// The full id of the rule, `pack/rule`
     #[arg(required_unless_present_any = ["tool", "path", "channel", "agent", "model", "provider"])]
     rule: Option<String>,
     #[command(flatten)]
     packs: WorkspaceArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// A text to try the rule on: what the part, or the argument of the tool call, holds
+    /// Text to try the rule on: the content of the part, or the argument of the tool call
     #[arg(
         long,
         value_name = "TEXT",
@@ -49,13 +49,13 @@ pub(crate) struct Options {
 
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// The name of the tool that is called
+    /// The name of the called tool
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// The file that the call is about
+    /// The file that the call refers to
     #[arg(long, value_name = "FILE")]
     path: Option<String>,
-    /// The channel, such as `text` or `tool-input` [default: `tool-input` if there is a tool or a file]
+    /// The channel, such as `text` or `tool-input` [default: `tool-input` if a tool or a file is given]
     #[arg(long, value_name = "CHANNEL", value_parser = channel)]
     channel: Option<Channel>,
     /// The name of the agent
@@ -71,43 +71,48 @@ struct PlaceArgs {
 
 fn channel(name: &str) -> Result<Channel, String> {
     let names = Channel::ALL.map(Channel::name).join(", ");
-    Channel::from_name(name).ok_or_else(|| format!("channels are: {names}"))
+    Channel::from_name(name).ok_or_else(|| format!("expected one of {names}"))
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load_in(&options.packs)?;
-    let mut out = Out::new(options.format.format);
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load_in(&options.packs)?;
+    let mut out = RecordWriter::new(options.format.format);
     match &options.rule {
         Some(id) => one(options, &pack, find(&pack, id)?, &mut out)?,
         None => all(&options.place, &pack, &mut out)?,
     }
     out.flush()?;
-    Ok(Outcome::Clean)
+    Ok(ExitStatus::Clean)
 }
 
-fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, Stop> {
+fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, CommandError> {
     let found = pack.find(id).map(|id| pack.rule(id));
     found.ok_or_else(|| {
         let hint = match pack.nearest(id) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`ttsr list` shows all".to_owned(),
         };
-        Stop::Because(format!("there is no rule `{}`; {hint}", Escaped(id)))
+        CommandError::Message(format!("there is no rule `{}`; {hint}", Escaped(id)))
     })
 }
 
-fn one(options: &Options, pack: &Pack, rule: &Rule, out: &mut Out) -> Result<(), Stop> {
-    out.write(&Expanded::new(rule)?)?;
+fn one(
+    options: &Options,
+    pack: &Pack,
+    rule: &Rule,
+    out: &mut RecordWriter,
+) -> Result<(), CommandError> {
+    out.write(&ExplainedRule::new(rule)?)?;
     let place = &options.place;
     if !place.is_given() && options.text.is_none() {
         return Ok(());
     }
     let because = place.against(rule, pack.root())?;
     let tried = match &options.text {
-        Some(text) if because.is_empty() => Some(Tried::new(rule, pack.root(), place, text)?),
+        Some(text) if because.is_empty() => Some(Trial::new(rule, pack.root(), place, text)?),
         _ => None,
     };
-    out.write(&Live {
+    out.write(&LiveRule {
         rule: &rule.id,
         live: because.is_empty(),
         because,
@@ -116,12 +121,12 @@ fn one(options: &Options, pack: &Pack, rule: &Rule, out: &mut Out) -> Result<(),
     Ok(())
 }
 
-fn all(place: &PlaceArgs, pack: &Pack, out: &mut Out) -> Result<(), Stop> {
+fn all(place: &PlaceArgs, pack: &Pack, out: &mut RecordWriter) -> Result<(), CommandError> {
     let mut live = 0;
     for rule in pack.rules() {
         let because = place.against(rule, pack.root())?;
         live += usize::from(because.is_empty());
-        out.write(&Live {
+        out.write(&LiveRule {
             rule: &rule.id,
             live: because.is_empty(),
             because,
@@ -129,7 +134,7 @@ fn all(place: &PlaceArgs, pack: &Pack, out: &mut Out) -> Result<(), Stop> {
         })?;
     }
     out.flush()?;
-    tell(&format_args!("{live} of {} rules live", pack.rules().len()));
+    print_message(&format_args!("{live} of {} rules live", pack.rules().len()));
     Ok(())
 }
 
@@ -153,8 +158,9 @@ impl PlaceArgs {
         self.channel.or(is_call.then_some(Channel::ToolInput))
     }
 
-    /// Why the rule is not live here; nothing if it is. What was not said is no reason.
-    fn against(&self, rule: &Rule, root: Option<&str>) -> Result<Vec<String>, Stop> {
+    /// Returns the reasons why the rule is not live here, empty if it is live. A property that was not given is no
+    /// reason.
+    fn against(&self, rule: &Rule, root: Option<&str>) -> Result<Vec<String>, CommandError> {
         let mut because = Vec::new();
         if let Some(channel) = self.channel().filter(|channel| !rule.on.contains(channel)) {
             let on: Vec<&str> = rule.on.iter().map(|channel| channel.name()).collect();
@@ -169,22 +175,28 @@ impl PlaceArgs {
             channel.is_none_or(|on| matches!(on, Channel::ToolInput | Channel::ToolOutput));
         if let Some(tool) = self.tool.as_ref().filter(|_| has_tool)
             && !rule.tools.is_empty()
-            && !self.admits(rule, root, Dimension::Tools)?
+            && !self.admits(rule, root, ScopeDimension::Tools)?
         {
-            because.push(format!("`{tool}` is none of its tools {:?}", rule.tools));
+            because.push(format!(
+                "`{tool}` matches none of its `tools` {:?}",
+                rule.tools
+            ));
         }
         let is_call = channel == Some(Channel::ToolInput);
         match &self.path {
             _ if rule.paths.is_empty() => {}
-            Some(path) if !self.admits(rule, root, Dimension::Paths)? => {
-                because.push(format!("`{path}` is none of its paths {:?}", rule.paths));
+            Some(path) if !self.admits(rule, root, ScopeDimension::Paths)? => {
+                because.push(format!(
+                    "`{path}` matches none of its `paths` {:?}",
+                    rule.paths
+                ));
             }
             None if is_call
                 && self.tool.is_some()
-                && !self.admits(rule, root, Dimension::Paths)? =>
+                && !self.admits(rule, root, ScopeDimension::Paths)? =>
             {
                 because.push(format!(
-                    "it is bound to paths {:?}, and no file is given",
+                    "it applies only to `paths` {:?}, and no file is given",
                     rule.paths
                 ));
             }
@@ -194,15 +206,20 @@ impl PlaceArgs {
         Ok(because)
     }
 
-    /// Whether a call like this one is in that part of the rule's scope. What globs mean is left to the library.
-    fn admits(&self, rule: &Rule, root: Option<&str>, dimension: Dimension) -> Result<bool, Stop> {
+    /// Returns true if the scope of the rule admits this call in the given dimension. The library evaluates the globs.
+    fn admits(
+        &self,
+        rule: &Rule,
+        root: Option<&str>,
+        dimension: ScopeDimension,
+    ) -> Result<bool, CommandError> {
         let mut probe = probe(rule);
         probe.on = vec![Channel::ToolInput];
         match dimension {
-            Dimension::Tools => probe.tools.clone_from(&rule.tools),
-            Dimension::Paths => probe.paths.clone_from(&rule.paths),
+            ScopeDimension::Tools => probe.tools.clone_from(&rule.tools),
+            ScopeDimension::Paths => probe.paths.clone_from(&rule.paths),
         }
-        let pack = packs::build_in(root, [probe].into_iter())?;
+        let pack = load::build_in(root, [probe].into_iter())?;
         let input = match &self.path {
             Some(path) => serde_json::json!({ "path": path, "content": PROBE }),
             None => serde_json::json!({ "content": PROBE }),
@@ -217,7 +234,7 @@ impl PlaceArgs {
         Ok(hits > 0)
     }
 
-    fn origin_against(&self, rule: &Rule) -> Result<Vec<String>, Stop> {
+    fn origin_against(&self, rule: &Rule) -> Result<Vec<String>, CommandError> {
         let mut because = Vec::new();
         for (what, name, globs) in [
             ("agents", &self.agent, &rule.agents),
@@ -234,12 +251,12 @@ impl PlaceArgs {
                 "models" => (probe.models, origin.model) = (globs.clone(), Some(name.clone())),
                 _ => (probe.providers, origin.provider) = (globs.clone(), Some(name.clone())),
             }
-            let pack = packs::build([probe].into_iter())?;
+            let pack = load::build([probe].into_iter())?;
             let id = pack.find(&rule.id);
             let mut session = pack.session();
             session.set_origin(origin);
             if !id.is_some_and(|id| session.applies(id)) {
-                because.push(format!("`{name}` is none of its {what} {globs:?}"));
+                because.push(format!("`{name}` matches none of its `{what}` {globs:?}"));
             }
         }
         Ok(because)
@@ -247,69 +264,69 @@ impl PlaceArgs {
 }
 
 #[derive(Clone, Copy)]
-enum Dimension {
+enum ScopeDimension {
     Tools,
     Paths,
 }
 
-/// A rule of that id that looks for a word and nothing else.
+/// Returns a rule with the same id that searches for one word.
 fn probe(rule: &Rule) -> Rule {
     Rule::new(rule.id.clone(), vec![Pattern::literal(PROBE)])
 }
 
-/// A rule as it takes effect, and what it costs.
+/// A rule as it takes effect, with its cost.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "rule")]
-struct Expanded<'a> {
+struct ExplainedRule<'a> {
     rule: &'a str,
     #[serde(flatten)]
     keys: Map<String, Value>,
-    cost: Cost,
+    cost: CompileCost,
     #[serde(skip)]
     toml: String,
 }
 
-/// What a rule costs where it is alone.
+/// The cost of a rule compiled alone.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Cost {
-    /// States of its automata, of all channels together.
+pub(crate) struct CompileCost {
+    /// Number of states of its automata, over all channels.
     states: usize,
-    /// Whether each of its patterns has text in it that must be there.
+    /// True if each of its patterns requires a literal.
     literal: bool,
-    /// Most bytes of the text of a part that a stream keeps for it.
+    /// Maximum number of bytes of a part that a stream retains for it.
     retained_bytes: u64,
 }
 
-impl Cost {
-    pub(crate) fn of(rule: &Rule) -> Result<Cost, Stop> {
-        let pack = packs::build([rule.clone()].into_iter())?;
+impl CompileCost {
+    pub(crate) fn measure(rule: &Rule) -> Result<CompileCost, CommandError> {
+        let pack = load::build([rule.clone()].into_iter())?;
         let automata = rule.on.iter().flat_map(|channel| pack.automata(*channel));
-        Ok(Cost {
+        Ok(CompileCost {
             states: automata.map(|automaton| automaton.nfa_states).sum(),
             literal: rule.condition.patterns().all(has_literal),
             retained_bytes: rule.retained_bytes(pack.limits()),
         })
     }
 
-    /// In words.
+    /// Returns the cost in words.
     pub(crate) fn shown(&self) -> String {
         let literal = match self.literal {
-            true => "literal text in every pattern",
-            false => "a pattern without literal text",
+            true => "a literal in every pattern",
+            false => "a pattern without a literal",
         };
         let kept = self.retained_bytes;
         format!(
-            "{} automaton states, {literal}; keeps at most {kept} bytes of a part",
+            "{} automaton states, {literal}; retains at most {kept} bytes of a part",
             self.states
         )
     }
 }
 
-/// Whether every match begins with, or ends with, one of a few texts of two bytes or more.
+/// Returns true if every match begins or ends with one of a small set of literals of two bytes or more.
 fn has_literal(pattern: &Pattern) -> bool {
     let Ok(hir) = regex_syntax::parse(&pattern.to_regex()) else {
-        // Only look-around is not read here: what is around it is not known to be literal.
+        // Only a pattern with look-around fails to parse here; its literals are unknown.
         return false;
     };
     let mut suffixes = Extractor::new();
@@ -320,18 +337,18 @@ fn has_literal(pattern: &Pattern) -> bool {
     })
 }
 
-impl<'a> Expanded<'a> {
-    fn new(rule: &'a Rule) -> Result<Expanded<'a>, Stop> {
-        Ok(Expanded {
+impl<'a> ExplainedRule<'a> {
+    fn new(rule: &'a Rule) -> Result<ExplainedRule<'a>, CommandError> {
+        Ok(ExplainedRule {
             rule: &rule.id,
             keys: effective::keys(rule),
-            cost: Cost::of(rule)?,
+            cost: CompileCost::measure(rule)?,
             toml: effective::toml(rule),
         })
     }
 }
 
-impl Record for Expanded<'_> {
+impl OutputRecord for ExplainedRule<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "# {STRONG}{}{STRONG:#}", Escaped(self.rule))?;
         for line in self.toml.lines() {
@@ -341,49 +358,54 @@ impl Record for Expanded<'_> {
     }
 }
 
-/// Whether a rule is live at a place.
+/// One rule and the reasons why it is not live at a place.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "live")]
-struct Live<'a> {
+struct LiveRule<'a> {
     rule: &'a str,
     live: bool,
     because: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tried: Option<Tried>,
+    tried: Option<Trial>,
 }
 
-/// What the rule made of a text.
+/// The result of trying a rule on a text.
 #[derive(Serialize)]
-struct Tried {
+struct Trial {
     hits: bool,
-    /// Why it does not hit, where one key keeps it from that.
+    /// The key that prevents a hit, if removing one key is enough.
     because: Option<&'static str>,
-    /// The end of the match, and where it became certain, in bytes of the part.
+    /// The end of the match and the offset at which it was decided, in bytes of the part.
     end: Option<u64>,
     decided: Option<u64>,
     matched: Option<String>,
-    /// The message of the rule for this match.
+    /// The rendered message of the rule for this match.
     message: Option<String>,
-    /// The groups of its patterns, with the text that each one captured in the first match of its pattern.
-    captures: Vec<Captured>,
-    /// By pattern, in the order of the rule: whether it matches by itself.
+    /// The capture groups of its patterns, each with its text in the first match of its pattern.
+    captures: Vec<CapturedGroup>,
+    /// Each pattern in the order of the rule, with true if it matches by itself.
     patterns: Vec<(String, bool)>,
 }
 
-/// The text of a group.
+/// The text of a capture group.
 #[derive(Serialize)]
-struct Captured {
+struct CapturedGroup {
     pattern: String,
-    /// Its name, or its number.
+    /// The name or the number of the group.
     group: String,
-    /// None if the match went past the group.
+    /// `None` if the group did not take part in the match.
     value: Option<String>,
 }
 
-impl Tried {
-    fn new(rule: &Rule, root: Option<&str>, place: &PlaceArgs, text: &str) -> Result<Tried, Stop> {
+impl Trial {
+    fn new(
+        rule: &Rule,
+        root: Option<&str>,
+        place: &PlaceArgs,
+        text: &str,
+    ) -> Result<Trial, CommandError> {
         let channel = place.channel().unwrap_or(rule.on[0]);
-        let part = Part::at(
+        let part = ExamplePart::at(
             rule,
             channel,
             text,
@@ -419,13 +441,13 @@ impl Tried {
         };
         let because = match end {
             Some(_) => None,
-            None => why::not(rule, root, &part),
+            None => why::blocking_key(rule, root, &part),
         };
         let message = match end {
             Some(_) => message(rule, &part)?,
             None => None,
         };
-        Ok(Tried {
+        Ok(Trial {
             hits: end.is_some(),
             because,
             message,
@@ -438,14 +460,14 @@ impl Tried {
     }
 }
 
-/// The message of the rule for its first hit, as a session renders it.
-fn message(rule: &Rule, part: &Part) -> Result<Option<String>, Stop> {
-    // Whose reply it is was settled before.
+/// Returns the message of the rule for its first hit, as a session renders it.
+fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandError> {
+    // The agent, model and provider were checked before.
     let mut rule = rule.clone();
     for globs in [&mut rule.agents, &mut rule.models, &mut rule.providers] {
         globs.clear();
     }
-    let pack = packs::build([rule].into_iter())?;
+    let pack = load::build([rule].into_iter())?;
     let mut session = pack.session();
     session.begin_turn();
     let mut stream = session.stream();
@@ -468,11 +490,11 @@ fn message(rule: &Rule, part: &Part) -> Result<Option<String>, Stop> {
     Ok(message.filter(|message| !message.is_empty()))
 }
 
-/// The groups of every pattern that matches the text, in the order of the rule.
-fn captures(rule: &Rule, text: &str) -> Vec<Captured> {
+/// Returns the groups of every pattern that matches the text, in the order of the rule.
+fn captures(rule: &Rule, text: &str) -> Vec<CapturedGroup> {
     let mut captured = Vec::new();
     for pattern in rule.condition.patterns() {
-        // A pattern that loads is one that this engine takes, but for its own limits: then nothing is shown.
+        // A pattern that loads is accepted by this engine too, except for the engine's own limits: then no group is shown.
         let Ok(regex) = fancy_regex::Regex::new(&pattern.to_regex()) else {
             continue;
         };
@@ -480,7 +502,7 @@ fn captures(rule: &Rule, text: &str) -> Vec<Captured> {
             continue;
         };
         for (number, name) in regex.capture_names().enumerate().skip(1) {
-            captured.push(Captured {
+            captured.push(CapturedGroup {
                 pattern: pattern.text.clone(),
                 group: name.map_or_else(|| number.to_string(), str::to_owned),
                 value: found.get(number).map(|group| group.as_str().to_owned()),
@@ -490,13 +512,13 @@ fn captures(rule: &Rule, text: &str) -> Vec<Captured> {
     captured
 }
 
-/// End, place of certainty and text of the first hit.
+/// Returns the end, the deciding offset and the text of the first hit.
 fn first_hit(
     rule: &Rule,
     root: Option<&str>,
-    part: &Part,
-) -> Result<Option<(u64, u64, String)>, Stop> {
-    let pack = packs::build_in(root, [rule.clone()].into_iter())?;
+    part: &ExamplePart,
+) -> Result<Option<(u64, u64, String)>, CommandError> {
+    let pack = load::build_in(root, [rule.clone()].into_iter())?;
     let mut stream = pack.stream();
     stream.open(PART, part.channel);
     let mut hits = Vec::new();
@@ -509,7 +531,7 @@ fn first_hit(
     Ok(first.map(|hit| (hit.end, hit.decided, stream.matched(hit).to_owned())))
 }
 
-impl Record for Live<'_> {
+impl OutputRecord for LiveRule<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let is = if self.live { "live" } else { "not live" };
         write!(out, "{STRONG}{}{STRONG:#}: {is}", Escaped(self.rule))?;
@@ -524,7 +546,7 @@ impl Record for Live<'_> {
         match (tried.decided, &tried.matched) {
             (Some(decided), Some(matched)) => writeln!(
                 out,
-                "    it hits: {:?}, certain after {decided} bytes of the part",
+                "    it hits: {:?}, decided after {decided} bytes of the part",
                 Escaped(matched).to_string()
             )?,
             _ => match tried.because {
@@ -532,7 +554,7 @@ impl Record for Live<'_> {
                 None => writeln!(out, "    it does not hit")?,
             },
         }
-        for Captured { group, value, .. } in &tried.captures {
+        for CapturedGroup { group, value, .. } in &tried.captures {
             match value {
                 Some(value) => writeln!(
                     out,
@@ -540,7 +562,7 @@ impl Record for Live<'_> {
                     Escaped(group),
                     Escaped(value).to_string()
                 )?,
-                None => writeln!(out, "    group {}: nothing", Escaped(group))?,
+                None => writeln!(out, "    group {}: no match", Escaped(group))?,
             }
         }
         if let Some(message) = &tried.message {

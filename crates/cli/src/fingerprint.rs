@@ -1,4 +1,4 @@
-//! Names for matches that stay the same when lines move.
+//! Fingerprints of matches that do not change when lines move.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ pub(crate) struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// The fingerprint of the next match of a rule: a hash of the rule's id, the text of the match with each run of
-    /// white space as one space, and how many equal matches of the file come before it. A match whose text may not
-    /// be told counts as equal to every other of its rule.
+    /// Returns the fingerprint of the next match of a rule: a hash of the rule id, the matched text with each run of white
+    /// space replaced by one space, and the number of equal matches before it in the file. All matches of a rule whose
+    /// text is secret count as equal.
     pub(crate) fn next(&mut self, rule: &str, text: Option<&str>) -> String {
         let mut hash = hash(FNV, rule.as_bytes());
         hash = self::hash(hash, b"\0");
@@ -58,7 +58,7 @@ mod tests {
             Fingerprints::default().next("t/a", Some("let x = 1")),
             first
         );
-        // Fixed for all versions: lists of known findings are kept in files.
+        // The value must not change between versions: users keep lists of known findings in files.
         assert_eq!(first, "3bc200a5fcb1886a");
     }
 }

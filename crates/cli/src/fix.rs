@@ -1,7 +1,7 @@
-//! What `ttsr check --fix` mends: words that are nearly right, and examples that stand twice.
+//! The fixes of `ttsr check --fix`: misspelled words and duplicate examples.
 //!
-//! An edit is made only where the help names one word, and kept only if the file has fewer problems with it
-//! and no new error. Everything else in the file stays as it is, byte by byte.
+//! An edit is tried only where the help names exactly one word. It is kept only if the file then has fewer problems
+//! and no new error. The rest of the file stays unchanged, byte for byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,38 +10,38 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 use ttsr::{Diagnostic, Level, Pack};
 
-use crate::Stop;
-use crate::output::{Escaped, tell};
-use crate::written::{Lines, texts};
+use crate::CommandError;
+use crate::output::{Escaped, print_message};
+use crate::source_index::{LineStarts, texts};
 
-/// Most edits tried in one file; each is a check of the file.
+/// Maximum number of edits tried in one file. Each needs a check of the whole file.
 const EDITS: usize = 100;
 
-/// Mends the files, and tells each edit. Gives their number.
-pub(crate) fn fix(paths: &[String]) -> Result<u64, Stop> {
+/// Fixes the files and reports each edit. Returns the number of edits.
+pub(crate) fn fix(paths: &[String]) -> Result<u64, CommandError> {
     let mut made = 0;
     for (name, text) in texts(paths) {
-        let (mended, told) = mend(&name, &text);
-        if told.is_empty() {
+        let (mended, descriptions) = mend(&name, &text);
+        if descriptions.is_empty() {
             continue;
         }
         fs::write(&name, mended).map_err(|error| {
-            Stop::Because(format!("{}: cannot be written: {error}", Escaped(&name)))
+            CommandError::Message(format!("{}: cannot be written: {error}", Escaped(&name)))
         })?;
-        for edit in &told {
-            tell(&format_args!("fixed: {}:{edit}", Escaped(&name)));
+        for edit in &descriptions {
+            print_message(&format_args!("fixed: {}:{edit}", Escaped(&name)));
         }
-        made += told.len() as u64;
+        made += descriptions.len() as u64;
     }
     Ok(made)
 }
 
-/// The text with all edits made, and what they were.
+/// Returns the text with all edits applied, and a description of each edit.
 fn mend(name: &str, text: &str) -> (String, Vec<String>) {
     let mut text = text.to_owned();
-    let mut told = Vec::new();
+    let mut descriptions = Vec::new();
     let mut problems = check(name, &text);
-    // Problems are met in the order of the file; one that cannot be mended is passed over.
+    // Problems are visited in file order; those that cannot be fixed are skipped.
     let mut passed = 0;
     for _ in 0..EDITS {
         let mut edits = problems.iter().filter_map(|problem| edit(problem, &text));
@@ -52,17 +52,17 @@ fn mend(name: &str, text: &str) -> (String, Vec<String>) {
         mended.replace_range(edit.span, &edit.new);
         let now = check(name, &mended);
         if is_better(&problems, &now) {
-            told.push(edit.told);
+            descriptions.push(edit.description);
             (text, problems) = (mended, now);
         } else {
             passed += 1;
         }
     }
-    (text, told)
+    (text, descriptions)
 }
 
 fn check(name: &str, text: &str) -> Vec<Diagnostic> {
-    // A byte order mark is no part of what places count.
+    // Locations do not count a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match Pack::builder().lints().toml(name, text).build() {
         Ok(pack) => pack.warnings().to_vec(),
@@ -70,8 +70,8 @@ fn check(name: &str, text: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// Whether less is wrong. A key that is mended may show that its value is wrong too; a key that then stands
-/// twice, or a file that is no TOML any more, is worse than what was there.
+/// Returns true if the edit improves the file. A corrected key may expose a wrong value, which is fine; a duplicate
+/// key or a file that is no valid TOML is worse than the original problem.
 fn is_better(before: &[Diagnostic], after: &[Diagnostic]) -> bool {
     let weight = |problem: &Diagnostic| match problem.code() {
         _ if problem.level() != Level::Error => 0,
@@ -87,40 +87,44 @@ fn is_better(before: &[Diagnostic], after: &[Diagnostic]) -> bool {
     key(after) < key(before)
 }
 
-/// A change to a text.
+/// A replacement of a range of a text.
 #[derive(Debug, PartialEq, Eq)]
-struct Edit {
+struct TextEdit {
     span: Range<usize>,
     new: String,
-    told: String,
+    description: String,
 }
 
-fn edit(problem: &Diagnostic, text: &str) -> Option<Edit> {
+fn edit(problem: &Diagnostic, text: &str) -> Option<TextEdit> {
     if text.starts_with('\u{feff}') {
         return None;
     }
     let place = (problem.line(), problem.column());
-    let at = Lines::new(text).offset(text, place.0, place.1)?;
+    let at = LineStarts::new(text).offset(text, place.0, place.1)?;
     let (new, span, what) = match problem.code() {
         "unknown-key" | "bad-value" | "unknown-list" | "unknown-rule" | "unknown-pack"
         | "unknown-variable" => word(problem, text, at)?,
         "wrong-type" => form(problem, text, at)?,
         "missing-key" if problem.message().contains("`schema`") => {
-            let shown = "`schema = 1` begins the file".to_owned();
+            let shown = "added `schema = 1`".to_owned();
             ("schema = 1\n".to_owned(), 0..0, shown)
         }
         "duplicate-example" => {
             let span = spans(text)?.remove(&at)?;
-            let shown = "an example that stood twice is gone".to_owned();
+            let shown = "removed a duplicate example".to_owned();
             (String::new(), with_comma(text, span), shown)
         }
         _ => return None,
     };
-    let told = format!("{}:{}: {what}", place.0, place.1);
-    Some(Edit { span, new, told })
+    let description = format!("{}:{}: {what}", place.0, place.1);
+    Some(TextEdit {
+        span,
+        new,
+        description,
+    })
 }
 
-/// The word that was meant instead of the one at `at`, or right behind quotes and the `@` of a list there.
+/// Returns the suggested replacement for the word at `at`. The word may be preceded by quotes and the `@` of a list.
 fn word(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<usize>, String)> {
     let old = problem.message().split('`').nth(1)?;
     let new = problem.help()?.split_once("did you mean `")?.1;
@@ -128,11 +132,11 @@ fn word(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<us
     let rest = text.get(at..)?;
     let start = at + rest.len() - rest.trim_start_matches(['"', '\'', '@']).len();
     let span = start..start + old.len();
-    let shown = format!("`{old}` is now `{new}`");
+    let shown = format!("replaced `{old}` with `{new}`");
     (text.get(span.clone())? == old).then(|| (new.to_owned(), span, shown))
 }
 
-/// A value of the right type in the wrong form: one text where a list is wanted, a number in quotes.
+/// Returns a replacement for a value of the right type in the wrong form: a string for a list, a quoted number.
 fn form(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<usize>, String)> {
     let span = spans(text)?.remove(&at)?;
     let old = text.get(span.clone())?;
@@ -141,15 +145,15 @@ fn form(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<us
         "write it without quotes" => old.trim_matches(['"', '\'']).to_owned(),
         _ => return None,
     };
-    let shown = format!("{old} is now {new}");
+    let shown = format!("replaced {old} with {new}");
     Some((new, span, shown))
 }
 
-/// An entry of a list with the comma that parts it from the one before.
+/// Returns the range of a list entry together with the comma that separates it from the entry before.
 fn with_comma(text: &str, span: Range<usize>) -> Range<usize> {
     let before = text[..span.start].trim_end();
     match before.strip_suffix(',') {
-        // The first of two may be in another list: then it is the comma behind that goes.
+        // The entry before may belong to another list; then the comma after this entry is removed.
         Some(before) => before.len()..span.end,
         None => {
             let behind = &text[span.end..];
@@ -162,7 +166,7 @@ fn with_comma(text: &str, span: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Every key and every value that is a text, by where it begins.
+/// Returns the range of every key and every string value, by its start.
 fn spans(text: &str) -> Option<BTreeMap<usize, Range<usize>>> {
     let table = DeTable::parse(text).ok()?;
     let mut spans = BTreeMap::new();
@@ -237,24 +241,24 @@ mod tests {
                 "match.any = [{ literal = 'x' }]\nexamples.match = ['x', 'xx',]".to_owned(),
             ),
         ] {
-            let (mended, told) = mend("f", &rule(&wrong));
+            let (mended, descriptions) = mend("f", &rule(&wrong));
             assert_eq!(mended, rule(&right));
-            assert!(!told.is_empty(), "{wrong}");
+            assert!(!descriptions.is_empty(), "{wrong}");
         }
     }
 
     #[test]
     fn a_file_without_a_schema_gets_one() {
         let whole = rule(SAME);
-        let (mended, told) = mend("f", whole.trim_start_matches("schema = 1\n"));
-        assert_eq!((mended, told.len()), (whole, 1));
+        let (mended, descriptions) = mend("f", whole.trim_start_matches("schema = 1\n"));
+        assert_eq!((mended, descriptions.len()), (whole, 1));
     }
 
     #[test]
     fn what_is_not_certain_stays() {
         for body in [
             format!("frequency = 3\n{SAME}"),
-            // The right word is there already.
+            // The correct key is present already.
             format!("severity = 'error'\nserverity = 'info'\n{SAME}"),
             format!("severity = 'tremendous'\n{SAME}"),
             "match.any = [{ regex = '(' }]".to_owned(),

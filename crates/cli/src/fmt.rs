@@ -13,10 +13,10 @@ use serde::Serialize;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, Value};
 
 use crate::args::FormatArg;
-use crate::input::{Problems, inputs};
-use crate::output::{Escaped, Out, Record, tell};
-use crate::tally::Count;
-use crate::{Outcome, Stop};
+use crate::input::{InputProblems, inputs};
+use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus};
 
 /// Write rule files in one way: order of keys, spaces, empty lines; comments stay
 #[derive(Debug, Args)]
@@ -40,17 +40,17 @@ struct Formatted<'a> {
     written: bool,
 }
 
-impl Record for Formatted<'_> {
+impl OutputRecord for Formatted<'_> {
     fn show(&self, _: &mut dyn Write) -> io::Result<()> {
-        tell(&Escaped(self.file));
+        print_message(&Escaped(self.file));
         Ok(())
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let mut problems = Problems::default();
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let mut problems = InputProblems::default();
     let mut changed = 0;
-    let mut out = Out::new(options.format.format);
+    let mut out = RecordWriter::new(options.format.format);
     for input in inputs(&options.paths, &mut problems) {
         let is_rules = Path::new(&input.name)
             .extension()
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
                 }
             }
             Err(Failed::Output(error)) => return Err(error.into()),
-            Err(Failed::File(error)) => problems.tell(&input.name, &error),
+            Err(Failed::File(error)) => problems.report(&input.name, &error),
         }
     }
     out.flush()?;
@@ -80,11 +80,11 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     } else {
         "changed"
     };
-    tell(&format_args!("{} {verb}", Count(changed, "file")));
+    print_message(&format_args!("{} {verb}", Quantity(changed, "file")));
     Ok(match options.check && changed > 0 {
-        _ if problems.any => Outcome::Incomplete,
-        true => Outcome::Findings,
-        false => Outcome::Clean,
+        _ if problems.any => ExitStatus::Incomplete,
+        true => ExitStatus::Findings,
+        false => ExitStatus::Clean,
     })
 }
 

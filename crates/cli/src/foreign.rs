@@ -1,8 +1,8 @@
-//! Rules of other tools, as a rule file of ours.
+//! Imports rules of other tools into a rule file.
 //!
-//! Owns which formats are known, how one is told by its content, and how what was read becomes TOML. Each
-//! format has a file of its own below, which knows nothing of the others. Does no I/O. What cannot be
-//! carried over is said twice: in [`Imported::left_out`], and as a comment where the rule stands or would.
+//! This module knows the formats, detects the format of a text, and writes the result as TOML. Each format has its own
+//! submodule, independent of the others. Does no I/O. Anything without an equivalent is reported twice: in
+//! [`Imported::left_out`], and as a comment at the place of the rule.
 
 mod claude;
 mod draft;
@@ -16,24 +16,24 @@ mod wildcard;
 
 use std::fmt;
 
-use draft::Sheet;
+use draft::RuleFile;
 
-/// A format of rules that are not ours.
+/// A format of rules of another tool.
 ///
-/// # Example: by name and back
+/// # Example: converting to a name and back
 /// ```
-/// use ttsr_cli::foreign::Format;
-/// assert_eq!(Format::from_name("claude-code"), Some(Format::ClaudeCode));
-/// assert_eq!(Format::OhMyPi.name(), "oh-my-pi");
-/// assert_eq!(Format::from_name("ours"), None);
+/// use ttsr_cli::foreign::ForeignFormat;
+/// assert_eq!(ForeignFormat::from_name("claude-code"), Some(ForeignFormat::ClaudeCode));
+/// assert_eq!(ForeignFormat::OhMyPi.name(), "oh-my-pi");
+/// assert_eq!(ForeignFormat::from_name("ours"), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Format {
-    /// The configuration of gitleaks, TOML.
+pub enum ForeignFormat {
+    /// The configuration of gitleaks, in TOML.
     Gitleaks,
-    /// Rules of oh-my-pi: Markdown with a front matter that has a `condition`, or an `astCondition` (which needs
-    /// the feature `ast`).
+    /// Rules of oh-my-pi: Markdown with a front matter that has a `condition`, or an `astCondition`, which needs the
+    /// feature `ast`.
     OhMyPi,
     /// `.mdc` rules of Cursor.
     Cursor,
@@ -41,106 +41,110 @@ pub enum Format {
     Windsurf,
     /// `.clinerules` of Cline.
     Cline,
-    /// The settings of Claude Code, JSON: what its permissions deny.
+    /// The settings of Claude Code, in JSON: the entries that its permissions deny.
     ClaudeCode,
     /// Rules of hookify, a plugin of Claude Code: Markdown with an `event` and a `pattern` or `conditions`.
     Hookify,
 }
 
-impl Format {
-    /// All of them.
-    pub const ALL: [Format; 7] = [
-        Format::Gitleaks,
-        Format::OhMyPi,
-        Format::Cursor,
-        Format::Windsurf,
-        Format::Cline,
-        Format::ClaudeCode,
-        Format::Hookify,
+impl ForeignFormat {
+    /// All formats.
+    pub const ALL: [ForeignFormat; 7] = [
+        ForeignFormat::Gitleaks,
+        ForeignFormat::OhMyPi,
+        ForeignFormat::Cursor,
+        ForeignFormat::Windsurf,
+        ForeignFormat::Cline,
+        ForeignFormat::ClaudeCode,
+        ForeignFormat::Hookify,
     ];
 
-    /// The name it is called by on the command line.
+    /// Returns the name used on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Format::Gitleaks => "gitleaks",
-            Format::OhMyPi => "oh-my-pi",
-            Format::Cursor => "cursor",
-            Format::Windsurf => "windsurf",
-            Format::Cline => "cline",
-            Format::ClaudeCode => "claude-code",
-            Format::Hookify => "hookify",
+            ForeignFormat::Gitleaks => "gitleaks",
+            ForeignFormat::OhMyPi => "oh-my-pi",
+            ForeignFormat::Cursor => "cursor",
+            ForeignFormat::Windsurf => "windsurf",
+            ForeignFormat::Cline => "cline",
+            ForeignFormat::ClaudeCode => "claude-code",
+            ForeignFormat::Hookify => "hookify",
         }
     }
 
-    /// The format of that name.
+    /// Returns the format of that name.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Format> {
-        Format::ALL.into_iter().find(|format| format.name() == name)
+    pub fn from_name(name: &str) -> Option<ForeignFormat> {
+        ForeignFormat::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
     }
 
-    /// The format of a file, by its name where that says it, else by its text.
+    /// Detects the format of a file from its name, or else from its text.
     ///
-    /// # Example: a file without a heading
+    /// # Example: a file without a front matter
     /// ```
-    /// use ttsr_cli::foreign::Format;
-    /// assert_eq!(Format::of_file("my/.clinerules", "Be brief."), Some(Format::Cline));
-    /// assert_eq!(Format::of_file(".windsurfrules", "Be brief."), Some(Format::Windsurf));
-    /// assert_eq!(Format::of_file("notes.txt", "Be brief."), None);
+    /// use ttsr_cli::foreign::ForeignFormat;
+    /// assert_eq!(ForeignFormat::of_file("my/.clinerules", "Be brief."), Some(ForeignFormat::Cline));
+    /// assert_eq!(ForeignFormat::of_file(".windsurfrules", "Be brief."), Some(ForeignFormat::Windsurf));
+    /// assert_eq!(ForeignFormat::of_file("notes.txt", "Be brief."), None);
     /// ```
     #[must_use]
-    pub fn of_file(name: &str, text: &str) -> Option<Format> {
+    pub fn of_file(name: &str, text: &str) -> Option<ForeignFormat> {
         let mut parts = name.rsplit(['/', '\\']);
         let file = parts.next().unwrap_or(name);
         let folders: Vec<&str> = parts.collect();
-        let of_text = Format::of_text(text);
-        // A condition is a condition wherever it stands.
+        let of_text = ForeignFormat::of_text(text);
+        // The text of these formats is unmistakable, so the file name does not matter.
         if matches!(
             of_text,
-            Some(Format::Hookify | Format::Gitleaks | Format::ClaudeCode)
+            Some(ForeignFormat::Hookify | ForeignFormat::Gitleaks | ForeignFormat::ClaudeCode)
         ) {
             return of_text;
         }
         match file {
-            ".clinerules" => Some(Format::Cline),
-            ".windsurfrules" => Some(Format::Windsurf),
-            ".cursorrules" => Some(Format::Cursor),
-            _ if file.starts_with("hookify.") && file.ends_with(".md") => Some(Format::Hookify),
-            _ if file.ends_with(".mdc") => Some(Format::Cursor),
-            _ if folders.contains(&".clinerules") => Some(Format::Cline),
-            _ if folders.contains(&".windsurf") => Some(Format::Windsurf),
-            _ if folders.contains(&".cursor") => Some(Format::Cursor),
+            ".clinerules" => Some(ForeignFormat::Cline),
+            ".windsurfrules" => Some(ForeignFormat::Windsurf),
+            ".cursorrules" => Some(ForeignFormat::Cursor),
+            _ if file.starts_with("hookify.") && file.ends_with(".md") => {
+                Some(ForeignFormat::Hookify)
+            }
+            _ if file.ends_with(".mdc") => Some(ForeignFormat::Cursor),
+            _ if folders.contains(&".clinerules") => Some(ForeignFormat::Cline),
+            _ if folders.contains(&".windsurf") => Some(ForeignFormat::Windsurf),
+            _ if folders.contains(&".cursor") => Some(ForeignFormat::Cursor),
             _ => of_text,
         }
     }
 
-    /// What a text looks like: JSON is Claude Code's, a table of rules is gitleaks', Markdown is one of
-    /// the others, which are read alike.
+    /// Detects the format of a text: JSON is Claude Code, a TOML table of rules is gitleaks, Markdown is one of the other
+    /// formats, which are all read the same way.
     ///
     /// # Example: a table of rules
     /// ```
-    /// use ttsr_cli::foreign::Format;
-    /// assert_eq!(Format::of_text("[[rules]]\nid = \"key\"\n"), Some(Format::Gitleaks));
-    /// assert_eq!(Format::of_text(r#"{"permissions": {}}"#), Some(Format::ClaudeCode));
-    /// assert_eq!(Format::from_name("gitleaks").map(Format::name), Some("gitleaks"));
-    /// assert_eq!(Format::of_text("plain words"), None);
+    /// use ttsr_cli::foreign::ForeignFormat;
+    /// assert_eq!(ForeignFormat::of_text("[[rules]]\nid = \"key\"\n"), Some(ForeignFormat::Gitleaks));
+    /// assert_eq!(ForeignFormat::of_text(r#"{"permissions": {}}"#), Some(ForeignFormat::ClaudeCode));
+    /// assert_eq!(ForeignFormat::from_name("gitleaks").map(ForeignFormat::name), Some("gitleaks"));
+    /// assert_eq!(ForeignFormat::of_text("plain words"), None);
     /// ```
     #[must_use]
-    pub fn of_text(text: &str) -> Option<Format> {
+    pub fn of_text(text: &str) -> Option<ForeignFormat> {
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if text.starts_with('{') {
-            return Some(Format::ClaudeCode);
+            return Some(ForeignFormat::ClaudeCode);
         }
         if text.starts_with("---") {
             return Some(match hookify::is_one(text) {
-                true => Format::Hookify,
-                false => Format::OhMyPi,
+                true => ForeignFormat::Hookify,
+                false => ForeignFormat::OhMyPi,
             });
         }
         let has = |header: &str| text.lines().any(|line| line.trim() == header);
         match has("[[rules]]") || has("[extend]") {
-            true => Some(Format::Gitleaks),
-            false => text.starts_with('#').then_some(Format::Cline),
+            true => Some(ForeignFormat::Gitleaks),
+            false => text.starts_with('#').then_some(ForeignFormat::Cline),
         }
     }
 }
@@ -148,35 +152,35 @@ impl Format {
 /// A text to import.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign<'a> {
-    /// How it is called in what is said of it; the name of a rule that has none of its own.
+    /// The name of the text in messages, and of a rule that has no name.
     pub name: &'a str,
-    /// Its format.
-    pub format: Format,
-    /// Its content.
+    /// The format of the text.
+    pub format: ForeignFormat,
+    /// The content.
     pub text: &'a str,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Imported {
-    /// A rule file, which loads.
+    /// The rule file, which loads without errors.
     pub toml: String,
-    /// How many rules it has.
+    /// Number of rules in the file.
     pub rules: usize,
-    /// What is not in it as it was, and why.
+    /// Everything that was left out or changed, with the reason.
     pub left_out: Vec<LeftOut>,
-    /// The texts of which nothing is in it, for they cannot be read in their format, and why.
+    /// The texts that could not be parsed in their format, with the reason.
     pub unread: Vec<LeftOut>,
 }
 
-/// Something that could not be carried over, or not exactly.
+/// Something that was not converted, or not exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Where it stands: the name of the text, and of the rule if it is part of one.
+    /// The name of the text, and of the rule if this is part of one.
     pub place: String,
-    /// What it is, and why it was left out.
+    /// A description of the item and the reason.
     pub what: String,
 }
 
@@ -186,33 +190,34 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// One rule file, the pack `pack`, from texts of other formats.
+/// Converts texts of other formats into one rule file with the pack name `pack`.
 ///
-/// A text that cannot be read in its format is in [`Imported::unread`]; the others are read.
+/// A text that cannot be parsed in its format is listed in [`Imported::unread`]; the others are converted.
 ///
 /// # Errors
-/// Why `pack` is no name.
+/// The reason why `pack` is not a valid name.
 ///
 /// # Example: a deny list becomes rules
 /// ```
-/// use ttsr_cli::foreign::{Foreign, Format, import};
+/// use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
 ///
 /// let text = r#"{"permissions":{"deny":["Bash(rm:*)"]}}"#;
-/// let settings = Foreign { name: "settings.json", format: Format::ClaudeCode, text };
+/// let settings = Foreign { name: "settings.json", format: ForeignFormat::ClaudeCode, text };
 /// let imported = import("team/denied", &[settings]).unwrap();
 /// assert_eq!(imported.rules, 1);
 /// assert!(ttsr::Pack::from_toml(&imported.toml).is_ok());
 /// ```
 pub fn import(pack: &str, texts: &[Foreign<'_>]) -> Result<Imported, String> {
-    let mut sheet = Sheet::new(pack)?;
+    let mut sheet = RuleFile::new(pack)?;
     for text in texts {
         let read = match text.format {
-            Format::Gitleaks => gitleaks::read(text, &mut sheet),
-            Format::ClaudeCode => claude::read(text, &mut sheet),
-            Format::Hookify => hookify::read(text, &mut sheet),
-            Format::OhMyPi | Format::Cursor | Format::Windsurf | Format::Cline => {
-                markdown::read(text, &mut sheet)
-            }
+            ForeignFormat::Gitleaks => gitleaks::read(text, &mut sheet),
+            ForeignFormat::ClaudeCode => claude::read(text, &mut sheet),
+            ForeignFormat::Hookify => hookify::read(text, &mut sheet),
+            ForeignFormat::OhMyPi
+            | ForeignFormat::Cursor
+            | ForeignFormat::Windsurf
+            | ForeignFormat::Cline => markdown::read(text, &mut sheet),
         };
         if let Err(why) = read {
             sheet.unread(text.name, why);
@@ -226,12 +231,12 @@ mod tests {
     use super::*;
     use ttsr::Pack;
 
-    /// The pack that comes of a text, and what is said to be left out of it.
-    fn imported(format: Format, text: &str) -> (Pack, Vec<String>) {
+    /// Returns the pack made from a text, and the reports of what was left out.
+    fn imported(format: ForeignFormat, text: &str) -> (Pack, Vec<String>) {
         let name = "its-name";
         let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
         let toml = &imported.toml;
-        // Without a rule it is comments, and no pack yet.
+        // Without a rule the file is only comments, which do not load as a pack.
         let toml = match imported.rules {
             0 => {
                 format!("{toml}\n[rule.r]\ndescription = 'd'\nmatch.any = [{{ literal = 'x' }}]\n")
@@ -246,43 +251,63 @@ mod tests {
     #[test]
     fn a_format_is_told_by_its_text() {
         for (text, format) in [
-            ("\u{feff} {\"permissions\": {}}", Some(Format::ClaudeCode)),
-            ("---\nglobs: *.rs\n---\n", Some(Format::OhMyPi)),
-            ("title = 't'\n  [[rules]]\nid = 'a'", Some(Format::Gitleaks)),
-            ("[extend]\nuseDefault = true", Some(Format::Gitleaks)),
-            ("# Rules\nBe brief.", Some(Format::Cline)),
-            ("---\nevent: bash\npattern: a\n---\n", Some(Format::Hookify)),
-            ("---\nevent: x\ncondition: a\n---\n", Some(Format::OhMyPi)),
+            (
+                "\u{feff} {\"permissions\": {}}",
+                Some(ForeignFormat::ClaudeCode),
+            ),
+            ("---\nglobs: *.rs\n---\n", Some(ForeignFormat::OhMyPi)),
+            (
+                "title = 't'\n  [[rules]]\nid = 'a'",
+                Some(ForeignFormat::Gitleaks),
+            ),
+            ("[extend]\nuseDefault = true", Some(ForeignFormat::Gitleaks)),
+            ("# Rules\nBe brief.", Some(ForeignFormat::Cline)),
+            (
+                "---\nevent: bash\npattern: a\n---\n",
+                Some(ForeignFormat::Hookify),
+            ),
+            (
+                "---\nevent: x\ncondition: a\n---\n",
+                Some(ForeignFormat::OhMyPi),
+            ),
             ("[rules]\n", None),
             ("", None),
         ] {
-            assert_eq!(Format::of_text(text), format, "{text:?}");
+            assert_eq!(ForeignFormat::of_text(text), format, "{text:?}");
         }
     }
 
     #[test]
     fn a_format_is_told_by_the_name_of_its_file() {
         for (name, text, format) in [
-            (".clinerules", "Be brief.", Some(Format::Cline)),
-            ("a/.clinerules/style.md", "Be brief.", Some(Format::Cline)),
-            (".windsurfrules", "Be brief.", Some(Format::Windsurf)),
-            (".windsurf/rules/a.md", "Be brief.", Some(Format::Windsurf)),
-            (".cursorrules", "", Some(Format::Cursor)),
-            ("a.mdc", "Be brief.", Some(Format::Cursor)),
+            (".clinerules", "Be brief.", Some(ForeignFormat::Cline)),
+            (
+                "a/.clinerules/style.md",
+                "Be brief.",
+                Some(ForeignFormat::Cline),
+            ),
+            (".windsurfrules", "Be brief.", Some(ForeignFormat::Windsurf)),
+            (
+                ".windsurf/rules/a.md",
+                "Be brief.",
+                Some(ForeignFormat::Windsurf),
+            ),
+            (".cursorrules", "", Some(ForeignFormat::Cursor)),
+            ("a.mdc", "Be brief.", Some(ForeignFormat::Cursor)),
             (
                 ".claude/hookify.a.local.md",
                 "---\n---\n",
-                Some(Format::Hookify),
+                Some(ForeignFormat::Hookify),
             ),
             (
                 ".clinerules",
                 "---\nevent: bash\npattern: a\n---\n",
-                Some(Format::Hookify),
+                Some(ForeignFormat::Hookify),
             ),
             ("clinerules.md", "Be brief.", None),
-            ("a.json", "{}", Some(Format::ClaudeCode)),
+            ("a.json", "{}", Some(ForeignFormat::ClaudeCode)),
         ] {
-            assert_eq!(Format::of_file(name, text), format, "{name}");
+            assert_eq!(ForeignFormat::of_file(name, text), format, "{name}");
         }
     }
 
@@ -306,14 +331,14 @@ targetRules = ["token"]
 [[allowlists]]
 paths = ["vendor/"]
 "#;
-        let (pack, left_out) = imported(Format::Gitleaks, text);
+        let (pack, left_out) = imported(ForeignFormat::Gitleaks, text);
         let whole = [
-            "its-name: allowed for every rule, in its line: `gitleaks:allow`",
+            "its-name: allowed for every rule, anywhere in the line of the match: `gitleaks:allow`",
             "its-name: an allowlist with `targetRules`",
-            "its-name: token: `severity`: there is nothing like it here",
-            "its-name: token: path `(a|b)+c`: no glob means the same, so every file is read",
+            "its-name: token: `severity`: no equivalent",
+            "its-name: token: path `(a|b)+c`: no equivalent glob, so every file is scanned",
             "its-name: token: stopword ``",
-            "its-name: token: allowed match `example`: carried over as text beside the match, so it counts in the whole line",
+            "its-name: token: allowed match `example`: converted to an exception anywhere in the line of the match",
         ];
         for told in whole {
             assert!(
@@ -345,11 +370,11 @@ paths = ["vendor/"]
             "ask": "Bash(rm:*)",
             "defaultMode": "plan"
         }}"#;
-        let (pack, left_out) = imported(Format::ClaudeCode, text);
+        let (pack, left_out) = imported(ForeignFormat::ClaudeCode, text);
         for told in [
-            "its-name: `ask`: it is no list",
-            "its-name: `7` in `deny`: it is no text",
-            "its-name: `defaultMode`: there is nothing like it here",
+            "its-name: `ask`: not a list",
+            "its-name: `7` in `deny`: not a string",
+            "its-name: `defaultMode`: no equivalent",
         ] {
             assert!(
                 left_out.iter().any(|it| it == told),
@@ -386,64 +411,61 @@ paths = ["vendor/"]
         for (text, why) in [
             (
                 "---\n- a\n- b\n---\nBe brief.",
-                "its front matter cannot be read: it is no table",
+                "invalid front matter: not a table",
             ),
-            (
-                &*long,
-                "its front matter cannot be read: 70007 bytes, limit is 65536",
-            ),
+            (&*long, "invalid front matter: 70007 bytes, limit is 65536"),
         ] {
-            let (name, format) = ("its-name", Format::OhMyPi);
+            let (name, format) = ("its-name", ForeignFormat::OhMyPi);
             let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
             assert_eq!(imported.rules, 0);
             assert_eq!(imported.unread[0].to_string(), format!("its-name: {why}"));
             assert!(imported.toml.contains("# NOT READ: its-name: "));
         }
         for (text, why) in [
-            (
-                "---",
-                "guidance for a prompt, without a condition that could be matched",
-            ),
+            ("---", "guidance for a prompt, without a condition to match"),
             (
                 "---\nastCondition: f($X)\nscope: text\n---\nx",
-                "its condition is on the syntax tree of code, and it looks at none",
+                "its condition is on the syntax tree of code, and its scope has no code",
             ),
             (
                 "---\nastCondition: f($X)\n---\nx",
-                "its condition is on the syntax tree of code: no glob says in which language",
+                "its condition is on the syntax tree of code: no glob determines the language",
             ),
         ] {
-            let (pack, left_out) = imported(Format::OhMyPi, text);
+            let (pack, left_out) = imported(ForeignFormat::OhMyPi, text);
             assert_eq!(pack.rules()[0].id, "team/it/r", "no rule came of it");
             assert!(left_out[0].contains(why), "{left_out:?}");
         }
-        // Two places that say on which files it looks: one is taken, and the other told.
+        // Two keys restrict the files: one is used, the other reported.
         let text = "---\ncondition: bad\nscope: tool:edit(*.rs)\nglobs: '*.go'\n---\nx";
-        let (pack, left_out) = imported(Format::OhMyPi, text);
+        let (pack, left_out) = imported(ForeignFormat::OhMyPi, text);
         assert_eq!(pack.rules()[0].paths, ["*.rs"]);
-        assert!(left_out[0].contains("it would take both"), "{left_out:?}");
+        assert!(
+            left_out[0].contains("only one of them can be used"),
+            "{left_out:?}"
+        );
     }
 
     #[test]
     fn a_text_that_is_none_of_its_format_is_unread_and_the_others_are_read() {
         let good = Foreign {
             name: "good",
-            format: Format::ClaudeCode,
+            format: ForeignFormat::ClaudeCode,
             text: r#"{"permissions": {"deny": ["Bash(rm:*)"]}}"#,
         };
         for (format, text, why) in [
-            (Format::Gitleaks, "[[rules]", "its-name: "),
-            (Format::ClaudeCode, "{", "its-name: "),
-            (Format::ClaudeCode, "[]", "its-name: it is no object"),
+            (ForeignFormat::Gitleaks, "[[rules]", "its-name: "),
+            (ForeignFormat::ClaudeCode, "{", "its-name: "),
+            (ForeignFormat::ClaudeCode, "[]", "its-name: not an object"),
             (
-                Format::ClaudeCode,
+                ForeignFormat::ClaudeCode,
                 r#"{"permissions": []}"#,
-                "its-name: `permissions` is no object",
+                "its-name: `permissions` is not an object",
             ),
             (
-                Format::Hookify,
+                ForeignFormat::Hookify,
                 "event: bash",
-                "its-name: it has no front matter",
+                "its-name: no front matter",
             ),
         ] {
             let bad = Foreign {
@@ -461,7 +483,7 @@ paths = ["vendor/"]
         assert!(import("No Name", &[]).is_err());
     }
 
-    /// What a rule says of a tool call, or of a prompt where there is no tool.
+    /// Returns true if a rule acts on a tool call, or on a prompt if `tool` is empty.
     fn acts(pack: &Pack, tool: &str, input: &str) -> bool {
         let mut session = pack.session();
         let (channel, tool) = match tool {
@@ -524,11 +546,11 @@ paths = ["vendor/"]
             (negative, "bash", r#"{"command":"ls"}"#, true),
             (negative, "bash", r#"{"command":"sudo ls"}"#, false),
         ] {
-            let (pack, left_out) = imported(Format::Hookify, text);
+            let (pack, left_out) = imported(ForeignFormat::Hookify, text);
             assert_eq!(left_out, [""; 0]);
             assert_eq!(acts(&pack, tool, input), expected, "{text}\n{tool} {input}");
         }
-        let (pack, _) = imported(Format::Hookify, bash);
+        let (pack, _) = imported(ForeignFormat::Hookify, bash);
         let rule = &pack.rules()[0];
         assert_eq!(rule.action, ttsr::Action::Retry);
         assert_eq!(rule.severity, ttsr::Severity::Critical);
@@ -555,7 +577,7 @@ paths = ["vendor/"]
             ),
         ] {
             let text = format!("---\n{front}\n---\nNo.");
-            let (pack, left_out) = imported(Format::Hookify, &text);
+            let (pack, left_out) = imported(ForeignFormat::Hookify, &text);
             assert_eq!(
                 pack.rules()[0].id,
                 "team/it/r",
@@ -568,14 +590,14 @@ paths = ["vendor/"]
     #[test]
     fn every_key_of_the_settings_that_is_not_carried_over_is_named() {
         let text = r#"{"permissions": {"deny": [], "defaultMode": "plan", "x": 1}, "hooks": {}, "env": {}, "y": null}"#;
-        let (_, left_out) = imported(Format::ClaudeCode, text);
+        let (_, left_out) = imported(ForeignFormat::ClaudeCode, text);
         for key in ["defaultMode", "x", "hooks", "env", "y"] {
             assert!(
                 left_out.iter().any(|it| it.contains(&format!("`{key}`"))),
                 "{key}: {left_out:?}"
             );
         }
-        let (_, left_out) = imported(Format::ClaudeCode, r#"{"env": {}}"#);
+        let (_, left_out) = imported(ForeignFormat::ClaudeCode, r#"{"env": {}}"#);
         assert_eq!(left_out.len(), 2, "{left_out:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! `ttsr import`: rules of other tools become a pack.
+//! `ttsr import`: converts rules of other tools into a pack.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,44 +7,45 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
-use ttsr_cli::foreign::{Foreign, Format, import};
+use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
 
 use crate::args::FormatArg;
-use crate::output::{Escaped, Out, Record, tell};
-use crate::tally::Count;
-use crate::{Outcome, Stop};
+use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus};
 
-/// Turn rules of other tools into a pack: gitleaks, oh-my-pi, Cursor, Windsurf, Cline, Claude Code, hookify
+/// Convert rules of other tools into a pack: gitleaks, oh-my-pi, Cursor, Windsurf, Cline, Claude Code, hookify
 ///
-/// What cannot be carried over is told, and stands as a comment in the file; then the exit code is 1. A file that
-/// cannot be read is told, the others are imported, and the exit code is 2. The pack loads as it is.
+/// Anything that has no equivalent is reported and kept as a comment in the file; the exit code is then 1. A file
+/// that cannot be read is reported, the others are imported, and the exit code is 2. The pack loads without edits.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The format [default: found by looking at each file]
+    /// The format [default: detected for each file]
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
-    from: Option<Format>,
+    from: Option<ForeignFormat>,
     /// The name of the pack
     #[arg(long, value_name = "NAME", default_value = "imported")]
     name: String,
-    /// Where the pack is written [default: the standard output]
+    /// Output file of the pack [default: the standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Overwrite the file of `--out`
+    /// Overwrite the output file
     #[arg(long, requires = "out")]
     force: bool,
     #[command(flatten)]
     output: FormatArg,
-    /// A format, if it is named here, and the files
+    /// The files, optionally preceded by the name of their format
     #[arg(required = true, value_name = "[FORMAT] FILE")]
     files: Vec<PathBuf>,
 }
 
-fn formats() -> impl TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(Format::ALL.map(Format::name))
-        .map(|name| Format::from_name(&name).expect("only names of formats are possible values"))
+fn formats() -> impl TypedValueParser<Value = ForeignFormat> {
+    PossibleValuesParser::new(ForeignFormat::ALL.map(ForeignFormat::name)).map(|name| {
+        ForeignFormat::from_name(&name).expect("only names of formats are possible values")
+    })
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let (format, files) = split(options);
     let mut unread = Vec::new();
     let mut texts = Vec::new();
@@ -63,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         })
         .collect();
     let imported = import(&options.name, &foreign)
-        .map_err(|error| Stop::Because(Escaped(&error).to_string()))?;
+        .map_err(|error| CommandError::Message(Escaped(&error).to_string()))?;
     let is_whole = unread.is_empty() && imported.unread.is_empty();
     let none = unread.len() + imported.unread.len() == files.len();
     if let Some(path) = &options.out
@@ -74,10 +75,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             false => crate::new::write(path, &imported.toml)?,
         }
     }
-    let mut out = Out::new(options.output.format);
+    let mut out = RecordWriter::new(options.output.format);
     let shown = options.out.as_ref().map(|path| path.display().to_string());
     for left_out in &imported.left_out {
-        out.write(&Left {
+        out.write(&LeftOutItem {
             place: &left_out.place,
             what: &left_out.what,
         })?;
@@ -85,13 +86,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let unread = unread.iter().map(|file| (&file.place, &file.what));
     let refused = imported.unread.iter().map(|file| (&file.place, &file.what));
     for (place, why) in unread.chain(refused) {
-        out.write(&Unread { place, why })?;
+        out.write(&UnreadFile { place, why })?;
     }
     if none {
         out.flush()?;
-        return Ok(Outcome::Incomplete);
+        return Ok(ExitStatus::Incomplete);
     }
-    out.write(&Pack {
+    out.write(&ImportedPack {
         pack: &options.name,
         file: shown.as_deref(),
         toml: shown.is_none().then_some(&imported.toml),
@@ -101,50 +102,50 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     })?;
     out.flush()?;
     Ok(match (is_whole, imported.left_out.is_empty()) {
-        (false, _) => Outcome::Incomplete,
-        (true, true) => Outcome::Clean,
-        (true, false) => Outcome::Findings,
+        (false, _) => ExitStatus::Incomplete,
+        (true, true) => ExitStatus::Clean,
+        (true, false) => ExitStatus::Findings,
     })
 }
 
-/// Something that could not be carried over.
+/// Something that was not converted, or not exactly.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "left-out")]
-struct Left<'a> {
+struct LeftOutItem<'a> {
     place: &'a str,
     what: &'a str,
 }
 
-impl Record for Left<'_> {
+impl OutputRecord for LeftOutItem<'_> {
     fn show(&self, _: &mut dyn Write) -> io::Result<()> {
-        let Left { place, what } = self;
-        tell(&Escaped(&format!("{place}: {what}")));
+        let LeftOutItem { place, what } = self;
+        print_message(&Escaped(&format!("{place}: {what}")));
         Ok(())
     }
 }
 
-/// A file of which nothing was imported.
+/// A file that was not imported.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "unread")]
-struct Unread<'a> {
+struct UnreadFile<'a> {
     place: &'a str,
     why: &'a str,
 }
 
-impl Record for Unread<'_> {
+impl OutputRecord for UnreadFile<'_> {
     fn show(&self, _: &mut dyn Write) -> io::Result<()> {
-        let Unread { place, why } = self;
-        tell(&Escaped(&format!("{place}: {why}")));
+        let UnreadFile { place, why } = self;
+        print_message(&Escaped(&format!("{place}: {why}")));
         Ok(())
     }
 }
 
-/// The pack that came of it.
+/// The resulting pack.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "imported")]
-struct Pack<'a> {
+struct ImportedPack<'a> {
     pack: &'a str,
-    /// None: it was not written, and is in `toml`.
+    /// `None` if the pack was not written to a file; it is in `toml`.
     file: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     toml: Option<&'a String>,
@@ -153,47 +154,53 @@ struct Pack<'a> {
     unread: u64,
 }
 
-impl Record for Pack<'_> {
+impl OutputRecord for ImportedPack<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         if let Some(toml) = self.toml {
             out.write_all(toml.as_bytes())?;
         }
-        let (rules, left_out) = (Count(self.rules, "rule"), Count(self.left_out, "thing"));
+        let (rules, left_out) = (
+            Quantity(self.rules, "rule"),
+            Quantity(self.left_out, "thing"),
+        );
         match self.unread {
-            0 => tell(&format_args!("{rules}, {left_out} left out or changed")),
-            unread => tell(&format_args!(
+            0 => print_message(&format_args!("{rules}, {left_out} left out or changed")),
+            unread => print_message(&format_args!(
                 "{rules}, {left_out} left out or changed, {} not read",
-                Count(unread, "file")
+                Quantity(unread, "file")
             )),
         }
         Ok(())
     }
 }
 
-/// The format, and the files behind it. A file that is called like a format is read as `./name`.
-fn split(options: &Options) -> (Option<Format>, &[PathBuf]) {
-    let first = options.files[0].to_str().and_then(Format::from_name);
+/// Separates an optional format name from the files. To read a file named like a format, write `./name`.
+fn split(options: &Options) -> (Option<ForeignFormat>, &[PathBuf]) {
+    let first = options.files[0].to_str().and_then(ForeignFormat::from_name);
     match options.from.is_none() && options.files.len() > 1 && first.is_some() {
         true => (first, &options.files[1..]),
         false => (options.from, &options.files),
     }
 }
 
-/// A file that is not imported.
-struct Refused {
+/// A file that was rejected, with the reason.
+struct RejectedFile {
     place: String,
     what: String,
 }
 
-/// The name of a file, its format and its text.
-fn read(path: &Path, format: Option<Format>) -> Result<(String, Format, String), Refused> {
+/// Returns the name of a file, its format and its text.
+fn read(
+    path: &Path,
+    format: Option<ForeignFormat>,
+) -> Result<(String, ForeignFormat, String), RejectedFile> {
     let place = path.to_string_lossy().into_owned();
-    let refused = |what: String| Refused {
+    let refused = |what: String| RejectedFile {
         place: place.clone(),
         what,
     };
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-    let format = format.or_else(|| Format::of_file(&place, &text));
-    let format = format.ok_or_else(|| refused("no format that is known".to_owned()))?;
+    let format = format.or_else(|| ForeignFormat::of_file(&place, &text));
+    let format = format.ok_or_else(|| refused("not a known format".to_owned()))?;
     Ok((place, format, text))
 }

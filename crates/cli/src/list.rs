@@ -1,14 +1,14 @@
-//! `ttsr list`: the rules as they take effect.
+//! `ttsr list`: lists the rules as they take effect.
 
 use clap::Args;
 
 use crate::args::{FormatArg, PackArgs};
-use crate::output::{Out, RuleRecord};
-use crate::{Outcome, Stop, packs};
+use crate::output::{RecordWriter, RuleRecord};
+use crate::{CommandError, ExitStatus, load};
 
-/// Show every rule as it takes effect: defaults filled in, lists expanded
+/// List every rule as it takes effect, with defaults filled in and lists expanded
 ///
-/// A line names the first entries of long lists; `--format json` and `ttsr explain RULE` show all.
+/// Long lists are shortened; `--format json` and `ttsr explain RULE` show them whole.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -17,12 +17,12 @@ pub(crate) struct Options {
     format: FormatArg,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
-    let mut out = Out::new(options.format.format);
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load(&options.packs)?;
+    let mut out = RecordWriter::new(options.format.format);
     for rule in pack.rules() {
         out.write(&RuleRecord::new(rule))?;
     }
     out.flush()?;
-    Ok(Outcome::Clean)
+    Ok(ExitStatus::Clean)
 }

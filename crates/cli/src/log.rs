@@ -1,4 +1,4 @@
-//! `ttsr log`: what happened in a session that was written to disk.
+//! `ttsr log`: shows the log of a session stored on disk.
 
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -12,75 +12,76 @@ use serde::Serialize;
 use ttsr::Action;
 use ttsr::harness::log::{Finished, Judged, LogEvent};
 use ttsr::harness::{Content, Message};
-use ttsr_agent::store::{Entry, Piece, Reader, Record as Written};
+use ttsr_agent::store::{Entry, Record as StoredRecord, StoreReader, StoredItem};
 
 use crate::args::FormatArg;
-use crate::output::{Escaped, Out, Record, STRONG};
-use crate::tally::Count;
-use crate::{Outcome, Stop};
+use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus};
 
-/// Read the log of a session: what was decided, sent and said, and when
+/// Show the log of a session: decisions, requests and messages, with their times
 ///
-/// The file is neither locked nor changed, so that of a running session can be read. With `--rule`, `--action`
-/// or `--turn` only what they name is shown. A line whose checksum is wrong is told and passed over, and so is
-/// the torn end of a file whose writer was killed. Exit code 2 if lines were damaged or are missing.
+/// The file is neither locked nor changed, so the log of a running session can be read. `--rule`, `--action` and
+/// `--turn` select entries. A line with a wrong checksum is reported and skipped, and so is the incomplete last
+/// line of a killed writer. The exit code is 2 if lines are damaged or missing.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only what rules with such an id decided; `*` stands for anything
+    /// Only decisions of rules whose id matches; `*` matches any text
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
-    /// Only decisions with that action
+    /// Only decisions with this action
     #[arg(long, value_name = "ACTION", value_parser = action)]
     action: Option<Action>,
-    /// Only what happened in that turn, from 1
+    /// Only events of this turn, counted from 1
     #[arg(long, value_name = "N")]
     turn: Option<u64>,
     #[command(flatten)]
     format: FormatArg,
-    /// The file of a session
+    /// The session file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 fn action(name: &str) -> Result<Action, String> {
-    Action::from_name(name).ok_or_else(|| format!("`{name}` is no action"))
+    Action::from_name(name).ok_or_else(|| format!("`{name}` is not an action"))
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let because = |why: &dyn Display| Stop::Because(format!("{}: {why}", options.file.display()));
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let because =
+        |why: &dyn Display| CommandError::Message(format!("{}: {why}", options.file.display()));
     let file = File::open(&options.file).map_err(|error| because(&error))?;
-    let reader = Reader::new(file).map_err(|error| because(&error))?;
-    let mut log = Log {
-        filter: Filter::new(options)?,
+    let reader = StoreReader::new(file).map_err(|error| because(&error))?;
+    let mut log = SessionLog {
+        filter: LogFilter::new(options)?,
         turn: 0,
-        tally: Tally::default(),
+        tally: LogTotals::default(),
         latest: 0,
     };
-    let mut out = Out::new(options.format.format);
+    let mut out = RecordWriter::new(options.format.format);
     for piece in reader {
         let piece = piece.map_err(|error| because(&error))?;
         log.piece(piece, &mut out)?;
     }
     out.end(&log.tally)?;
     Ok(match log.tally.is_whole() {
-        true => Outcome::Clean,
-        false => Outcome::Incomplete,
+        true => ExitStatus::Clean,
+        false => ExitStatus::Incomplete,
     })
 }
 
-struct Filter {
+struct LogFilter {
     rule: Option<GlobMatcher>,
     action: Option<Action>,
     turn: Option<u64>,
 }
 
-impl Filter {
-    fn new(options: &Options) -> Result<Filter, Stop> {
+impl LogFilter {
+    fn new(options: &Options) -> Result<LogFilter, CommandError> {
         let rule = options.rule.as_deref().map(|rule| {
             let glob = GlobBuilder::new(rule).build();
-            glob.map_err(|error| Stop::Because(format!("--rule: {error}")))
+            glob.map_err(|error| CommandError::Message(format!("--rule: {error}")))
         });
-        Ok(Filter {
+        Ok(LogFilter {
             rule: rule.transpose()?.map(|glob| glob.compile_matcher()),
             action: options.action,
             turn: options.turn,
@@ -104,20 +105,20 @@ impl Filter {
     }
 }
 
-struct Log {
-    filter: Filter,
-    /// The turn that the last state of the rules was of.
+struct SessionLog {
+    filter: LogFilter,
+    /// The turn of the last saved rule state.
     turn: u64,
-    tally: Tally,
+    tally: LogTotals,
     /// The number of the last record.
     latest: u64,
 }
 
-impl Log {
-    fn piece(&mut self, piece: Piece, out: &mut Out) -> Result<(), Stop> {
+impl SessionLog {
+    fn piece(&mut self, piece: StoredItem, out: &mut RecordWriter) -> Result<(), CommandError> {
         match piece {
-            Piece::Record(record) => return self.record(&record, out),
-            Piece::Torn { at, bytes } => {
+            StoredItem::Record(record) => return self.record(&record, out),
+            StoredItem::Torn { at, bytes } => {
                 self.tally.torn_bytes = bytes;
                 out.write(&Flaw::new(
                     "torn",
@@ -125,28 +126,28 @@ impl Log {
                     "the last record was never completed",
                 ))?;
             }
-            Piece::Damaged { at, .. } => {
+            StoredItem::Damaged { at, .. } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("damaged", at, "a line whose checksum is wrong"))?;
+                out.write(&Flaw::new("damaged", at, "a line with a wrong checksum"))?;
             }
-            Piece::Strange { at, why } => {
+            StoredItem::Strange { at, why } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new("strange", at, &why))?;
             }
-            Piece::Repeated { seq } => {
+            StoredItem::Repeated { seq } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new(
-                    "repeated",
-                    seq,
-                    "a record that was there already",
-                ))?;
+                out.write(&Flaw::new("repeated", seq, "a duplicate record"))?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn record(&mut self, record: &Written, out: &mut Out) -> Result<(), Stop> {
+    fn record(
+        &mut self,
+        record: &StoredRecord,
+        out: &mut RecordWriter,
+    ) -> Result<(), CommandError> {
         self.tally.records += 1;
         self.tally.missing += record.seq - self.latest - 1;
         self.latest = record.seq;
@@ -156,12 +157,12 @@ impl Log {
             match entry {
                 Entry::Compacted => self.tally.missing = 0,
                 Entry::Lost { events } => self.tally.lost_events += events,
-                // What the rules know, and what waits no more, is for the next process and not for readers.
+                // Rule state and settled messages only matter to the process that resumes the session.
                 Entry::Snapshot { .. } | Entry::Sent => continue,
                 _ => {}
             }
             if self.filter.wants(entry, self.turn) {
-                out.write(&Line {
+                out.write(&LogLine {
                     seq: record.seq,
                     at: record.at,
                     turn: self.turn,
@@ -173,7 +174,7 @@ impl Log {
     }
 }
 
-/// The turn that the state of the rules is of.
+/// Returns the turn of a saved rule state.
 fn turn_of(entry: &Entry) -> Option<u64> {
     match entry {
         Entry::Snapshot { snapshot } => Some(u64::from(snapshot.turn())),
@@ -185,7 +186,7 @@ fn turn_of(entry: &Entry) -> Option<u64> {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct LogLine<'a> {
     seq: u64,
     at: u64,
     turn: u64,
@@ -196,12 +197,17 @@ struct Line<'a> {
 const CUT: Style = AnsiColor::Red.on_default();
 const SOFT: Style = AnsiColor::Yellow.on_default();
 const FAINT: Style = Style::new().dimmed();
-/// Characters of a message that are shown.
+/// Maximum number of characters shown of a message.
 const EXCERPT: usize = 96;
 
-impl Record for Line<'_> {
+impl OutputRecord for LogLine<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
-        write!(out, "{FAINT}{:>5}  {}{FAINT:#}  ", self.seq, Time(self.at))?;
+        write!(
+            out,
+            "{FAINT}{:>5}  {}{FAINT:#}  ",
+            self.seq,
+            UtcTime(self.at)
+        )?;
         match self.entry {
             Entry::Begin { version } => writeln!(out, "begin      ttsr {}", Escaped(version)),
             Entry::Message { message } => show_message(message, out),
@@ -211,10 +217,10 @@ impl Record for Line<'_> {
             Entry::Event { event } => show_event(event, out),
             Entry::Lost { events } => writeln!(
                 out,
-                "{CUT}lost{CUT:#}       {} could not be written when they happened",
-                Count(*events, "event")
+                "{CUT}lost{CUT:#}       {} could not be written",
+                Quantity(*events, "event")
             ),
-            Entry::Compacted => writeln!(out, "compacted  what happened before is not kept"),
+            Entry::Compacted => writeln!(out, "compacted  earlier events are not kept"),
             other => writeln!(out, "{FAINT}{}{FAINT:#}", Escaped(&format!("{other:?}"))),
         }
     }
@@ -234,7 +240,7 @@ fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "{STRONG}{:<9}{STRONG:#}  {}",
-            // Padding is for strings: what escapes itself ignores it.
+            // `Escaped` ignores padding, so the text becomes a string first.
             Escaped(what).to_string(),
             Escaped(&excerpt(text))
         )?;
@@ -247,7 +253,7 @@ fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
         LogEvent::Send {
             attempt, messages, ..
         } => {
-            let added = Count(*messages as u64, "message");
+            let added = Quantity(*messages as u64, "message");
             writeln!(out, "request    attempt {attempt}, {added} added")
         }
         LogEvent::FirstToken { after } => writeln!(out, "begins     after {after} ms"),
@@ -261,13 +267,13 @@ fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
             ..
         } => {
             let by = by.as_deref().unwrap_or(source);
-            let then = if *retry { ", taken again" } else { "" };
+            let then = if *retry { ", retried" } else { "" };
             writeln!(
                 out,
                 "{CUT}cut{CUT:#}        by {} ({}) after {}{then}",
                 Escaped(by),
                 Escaped(reason),
-                Count(*bytes, "byte")
+                Quantity(*bytes, "byte")
             )
         }
         LogEvent::ToolCall { tool, .. } => {
@@ -294,7 +300,7 @@ fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
             )
         }
         LogEvent::Unscanned { bytes, of } => {
-            let bytes = Count(*bytes, "byte");
+            let bytes = Quantity(*bytes, "byte");
             writeln!(out, "{SOFT}unscanned{SOFT:#}  {bytes} of `{}`", Escaped(of))
         }
         LogEvent::Finish(finished) => show_finish(finished, out),
@@ -316,20 +322,20 @@ fn show_finish(finished: &Finished, out: &mut dyn Write) -> io::Result<()> {
         out,
         "{STRONG}{how:<9}{STRONG:#}  {} after {} in {} ms, {}",
         Escaped(&finished.reason),
-        Count(u64::from(finished.attempts), "attempt"),
+        Quantity(u64::from(finished.attempts), "attempt"),
         finished.millis,
-        Count(finished.bytes, "byte")
+        Quantity(finished.bytes, "byte")
     )?;
     if let Some(rate) = finished.token_rate {
         write!(
             out,
-            ", {}.{} tokens a second",
+            ", {}.{} tokens per second",
             rate / 1000,
             rate % 1000 / 100
         )?;
     }
     if finished.saved > 0 {
-        write!(out, ", about {} saved", Count(finished.saved, "byte"))?;
+        write!(out, ", about {} saved", Quantity(finished.saved, "byte"))?;
     }
     writeln!(out)
 }
@@ -370,7 +376,7 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// A place that is no record.
+/// A place in the file that is not a valid record.
 #[derive(Serialize)]
 struct Flaw<'a> {
     event: &'a str,
@@ -384,7 +390,7 @@ impl<'a> Flaw<'a> {
     }
 }
 
-impl Record for Flaw<'_> {
+impl OutputRecord for Flaw<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let (event, at) = (self.event, self.at);
         writeln!(out, "{CUT}{event}{CUT:#} at {at}: {}", Escaped(self.why))
@@ -393,7 +399,7 @@ impl Record for Flaw<'_> {
 
 #[derive(Default, Serialize)]
 #[serde(tag = "event", rename = "summary")]
-struct Tally {
+struct LogTotals {
     records: u64,
     damaged: u64,
     missing: u64,
@@ -401,25 +407,25 @@ struct Tally {
     lost_events: u64,
 }
 
-impl Tally {
+impl LogTotals {
     fn is_whole(&self) -> bool {
         self.damaged == 0 && self.missing == 0
     }
 }
 
-impl Record for Tally {
+impl OutputRecord for LogTotals {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{self}")
     }
 }
 
-impl Display for Tally {
+impl Display for LogTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Count(self.records, "record"))?;
+        write!(f, "{}", Quantity(self.records, "record"))?;
         for (number, what) in [
             (self.damaged, "damaged"),
             (self.missing, "missing"),
-            (self.lost_events, "lost when they happened"),
+            (self.lost_events, "never written"),
         ] {
             if number > 0 {
                 write!(f, ", {number} {what}")?;
@@ -427,15 +433,19 @@ impl Display for Tally {
         }
         match self.torn_bytes {
             0 => Ok(()),
-            bytes => write!(f, ", a torn end of {}", Count(bytes, "byte")),
+            bytes => write!(
+                f,
+                ", an incomplete last line of {}",
+                Quantity(bytes, "byte")
+            ),
         }
     }
 }
 
-/// Milliseconds since 1970, as a time of day in UTC with its date.
-struct Time(u64);
+/// Milliseconds since 1970, displayed as date and time of day in UTC.
+struct UtcTime(u64);
 
-impl Display for Time {
+impl Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, millis) = (self.0 / 86_400_000, self.0 % 86_400_000);
         let (year, month, day) = date(days);
@@ -451,7 +461,7 @@ impl Display for Time {
     }
 }
 
-/// The date so many days after 1970-01-01. Years are counted from March, so that the odd day comes last.
+/// Returns the date `days` days after 1970-01-01. The computation starts years in March, so that the leap day is last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days.saturating_add(719_468);
     let (era, of_era) = (days / 146_097, days % 146_097);

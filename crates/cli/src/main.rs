@@ -1,7 +1,7 @@
-//! The `ttsr` command: reads its arguments, runs one command, says how it ended.
+//! The `ttsr` command: parses the arguments, runs one subcommand and reports how it ended.
 //!
-//! One file per command. Only here and below is anything printed: data on the standard output, everything
-//! else on the standard error.
+//! Each subcommand has one file. Only this crate prints: data goes to the standard output, everything else to the
+//! standard error.
 
 mod args;
 mod bench;
@@ -18,13 +18,14 @@ mod fix;
 mod fmt;
 mod import;
 mod input;
+mod line_index;
 mod list;
+mod load;
 mod log;
+mod man;
 mod mask;
 mod new;
 mod output;
-mod packs;
-mod places;
 mod progress;
 mod replay;
 mod reply;
@@ -32,28 +33,28 @@ mod report;
 mod run;
 mod scan;
 mod schema;
-mod tally;
+mod source_index;
 mod test;
+mod totals;
 mod watch;
-mod written;
 
 use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use output::tell;
+use output::print_message;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 clean; 1 findings (hits; errors under `check`; failed examples under `test`); 2 the command could not run, or could not \
 read all of its input.";
 
-/// Rules over a model's reply as it arrives, decided at the byte where they are broken.
+/// Rules over a model's reply, applied while the reply streams in.
 #[derive(Debug, Parser)]
 #[command(name = "ttsr", version = VERSION, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 /// The version and, on a line of its own, the optional parts of the rule language and of the agent that this package's
@@ -64,7 +65,7 @@ const VERSION: &str = concat!(
 );
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     Demo(demo::Options),
     Run(run::Options),
     Replay(replay::Options),
@@ -76,6 +77,7 @@ enum Command {
     Explain(explain::Options),
     Schema(schema::Options),
     Completions(completions::Options),
+    Man(man::Options),
     Bench(bench::Options),
     Import(import::Options),
     New(new::Options),
@@ -85,29 +87,29 @@ enum Command {
     Watch(watch::Options),
 }
 
-/// How a command that ran to its end ended.
+/// The status of a subcommand that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum ExitStatus {
     Clean,
     Findings,
-    /// Some input could not be read, which was told when it was met.
+    /// Some input could not be read; the reason was reported when it was met.
     Incomplete,
 }
 
-/// Why a command broke off.
+/// The reason why a subcommand stopped early.
 #[derive(Debug)]
-enum Stop {
-    /// Nobody reads the output any more.
+enum CommandError {
+    /// The reader of the output has closed it.
     ReaderGone,
-    Because(String),
+    Message(String),
 }
 
-/// The one source of plain `io::Error`s is the standard output; what is read tells its own.
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Stop {
+/// Only writes to the standard output return a plain `io::Error`; code that reads reports its own errors.
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Stop::ReaderGone,
-            _ => Stop::Because(format!("cannot write to the standard output: {error}")),
+            io::ErrorKind::BrokenPipe => CommandError::ReaderGone,
+            _ => CommandError::Message(format!("cannot write to the standard output: {error}")),
         }
     }
 }
@@ -116,33 +118,34 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     ttsr_agent::tools::supervise_if_asked();
     let ended = match Cli::parse().command {
-        Command::Demo(options) => demo::run(&options),
-        Command::Run(options) => run::run(&options),
-        Command::Replay(options) => replay::run(&options),
-        Command::Scan(options) => scan::run(&options),
-        Command::Check(options) => check::run(&options),
-        Command::Test(options) => test::run(&options),
-        Command::List(options) => list::run(&options),
-        Command::Docs(options) => docs::run(&options),
-        Command::Explain(options) => explain::run(&options),
-        Command::Schema(options) => schema::run(&options),
-        Command::Completions(options) => completions::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Import(options) => import::run(&options),
-        Command::New(options) => new::run(&options),
-        Command::Fmt(options) => fmt::run(&options),
-        Command::Diff(options) => diff::run(&options),
-        Command::Log(options) => log::run(&options),
-        Command::Watch(options) => watch::run(&options),
+        CliCommand::Demo(options) => demo::run(&options),
+        CliCommand::Run(options) => run::run(&options),
+        CliCommand::Replay(options) => replay::run(&options),
+        CliCommand::Scan(options) => scan::run(&options),
+        CliCommand::Check(options) => check::run(&options),
+        CliCommand::Test(options) => test::run(&options),
+        CliCommand::List(options) => list::run(&options),
+        CliCommand::Docs(options) => docs::run(&options),
+        CliCommand::Explain(options) => explain::run(&options),
+        CliCommand::Schema(options) => schema::run(&options),
+        CliCommand::Completions(options) => completions::run(&options),
+        CliCommand::Man(options) => man::run(&options),
+        CliCommand::Bench(options) => bench::run(&options),
+        CliCommand::Import(options) => import::run(&options),
+        CliCommand::New(options) => new::run(&options),
+        CliCommand::Fmt(options) => fmt::run(&options),
+        CliCommand::Diff(options) => diff::run(&options),
+        CliCommand::Log(options) => log::run(&options),
+        CliCommand::Watch(options) => watch::run(&options),
     };
     ExitCode::from(match ended {
-        Ok(Outcome::Clean) => 0,
-        Ok(Outcome::Findings) => 1,
-        Ok(Outcome::Incomplete) => 2,
-        // What the shell reports of a program that was ended by the signal SIGPIPE.
-        Err(Stop::ReaderGone) => 141,
-        Err(Stop::Because(reason)) => {
-            tell(&reason);
+        Ok(ExitStatus::Clean) => 0,
+        Ok(ExitStatus::Findings) => 1,
+        Ok(ExitStatus::Incomplete) => 2,
+        // The status that a shell reports for a program ended by SIGPIPE.
+        Err(CommandError::ReaderGone) => 141,
+        Err(CommandError::Message(reason)) => {
+            print_message(&reason);
             2
         }
     })

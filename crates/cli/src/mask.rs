@@ -1,33 +1,33 @@
-//! Keeps secrets out of excerpts: matches of rules that redact, and with `--redact` all matches.
+//! Masks secrets in excerpts: matches of rules that redact, or all matches with `--redact`.
 
 use std::ops::Range;
 
 use ttsr::Rule;
 
-/// Bytes of a part that one byte of an excerpt may stand for: an escape in JSON takes up to twelve.
+/// Maximum number of bytes of a part that one byte of an excerpt represents: a JSON escape takes up to twelve.
 const ESCAPED: u64 = 12;
 
-/// The bytes of one part that may not be shown.
+/// The hidden bytes of one part.
 #[derive(Debug, Default)]
-pub(crate) struct Mask {
-    /// Sorted, apart from each other.
+pub(crate) struct HiddenRanges {
+    /// Sorted and disjoint.
     ranges: Vec<Range<u64>>,
-    /// The same as text, as far as it is known.
+    /// The texts of the ranges, where they are known.
     texts: Vec<String>,
 }
 
-/// An excerpt, and where the match is in it.
+/// An excerpt, and the range of the match in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Excerpt {
+pub(crate) struct MaskedExcerpt {
     pub(crate) text: String,
     pub(crate) matched: Range<usize>,
 }
 
-impl Mask {
+impl HiddenRanges {
     pub(crate) fn new(
         ranges: impl Iterator<Item = Range<u64>>,
         texts: impl Iterator<Item = String>,
-    ) -> Mask {
+    ) -> HiddenRanges {
         let mut ranges: Vec<Range<u64>> = ranges.collect();
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup_by(|next, last| {
@@ -38,13 +38,13 @@ impl Mask {
             meets
         });
         let texts = texts.filter(|text| text.len() >= 4);
-        Mask {
+        HiddenRanges {
             ranges,
             texts: texts.collect(),
         }
     }
 
-    /// Whether any of these bytes may not be shown.
+    /// Returns true if any of these bytes is hidden.
     pub(crate) fn hides(&self, range: Range<u64>) -> bool {
         let next = self
             .ranges
@@ -53,17 +53,22 @@ impl Mask {
         next.is_some_and(|hidden| hidden.start < range.end)
     }
 
-    /// The excerpt of a match at `place` as it may be shown. A match that is hidden gives way to what its rule puts
-    /// in its place; text around it is left out where it may hold something hidden.
-    pub(crate) fn apply(&self, excerpt: Excerpt, place: Range<u64>, rule: &Rule) -> Excerpt {
+    /// Returns the excerpt of a match at `place` with hidden text masked. A hidden match is replaced by the replacement of
+    /// its rule. Context is dropped if it may contain hidden text.
+    pub(crate) fn apply(
+        &self,
+        excerpt: MaskedExcerpt,
+        place: Range<u64>,
+        rule: &Rule,
+    ) -> MaskedExcerpt {
         if self.ranges.is_empty() {
             return excerpt;
         }
-        let Excerpt { text, matched } = excerpt;
+        let MaskedExcerpt { text, matched } = excerpt;
         let (before, rest) = text.split_at(matched.start);
         let (shown, after) = rest.split_at(matched.len());
         let reach = |text: &str| text.len() as u64 * ESCAPED;
-        // Of a match that is longer than 120 bytes the excerpt shows the end, and before it more of the match.
+        // The excerpt of a match longer than 120 bytes is cut at the front, so the context before it belongs to the match.
         let is_cut = shown.len() > 110;
         let holds_text = |text: &str| {
             self.texts
@@ -79,7 +84,7 @@ impl Mask {
         let after = if hides_after { "" } else { after };
         let replacement = rule.replacement.as_deref().unwrap_or("[redacted]");
         let shown = if is_hidden { replacement } else { shown };
-        Excerpt {
+        MaskedExcerpt {
             matched: before.len()..before.len() + shown.len(),
             text: [before, shown, after].concat(),
         }
@@ -90,16 +95,16 @@ impl Mask {
 mod tests {
     use super::*;
 
-    fn excerpt(text: &str, matched: &str) -> Excerpt {
+    fn excerpt(text: &str, matched: &str) -> MaskedExcerpt {
         let start = text.find(matched).unwrap();
-        Excerpt {
+        MaskedExcerpt {
             text: text.to_owned(),
             matched: start..start + matched.len(),
         }
     }
 
     fn shown(hidden: &[Range<u64>], text: &str, matched: &str) -> String {
-        let mask = Mask::new(hidden.iter().cloned(), std::iter::empty());
+        let mask = HiddenRanges::new(hidden.iter().cloned(), std::iter::empty());
         let start = text.find(matched).unwrap() as u64;
         let place = start..start + matched.len() as u64;
         mask.apply(excerpt(text, matched), place, &Rule::new("t/r", Vec::new()))
@@ -127,9 +132,9 @@ mod tests {
     #[test]
     fn a_secret_longer_than_its_excerpt_leaves_nothing_of_itself() {
         let secret = "s".repeat(400);
-        let mask = Mask::new(std::iter::once(10..410), std::iter::empty());
+        let mask = HiddenRanges::new(std::iter::once(10..410), std::iter::empty());
         let text = format!("{} after", &secret[..160]);
-        let cut = Excerpt {
+        let cut = MaskedExcerpt {
             text,
             matched: 40..160,
         };
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn hidden_ranges_that_meet_are_one() {
-        let mask = Mask::new([5..9, 1..3, 3..4, 8..12].into_iter(), std::iter::empty());
+        let mask = HiddenRanges::new([5..9, 1..3, 3..4, 8..12].into_iter(), std::iter::empty());
         assert_eq!(mask.ranges, [1..4, 5..12]);
         assert!(mask.hides(0..2) && mask.hides(11..20) && mask.hides(2..3));
         assert!(!mask.hides(4..5) && !mask.hides(12..13) && !mask.hides(0..1));

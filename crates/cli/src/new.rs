@@ -1,4 +1,4 @@
-//! `ttsr new`: a rule file to begin with.
+//! `ttsr new`: creates a rule file from a template.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,46 +8,46 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::args::FormatArg;
-use crate::output::{Escaped, Out, Record, tell};
-use crate::{Outcome, Stop};
+use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
+use crate::{CommandError, ExitStatus};
 
-/// Begin a pack: a file with a rule that works, and comments that say what to change
+/// Create a rule file with one working rule and comments that explain what to change
 ///
-/// A file that is there already is left alone.
+/// An existing file is not changed.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The name of the pack, such as `team/rust`
     #[arg(value_name = "PACK")]
     pack: String,
-    /// What should not happen, in a sentence: `never do X`. What stands in backticks or quotes, or else what
-    /// follows `never`, is what the rule looks for
+    /// A sentence that forbids something: `never do X`. The rule searches for the text in backticks or quotes,
+    /// or else for the text after `never`
     #[arg(long, value_name = "TEXT")]
     from_text: Option<String>,
-    /// Where it is written, or `-` for the standard output [default: the last part of the name, and `.toml`]
+    /// Output file, or `-` for the standard output [default: the last part of the name with `.toml`]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArg,
 }
 
-/// A rule file that was begun.
+/// A new rule file.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "new")]
-struct Begun<'a> {
+struct NewPack<'a> {
     pack: &'a str,
-    /// None: it was not written, and is in `toml`.
+    /// `None` if the pack was not written to a file; it is in `toml`.
     file: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     toml: Option<&'a str>,
 }
 
-impl Record for Begun<'_> {
+impl OutputRecord for NewPack<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         if let Some(toml) = self.toml {
             out.write_all(toml.as_bytes())?;
         }
         if let Some(file) = self.file {
-            tell(&format_args!(
+            print_message(&format_args!(
                 "wrote {0}: edit it, then `ttsr check {0}` and `ttsr test {0}`",
                 Escaped(file)
             ));
@@ -58,7 +58,7 @@ impl Record for Begun<'_> {
 
 const TEMPLATE: &str = include_str!("new/template.toml");
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let file = options.pack.rsplit('/').next().unwrap_or_default();
     let path = options
         .out
@@ -68,59 +68,59 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         None => TEMPLATE.replace("\"PACK\"", &text(&options.pack)),
         Some(sentence) => of_sentence(&options.pack, sentence)?,
     };
-    // What is written loads: the one thing that can be wrong is what the caller gave.
+    // The template itself always loads, so only the arguments can be wrong.
     if let Err(error) = ttsr::Pack::from_toml(&toml) {
         let first = error.diagnostics().first();
         let reason = first.map_or_else(|| error.to_string(), |first| first.message().to_owned());
-        return Err(Stop::Because(Escaped(&reason).to_string()));
+        return Err(CommandError::Message(Escaped(&reason).to_string()));
     }
     let shown = path.display().to_string();
     let is_file = path.as_os_str() != "-";
     if is_file {
         write(&path, &toml)?;
     }
-    let mut out = Out::new(options.format.format);
-    out.write(&Begun {
+    let mut out = RecordWriter::new(options.format.format);
+    out.write(&NewPack {
         pack: &options.pack,
         file: is_file.then_some(&shown),
         toml: (!is_file).then_some(&toml),
     })?;
     out.flush()?;
-    Ok(Outcome::Clean)
+    Ok(ExitStatus::Clean)
 }
 
-/// Writes a new file. What is there already is never written over.
-pub(crate) fn write(path: &Path, content: &str) -> Result<(), Stop> {
+/// Writes a new file. Fails if the file exists.
+pub(crate) fn write(path: &Path, content: &str) -> Result<(), CommandError> {
     OpenOptions::new()
         .write(true)
         .create_new(true)
         .open(path)
         .and_then(|mut file| file.write_all(content.as_bytes()))
         .map_err(|error| {
-            Stop::Because(format!("{}: {error}", Escaped(&path.display().to_string())))
+            CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
         })
 }
 
-/// Writes a file, over what is there.
-pub(crate) fn overwrite(path: &Path, content: &str) -> Result<(), Stop> {
+/// Writes a file, replacing an existing one.
+pub(crate) fn overwrite(path: &Path, content: &str) -> Result<(), CommandError> {
     std::fs::write(path, content).map_err(|error| {
-        Stop::Because(format!("{}: {error}", Escaped(&path.display().to_string())))
+        CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
     })
 }
 
-fn of_sentence(pack: &str, sentence: &str) -> Result<String, Stop> {
+fn of_sentence(pack: &str, sentence: &str) -> Result<String, CommandError> {
     let sentence = sentence.trim();
-    let sought = sought(sentence);
-    if sought.is_empty() {
-        return Err(Stop::Because(
-            "the text names nothing to look for".to_owned(),
+    let forbidden = forbidden_text(sentence);
+    if forbidden.is_empty() {
+        return Err(CommandError::Message(
+            "the sentence names nothing to search for".to_owned(),
         ));
     }
-    let ends_are_words = [sought.chars().next(), sought.chars().last()]
+    let ends_are_words = [forbidden.chars().next(), forbidden.chars().last()]
         .iter()
         .all(|end| end.is_some_and(|c| c.is_alphanumeric() || c == '_'));
     let kind = if ends_are_words { "word" } else { "literal" };
-    let (sought, sentence) = (text(sought), text(sentence));
+    let (forbidden, sentence) = (text(forbidden), text(sentence));
     Ok(format!(
         "schema = 1
 
@@ -130,23 +130,23 @@ version = \"0.1.0\"
 
 [rule.{}]
 description = {sentence}
-# How bad is it? info observes, warning injects, error cuts and retries, critical aborts.
+# Sets the action: info observes, warning injects, error cuts and retries, critical aborts.
 severity = \"warning\"
 why = {sentence}
-# EDIT: this is looked for as it stands. Name every spelling, or use {{ regex = '...' }}.
-match.any = [{{ {kind} = {sought} }}]
-# EDIT: say what to do instead; the model reads it. What breaks the rule should not stand here.
+# EDIT: matched literally. List every spelling, or use {{ regex = '...' }}.
+match.any = [{{ {kind} = {forbidden} }}]
+# EDIT: tell the model what to do instead. Do not repeat the forbidden text here.
 message = \"`{{{{ match.text }}}}` is not wanted here.\"
-examples.match = [{sought}]
-examples.no-match = [\"a text that has nothing to do with it\"]
+examples.match = [{forbidden}]
+examples.no-match = [\"an unrelated text\"]
 ",
         text(pack),
-        id(sought.trim_matches(['"', '\''])),
+        id(forbidden.trim_matches(['"', '\''])),
     ))
 }
 
-/// What a sentence forbids: what it quotes, or what follows a word that forbids.
-fn sought(sentence: &str) -> &str {
+/// Returns the text that a sentence forbids: the quoted text, or the text after a word such as `never`.
+fn forbidden_text(sentence: &str) -> &str {
     for quote in ['`', '"', '\'', '“'] {
         let close = if quote == '“' { '”' } else { quote };
         let quoted = sentence
@@ -162,7 +162,7 @@ fn sought(sentence: &str) -> &str {
     rest.trim()
 }
 
-/// What follows the first of `starts` that the text begins with, whatever its case.
+/// Returns the rest of the text after the first of `starts` that it begins with, ignoring case.
 fn after_any<'a>(text: &'a str, starts: &[&str]) -> Option<&'a str> {
     starts.iter().find_map(|start| {
         let (begin, rest) = text.split_at_checked(start.len())?;
@@ -207,7 +207,7 @@ mod tests {
             ("never ``x", "``x"),
             ("é", "é"),
         ] {
-            assert_eq!(sought(sentence), expected, "{sentence}");
+            assert_eq!(forbidden_text(sentence), expected, "{sentence}");
         }
     }
 
@@ -222,7 +222,7 @@ mod tests {
             "never a\nb",
         ] {
             let Ok(toml) = of_sentence("team/x", sentence) else {
-                // Where nothing is named there is nothing to look for, and the author is told.
+                // A sentence that names nothing is rejected, and the author is told.
                 assert!(!sentence.contains("use"), "{sentence}");
                 continue;
             };

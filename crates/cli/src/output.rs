@@ -1,6 +1,6 @@
-//! What is written: one JSON object a line with stable keys, or lines for a reader.
+//! Output: one JSON object per line with stable keys, or lines of text for people.
 //!
-//! Knows what records look like, not how they come about.
+//! Defines the form of the records, not how they are computed.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, BufWriter, Write};
@@ -11,65 +11,65 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use ttsr::{Action, Channel, Decision, Diagnostic, Level, Pattern, Rule, Source, Stream};
 
-use crate::args::Format;
-use crate::mask::Excerpt;
-use crate::tally::Count;
+use crate::args::OutputFormat;
+use crate::mask::MaskedExcerpt;
+use crate::totals::Quantity;
 use crate::{effective, progress};
 
 pub(crate) const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Says something on the standard error.
-pub(crate) fn tell(what: &dyn Display) {
-    // Nobody draws a line between the one that goes and what is said.
+/// Prints a message on the standard error.
+pub(crate) fn print_message(what: &dyn Display) {
+    // The lock keeps the progress line from being drawn between its removal and the message.
     let _held = io::stderr().lock();
     progress::clear();
-    // Where the standard error is gone there is nobody left to tell.
+    // A closed standard error is ignored: there is nowhere left to report it.
     writeln!(anstream::stderr(), "ttsr: {what}").ok();
 }
 
 /// The standard output.
-pub(crate) struct Out {
-    format: Format,
+pub(crate) struct RecordWriter {
+    format: OutputFormat,
     to: BufWriter<Box<dyn Write>>,
 }
 
-/// Something that can be written in every [`Format`]; its serialised form is the JSON one.
-pub(crate) trait Record: Serialize {
+/// A record that can be written in every [`OutputFormat`]. Its serialized form is the JSON one.
+pub(crate) trait OutputRecord: Serialize {
     fn show(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
-impl Out {
-    pub(crate) fn new(format: Format) -> Out {
+impl RecordWriter {
+    pub(crate) fn new(format: OutputFormat) -> RecordWriter {
         let to: Box<dyn Write> = match format {
-            // Colour where a terminal shows it and nobody said no.
-            Format::Human => Box::new(anstream::stdout().lock()),
-            Format::Json => Box::new(io::stdout().lock()),
+            // `anstream` drops the colours if the output is not a terminal or the user disabled them.
+            OutputFormat::Human => Box::new(anstream::stdout().lock()),
+            OutputFormat::Json => Box::new(io::stdout().lock()),
         };
-        Out {
+        RecordWriter {
             format,
             to: BufWriter::new(to),
         }
     }
 
-    pub(crate) fn write(&mut self, record: &impl Record) -> io::Result<()> {
+    pub(crate) fn write(&mut self, record: &impl OutputRecord) -> io::Result<()> {
         match self.format {
-            Format::Human => record.show(&mut self.to),
-            Format::Json => {
+            OutputFormat::Human => record.show(&mut self.to),
+            OutputFormat::Json => {
                 serde_json::to_writer(&mut self.to, record)?;
                 self.to.write_all(b"\n")
             }
         }
     }
 
-    /// Ends the output with a record that is data for a script, and a remark for a reader.
-    pub(crate) fn end(&mut self, summary: &(impl Record + Display)) -> io::Result<()> {
-        if self.format == Format::Json {
+    /// Ends the output with the summary: a record in JSON, a message on the standard error for people.
+    pub(crate) fn end(&mut self, summary: &(impl OutputRecord + Display)) -> io::Result<()> {
+        if self.format == OutputFormat::Json {
             self.write(summary)?;
         }
         self.flush()?;
-        if self.format == Format::Human {
-            tell(summary);
+        if self.format == OutputFormat::Human {
+            print_message(summary);
         }
         Ok(())
     }
@@ -89,13 +89,13 @@ pub(crate) struct HitRecord<'a> {
     channel: Option<Channel>,
     tool: Option<&'a str>,
     arg: Option<&'a str>,
-    /// Where that is known.
+    /// The start offset, if it is known.
     start: Option<u64>,
     end: u64,
     decided: u64,
-    /// For a part that is a file.
+    /// Line and column, if the part is a file.
     #[serde(flatten)]
-    region: Option<Region>,
+    region: Option<TextRegion>,
     action: Action,
     severity: &'a str,
     description: &'a str,
@@ -106,27 +106,27 @@ pub(crate) struct HitRecord<'a> {
     matched: Range<usize>,
 }
 
-/// Lines and columns, from 1, columns in characters; the end is behind the last character.
+/// A range in lines and columns, counted from 1, columns in characters. The end is exclusive.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Region {
+pub(crate) struct TextRegion {
     pub(crate) line: u64,
     pub(crate) column: u64,
     pub(crate) end_line: u64,
     pub(crate) end_column: u64,
 }
 
-/// The part that a match is in.
+/// The part that contains a match.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin<'a> {
+pub(crate) struct PartOrigin<'a> {
     pub(crate) stream: &'a str,
     pub(crate) part: &'a str,
     pub(crate) channel: Option<Channel>,
     pub(crate) tool: Option<&'a str>,
 }
 
-/// Where in the part a match is, in bytes.
+/// The range of a match in its part, in bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct Extent<'a> {
+pub(crate) struct MatchExtent<'a> {
     pub(crate) arg: Option<&'a str>,
     pub(crate) start: Option<u64>,
     pub(crate) end: u64,
@@ -136,18 +136,18 @@ pub(crate) struct Extent<'a> {
 impl<'a> HitRecord<'a> {
     pub(crate) fn new(
         rule: &'a Rule,
-        origin: Origin<'a>,
-        extent: Extent<'a>,
+        origin: PartOrigin<'a>,
+        extent: MatchExtent<'a>,
         fingerprint: &'a str,
-        excerpt: &'a Excerpt,
+        excerpt: &'a MaskedExcerpt,
     ) -> HitRecord<'a> {
-        let Origin {
+        let PartOrigin {
             stream,
             part,
             channel,
             tool,
         } = origin;
-        let Extent {
+        let MatchExtent {
             arg,
             start,
             end,
@@ -174,8 +174,8 @@ impl<'a> HitRecord<'a> {
         }
     }
 
-    /// The same for a part that is a file.
-    pub(crate) fn in_file(self, region: Region) -> HitRecord<'a> {
+    /// Adds the lines and columns of a match in a file.
+    pub(crate) fn in_file(self, region: TextRegion) -> HitRecord<'a> {
         HitRecord {
             region: Some(region),
             ..self
@@ -185,7 +185,7 @@ impl<'a> HitRecord<'a> {
     fn show_place(&self, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{STRONG}{}{STRONG:#}:", Escaped(self.stream))?;
         match self.region {
-            Some(Region { line, column, .. }) => write!(out, "{line}:{column}:"),
+            Some(TextRegion { line, column, .. }) => write!(out, "{line}:{column}:"),
             None => {
                 let channel = self.channel.map_or("", Channel::name);
                 write!(out, " part {}, {channel}", Escaped(self.part))?;
@@ -198,7 +198,7 @@ impl<'a> HitRecord<'a> {
     }
 }
 
-impl Record for HitRecord<'_> {
+impl OutputRecord for HitRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let style = style(self.action);
         self.show_place(out)?;
@@ -221,35 +221,35 @@ impl Record for HitRecord<'_> {
     }
 }
 
-/// Input that was not read, or not all of it.
+/// Input that was not read, or not completely.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "unread")]
-pub(crate) struct Unread {
+pub(crate) struct UnreadInput {
     pub(crate) stream: String,
     pub(crate) reason: String,
-    /// Where the number is known.
+    /// The number of unread bytes, if it is known.
     pub(crate) bytes: Option<u64>,
 }
 
-impl Display for Unread {
+impl Display for UnreadInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", Escaped(&self.stream))?;
         if let Some(bytes) = self.bytes {
-            write!(f, "{} not scanned: ", Count(bytes, "byte"))?;
+            write!(f, "{} not scanned: ", Quantity(bytes, "byte"))?;
         }
-        // Not escaped: a reason may be a diagnostic of several lines.
+        // Not escaped: the reason may be a diagnostic of several lines.
         f.write_str(&self.reason)
     }
 }
 
-impl Record for Unread {
-    /// A reader was told when it was met.
+impl OutputRecord for UnreadInput {
+    /// Prints nothing: the problem was reported on the standard error when it occurred.
     fn show(&self, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What the policy made of it.
+/// A decision of the policy.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "verdict")]
 pub(crate) struct VerdictRecord<'a> {
@@ -261,7 +261,7 @@ pub(crate) struct VerdictRecord<'a> {
     decided: u64,
     attempt: u32,
     suppressed: bool,
-    /// The bound that was reached, where no rule was broken.
+    /// The name of the limit that was reached, if no rule caused the verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<&'a str>,
 }
@@ -293,7 +293,7 @@ impl<'a> VerdictRecord<'a> {
     }
 }
 
-impl Record for VerdictRecord<'_> {
+impl OutputRecord for VerdictRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let style = if self.suppressed {
             FAINT
@@ -346,7 +346,7 @@ impl<'a> DiagnosticRecord<'a> {
     }
 }
 
-impl Record for DiagnosticRecord<'_> {
+impl OutputRecord for DiagnosticRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let is_error = self.level == Level::Error.name();
         let style = style(if is_error {
@@ -362,7 +362,7 @@ impl Record for DiagnosticRecord<'_> {
     }
 }
 
-/// A rule as it takes effect: defaults filled in, lists expanded.
+/// A rule as it takes effect, with defaults filled in and lists expanded.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "rule")]
 pub(crate) struct RuleRecord<'a> {
@@ -405,7 +405,7 @@ impl<'a> RuleRecord<'a> {
     }
 }
 
-/// The keys of a rule that its record does not name itself.
+/// Returns the keys of a rule for which the record has no field.
 fn others(rule: &Rule) -> serde_json::Map<String, serde_json::Value> {
     const NAMED: [&str; 11] = [
         "severity",
@@ -425,7 +425,7 @@ fn others(rule: &Rule) -> serde_json::Map<String, serde_json::Value> {
     keys
 }
 
-impl Record for RuleRecord<'_> {
+impl OutputRecord for RuleRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let style = style(self.action);
         let on: Vec<&str> = self.on.iter().map(|channel| channel.name()).collect();
@@ -465,10 +465,10 @@ impl Record for RuleRecord<'_> {
     }
 }
 
-/// Entries of a list, and patterns, that a line for a reader names; JSON has all of them.
+/// Number of list entries or patterns on a line for people. The JSON output has all of them.
 const FEW: usize = 4;
 
-/// The first entries, and how many more there are.
+/// Returns the first entries and the number of the others.
 fn few(entries: &[String]) -> String {
     match entries.len() {
         ..=FEW => entries.join(","),
@@ -496,8 +496,8 @@ pub(crate) fn style(action: Action) -> Style {
     color.on_default()
 }
 
-/// Text of a model, of a stranger's rule file or of a file's name, safe to show on one line of a terminal:
-/// what would move the cursor, hide or reorder text is written out.
+/// Untrusted text (of a model, a rule file, a file name) displayed safely on one line of a terminal: control characters
+/// and characters that hide or reorder text are escaped.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl Display for Escaped<'_> {

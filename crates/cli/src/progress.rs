@@ -1,7 +1,7 @@
-//! How far a long scan is: one line on a terminal, which goes away when something else is said.
+//! The progress of a long scan: one line on the terminal, removed before anything else is printed.
 //!
-//! Nothing is drawn where the standard error is no terminal, where a terminal cannot take a line back, or
-//! before somebody has waited for a while.
+//! Nothing is drawn during the first half second, if the standard error is not a terminal, or if the terminal cannot
+//! erase a line.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -9,32 +9,32 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long nobody wonders.
+/// Delay before the line is first drawn.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often the line is drawn anew.
+/// Minimum time between two updates of the line.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Whether a line stands on the terminal.
+/// True if the line is on the terminal.
 static STANDS: AtomicBool = AtomicBool::new(false);
 
-/// What was read so far; counted on all threads.
-pub(crate) struct Progress {
+/// The progress so far, updated by all threads.
+pub(crate) struct ScanProgress {
     began: Instant,
     all: u64,
     files: AtomicU64,
     bytes: AtomicU64,
-    /// When the line may be drawn next; none where nobody watches.
+    /// The earliest time of the next update; `None` if nothing is drawn.
     next: Option<Mutex<Instant>>,
 }
 
-impl Progress {
-    /// Of so many files.
-    pub(crate) fn new(all: usize) -> Progress {
+impl ScanProgress {
+    /// Returns the progress of a scan of `all` files.
+    pub(crate) fn new(all: usize) -> ScanProgress {
         let began = Instant::now();
         let can_erase = env::var_os("TERM").is_none_or(|term| term != "dumb");
         let is_watched = io::stderr().is_terminal() && can_erase;
-        Progress {
+        ScanProgress {
             began,
             all: all as u64,
             files: AtomicU64::new(0),
@@ -43,20 +43,20 @@ impl Progress {
         }
     }
 
-    /// So many bytes more.
+    /// Adds `bytes` bytes.
     pub(crate) fn read(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.draw();
     }
 
-    /// A file is done.
+    /// Adds a finished file.
     pub(crate) fn done(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
         self.draw();
     }
 
     fn draw(&self) {
-        // Where another thread is drawing, its line is as good.
+        // If another thread is drawing, its line is just as current.
         let Some(Ok(mut next)) = self.next.as_ref().map(Mutex::try_lock) else {
             return;
         };
@@ -70,13 +70,13 @@ impl Progress {
         let line = line(files, self.all, bytes, now - self.began);
         let mut out = io::stderr().lock();
         STANDS.store(true, Ordering::Relaxed);
-        // Where the terminal is gone nobody watches.
+        // A closed terminal is ignored.
         write!(out, "\r{line}\x1b[K").ok();
         out.flush().ok();
     }
 }
 
-/// Takes the line away, if one stands there: something else is to be written.
+/// Removes the line, if it is drawn, so that something else can be printed.
 pub(crate) fn clear() {
     let mut out = io::stderr().lock();
     if STANDS.swap(false, Ordering::Relaxed) {
@@ -85,7 +85,7 @@ pub(crate) fn clear() {
     }
 }
 
-/// Short enough for a narrow terminal: a line that breaks cannot be taken back.
+/// Returns the line, short enough for a narrow terminal: a wrapped line cannot be erased.
 fn line(files: u64, all: u64, bytes: u64, time: Duration) -> String {
     let megabytes = bytes as f64 / 1e6;
     let speed = megabytes / time.as_secs_f64().max(0.001);

@@ -1,4 +1,4 @@
-//! `ttsr replay`: recorded streams, delta by delta.
+//! `ttsr replay`: scans recorded streams delta by delta.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use clap::Args;
 use ttsr::{Event, Pack};
 use ttsr_wire::Reader;
 
-use crate::args::{Format, FormatArg, WorkspaceArgs};
+use crate::args::{FormatArg, OutputFormat, WorkspaceArgs};
 use crate::chunk::Chunk;
-use crate::input::{Input, Problems, inputs};
-use crate::output::Out;
-use crate::reply::Reply;
-use crate::tally::{Count, Tally};
-use crate::{Outcome, Stop, packs};
+use crate::input::{InputFile, InputProblems, inputs};
+use crate::output::RecordWriter;
+use crate::reply::RecordedReply;
+use crate::totals::{Quantity, RunTotals};
+use crate::{CommandError, ExitStatus, load};
 
-/// Read recorded streams as they once arrived: what hits, and what would have been done
+/// Scan recorded streams delta by delta: all hits, and the verdicts a session would have reached
 ///
-/// The format is found by looking: server-sent events of Anthropic or OpenAI (Chat, Responses), one JSON
-/// chunk a line, or our own recording. Each stream is a session of its own. Hits are those of the whole
-/// stream; verdicts end where one of them cuts, for a recording cannot be asked to try again.
+/// The format is detected: server-sent events of Anthropic or OpenAI (Chat, Responses), one JSON chunk per line,
+/// or the native recording format. Each stream has its own session. The hits are those of the whole stream. The
+/// verdicts end at the first cut, because a recording cannot be retried.
 ///
-/// A file that cannot be read, or not whole, is named, and the exit code is 2.
+/// A file that cannot be read completely is reported, and the exit code is 2.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     packs: WorkspaceArgs,
-    /// How parts are cut into deltas: `original`, `bytes`, `whole`, a number of bytes, or `random:SEED`
+    /// The split of parts into deltas: `original`, `bytes`, `whole`, a number of bytes, or `random:SEED`
     #[arg(long, value_name = "CHUNK", default_value = "original")]
     chunk: Chunk,
-    /// Mask every match in the output, not only those of rules that redact
+    /// Mask every match in the output, not only matches of rules that redact
     #[arg(long)]
     redact: bool,
     #[command(flatten)]
@@ -39,22 +39,22 @@ pub(crate) struct Options {
     files: Vec<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let mut replay = Replay {
-        pack: packs::load_in(&options.packs)?,
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let mut replay = ReplayRun {
+        pack: load::load_in(&options.packs)?,
         chunk: options.chunk,
         redacts_all: options.redact,
         begun: 0,
         open: HashMap::new(),
         ended: Vec::new(),
-        tally: Tally::default(),
+        tally: RunTotals::default(),
     };
-    let mut problems = Problems::default();
-    let mut out = Out::new(options.format.format);
+    let mut problems = InputProblems::default();
+    let mut out = RecordWriter::new(options.format.format);
     for input in inputs(&options.files, &mut problems) {
         replay.read(&input, &mut problems, &mut out)?;
     }
-    if options.format.format == Format::Json {
+    if options.format.format == OutputFormat::Json {
         problems
             .unread
             .iter()
@@ -64,21 +64,26 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     Ok(replay.tally.outcome(&problems))
 }
 
-struct Replay {
+struct ReplayRun {
     pack: Pack,
     chunk: Chunk,
     redacts_all: bool,
-    /// Replies so far.
+    /// Number of replies so far.
     begun: u64,
-    /// Replies under way, by name.
-    open: HashMap<String, Reply>,
-    /// Replies that are complete and not yet written.
-    ended: Vec<Reply>,
-    tally: Tally,
+    /// Open replies, by stream name.
+    open: HashMap<String, RecordedReply>,
+    /// Complete replies that have not been printed yet.
+    ended: Vec<RecordedReply>,
+    tally: RunTotals,
 }
 
-impl Replay {
-    fn read(&mut self, input: &Input, problems: &mut Problems, out: &mut Out) -> Result<(), Stop> {
+impl ReplayRun {
+    fn read(
+        &mut self,
+        input: &InputFile,
+        problems: &mut InputProblems,
+        out: &mut RecordWriter,
+    ) -> Result<(), CommandError> {
         let Some(mut blocks) = input.open(problems) else {
             return Ok(());
         };
@@ -87,48 +92,48 @@ impl Replay {
         let mut is_empty = true;
         while let Some(block) = blocks.next(problems) {
             is_empty = false;
-            reader.push(block, &mut |stream, event| self.take(stream, event));
+            reader.push(block, &mut |stream, event| self.push_event(stream, event));
             self.write(out)?;
         }
-        reader.finish(&mut |stream, event| self.take(stream, event));
+        reader.finish(&mut |stream, event| self.push_event(stream, event));
         if reader.format().is_none() && !is_empty {
-            problems.tell(
+            problems.report(
                 &input.name,
                 &"not a recorded stream of a known format, not scanned",
             );
             return self.write(out);
         }
-        self.note_malformed(reader.malformed_events(), input, problems);
+        self.report_malformed(reader.malformed_events(), input, problems);
         for (kind, bytes) in self.tally.unread_kinds() {
             let bytes = bytes - unread_before.get(&kind).copied().unwrap_or_default();
             if bytes > 0 {
-                problems.tell_bytes(&input.name, bytes, &kind);
+                problems.report_bytes(&input.name, bytes, &kind);
             }
         }
         self.write(out)
     }
 
-    /// Events that could not be read may have held what rules look for: the recording is not read whole.
-    fn note_malformed(&mut self, events: u64, input: &Input, problems: &mut Problems) {
+    /// Reports unreadable events as a gap: they may have contained text that a rule matches.
+    fn report_malformed(&mut self, events: u64, input: &InputFile, problems: &mut InputProblems) {
         self.tally.counters.malformed_events += events;
         if events > 0 {
-            let events = Count(events, "malformed event");
-            problems.tell(&input.name, &format_args!("{events}, not scanned"));
+            let events = Quantity(events, "malformed event");
+            problems.report(&input.name, &format_args!("{events}, not scanned"));
         }
     }
 
-    fn take(&mut self, name: &str, event: Event) {
+    fn push_event(&mut self, name: &str, event: Event) {
         if let Event::Unscanned { bytes, kind } = &event {
             return self.tally.unread(*bytes, kind);
         }
         let is_last = matches!(event, Event::Finish { .. });
         if !self.open.contains_key(name) {
             self.begun += 1;
-            let reply = Reply::new(name, &self.pack, self.chunk, self.begun);
+            let reply = RecordedReply::new(name, &self.pack, self.chunk, self.begun);
             self.open.insert(name.to_owned(), reply);
         }
         if let Some(reply) = self.open.get_mut(name) {
-            reply.take(event, &mut self.tally);
+            reply.push_event(event, &mut self.tally);
         }
         if is_last && let Some(mut reply) = self.open.remove(name) {
             reply.end(&mut self.tally);
@@ -136,7 +141,7 @@ impl Replay {
         }
     }
 
-    fn write(&mut self, out: &mut Out) -> Result<(), Stop> {
+    fn write(&mut self, out: &mut RecordWriter) -> Result<(), CommandError> {
         for reply in self.ended.drain(..) {
             reply.write(self.redacts_all, out)?;
         }

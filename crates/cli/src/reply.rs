@@ -1,10 +1,10 @@
-//! One recorded reply: all of its hits, and what a session makes of them.
+//! One recorded reply: all its hits, and the verdicts of a session.
 //!
-//! Hits are those of the whole recording. A session stops reading where it cuts, so it has a stream of its
-//! own. What it would have asked for instead cannot be had from a recording.
+//! The hits are those of the whole recording. A session stops reading at a cut, so it has its own stream. The retry
+//! that it would have requested is not in the recording.
 //!
-//! Memory: 9 bytes for a part that was closed, besides what its streams keep, and its name where it was hit. Nothing
-//! for one past [`Limits::parts`](ttsr::Limits::parts).
+//! Memory: 9 bytes for each closed part, its name if it was hit, and the state of its streams. Parts beyond
+//! [`Limits::parts`](ttsr::Limits::parts) take none.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -12,42 +12,42 @@ use std::ops::Range;
 use ttsr::scan::ScanMatch;
 use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
 
-use crate::Stop;
-use crate::chunk::{Chunk, Cutter};
+use crate::CommandError;
+use crate::chunk::{Chunk, Chunker};
 use crate::fingerprint::Fingerprints;
-use crate::mask::{Excerpt, Mask};
-use crate::output::{Extent, HitRecord, Origin, Out, VerdictRecord};
-use crate::tally::Tally;
+use crate::mask::{HiddenRanges, MaskedExcerpt};
+use crate::output::{HitRecord, MatchExtent, PartOrigin, RecordWriter, VerdictRecord};
+use crate::totals::RunTotals;
 
-pub(crate) struct Reply {
+pub(crate) struct RecordedReply {
     name: String,
     chunk: Chunk,
-    /// Tells replies apart where cuts are drawn.
+    /// The number of the reply, which selects its random chunk lengths.
     number: u64,
-    /// Parts so far.
+    /// Number of parts so far.
     begun: u64,
-    open: HashMap<PartId, Part>,
-    /// Of the parts that were closed, by their numbers, which count from 0 in the order in which parts open; 0 for one
-    /// that is open.
+    open: HashMap<PartId, OpenPart>,
+    /// A digest of each closed part, by part number, and 0 for open parts. Parts are numbered from 0 in the order in which
+    /// they open.
     digests: Vec<u64>,
     /// The names of the parts that were hit.
     names: HashMap<PartId, String>,
     /// The part of the last delta.
     latest: Option<PartId>,
-    watch: Watch,
+    watch: StreamAndSession,
 }
 
-/// A part that is open.
-struct Part {
+/// An open part.
+struct OpenPart {
     name: String,
-    cutter: Cutter,
-    /// Of the bytes so far.
-    digest: Digest,
+    cutter: Chunker,
+    /// Digest of the bytes so far.
+    digest: PartDigest,
 }
 
-impl Reply {
-    pub(crate) fn new(name: &str, pack: &Pack, chunk: Chunk, number: u64) -> Reply {
-        Reply {
+impl RecordedReply {
+    pub(crate) fn new(name: &str, pack: &Pack, chunk: Chunk, number: u64) -> RecordedReply {
+        RecordedReply {
             name: name.to_owned(),
             chunk,
             number,
@@ -56,12 +56,12 @@ impl Reply {
             digests: Vec::new(),
             names: HashMap::new(),
             latest: None,
-            watch: Watch::new(pack),
+            watch: StreamAndSession::new(pack),
         }
     }
 
-    /// Takes the next event of this reply.
-    pub(crate) fn take(&mut self, event: Event, tally: &mut Tally) {
+    /// Processes the next event of this reply.
+    pub(crate) fn push_event(&mut self, event: Event, tally: &mut RunTotals) {
         match event {
             Event::PartStart {
                 part,
@@ -75,23 +75,23 @@ impl Reply {
                 if let Some(tool) = tool {
                     self.watch
                         .tool(part, &tool, call.as_deref().unwrap_or_default());
-                    self.note_name(part);
+                    self.keep_name(part);
                 }
             }
             Event::Tool { part, tool, call } => {
-                // The name counts from this byte on, wherever the deltas are cut.
+                // The name applies from this byte on, however the deltas are split.
                 self.turn_to(part, tally);
                 self.flush(part, tally);
                 self.watch
                     .tool(part, &tool, call.as_deref().unwrap_or_default());
-                self.note_name(part);
+                self.keep_name(part);
             }
             Event::Delta { part, bytes } => self.delta(part, &bytes, tally),
             Event::PartEnd { part } => {
                 self.turn_to(part, tally);
                 self.flush(part, tally);
                 self.watch.close(part);
-                self.note_name(part);
+                self.keep_name(part);
                 self.close(part);
             }
             Event::Snapshot { part, bytes } => self.compare(part, &bytes, tally),
@@ -103,8 +103,8 @@ impl Reply {
         }
     }
 
-    /// Adds up what the reply was.
-    pub(crate) fn end(&mut self, tally: &mut Tally) {
+    /// Ends the reply and adds its counts to the totals.
+    pub(crate) fn end(&mut self, tally: &mut RunTotals) {
         self.watch
             .hits
             .sort_unstable_by_key(|hit| (hit.part, hit.decided, hit.rule));
@@ -119,10 +119,10 @@ impl Reply {
         tally.add(&self.watch.stream.counters());
     }
 
-    /// Each rule that was broken, with what was done about it: `hit` where no verdict came of it, and a
-    /// limit under its own name.
+    /// Returns each rule that hit, with its action or `hit` if no verdict followed, and each limit that was reached under
+    /// its own name.
     pub(crate) fn outcomes(&self) -> BTreeSet<(String, &'static str)> {
-        let Watch {
+        let StreamAndSession {
             stream,
             judged,
             hits,
@@ -146,9 +146,13 @@ impl Reply {
         hits.chain(decided).collect()
     }
 
-    /// Writes hits and verdicts; all matches are masked if `redacts_all`, else those of rules that redact.
-    pub(crate) fn write(&self, redacts_all: bool, out: &mut Out) -> Result<(), Stop> {
-        let Watch {
+    /// Prints hits and verdicts. Masks all matches if `redacts_all`, else only those of rules that redact.
+    pub(crate) fn write(
+        &self,
+        redacts_all: bool,
+        out: &mut RecordWriter,
+    ) -> Result<(), CommandError> {
+        let StreamAndSession {
             stream,
             judged,
             hits,
@@ -156,7 +160,7 @@ impl Reply {
             ..
         } = &self.watch;
         let mut fingerprints = Fingerprints::default();
-        let mut masked = (None, Mask::default());
+        let mut masked = (None, HiddenRanges::default());
         for hit in hits {
             let rule = stream.pack().rule(hit.rule);
             let masks = redacts_all || rule.action == Action::Redact;
@@ -171,13 +175,13 @@ impl Reply {
                 text.filter(|_| !masks && !mask.hides(place.clone())),
             );
             let part = self.name_of(hit.part);
-            let origin = Origin {
+            let origin = PartOrigin {
                 stream: &self.name,
                 part: &part,
                 channel: stream.channel(hit.part),
                 tool: stream.tool_name(hit.part),
             };
-            let extent = Extent {
+            let extent = MatchExtent {
                 arg: stream.arg(hit),
                 start: stream.start(hit),
                 end: hit.end,
@@ -199,9 +203,9 @@ impl Reply {
         Ok(())
     }
 
-    /// The bytes of a part that are not shown.
-    fn mask(&self, part: PartId, redacts_all: bool) -> Mask {
-        let Watch { stream, hits, .. } = &self.watch;
+    /// Returns the hidden bytes of a part.
+    fn mask(&self, part: PartId, redacts_all: bool) -> HiddenRanges {
+        let StreamAndSession { stream, hits, .. } = &self.watch;
         let redactions = stream.redactions().iter();
         let redacted = redactions
             .filter(|redaction| redaction.part == part)
@@ -210,25 +214,25 @@ impl Reply {
             let is_redacted = stream.pack().rule(hit.rule).action == Action::Redact;
             hit.part == part && (redacts_all || is_redacted)
         });
-        Mask::new(
+        HiddenRanges::new(
             redacted.chain(masked.clone().map(|hit| place_of(stream, hit))),
             masked.map(|hit| stream.matched(hit).to_owned()),
         )
     }
 
-    fn start(&mut self, id: PartId, name: String, tally: &mut Tally) {
+    fn start(&mut self, id: PartId, name: String, tally: &mut RunTotals) {
         let number = (self.number << 20) + self.begun;
-        let part = Part {
+        let part = OpenPart {
             name,
-            cutter: Cutter::new(self.chunk, number),
-            digest: Digest::default(),
+            cutter: Chunker::new(self.chunk, number),
+            digest: PartDigest::default(),
         };
         self.open.insert(id, part);
         self.begun += 1;
         tally.parts += 1;
     }
 
-    /// Keeps of a closed part what a repetition of it is compared with.
+    /// Closes a part and keeps the digest with which a repetition of it is compared.
     fn close(&mut self, id: PartId) {
         let Some(part) = self.open.remove(&id) else {
             return;
@@ -240,7 +244,7 @@ impl Reply {
         if self.digests.len() <= place {
             let more = place + 1 - self.digests.len();
             if place >= self.digests.capacity() {
-                // Not twice the room that is needed: there may be very many.
+                // Grows by an eighth instead of doubling: a reply may have very many parts.
                 self.digests.reserve_exact(more.max(self.digests.len() / 8));
             }
             self.digests.resize(place + 1, 0);
@@ -248,20 +252,20 @@ impl Reply {
         self.digests[place] = part.digest.mixed();
     }
 
-    /// Keeps the name of a part for which something is to be written.
-    fn note_name(&mut self, id: PartId) {
-        let is_told = std::mem::take(&mut self.watch.has_news);
-        if let (true, Some(part)) = (is_told, self.open.get(&id)) {
+    /// Keeps the name of a part that has something to print.
+    fn keep_name(&mut self, id: PartId) {
+        let is_new = std::mem::take(&mut self.watch.has_news);
+        if let (true, Some(part)) = (is_new, self.open.get(&id)) {
             self.names.insert(id, part.name.clone());
         }
     }
 
-    fn delta(&mut self, id: PartId, bytes: &[u8], tally: &mut Tally) {
+    fn delta(&mut self, id: PartId, bytes: &[u8], tally: &mut RunTotals) {
         self.turn_to(id, tally);
         tally.bytes += bytes.len() as u64;
         let watch = &mut self.watch;
         let Some(part) = self.open.get_mut(&id) else {
-            // The stream counts what comes behind a close.
+            // The stream counts bytes after the close.
             return watch.push(id, bytes);
         };
         part.digest = part.digest.with(bytes);
@@ -269,12 +273,12 @@ impl Reply {
             tally.deltas += 1;
             watch.push(id, delta);
         });
-        self.note_name(id);
+        self.keep_name(id);
     }
 
-    /// What came before in other parts stays before, or verdicts would come in another order. Parts in one
-    /// piece are the exception: they come at their ends.
-    fn turn_to(&mut self, id: PartId, tally: &mut Tally) {
+    /// Flushes the current part before another one continues, so that verdicts keep their order. With `--chunk whole`
+    /// nothing is flushed: a part is pushed at its end.
+    fn turn_to(&mut self, id: PartId, tally: &mut RunTotals) {
         if let Some(latest) = self.latest.replace(id)
             && latest != id
             && self.chunk != Chunk::Whole
@@ -283,7 +287,7 @@ impl Reply {
         }
     }
 
-    fn flush(&mut self, id: PartId, tally: &mut Tally) {
+    fn flush(&mut self, id: PartId, tally: &mut RunTotals) {
         let Some(part) = self.open.get_mut(&id) else {
             return;
         };
@@ -292,16 +296,16 @@ impl Reply {
             tally.deltas += 1;
             watch.push(id, delta);
         });
-        self.note_name(id);
+        self.keep_name(id);
     }
 
-    /// A repetition was scanned with what it repeats, unless it says something else.
-    fn compare(&self, id: PartId, bytes: &[u8], tally: &mut Tally) {
+    /// Compares a repeated part with the original. Equal bytes were scanned already; others are counted as not scanned.
+    fn compare(&self, id: PartId, bytes: &[u8], tally: &mut RunTotals) {
         let known = match self.open.get(&id) {
             Some(part) => Some(part.digest.mixed()),
             None => self.digests.get(id.0 as usize).copied(),
         };
-        if known != Some(Digest::default().with(bytes).mixed()) {
+        if known != Some(PartDigest::default().with(bytes).mixed()) {
             tally.counters.changed_snapshots += 1;
             tally.unread(bytes.len() as u64, "changed-snapshot");
         }
@@ -313,38 +317,38 @@ impl Reply {
     }
 }
 
-/// The bytes of a match in its part. Where its start is not known, as many before its end as its text could have taken.
+/// Returns the range of a match in its part. If the start is unknown, the range has the maximum length of a match.
 fn place_of(stream: &Stream, hit: &Hit) -> Range<u64> {
     let longest = 12 * stream.matched(hit).len().max(1) as u64;
     let start = stream.start(hit).unwrap_or(hit.end.saturating_sub(longest));
     start..hit.end
 }
 
-fn excerpt_of(stream: &Stream, hit: &Hit) -> Excerpt {
+fn excerpt_of(stream: &Stream, hit: &Hit) -> MaskedExcerpt {
     let found = ScanMatch::of(stream, hit);
     let (text, matched) = found.map_or_else(Default::default, |found| {
         (found.excerpt().to_owned(), found.matched())
     });
-    Excerpt { text, matched }
+    MaskedExcerpt { text, matched }
 }
 
-/// Two readers of the same deltas: one for hits, one for verdicts.
-struct Watch {
+/// Two readers of the same deltas: a stream for the hits and a session for the verdicts.
+struct StreamAndSession {
     stream: Stream,
     hits: Vec<Hit>,
     session: Session,
     judged: Stream,
     decisions: Vec<Decision>,
     is_cut: bool,
-    /// Whether there are hits or decisions since this was set to `false`.
+    /// True if hits or decisions were added since this was last set to `false`.
     has_news: bool,
 }
 
-impl Watch {
-    fn new(pack: &Pack) -> Watch {
+impl StreamAndSession {
+    fn new(pack: &Pack) -> StreamAndSession {
         let mut session = pack.session();
         session.begin_turn();
-        Watch {
+        StreamAndSession {
             stream: pack.stream(),
             hits: Vec::new(),
             judged: session.stream(),
@@ -355,7 +359,8 @@ impl Watch {
         }
     }
 
-    /// Nothing is decided by an empty part; a limit on their number is met again with its first byte.
+    /// Opens a part. An empty part causes no decision; the limit on the number of parts is checked again at its first
+    /// byte.
     fn open(&mut self, part: PartId, channel: Channel) {
         self.stream.open(part, channel);
         self.judged.open(part, channel);
@@ -367,7 +372,7 @@ impl Watch {
         self.hits.extend_from_slice(&hits);
         if !self.is_cut {
             let verdict = self.session.tool(&mut self.judged, part, name, call);
-            self.note(verdict);
+            self.record(verdict);
         }
     }
 
@@ -377,7 +382,7 @@ impl Watch {
         self.hits.extend_from_slice(&hits);
         if !self.is_cut {
             let verdict = self.session.push(&mut self.judged, part, bytes);
-            self.note(verdict);
+            self.record(verdict);
         }
     }
 
@@ -387,16 +392,16 @@ impl Watch {
         self.hits.extend_from_slice(&hits);
         if !self.is_cut {
             let verdict = self.session.close(&mut self.judged, part);
-            self.note(verdict);
+            self.record(verdict);
         }
     }
 
-    fn note(&mut self, verdict: Verdict) {
+    fn record(&mut self, verdict: Verdict) {
         let cut = match verdict {
             Verdict::Act(decision) if decision.action.cuts() => Some(decision),
             _ => None,
         };
-        // Whether later bytes came along with those that cut depends on where deltas end: they do not count.
+        // The bytes after the deciding byte depend on where the delta ends, so they do not count.
         let in_time =
             |decision: &&Decision| cut.is_none_or(|cut| decision.decided() <= cut.decided());
         self.decisions
@@ -406,33 +411,33 @@ impl Watch {
     }
 }
 
-/// Length and FNV-1a hash of bytes: to tell whether a repetition is one.
+/// Length and FNV-1a hash of the bytes of a part, used to recognize a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Digest {
+struct PartDigest {
     length: u64,
     hash: u64,
 }
 
-impl Default for Digest {
-    fn default() -> Digest {
-        Digest {
+impl Default for PartDigest {
+    fn default() -> PartDigest {
+        PartDigest {
             length: 0,
             hash: 0xCBF2_9CE4_8422_2325,
         }
     }
 }
 
-impl Digest {
-    fn with(self, bytes: &[u8]) -> Digest {
+impl PartDigest {
+    fn with(self, bytes: &[u8]) -> PartDigest {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
         let length = self.length + bytes.len() as u64;
-        Digest {
+        PartDigest {
             length,
             hash: bytes.iter().fold(self.hash, step),
         }
     }
 
-    /// Both as one number, which is not 0.
+    /// Returns both combined into one number other than 0.
     fn mixed(self) -> u64 {
         (self.hash ^ self.length.rotate_left(32)).max(1)
     }

@@ -1,6 +1,6 @@
-//! Reports that other programs read: JUnit, SARIF, annotations of a GitHub workflow.
+//! Reports for other programs: JUnit, SARIF, GitHub workflow annotations.
 //!
-//! Knows these formats and how their texts are escaped, not what is reported.
+//! Defines these formats and their escaping, not the contents of the reports.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,48 +12,48 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use ttsr::Level;
 
-use crate::args::{Format, ReportFormat};
-use crate::output::{Out, Record, Unread, tell};
-use crate::places::Position;
+use crate::args::{OutputFormat, ReportFormat};
+use crate::line_index::LineColumn;
+use crate::output::{OutputRecord, RecordWriter, UnreadInput, print_message};
 
-/// The standard output of a command that reports on files.
-pub(crate) struct Report {
+/// The standard output of a subcommand that reports on files.
+pub(crate) struct FindingReport {
     format: ReportFormat,
-    /// For the formats that are written record by record.
-    out: Out,
-    /// For the others.
+    /// Used by formats that are written record by record.
+    out: RecordWriter,
+    /// Collected for the other formats.
     findings: Vec<Finding>,
-    /// What could not be read.
-    unread: Vec<Unread>,
+    /// Input that could not be read.
+    unread: Vec<UnreadInput>,
 }
 
-/// Something that was looked at, and what is wrong with it.
+/// One examined item and its problem, if it has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    /// What it is about: a rule or a file.
+    /// The rule or file that was examined.
     pub(crate) subject: String,
-    /// Which of its things.
+    /// The item within the subject.
     pub(crate) case: String,
-    /// None: nothing is wrong.
-    pub(crate) wrong: Option<Wrong>,
-    pub(crate) place: Option<Place>,
-    /// Of a match that a scan found.
-    pub(crate) matched: Option<Matched>,
+    /// `None` if the item is correct.
+    pub(crate) wrong: Option<FindingProblem>,
+    pub(crate) place: Option<SourceLocation>,
+    /// Details of a match found by a scan.
+    pub(crate) matched: Option<MatchDetails>,
 }
 
-/// More about a match, for the formats that have room for it.
+/// Details of a match, for the formats that can express them.
 #[derive(Clone, Debug)]
-pub(crate) struct Matched {
-    pub(crate) start: Position,
-    /// Behind its last character.
-    pub(crate) end: Position,
-    /// In bytes of the file.
+pub(crate) struct MatchDetails {
+    pub(crate) start: LineColumn,
+    /// The position after the last character.
+    pub(crate) end: LineColumn,
+    /// The range in bytes of the file.
     pub(crate) bytes: Range<u64>,
     pub(crate) fingerprint: String,
     pub(crate) rule: Arc<RuleHelp>,
 }
 
-/// What a rule says of itself.
+/// The texts in which a rule describes itself.
 #[derive(Debug)]
 pub(crate) struct RuleHelp {
     pub(crate) description: String,
@@ -63,45 +63,45 @@ pub(crate) struct RuleHelp {
     pub(crate) level: Level,
 }
 
-/// What is wrong.
+/// A problem.
 #[derive(Clone, Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct FindingProblem {
     pub(crate) level: Level,
-    /// The kind of problem, a stable word; of a rule that was broken its id.
+    /// The kind of problem, a stable word, or the id of the rule that hit.
     pub(crate) code: Cow<'static, str>,
     pub(crate) message: String,
 }
 
-/// A place in a file; line and column count from 1, the column in characters.
+/// A location in a file. Line and column count from 1, the column in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     pub(crate) file: String,
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
-impl Report {
-    pub(crate) fn new(format: ReportFormat) -> Report {
+impl FindingReport {
+    pub(crate) fn new(format: ReportFormat) -> FindingReport {
         let lines = match format {
-            ReportFormat::Human => Format::Human,
-            _ => Format::Json,
+            ReportFormat::Human => OutputFormat::Human,
+            _ => OutputFormat::Json,
         };
-        Report {
+        FindingReport {
             format,
-            out: Out::new(lines),
+            out: RecordWriter::new(lines),
             findings: Vec::new(),
             unread: Vec::new(),
         }
     }
 
-    /// Whether it is for a reader.
+    /// Returns true if the output is text for people.
     pub(crate) fn is_human(&self) -> bool {
         self.format == ReportFormat::Human
     }
 
     pub(crate) fn add(
         &mut self,
-        record: &impl Record,
+        record: &impl OutputRecord,
         finding: impl FnOnce() -> Finding,
     ) -> io::Result<()> {
         match self.format {
@@ -111,10 +111,10 @@ impl Report {
         Ok(())
     }
 
-    /// What is no finding: only for the formats that are written record by record.
-    pub(crate) fn note_each(
+    /// Writes records that are not findings. Formats without room for them ignore this.
+    pub(crate) fn write_extra(
         &mut self,
-        records: impl Iterator<Item = impl Record>,
+        records: impl Iterator<Item = impl OutputRecord>,
     ) -> io::Result<()> {
         if matches!(self.format, ReportFormat::Human | ReportFormat::Json) {
             for record in records {
@@ -124,13 +124,13 @@ impl Report {
         Ok(())
     }
 
-    /// Writes what does not wait for the end.
+    /// Writes buffered output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Adds what could not be read, which a reader was told.
-    pub(crate) fn add_unread(&mut self, unread: Vec<Unread>) -> io::Result<()> {
+    /// Adds input that could not be read. It has been reported on the standard error already.
+    pub(crate) fn add_unread(&mut self, unread: Vec<UnreadInput>) -> io::Result<()> {
         if self.format == ReportFormat::Json {
             unread
                 .iter()
@@ -140,18 +140,18 @@ impl Report {
         Ok(())
     }
 
-    /// Ends the report with a record that is data for a script, and a remark for everybody else.
-    pub(crate) fn end_with(mut self, summary: &(impl Record + Display)) -> io::Result<()> {
+    /// Ends the report with a summary: a record in JSON, a message on the standard error otherwise.
+    pub(crate) fn end_with(mut self, summary: &(impl OutputRecord + Display)) -> io::Result<()> {
         if self.format == ReportFormat::Json {
             self.out.write(summary)?;
             return self.end();
         }
         self.end()?;
-        tell(summary);
+        print_message(summary);
         Ok(())
     }
 
-    /// Writes what waits for the end.
+    /// Writes the report of the formats that are written as a whole.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.out.flush()?;
         let text = match self.format {
@@ -166,8 +166,8 @@ impl Report {
     }
 }
 
-/// One test suite a subject; only errors are failures.
-fn junit(findings: &[Finding], unread: &[Unread]) -> String {
+/// Returns the JUnit report: one test suite per subject. Only errors count as failures.
+fn junit(findings: &[Finding], unread: &[UnreadInput]) -> String {
     let failures = findings.iter().filter(|finding| finding.fails()).count();
     let mut out = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{}\" failures=\"{failures}\"{}>\n",
@@ -242,7 +242,7 @@ fn junit_case(finding: &Finding, out: &mut String) {
     });
 }
 
-/// Text as XML 1.0 can hold it, in quotes too.
+/// Returns the text escaped for XML 1.0, also inside attribute values.
 fn xml(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -252,7 +252,7 @@ fn xml(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\t' | '\n' | '\r' => out.push_str(&format!("&#{};", u32::from(c))),
-            // XML has no way at all to hold these.
+            // XML 1.0 cannot express these characters at all.
             '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
@@ -260,7 +260,7 @@ fn xml(text: &str) -> String {
     out
 }
 
-fn sarif(findings: &[Finding], unread: &[Unread]) -> String {
+fn sarif(findings: &[Finding], unread: &[UnreadInput]) -> String {
     let rules = sarif_rules(findings);
     let results = findings.iter();
     let results: Vec<Value> = results
@@ -291,7 +291,7 @@ fn sarif(findings: &[Finding], unread: &[Unread]) -> String {
     format!("{log:#}\n")
 }
 
-/// The kinds of problems, each once, by their ids.
+/// Returns each kind of problem once, by id.
 fn sarif_rules(findings: &[Finding]) -> BTreeMap<&str, Value> {
     let mut rules = BTreeMap::new();
     for finding in findings {
@@ -344,10 +344,10 @@ fn sarif_result(finding: &Finding, rules: &BTreeMap<&str, Value>) -> Option<Valu
     Some(result)
 }
 
-fn sarif_location(place: &Place, matched: Option<&Matched>) -> Value {
+fn sarif_location(place: &SourceLocation, matched: Option<&MatchDetails>) -> Value {
     let region = match matched {
         None => json!({ "startLine": place.line, "startColumn": place.column }),
-        Some(Matched {
+        Some(MatchDetails {
             start, end, bytes, ..
         }) => json!({
             "startLine": start.line,
@@ -364,7 +364,7 @@ fn sarif_location(place: &Place, matched: Option<&Matched>) -> Value {
     } })
 }
 
-fn sarif_notification(unread: &Unread) -> Value {
+fn sarif_notification(unread: &UnreadInput) -> Value {
     let mut notification = json!({
         "level": "error",
         "message": { "text": unread.to_string() },
@@ -377,7 +377,7 @@ fn sarif_notification(unread: &Unread) -> Value {
     notification
 }
 
-/// A path as a relative or an absolute reference.
+/// Returns a path as a relative or absolute URI reference.
 fn uri(path: &str) -> String {
     let mut out = String::new();
     for byte in path.replace('\\', "/").bytes() {
@@ -385,13 +385,13 @@ fn uri(path: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
                 out.push(char::from(byte));
             }
-            byte => write!(out, "%{byte:02X}").expect("a string takes all there is"),
+            byte => write!(out, "%{byte:02X}").expect("writing to a string cannot fail"),
         }
     }
     out
 }
 
-fn github(findings: &[Finding], unread: &[Unread]) -> String {
+fn github(findings: &[Finding], unread: &[UnreadInput]) -> String {
     let line = |finding: &Finding| {
         let wrong = finding.wrong.as_ref()?;
         let command = match wrong.level {

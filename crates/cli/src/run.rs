@@ -1,7 +1,7 @@
-//! `ttsr run`: one turn of an agent under rules, on a real provider or a scripted one.
+//! `ttsr run`: runs one turn of an agent under rules, on a real or a scripted provider.
 //!
-//! Everything here is what a harness would do: a pack, a session, a processor, a provider, tools, and
-//! somebody who watches. What is shown, and how, is in `run/screen.rs` and `run/line.rs`.
+//! It uses the same parts as a harness: a pack, a session, a processor, a provider and tools. The output is in
+//! `run/screen.rs` and `run/line.rs`.
 
 mod environment;
 mod handoff;
@@ -29,71 +29,71 @@ use ttsr::harness::{Tool, ToolCall, ToolFuture};
 use ttsr::session::Lost;
 use ttsr::{Event, Origin, Pack};
 use ttsr_agent::handoff::{Handoff, HandoffTools, command, summary_prompt};
-use ttsr_agent::providers::{Api, Chain, Endpoint, EndpointError, Notice};
-use ttsr_agent::store::{Kept, OnFailure, Recorder, Store, StoreError};
+use ttsr_agent::providers::{Chain, Endpoint, EndpointError, ProviderApi, ProviderNotice};
+use ttsr_agent::store::{OnFailure, ResumeState, SessionRecorder, Store, StoreError};
 use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, WorkspaceArgs};
-use crate::input::{self, Problems};
-use crate::output::tell;
-use crate::tally::Count;
-use crate::{Outcome, Stop, packs};
-use handoff::{Place, Sessions};
-use screen::Screen;
+use crate::input::{self, InputProblems};
+use crate::output::print_message;
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
+use handoff::{EarlierSessions, RunSession};
+use screen::TurnScreen;
 
 /// Run one turn of an agent under rules
 ///
-/// The reply is shown as the rules release it, with their verdicts, what they say to the model, and the
-/// tool calls. Exit codes: 0 no rule acted; 1 a rule acted; 2 there is no answer for another reason.
-/// Without `--pack`, packs that remind of agents of OpenCode are left out.
+/// The reply is shown as the rules release it, with verdicts, messages to the model and tool calls.
+/// Exit codes: 0 no rule acted; 1 a rule acted; 2 no answer for another reason.
+/// Without `--pack`, the built-in packs for OpenCode's own agents and tools are not loaded.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Who answers [default: scripted, where there is a script]
+    /// The provider [default: scripted, if `--script` is given]
     #[arg(long, value_name = "PROVIDER", required_unless_present = "scripts")]
     provider: Option<ProviderName>,
-    /// The model; repeat it to name those that are asked where one cannot answer
+    /// The model; repeat it to name fallbacks, in order, for when a model cannot answer
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
-    /// What stands before `/chat/completions`, `/responses` or `/messages` [default: the company's own]
+    /// The URL before `/chat/completions`, `/responses` or `/messages` [default: that of OpenAI or Anthropic]
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The environment variable with the key [default: OPENAI_API_KEY or ANTHROPIC_API_KEY]
+    /// The environment variable that has the API key [default: OPENAI_API_KEY or ANTHROPIC_API_KEY]
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
-    /// Recorded replies that are played instead, in any format that `replay` reads; may be repeated
+    /// Replay recorded replies instead, in any format that `replay` reads; may be repeated
     ///
-    /// One reply for each request, in the order of the files.
+    /// Each request gets the next reply, in the order of the files.
     #[arg(long = "script", value_name = "FILE", conflicts_with_all = ["base_url", "key_env"])]
     scripts: Vec<PathBuf>,
     #[command(flatten)]
     packs: WorkspaceArgs,
     /// Let the model read, write and edit files in this folder, and run commands there
     ///
-    /// Files outside it cannot be reached by the first three. Commands are not confined: they can do what
-    /// you can do. It is the default of `--root`.
+    /// The first three tools cannot reach files outside the folder. Commands are not confined: they can do
+    /// whatever the user can do. The folder is also the default of `--root`.
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
-    /// What the application tells the model before the prompt
+    /// The system prompt
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Most tokens of a reply
+    /// Maximum number of tokens per reply
     #[arg(long, value_name = "N")]
     max_tokens: Option<u32>,
-    /// Most seconds that a reply may take, with all its attempts; 0 for no bound
+    /// Time limit for a reply with all its attempts, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     reply_timeout: u64,
-    /// Most seconds that one attempt of a reply may take; 0 for no bound of its own
+    /// Time limit for one attempt of a reply, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     attempt_timeout: u64,
-    /// Most replies of the turn: one more for each round of tool calls
+    /// Maximum number of replies in the turn; each round of tool calls needs one more
     #[arg(long, value_name = "N", default_value_t = 50)]
     max_replies: u32,
-    /// A member of the request's body that the provider's API has, as JSON; may be repeated
+    /// An extra member of the request body, as JSON; may be repeated
     #[arg(long = "set", value_name = "NAME=JSON", value_parser = member)]
     members: Vec<(String, Value)>,
-    /// Keep the conversation in this file, and go on from what is in it
+    /// Store the conversation in this file, and resume it if the file exists
     ///
-    /// Messages, what the rules know and what happened; made if it is not there. `ttsr log FILE` shows it.
+    /// The file holds the messages, the state of the rules and the log, which `ttsr log FILE` shows.
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     #[command(flatten)]
@@ -101,41 +101,41 @@ pub(crate) struct Options {
     /// Send the draft of a handoff to its new session at once, without review
     #[arg(long)]
     send_handoff: bool,
-    /// What the model is asked; `-` reads it from the standard input [default: the draft of the session]
+    /// The prompt; `-` reads it from the standard input [default: the draft of the session]
     ///
-    /// `/handoff GOAL` asks the model to hand the work over to a new session, whose draft waits to be edited.
+    /// `/handoff GOAL` asks the model to hand the work over to a new session, whose draft can then be edited.
     prompt: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ProviderName {
-    /// OpenAI's Chat Completions, and servers that imitate it
+    /// OpenAI Chat Completions and compatible servers
     OpenaiChat,
-    /// OpenAI's Responses
+    /// OpenAI Responses
     OpenaiResponses,
-    /// Anthropic's Messages
+    /// Anthropic Messages
     AnthropicMessages,
     /// The replies of `--script`
     Scripted,
 }
 
 impl ProviderName {
-    fn api(self) -> Option<Api> {
+    fn api(self) -> Option<ProviderApi> {
         match self {
-            ProviderName::OpenaiChat => Some(Api::OpenAiChat),
-            ProviderName::OpenaiResponses => Some(Api::OpenAiResponses),
-            ProviderName::AnthropicMessages => Some(Api::AnthropicMessages),
+            ProviderName::OpenaiChat => Some(ProviderApi::OpenAiChat),
+            ProviderName::OpenaiResponses => Some(ProviderApi::OpenAiResponses),
+            ProviderName::AnthropicMessages => Some(ProviderApi::AnthropicMessages),
             ProviderName::Scripted => None,
         }
     }
 }
 
-/// Something to show.
+/// An item to print.
 #[derive(Debug)]
-enum Shown {
+enum TurnOutput {
     Step(Step),
-    Notice(Notice),
-    /// Files that go with the prompt.
+    Notice(ProviderNotice),
+    /// Files sent with the prompt.
     Attached(Message),
     SessionOpened {
         session: String,
@@ -151,32 +151,32 @@ enum Shown {
     },
 }
 
-/// Packs that remind of agents and tools of OpenCode, which `ttsr run` does not have.
+/// Built-in packs about agents and tools of OpenCode, which `ttsr run` does not have.
 const NOT_HERE: [&str; 3] = [
     "opencode/delegate-task-retry",
     "opencode/phase-reminder",
     "opencode/post-read-nudge",
 ];
 
-/// Most sessions that one command goes through, where handoffs are sent at once.
+/// Maximum number of sessions in one run if handoffs are sent at once.
 const MOST_SESSIONS: usize = 10;
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let key = environment::take_key(options)?;
-    let pack = packs::load_in_or(&options.packs, options.tools.as_deref(), &NOT_HERE)?;
-    let mut place = Place::of(options);
+    let pack = load::load_in_or(&options.packs, options.tools.as_deref(), &NOT_HERE)?;
+    let mut place = RunSession::from_options(options);
     let mut prompt = match &options.prompt {
         Some(argument) => read_prompt(argument)?,
         None => place.draft()?,
     };
     let (show, shown) = unbounded_channel();
-    let mut host = Host {
+    let mut host = TurnHost {
         options,
         provider: provider(options, key.as_deref(), &show)?,
         tools: tools(options, key)?,
-        screen: Screen::new(pack.clone(), options.format.format),
+        screen: TurnScreen::new(pack.clone(), options.format.format),
         pack,
-        sessions: Sessions::beside(&place),
+        sessions: EarlierSessions::beside(&place),
         cancel: Cancel::default(),
         show,
         shown,
@@ -184,15 +184,17 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| Stop::Because(format!("no runtime: {error}")))?;
-    // In a task of its own: a turn that is always busy must not keep it from being heard.
+    let runtime = runtime.map_err(|error| CommandError::Message(format!("no runtime: {error}")))?;
+    // A separate task, so that a busy turn cannot delay the interrupt.
     runtime.spawn(cancel_on_interrupt(host.cancel.clone()));
     let mut is_draft = options.prompt.is_none();
     for number in 1.. {
         let (outcome, handoff) = host.turn(&runtime, &place, &prompt)?;
         if is_draft {
             let forgotten = place.forget_draft();
-            forgotten.map_err(|error| Stop::Because(format!("the draft stays: {error}")))?;
+            forgotten.map_err(|error| {
+                CommandError::Message(format!("the draft cannot be deleted: {error}"))
+            })?;
         }
         let Some(handoff) = handoff else {
             return host.finish(&outcome);
@@ -204,46 +206,46 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         prompt = handoff.prompt();
         is_draft = true;
     }
-    Ok(Outcome::Clean)
+    Ok(ExitStatus::Clean)
 }
 
-/// Everything that the turns of one command share.
-struct Host<'a> {
+/// The state shared by the turns of one run.
+struct TurnHost<'a> {
     options: &'a Options,
     pack: Pack,
     provider: Box<dyn Provider>,
     tools: Box<dyn Tools>,
-    sessions: Sessions,
-    screen: Screen,
+    sessions: EarlierSessions,
+    screen: TurnScreen,
     cancel: Cancel,
-    show: UnboundedSender<Shown>,
-    shown: UnboundedReceiver<Shown>,
+    show: UnboundedSender<TurnOutput>,
+    shown: UnboundedReceiver<TurnOutput>,
 }
 
-impl Host<'_> {
-    /// The outcome of the command after its last turn.
-    fn finish(&self, outcome: &TurnOutcome) -> Result<Outcome, Stop> {
+impl TurnHost<'_> {
+    /// Returns the exit status after the last turn.
+    fn finish(&self, outcome: &TurnOutcome) -> Result<ExitStatus, CommandError> {
         let ended = ended(outcome, self.screen.has_acted())?;
         let malformed = self.screen.malformed();
         if malformed == 0 {
             return Ok(ended);
         }
-        tell(&format_args!(
-            "{} of the provider, not scanned",
-            Count(malformed, "malformed event")
+        print_message(&format_args!(
+            "{} from the provider, not scanned",
+            Quantity(malformed, "malformed event")
         ));
-        Ok(Outcome::Incomplete)
+        Ok(ExitStatus::Incomplete)
     }
 
-    /// One turn of that session, and the handoff that it ended with.
+    /// Runs one turn of that session and returns its outcome and handoff.
     fn turn(
         &mut self,
         runtime: &Runtime,
-        place: &Place,
+        place: &RunSession,
         prompt: &str,
-    ) -> Result<(TurnOutcome, Option<Handoff>), Stop> {
+    ) -> Result<(TurnOutcome, Option<Handoff>), CommandError> {
         let options = self.options;
-        let (kept, mut recorder) = taken_up(place)?;
+        let (kept, mut recorder) = resume(place)?;
         let (session, lost) = kept.session(&self.pack);
         lost.iter().for_each(tell_lost);
         let mut processor = Processor::new(session, Hooks::default(), settings(options, place));
@@ -261,16 +263,16 @@ impl Host<'_> {
         let files = handoff::attached(options, place, &earlier, &asked);
         self.screen.begin(prompt, earlier.len())?;
         if let Some(files) = &files {
-            self.screen.show(&Shown::Attached(files.clone()))?;
+            self.screen.show(&TurnOutput::Attached(files.clone()))?;
         }
-        let record = |recorder: &mut Recorder| {
+        let record = |recorder: &mut SessionRecorder| {
             if let Some(files) = &files {
                 recorder.message(files, processor.session())?;
             }
             recorder.prompt(&asked, kept.waiting(), processor.session())
         };
         let recorded = recorder.as_mut().map_or(Ok(()), record);
-        recorded.map_err(|error| Stop::Because(error.to_string()))?;
+        recorded.map_err(|error| CommandError::Message(error.to_string()))?;
         let new: Vec<Message> = files.into_iter().chain([asked]).collect();
         let request = request(options, &earlier, &new, kept.waiting());
         let is_handing = options.session.is_some()
@@ -298,17 +300,19 @@ impl Host<'_> {
             None => turn,
         };
         let mut watch = |step: &Step| {
-            // It fails only where nobody shows anything any more.
-            self.show.send(Shown::Step(step.clone())).ok();
+            // Sending fails only if the receiver is gone and nothing is printed any more.
+            self.show.send(TurnOutput::Step(step.clone())).ok();
         };
         let running = turn.run(request, "turn", &mut watch);
         let outcome = runtime.block_on(watched(running, &mut self.shown, &mut self.screen))?;
         let handoff = handing.and_then(|mut tools| tools.take_handoff());
         self.screen.end(&outcome)?;
-        if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
+        if let Some(recorder) = recorder.filter(SessionRecorder::is_degraded) {
             let why = recorder.error().map(StoreError::to_string);
             let why = why.unwrap_or_default();
-            return Err(Stop::Because(format!("the session is not whole: {why}")));
+            return Err(CommandError::Message(format!(
+                "the session file is incomplete: {why}"
+            )));
         }
         self.sessions.remember(place, &new);
         self.sessions.remember(place, &outcome.added);
@@ -320,38 +324,38 @@ impl Host<'_> {
 
 fn tell_lost(lost: &Lost) {
     let why = match lost.is_changed {
-        true => "is another one now",
-        false => "is in no pack",
+        true => "has changed",
+        false => "is in no loaded pack",
     };
     let rule = crate::output::Escaped(&lost.rule);
-    tell(&format_args!(
-        "{rule} {why}: what it did in this session is forgotten"
+    print_message(&format_args!(
+        "{rule} {why}: its state in this session is discarded"
     ));
 }
 
-/// What is in the file of the session, if there is one, and who writes what comes.
-fn taken_up(place: &Place) -> Result<(Kept, Option<Recorder>), Stop> {
+/// Returns the content of the session file, if there is one, and the recorder for what follows.
+fn resume(place: &RunSession) -> Result<(ResumeState, Option<SessionRecorder>), CommandError> {
     let Some(path) = &place.file else {
-        return Ok((Kept::default(), None));
+        return Ok((ResumeState::default(), None));
     };
     let opened = Store::open(path.clone());
-    let (store, kept) = opened.map_err(|error| Stop::Because(error.to_string()))?;
+    let (store, kept) = opened.map_err(|error| CommandError::Message(error.to_string()))?;
     let gone = kept.damaged() + kept.missing();
     if gone > 0 {
-        tell(&format_args!(
+        print_message(&format_args!(
             "{}: {} of the session cannot be read",
             path.display(),
-            Count(gone, "record")
+            Quantity(gone, "record")
         ));
     }
-    // Whoever asks for a file wants what is said to be in it.
-    let recorder = Recorder::new(store, OnFailure::Stop);
+    // A user who names a file expects all messages to be in it, so a failed write stops the turn.
+    let recorder = SessionRecorder::new(store, OnFailure::Stop);
     Ok((kept, Some(recorder)))
 }
 
-/// Cancels the turn at the first interrupt. A second one ends the process.
+/// Cancels the turn at the first interrupt. The second one ends the process.
 async fn cancel_on_interrupt(cancel: Cancel) {
-    // Where interrupts cannot be heard they do what they always do.
+    // If the handler cannot be installed, interrupts keep their default effect.
     if tokio::signal::ctrl_c().await.is_ok() {
         cancel.cancel();
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -360,12 +364,12 @@ async fn cancel_on_interrupt(cancel: Cancel) {
     }
 }
 
-/// Runs the turn and shows what comes of it.
+/// Runs the turn and prints its steps.
 async fn watched(
     running: impl Future<Output = TurnOutcome>,
-    shown: &mut UnboundedReceiver<Shown>,
-    screen: &mut Screen,
-) -> Result<TurnOutcome, Stop> {
+    shown: &mut UnboundedReceiver<TurnOutput>,
+    screen: &mut TurnScreen,
+) -> Result<TurnOutcome, CommandError> {
     let mut running = std::pin::pin!(running);
     let outcome = loop {
         tokio::select! {
@@ -380,8 +384,8 @@ async fn watched(
     Ok(outcome)
 }
 
-/// How the command ends. A rule that cut is what this command is for; a provider that failed is not.
-fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<Outcome, Stop> {
+/// Returns the exit status of a turn. A cut by a rule is an expected result; a failed provider is an error.
+fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<ExitStatus, CommandError> {
     match &outcome.end {
         End::Aborted {
             reason,
@@ -393,25 +397,25 @@ fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<Outcome, Stop> {
                 (_, "") => reason.name(),
                 (_, detail) => detail,
             };
-            tell(&format_args!(
-                "there is no answer: {}",
+            print_message(&format_args!(
+                "no answer: {}",
                 crate::output::Escaped(detail)
             ));
-            Ok(Outcome::Incomplete)
+            Ok(ExitStatus::Incomplete)
         }
         End::Truncated { reason } => {
-            tell(&format_args!(
-                "the answer is cut off: the model stopped at its limit ({})",
+            print_message(&format_args!(
+                "the answer is truncated: the model reached its limit ({})",
                 crate::output::Escaped(reason)
             ));
-            Ok(Outcome::Incomplete)
+            Ok(ExitStatus::Incomplete)
         }
-        _ if has_acted => Ok(Outcome::Findings),
-        _ => Ok(Outcome::Clean),
+        _ if has_acted => Ok(ExitStatus::Findings),
+        _ => Ok(ExitStatus::Clean),
     }
 }
 
-fn settings(options: &Options, place: &Place) -> Settings {
+fn settings(options: &Options, place: &RunSession) -> Settings {
     Settings {
         session: place.id.clone(),
         reply: seconds(options.reply_timeout),
@@ -422,7 +426,7 @@ fn settings(options: &Options, place: &Place) -> Settings {
     }
 }
 
-/// A bound of time; 0 stands for none.
+/// Returns a time limit; 0 means no limit.
 fn seconds(seconds: u64) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
@@ -447,17 +451,17 @@ fn request(
     request
 }
 
-fn read_prompt(argument: &str) -> Result<String, Stop> {
+fn read_prompt(argument: &str) -> Result<String, CommandError> {
     if argument != "-" {
         return Ok(argument.to_owned());
     }
     let mut prompt = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut prompt);
-    read.map_err(|error| Stop::Because(format!("the prompt cannot be read: {error}")))?;
+    read.map_err(|error| CommandError::Message(format!("the prompt cannot be read: {error}")))?;
     Ok(prompt)
 }
 
-/// The environment variable with the key.
+/// Returns the name of the environment variable that has the key.
 fn key_variable(options: &Options) -> Option<&str> {
     let api = options.provider.and_then(ProviderName::api)?;
     Some(options.key_env.as_deref().unwrap_or(api.key_variable()))
@@ -466,32 +470,33 @@ fn key_variable(options: &Options) -> Option<&str> {
 fn provider(
     options: &Options,
     key: Option<&str>,
-    show: &UnboundedSender<Shown>,
-) -> Result<Box<dyn Provider>, Stop> {
+    show: &UnboundedSender<TurnOutput>,
+) -> Result<Box<dyn Provider>, CommandError> {
     let Some(api) = options.provider.and_then(ProviderName::api) else {
         return Ok(Box::new(Scripted::new(scripts(&options.scripts)?)));
     };
     if !options.scripts.is_empty() {
-        return Err(Stop::Because(format!(
-            "a script is not for the provider {}",
+        return Err(CommandError::Message(format!(
+            "`--script` cannot be used with the provider {}",
             api.name()
         )));
     }
     if options.models.is_empty() {
-        return Err(Stop::Because(format!(
+        return Err(CommandError::Message(format!(
             "the provider {} needs a `--model`",
             api.name()
         )));
     }
-    let endpoint = endpoint(options, api, key).map_err(|error| Stop::Because(error.to_string()))?;
+    let endpoint =
+        endpoint(options, api, key).map_err(|error| CommandError::Message(error.to_string()))?;
     let watch = {
         let show = show.clone();
-        Arc::new(move |notice: &Notice| {
-            show.send(Shown::Notice(notice.clone())).ok();
+        Arc::new(move |notice: &ProviderNotice| {
+            show.send(TurnOutput::Notice(notice.clone())).ok();
         })
     };
-    let told = Arc::clone(&watch);
-    let endpoint = endpoint.watch(move |notice| told(notice));
+    let notify = Arc::clone(&watch);
+    let endpoint = endpoint.watch(move |notice| notify(notice));
     let chain = Chain::new(endpoint.clone()).watch(move |notice| watch(notice));
     let further = options.models.iter().skip(1);
     Ok(Box::new(further.fold(chain, |chain, model| {
@@ -499,18 +504,22 @@ fn provider(
     })))
 }
 
-fn endpoint(options: &Options, api: Api, key: Option<&str>) -> Result<Endpoint, EndpointError> {
+fn endpoint(
+    options: &Options,
+    api: ProviderApi,
+    key: Option<&str>,
+) -> Result<Endpoint, EndpointError> {
     let base = options.base_url.as_deref();
     let endpoint = match base {
         Some(base) => Endpoint::at(api, base)?,
         None => Endpoint::new(api)?,
     };
     let variable = options.key_env.as_deref().unwrap_or(api.key_variable());
-    // A server of one's own may want no key.
+    // A server named by the user may need no key.
     let is_needed = options.key_env.is_some() || base.is_none();
     let endpoint = match key {
         Some(key) => endpoint.key(key)?,
-        // It is not there: this says so.
+        // The variable is missing; this call returns the error message.
         None if is_needed => endpoint.key_from_env(variable)?,
         None => endpoint,
     };
@@ -521,13 +530,14 @@ fn endpoint(options: &Options, api: Api, key: Option<&str>) -> Result<Endpoint, 
 }
 
 #[cfg(unix)]
-fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Stop> {
+fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, CommandError> {
     let Some(path) = &options.tools else {
         return Ok(Box::new(NoTools));
     };
-    let folder = ttsr_agent::tools::Folder::open(path);
-    let folder = folder.map_err(|error| Stop::Because(format!("{}: {error}", path.display())))?;
-    // Without a path of its own, commands are followed as far as the system does it by itself.
+    let folder = ttsr_agent::tools::WorkingFolder::open(path);
+    let folder =
+        folder.map_err(|error| CommandError::Message(format!("{}: {error}", path.display())))?;
+    // Without the path of this program there is no supervisor; containment is then up to the system.
     let folder = match std::env::current_exe() {
         Ok(program) => folder.supervisor(program),
         Err(_) => folder,
@@ -535,7 +545,7 @@ fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Stop>
     Ok(Box::new(WithoutKey { tools: folder, key }))
 }
 
-/// Tools whose results do not show the key: a command may find it in a file.
+/// Masks the key in the results of tools: a command may find it in a file.
 #[cfg(unix)]
 struct WithoutKey<T> {
     tools: T,
@@ -549,7 +559,7 @@ impl<T: Tools> Tools for WithoutKey<T> {
     }
 
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
-        // A shorter one would be found in words.
+        // A shorter key could be part of ordinary words.
         let key = self.key.as_ref().filter(|key| key.len() >= 8);
         let running = self.tools.call(call);
         Box::pin(async move {
@@ -563,48 +573,50 @@ impl<T: Tools> Tools for WithoutKey<T> {
 }
 
 #[cfg(not(unix))]
-fn tools(options: &Options, _key: Option<String>) -> Result<Box<dyn Tools>, Stop> {
+fn tools(options: &Options, _key: Option<String>) -> Result<Box<dyn Tools>, CommandError> {
     match options.tools {
         None => Ok(Box::new(NoTools)),
-        Some(_) => Err(Stop::Because(
-            "there are no tools for this system".to_owned(),
+        Some(_) => Err(CommandError::Message(
+            "tools are not available on this system".to_owned(),
         )),
     }
 }
 
-/// The recorded replies, in the order of the files and in each of them in that of their beginnings.
-fn scripts(paths: &[PathBuf]) -> Result<Vec<Script>, Stop> {
-    let mut problems = Problems::default();
+/// Returns the recorded replies, in the order of the files and, within a file, of their beginnings.
+fn scripts(paths: &[PathBuf]) -> Result<Vec<Script>, CommandError> {
+    let mut problems = InputProblems::default();
     let mut scripts = Vec::new();
     for input in input::inputs(paths, &mut problems) {
         let Some(mut blocks) = input.open(&mut problems) else {
             continue;
         };
-        let mut replies = Replies::default();
+        let mut replies = ScriptedReplies::default();
         let mut reader = Reader::new(&input.name);
         while let Some(block) = blocks.next(&mut problems) {
             reader.push(block, &mut |name, event| replies.add(name, event));
         }
         reader.finish(&mut |name, event| replies.add(name, event));
         if reader.format().is_none() {
-            problems.tell(&input.name, &"not a recording of a known format");
+            problems.report(&input.name, &"not a recording of a known format");
         }
         scripts.extend(replies.into_scripts());
     }
     if problems.any || scripts.is_empty() {
-        return Err(Stop::Because("there is no script to play".to_owned()));
+        return Err(CommandError::Message(
+            "there is no script to replay".to_owned(),
+        ));
     }
-    // The last script is played again and again: a turn that wants more than there is must end.
-    let over = Failure::new("script", "the script is over, and the turn is not");
+    // The last script repeats, so a turn that needs more replies must end with an error.
+    let over = Failure::new("script", "the script ended before the turn did");
     scripts.push(Script::default().fail(over));
     Ok(scripts)
 }
 
-/// Recorded replies by their names.
+/// Recorded replies by stream name.
 #[derive(Default)]
-struct Replies(VecDeque<(String, Vec<Event>)>);
+struct ScriptedReplies(VecDeque<(String, Vec<Event>)>);
 
-impl Replies {
+impl ScriptedReplies {
     fn add(&mut self, name: &str, event: Event) {
         let known = self.0.iter().rposition(|(other, _)| other == name);
         let at = known.unwrap_or_else(|| {
@@ -616,7 +628,7 @@ impl Replies {
 
     fn into_scripts(self) -> impl Iterator<Item = Script> {
         self.0.into_iter().map(|(_, mut events)| {
-            // What broke off when it was recorded breaks off when it is played.
+            // A recording that ended early also ends early when it is replayed.
             events.retain(
                 |event| !matches!(event, Event::Finish { reason } if reason == "truncated"),
             );

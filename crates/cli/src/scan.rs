@@ -1,7 +1,7 @@
-//! `ttsr scan`: each file is one part.
+//! `ttsr scan`: scans files, each as one part.
 //!
-//! Files are read on all cores and written in the order of their paths. A file is read once to find the rules that
-//! hit, again for all of their matches if there are any, and again for the lines of those.
+//! Files are read on all cores and reported in the order of their paths. A file is read once to find the rules that
+//! hit, a second time for all their matches if there are any, and a third time for their lines.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,59 +20,60 @@ use ttsr::{Action, Channel, Hit, Level, Pack, PartId, Rule, RuleId, Severity, St
 
 use crate::args::{ReportArg, WorkspaceArgs};
 use crate::fingerprint::Fingerprints;
-use crate::input::{Input, Problems, Spool, inputs};
-use crate::mask::{Excerpt, Mask};
-use crate::output::{Extent, HitRecord, Origin, Region, tell};
-use crate::places::{Locator, Position};
-use crate::progress::{self, Progress};
-use crate::report::{Finding, Matched, Place, Report, RuleHelp, Wrong};
-use crate::tally::{Count, Tally};
-use crate::{Outcome, Stop, packs};
+use crate::input::{InputFile, InputProblems, Spool, inputs};
+use crate::line_index::{LineColumn, LineIndex};
+use crate::mask::{HiddenRanges, MaskedExcerpt};
+use crate::output::{HitRecord, MatchExtent, PartOrigin, TextRegion, print_message};
+use crate::progress::{self, ScanProgress};
+use crate::report::{
+    Finding, FindingProblem, FindingReport, MatchDetails, RuleHelp, SourceLocation,
+};
+use crate::totals::{Quantity, RunTotals};
+use crate::{CommandError, ExitStatus, load};
 
-/// Read files as if a model had written them, and report every match
+/// Scan files as if a model had written them, and report every match
 ///
-/// Each file is one part of a reply of its own. Rules with `paths` look at the path of the file. With the channel
-/// `tool-input` a file is the input of a call: a JSON object, of which the arguments are read, or anything else, which
-/// is read as it is; the file that the input names counts, and the path of the file where it names none.
+/// Each file is one part of its own reply. Rules with `paths` are matched against the path of the file. With the
+/// channel `tool-input` a file is the input of a tool call: a JSON object, whose arguments are read, or any other
+/// text, which is read as it is. If the input names a file, that path is used instead of the path of the file.
 ///
-/// The standard input and pipes are kept in a temporary file if they are longer than a megabyte. A file that cannot be read, or not whole, is named, and the exit
-/// code is 2.
+/// Pipes and the standard input are copied to a temporary file if they are longer than one mebibyte. A file that
+/// cannot be read completely is reported, and the exit code is 2.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     packs: WorkspaceArgs,
-    /// What kind of part each file is [default: text, or tool-input with --tool]
+    /// The channel of each file [default: text, or tool-input with --tool]
     #[arg(long, value_name = "CHANNEL", value_parser = channels())]
     channel: Option<Channel>,
-    /// The tool that is called
+    /// The name of the called tool
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
-    /// The file that the part is about, whatever its path and its input say
+    /// The path that rules see, whatever the file's own path and its content are
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
-    /// Report only the first match of each rule in a file, as early as it is certain
+    /// Report only the first match of each rule per file, as early as it is decided
     #[arg(long)]
     first: bool,
-    /// Mask every match in the output, not only those of rules that redact
+    /// Mask every match in the output, not only matches of rules that redact
     #[arg(long)]
     redact: bool,
     #[command(flatten)]
     format: ReportArg,
     #[command(flatten)]
-    selection: Selection,
+    selection: FileSelection,
 }
 
-/// Which files are read.
+/// The files to read.
 #[derive(Debug, Args)]
-struct Selection {
-    /// Read also what `.gitignore`, `.ignore` and the like leave out
+struct FileSelection {
+    /// Also read files that `.gitignore`, `.ignore` and the like exclude
     #[arg(long)]
     no_ignore: bool,
-    /// Leave out binary files in folders: without this, they are named as not scanned, and the exit code is 2
+    /// Skip binary files in folders: without this, they are reported as not scanned, and the exit code is 2
     #[arg(long)]
     skip_binary: bool,
-    /// Files, folders (every regular file below that is not ignored and is text), or `-` for the standard
-    /// input
+    /// Files, folders (every regular text file below that is not ignored), or `-` for the standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -86,7 +87,7 @@ impl Options {
         self.channel.unwrap_or(default)
     }
 
-    /// Whether matches of the rule are masked.
+    /// Returns true if matches of the rule are masked.
     fn masks(&self, rule: &Rule) -> bool {
         self.redact || rule.action == Action::Redact
     }
@@ -97,37 +98,40 @@ fn channels() -> impl TypedValueParser<Value = Channel> {
         .map(|name| Channel::from_name(&name).expect("only names of channels are possible values"))
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let scanner = Scanner::new(packs::load_in(&options.packs)?);
-    let mut problems = Problems::default();
-    let mut report = Report::new(options.format.format);
-    let mut helps = Helps::default();
-    let mut tally = Tally::default();
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let scanner = Scanner::new(load::load_in(&options.packs)?);
+    let mut problems = InputProblems::default();
+    let mut report = FindingReport::new(options.format.format);
+    let mut helps = RuleHelps::default();
+    let mut tally = RunTotals::default();
     let inputs = found(options, &mut problems);
-    let progress = Progress::new(inputs.len());
+    let progress = ScanProgress::new(inputs.len());
     let mut binaries = 0;
     for batch in inputs.chunks(BATCH) {
         let read = read_all(options, &scanner, batch, &progress);
         progress::clear();
-        for (input, (content, told)) in batch.iter().zip(read) {
-            problems.extend(told);
+        for (input, (content, collected)) in batch.iter().zip(read) {
+            problems.extend(collected);
             match content {
-                Content::Scanned(scanned) => {
+                FileContent::ScannedFile(scanned) => {
                     scanned.add_to(&mut tally);
                     scanned.write(input, &mut report, &mut helps)?;
                 }
-                Content::Binary(_) if options.selection.skip_binary => binaries += 1,
-                Content::Binary(bytes) => {
+                FileContent::Binary(_) if options.selection.skip_binary => binaries += 1,
+                FileContent::Binary(bytes) => {
                     tally.unread(bytes, "binary");
-                    problems.tell_bytes(&input.name, bytes, "binary");
+                    problems.report_bytes(&input.name, bytes, "binary");
                 }
-                Content::Nothing => {}
+                FileContent::Nothing => {}
             }
         }
         report.flush()?;
     }
     if binaries > 0 {
-        tell(&format_args!("{} left out", Count(binaries, "binary file")));
+        print_message(&format_args!(
+            "{} skipped",
+            Quantity(binaries, "binary file")
+        ));
     }
     let outcome = tally.outcome(&problems);
     report.add_unread(problems.unread)?;
@@ -135,12 +139,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     Ok(outcome)
 }
 
-/// Files that are read at a time; they are written in order before the next ones are begun, which bounds
-/// what waits for a large file.
+/// Number of files read at a time. Their results are printed before the next batch starts, which bounds the number of
+/// results that wait for a large file.
 const BATCH: usize = 64;
 
-/// The files that are named and those below folders, less what `.gitignore` and its like leave out.
-fn found(options: &Options, problems: &mut Problems) -> Vec<Input> {
+/// Returns the named files and the files below named folders, without ignored ones.
+fn found(options: &Options, problems: &mut InputProblems) -> Vec<InputFile> {
     let mut found = Vec::new();
     for path in &options.selection.files {
         match path.as_os_str() != "-" && path.is_dir() {
@@ -151,7 +155,12 @@ fn found(options: &Options, problems: &mut Problems) -> Vec<Input> {
     found
 }
 
-fn walk(options: &Options, folder: &Path, found: &mut Vec<Input>, problems: &mut Problems) {
+fn walk(
+    options: &Options,
+    folder: &Path,
+    found: &mut Vec<InputFile>,
+    problems: &mut InputProblems,
+) {
     let walk = WalkBuilder::new(folder)
         .standard_filters(!options.selection.no_ignore)
         .hidden(false)
@@ -162,30 +171,30 @@ fn walk(options: &Options, folder: &Path, found: &mut Vec<Input>, problems: &mut
     for entry in walk {
         match entry {
             Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
-                found.push(Input::file(entry.into_path(), false));
+                found.push(InputFile::file(entry.into_path(), false));
             }
             Ok(_) => {}
-            Err(error) => problems.tell(&folder.to_string_lossy(), &error),
+            Err(error) => problems.report(&folder.to_string_lossy(), &error),
         }
     }
 }
 
 /// The content of a file.
-enum Content {
+enum FileContent {
     /// It could not be read.
     Nothing,
-    Scanned(Box<Scanned>),
-    /// So many bytes that are no text.
+    ScannedFile(Box<ScannedFile>),
+    /// It is binary and has this many bytes.
     Binary(u64),
 }
 
-/// Reads a batch on all cores; the results stand as the files do.
+/// Scans a batch on all cores. The results are in the order of the files.
 fn read_all(
     options: &Options,
     scanner: &Scanner,
-    batch: &[Input],
-    progress: &Progress,
-) -> Vec<(Content, Problems)> {
+    batch: &[InputFile],
+    progress: &ScanProgress,
+) -> Vec<(FileContent, InputProblems)> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -198,7 +207,7 @@ fn read_all(
                 options,
                 scanner,
                 input,
-                problems: Problems::quiet(),
+                problems: InputProblems::quiet(),
             };
             let content = file.read(progress);
             done.push((at, (content, file.problems)));
@@ -206,7 +215,7 @@ fn read_all(
         }
         done
     };
-    let mut all: Vec<(usize, (Content, Problems))> = thread::scope(|scope| {
+    let mut all: Vec<(usize, (FileContent, InputProblems))> = thread::scope(|scope| {
         let threads: Vec<_> = (1..cores.min(batch.len()))
             .map(|_| scope.spawn(work))
             .collect();
@@ -224,17 +233,17 @@ fn read_all(
 struct FileScan<'a> {
     options: &'a Options,
     scanner: &'a Scanner,
-    input: &'a Input,
-    problems: Problems,
+    input: &'a InputFile,
+    problems: InputProblems,
 }
 
-/// Where the bytes of a file are for another pass.
-enum Source {
+/// The source of a file's bytes for another pass.
+enum FileSource {
     Disk,
     Spool(Spool),
 }
 
-/// The first pass over a file: the rules that hit.
+/// The result of the first pass over a file: the rules that hit.
 struct FirstPass {
     stream: Stream,
     part: PartId,
@@ -259,10 +268,10 @@ impl FirstPass {
 }
 
 impl<'a> FileScan<'a> {
-    /// A file that was found in a folder and has a NUL in its first block is no text.
-    fn read(&mut self, progress: &Progress) -> Content {
+    /// Reads the file. A file from a folder with a NUL byte in its first block is binary.
+    fn read(&mut self, progress: &ScanProgress) -> FileContent {
         let Some(mut blocks) = self.input.open(&mut self.problems) else {
-            return Content::Nothing;
+            return FileContent::Nothing;
         };
         let own = self.own_path();
         let mut target = Target {
@@ -274,8 +283,8 @@ impl<'a> FileScan<'a> {
             target.path = own.as_deref();
         }
         let mut source = match self.input.is_regular() {
-            true => Source::Disk,
-            false => Source::Spool(Spool::new(self.input)),
+            true => FileSource::Disk,
+            false => FileSource::Spool(Spool::new(self.input)),
         };
         let mut first = FirstPass::new(self.scanner.pack(), &target);
         let mut deltas = 0;
@@ -286,9 +295,9 @@ impl<'a> FileScan<'a> {
                 while let Some(block) = blocks.next(&mut self.problems) {
                     length += block.len() as u64;
                 }
-                return Content::Binary(length);
+                return FileContent::Binary(length);
             }
-            if let Source::Spool(spool) = &mut source {
+            if let FileSource::Spool(spool) = &mut source {
                 spool.push(block, &mut self.problems);
             }
             first.push(block);
@@ -305,10 +314,10 @@ impl<'a> FileScan<'a> {
             });
             first.close();
         }
-        Content::Scanned(Box::new(self.scanned(&target, &mut source, first, deltas)))
+        FileContent::ScannedFile(Box::new(self.scanned(&target, &mut source, first, deltas)))
     }
 
-    /// The path of the file for the scopes of rules; absolute if the pack has a root that it may be in.
+    /// Returns the path of the file for the scopes of rules. It is absolute if the pack has a root that may contain it.
     fn own_path(&self) -> Option<Cow<'a, Path>> {
         let path = self.input.path()?;
         let absolute = self
@@ -322,17 +331,17 @@ impl<'a> FileScan<'a> {
         })
     }
 
-    /// Whether the path of the file can change what hits.
+    /// Returns true if the path of the file can change the hits.
     fn depends_on_path(&self, first: &FirstPass) -> bool {
         let mut rules = self.scanner.pack().rules().iter();
         !first.hits.is_empty() || rules.any(|rule| !rule.paths.is_empty())
     }
 
-    /// Reads the file again, as long as blocks are wanted.
-    fn each_block(&mut self, source: &mut Source, mut wants_more: impl FnMut(&[u8]) -> bool) {
+    /// Reads the file again, block by block, until `wants_more` returns false.
+    fn each_block(&mut self, source: &mut FileSource, mut wants_more: impl FnMut(&[u8]) -> bool) {
         match source {
-            Source::Spool(spool) => spool.each_block(&mut self.problems, wants_more),
-            Source::Disk => {
+            FileSource::Spool(spool) => spool.each_block(&mut self.problems, wants_more),
+            FileSource::Disk => {
                 let Some(mut blocks) = self.input.open(&mut self.problems) else {
                     return;
                 };
@@ -348,16 +357,16 @@ impl<'a> FileScan<'a> {
     fn scanned(
         &mut self,
         target: &Target<'_>,
-        source: &mut Source,
+        source: &mut FileSource,
         first: FirstPass,
         deltas: u64,
-    ) -> Scanned {
+    ) -> ScannedFile {
         let matches = self.matches(target, source, &first);
         let offsets = matches.iter().flat_map(|found| {
             let Range { start, end } = shown(found);
             [start, end]
         });
-        let mut locator = Locator::new(offsets.collect());
+        let mut locator = LineIndex::new(offsets.collect());
         if !locator.is_done() {
             self.each_block(source, |block| {
                 locator.push(block);
@@ -373,7 +382,7 @@ impl<'a> FileScan<'a> {
             let text = &found.excerpt()[found.matched()];
             let text =
                 Some(text).filter(|_| !self.options.masks(rule) && !mask.hides(range.clone()));
-            let excerpt = Excerpt {
+            let excerpt = MaskedExcerpt {
                 text: found.excerpt().to_owned(),
                 matched: found.matched(),
             };
@@ -385,7 +394,7 @@ impl<'a> FileScan<'a> {
                 found,
             }
         });
-        Scanned {
+        ScannedFile {
             hits: hits.collect(),
             channel: target.channel,
             tool: target.tool.map(str::to_owned),
@@ -394,11 +403,11 @@ impl<'a> FileScan<'a> {
         }
     }
 
-    /// The matches to report, in the order of their places.
+    /// Returns the matches to report, sorted by position.
     fn matches(
         &mut self,
         target: &Target<'_>,
-        source: &mut Source,
+        source: &mut FileSource,
         first: &FirstPass,
     ) -> Vec<ScanMatch> {
         let FirstPass { stream, hits, .. } = first;
@@ -417,13 +426,13 @@ impl<'a> FileScan<'a> {
         for rule in scanned.incomplete {
             let rule = &self.scanner.pack().rule(rule).id;
             let what = format!(
-                "rule {rule}: not every match is reported, its patterns are too large or search too long"
+                "rule {rule}: some matches are not reported, because its patterns are too large or the search took too long"
             );
-            self.problems.tell(&self.input.name, &what);
+            self.problems.report(&self.input.name, &what);
         }
         if scanned.cut_matches > 0 {
-            let matches = Count(scanned.cut_matches, "match").plural("matches");
-            self.problems.tell(
+            let matches = Quantity(scanned.cut_matches, "match").plural("matches");
+            self.problems.report(
                 &self.input.name,
                 &format_args!("{matches} too long, reported in pieces"),
             );
@@ -431,22 +440,22 @@ impl<'a> FileScan<'a> {
         scanned.matches
     }
 
-    /// The bytes that are not shown.
-    fn mask(&self, matches: &[ScanMatch], stream: &Stream) -> Mask {
+    /// Returns the hidden bytes.
+    fn mask(&self, matches: &[ScanMatch], stream: &Stream) -> HiddenRanges {
         let pack = self.scanner.pack();
         let masked = matches
             .iter()
             .filter(|found| self.options.masks(pack.rule(found.rule)));
         let redacted = stream.redactions().iter();
         let redacted = redacted.map(|redaction| redaction.start..redaction.end);
-        Mask::new(
+        HiddenRanges::new(
             masked.clone().map(shown).chain(redacted),
             masked.map(|found| found.excerpt()[found.matched()].to_owned()),
         )
     }
 }
 
-/// The bytes of a match: the last one where only the end is known.
+/// Returns the range of a match, or its last byte if only the end is known.
 fn shown(found: &ScanMatch) -> Range<u64> {
     found.start.min(found.end.saturating_sub(1))..found.end
 }
@@ -454,24 +463,24 @@ fn shown(found: &ScanMatch) -> Range<u64> {
 /// A match in a file.
 struct FileHit {
     found: ScanMatch,
-    start: Position,
-    end: Position,
+    start: LineColumn,
+    end: LineColumn,
     fingerprint: String,
-    excerpt: Excerpt,
+    excerpt: MaskedExcerpt,
 }
 
-/// One file and the matches in it.
-struct Scanned {
+/// One file and its matches.
+struct ScannedFile {
     hits: Vec<FileHit>,
     channel: Channel,
     tool: Option<String>,
-    /// That of the first pass.
+    /// The stream of the first pass.
     stream: Stream,
     deltas: u64,
 }
 
-impl Scanned {
-    fn add_to(&self, tally: &mut Tally) {
+impl ScannedFile {
+    fn add_to(&self, tally: &mut RunTotals) {
         tally.streams += 1;
         tally.parts += 1;
         tally.deltas += self.deltas;
@@ -480,8 +489,13 @@ impl Scanned {
         tally.add(&self.stream.counters());
     }
 
-    fn write(&self, input: &Input, report: &mut Report, helps: &mut Helps) -> Result<(), Stop> {
-        let origin = Origin {
+    fn write(
+        &self,
+        input: &InputFile,
+        report: &mut FindingReport,
+        helps: &mut RuleHelps,
+    ) -> Result<(), CommandError> {
+        let origin = PartOrigin {
             stream: &input.name,
             part: "0",
             channel: Some(self.channel),
@@ -492,14 +506,14 @@ impl Scanned {
                 found, start, end, ..
             } = hit;
             let rule = self.stream.pack().rule(found.rule);
-            let extent = Extent {
+            let extent = MatchExtent {
                 arg: found.arg.as_deref(),
                 start: Some(shown(found).start),
                 end: found.end,
                 decided: found.decided,
             };
             let record = HitRecord::new(rule, origin, extent, &hit.fingerprint, &hit.excerpt);
-            let region = Region {
+            let region = TextRegion {
                 line: start.line,
                 column: start.column,
                 end_line: end.line,
@@ -512,40 +526,40 @@ impl Scanned {
 }
 
 impl FileHit {
-    /// The match in the reports that `ttsr check` writes, too.
-    fn finding(&self, input: &Input, rule: &Rule, helps: &mut Helps) -> Finding {
-        let Position { line, column, .. } = self.start;
+    /// Returns the match as a finding for the reports shared with `ttsr check`.
+    fn finding(&self, input: &InputFile, rule: &Rule, helps: &mut RuleHelps) -> Finding {
+        let LineColumn { line, column, .. } = self.start;
         let bounded = |number| u32::try_from(number).unwrap_or(u32::MAX);
         Finding {
             subject: rule.id.clone(),
             case: format!("{}:{line}:{column}", input.name),
-            wrong: Some(Wrong {
+            wrong: Some(FindingProblem {
                 level: level(rule.severity),
                 code: rule.id.clone().into(),
                 message: format!("{} ({})", rule.description, rule.action.name()),
             }),
-            place: (input.name != "-").then(|| Place {
+            place: (input.name != "-").then(|| SourceLocation {
                 file: input.name.clone(),
                 line: bounded(line),
                 column: bounded(column),
             }),
-            matched: Some(Matched {
+            matched: Some(MatchDetails {
                 start: self.start,
                 end: self.end,
                 bytes: shown(&self.found),
                 fingerprint: self.fingerprint.clone(),
-                rule: helps.of(self.found.rule, rule),
+                rule: helps.get_or_insert(self.found.rule, rule),
             }),
         }
     }
 }
 
-/// What rules say of themselves, made once for each.
+/// The descriptions of rules, built once per rule.
 #[derive(Default)]
-struct Helps(HashMap<RuleId, Arc<RuleHelp>>);
+struct RuleHelps(HashMap<RuleId, Arc<RuleHelp>>);
 
-impl Helps {
-    fn of(&mut self, id: RuleId, rule: &Rule) -> Arc<RuleHelp> {
+impl RuleHelps {
+    fn get_or_insert(&mut self, id: RuleId, rule: &Rule) -> Arc<RuleHelp> {
         let help = self.0.entry(id).or_insert_with(|| {
             let words = [rule.why.as_deref(), rule.instead.as_deref()];
             let words: Vec<&str> = words.into_iter().flatten().collect();

@@ -1,14 +1,14 @@
-//! `ttsr schema`: the rule language for editors.
+//! `ttsr schema`: prints the JSON Schema of rule files.
 
 use std::io::{self, Write};
 
 use clap::Args;
 
-use crate::{Outcome, Stop};
+use crate::{CommandError, ExitStatus};
 
-/// Print the JSON Schema of rule files, for editors to complete and check them with
+/// Print the JSON Schema of rule files, used by editors for completion and validation
 ///
-/// Write it beside the rules and name it in their first line:
+/// Write it beside the rules and name it in the first line of each file:
 ///
 ///     ttsr schema > ttsr-pack-1.schema.json
 ///
@@ -17,10 +17,10 @@ use crate::{Outcome, Stop};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {}
 
-pub(crate) fn run(_: &Options) -> Result<Outcome, Stop> {
+pub(crate) fn run(_: &Options) -> Result<ExitStatus, CommandError> {
     let schema = ttsr::pack::schema();
     let mut out = io::stdout().lock();
     writeln!(out, "{}", schema.trim_end())?;
     out.flush()?;
-    Ok(Outcome::Clean)
+    Ok(ExitStatus::Clean)
 }

@@ -1,8 +1,7 @@
-//! `ttsr test`: the examples and cases of rules, under every split.
+//! `ttsr test`: runs the examples and cases of rules under every split.
 //!
-//! Owns what is run and how it is judged: `part` makes a part of an example, `split` says where it is cut,
-//! `update` writes what was measured.
-//! What hits is the library's business.
+//! This module selects the runs and judges the results. `part` builds a part from an example, `split` enumerates the
+//! splits, `update` writes measured results into the files. Matching is done by the library.
 
 pub(crate) mod part;
 mod split;
@@ -17,33 +16,33 @@ use ttsr::stream::Hits;
 use ttsr::{Action, Channel, Level, Origin, Pack, PartId, Rule};
 
 use crate::args::{PackArgs, ReportArg};
-use crate::chunk::{Chunk, Cutter};
-use crate::output::{Escaped, Record, STRONG, style, tell};
-use crate::report::{Finding, Report, Wrong};
-use crate::tally::Count;
-use crate::written::{Item, Written};
-use crate::{Outcome, Stop, packs};
-use part::{Call, Part, instance};
-use split::{Split, splits};
+use crate::chunk::{Chunk, Chunker};
+use crate::output::{Escaped, OutputRecord, STRONG, print_message, style};
+use crate::report::{Finding, FindingProblem, FindingReport};
+use crate::source_index::{SourceIndex, SourceItem};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
+use part::{ExampleCall, ExamplePart, instance};
+use split::{PartSplit, splits};
 use update::{Update, Updates};
 
-/// Run the examples and cases of rules: what must hit hits, what must not does not, however it is cut
+/// Run the examples and cases of rules under every split of their text
 ///
-/// Each example is run on each channel of its rule, each `case` as it is written: whole, byte by byte, and cut
-/// in two at every place.
-/// For tool input an example is the value of the first of `args` (else of what the regions of the rule ask
-/// for, else `content`) in a call of the first of `tools`, about a file that the first glob of `paths` matches.
+/// Each example is run on each channel of its rule, each `case` as it is written: whole, byte by byte, and
+/// split in two at every offset.
+/// For tool input an example is the value of the first of `args` (or of the argument that the rule's regions
+/// need, or of `content`) in a call of the first of `tools`, with a file that matches the first of `paths`.
 ///
-/// Results: `ok`; `noisy`, it hits and must not; `missing`, it must hit and does not, or the rule does something
-/// else than the case expects; `late`, it hits after `by-byte`; `split-dependent`, what hits depends on how the
-/// text was cut, which is a fault of this program and worth a report.
+/// Results: `ok`; `noisy`, the rule hits and must not; `missing`, it must hit and does not, or it acts otherwise
+/// than the case expects; `late`, it hits after `by-byte`; `split-dependent`, the hits depend on how the text was
+/// split, which is a bug in this program: please report it.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Cut only like this: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may be repeated
+    /// Use only this split: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may be repeated
     #[arg(long = "chunk", value_name = "CHUNK")]
     chunks: Vec<Chunk>,
-    /// Write what is measured into the cases of the files: `expect`, where a case does something else, and
-    /// `by-byte`, where it becomes certain. Comments and everything else stay
+    /// Write the measured results into the cases of the files: `expect` if a case acts otherwise, and `by-byte`,
+    /// the deciding offset. Comments and everything else are kept
     #[arg(long)]
     update: bool,
     #[command(flatten)]
@@ -53,20 +52,20 @@ pub(crate) struct Options {
     paths: Vec<String>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&PackArgs::of(options.paths.clone()))?;
-    let mut run = Run {
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load(&PackArgs::from_names(options.paths.clone()))?;
+    let mut run = TestRun {
         pack: &pack,
         chunks: &options.chunks,
-        written: Written::read(&options.paths),
-        report: Report::new(options.format.format),
-        sums: Sums::default(),
+        written: SourceIndex::read(&options.paths),
+        report: FindingReport::new(options.format.format),
+        sums: TestTotals::default(),
         updates: options.update.then(Updates::default),
     };
     for index in 0..pack.rules().len() {
         run.rule(index)?;
     }
-    let Run {
+    let TestRun {
         report,
         sums,
         updates,
@@ -75,56 +74,56 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     report.end()?;
     if let Some(updates) = updates {
         let changed = updates.write()?;
-        tell(&format_args!("{} updated", Count(changed, "value")));
+        print_message(&format_args!("{} updated", Quantity(changed, "value")));
     }
-    sums.tell(pack.rules().len());
+    sums.print(pack.rules().len());
     Ok(match sums.failed {
-        0 => Outcome::Clean,
-        _ => Outcome::Findings,
+        0 => ExitStatus::Clean,
+        _ => ExitStatus::Findings,
     })
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct TestTotals {
     examples: u64,
     cases: u64,
     failed: u64,
-    /// Rules that nothing shows to be broken.
+    /// Number of rules without an example or case that must hit.
     bare: u64,
 }
 
-impl Sums {
-    fn tell(&self, rules: usize) {
+impl TestTotals {
+    fn print(&self, rules: usize) {
         if self.bare > 0 {
-            let rules = Count(self.bare, "rule");
-            tell(&format_args!("missing: {rules} without any match example"));
+            let rules = Quantity(self.bare, "rule");
+            print_message(&format_args!("missing: {rules} without any match example"));
         }
         let cases = match self.cases {
             0 => String::new(),
-            cases => format!(", {}", Count(cases, "case")),
+            cases => format!(", {}", Quantity(cases, "case")),
         };
-        tell(&format_args!(
+        print_message(&format_args!(
             "{}, {}{cases}, {} failed",
-            Count(rules as u64, "rule"),
-            Count(self.examples, "example"),
+            Quantity(rules as u64, "rule"),
+            Quantity(self.examples, "example"),
             self.failed
         ));
     }
 }
 
 /// A run over the rules of a pack.
-struct Run<'a> {
+struct TestRun<'a> {
     pack: &'a Pack,
     chunks: &'a [Chunk],
-    written: Written,
-    report: Report,
-    sums: Sums,
-    /// What is to be written, if anything is.
+    written: SourceIndex,
+    report: FindingReport,
+    sums: TestTotals,
+    /// The collected updates, if `--update` was given.
     updates: Option<Updates>,
 }
 
-impl Run<'_> {
-    fn rule(&mut self, index: usize) -> Result<(), Stop> {
+impl TestRun<'_> {
+    fn rule(&mut self, index: usize) -> Result<(), CommandError> {
         let rule = &self.pack.rules()[index];
         let has_case = rule.cases.iter().any(|case| case.expect.is_some());
         self.sums.bare += u64::from(rule.examples.matching.is_empty() && !has_case);
@@ -144,60 +143,60 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs an example on one channel; whether it is kept.
+    /// Runs an example on one channel. Returns true if it holds.
     fn example(
         &mut self,
         index: usize,
         example: Example<'_>,
         channel: Channel,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, CommandError> {
         let rule = &self.pack.rules()[index];
-        let part = Part::new(rule, channel, example.text);
+        let part = ExamplePart::new(rule, channel, example.text);
         let splits = splits(self.chunks, part.bytes.len());
         let hit = |split| hit(self.pack, index, &part, split, example.number);
         let judged = judge(example.must_hit, None, &splits, hit);
         let (kind, item) = match example.must_hit {
-            true => ("match", Item::Match(example.number)),
-            false => ("no-match", Item::NoMatch(example.number)),
+            true => ("match", SourceItem::Match(example.number)),
+            false => ("no-match", SourceItem::NoMatch(example.number)),
         };
         let case = format!("{kind} {} on {}", example.number, channel.name());
         let record = TestRecord::new(rule, case, example.text, &part, judged, None);
         self.add(&record, item)
     }
 
-    /// Runs a case; whether it is kept.
-    fn case(&mut self, index: usize, case: &Case, number: u64) -> Result<bool, Stop> {
+    /// Runs a case. Returns true if it holds.
+    fn case(&mut self, index: usize, case: &Case, number: u64) -> Result<bool, CommandError> {
         let rule = &self.pack.rules()[index];
-        let part = Part::of_case(rule, case);
+        let part = ExamplePart::of_case(rule, case);
         let (pack, own) = self.pack_for(index, &part)?;
         let splits = splits(self.chunks, part.bytes.len());
         let found = |split| own.and_then(|own| hit(&pack, own, &part, split, number));
         let mut judged = judge(case.expect.is_some(), case.by_byte, &splits, found);
         let follows = case.expect.filter(|expected| *expected != rule.action);
-        if let (Kept::Ok, Some(expected)) = (judged.kept, follows) {
+        if let (ExampleResult::Ok, Some(expected)) = (judged.kept, follows) {
             let own = own.map_or(rule, |own| &pack.rules()[own]);
             if !follows_retries(own, &part, expected)? {
-                judged.kept = Kept::Missing;
+                judged.kept = ExampleResult::Missing;
             }
         }
         self.measure(index, case, number, &mut judged);
         let name = format!("case {number} on {}", case.channel.name());
         let record = TestRecord::new(rule, name, &case.text, &part, judged, case.by_byte);
-        self.add(&record, Item::Case(number))
+        self.add(&record, SourceItem::Case(number))
     }
 
-    /// Notes what the case should say, if it is to be written; then it is kept.
-    fn measure(&mut self, index: usize, case: &Case, number: u64, judged: &mut Judged) {
+    /// With `--update`, records what the case should say; the case then holds.
+    fn measure(&mut self, index: usize, case: &Case, number: u64, judged: &mut ExampleVerdict) {
         let rule = &self.pack.rules()[index];
-        let place = self.written.exactly(&rule.id, Item::Case(number));
+        let place = self.written.find_exact(&rule.id, SourceItem::Case(number));
         let (Some(updates), Some(place)) = (&mut self.updates, place) else {
             return;
         };
-        if judged.kept == Kept::SplitDependent {
+        if judged.kept == ExampleResult::SplitDependent {
             return;
         }
         let does = match judged.kept {
-            Kept::Ok | Kept::Late => case.expect,
+            ExampleResult::Ok | ExampleResult::Late => case.expect,
             _ => Some(rule.action),
         };
         let id = rule.id.rsplit_once('/').map_or(&*rule.id, |(_, id)| id);
@@ -208,14 +207,18 @@ impl Run<'_> {
             by_byte: judged.decided,
         };
         updates.add(&place.file, update);
-        judged.kept = Kept::Ok;
+        judged.kept = ExampleResult::Ok;
     }
 
-    /// The rules to run a case with, and the place of its own among them, if it applies at all. Where only
-    /// the case says which file its input is about, rules are bound to that file beforehand.
-    fn pack_for(&self, index: usize, part: &Part) -> Result<(Pack, Option<usize>), Stop> {
+    /// Returns the rules to run a case with, and the index of the case's own rule among them if it applies. If only the
+    /// case names the file of its input, the rules are first restricted to that file.
+    fn pack_for(
+        &self,
+        index: usize,
+        part: &ExamplePart,
+    ) -> Result<(Pack, Option<usize>), CommandError> {
         let file = part.call.as_ref().and_then(|call| call.file.as_deref());
-        let says = |part: &Part| {
+        let says = |part: &ExamplePart| {
             let mut stream = self.pack.stream();
             stream.open(PART, part.channel);
             let _ = stream.push(PART, &part.bytes);
@@ -225,17 +228,17 @@ impl Run<'_> {
         let Some(file) = file.filter(|_| !says(part)) else {
             return Ok((self.pack.clone(), Some(index)));
         };
-        let pack = packs::about_file(self.pack, file)?;
+        let pack = load::restrict_to_file(self.pack, file)?;
         let own = pack.find(&self.pack.rules()[index].id);
         Ok((pack, own.map(|id| id.index())))
     }
 
-    fn add(&mut self, record: &TestRecord<'_>, item: Item) -> Result<bool, Stop> {
+    fn add(&mut self, record: &TestRecord<'_>, item: SourceItem) -> Result<bool, CommandError> {
         let place = self.written.find(record.rule, item);
         self.report.add(record, || Finding {
             subject: record.rule.to_owned(),
             case: record.case.clone(),
-            wrong: record.wrong().map(|wrong| Wrong {
+            wrong: record.wrong().map(|wrong| FindingProblem {
                 level: Level::Error,
                 code: record.result.name().into(),
                 message: format!("{}: {wrong}", record.case),
@@ -243,13 +246,17 @@ impl Run<'_> {
             place: place.cloned(),
             matched: None,
         })?;
-        Ok(record.result == Kept::Ok)
+        Ok(record.result == ExampleResult::Ok)
     }
 }
 
-/// Whether the rule does that once its retries are spent on the same reply again and again.
-fn follows_retries(rule: &Rule, part: &Part, expected: Action) -> Result<bool, Stop> {
-    let pack = packs::build([rule.clone()].into_iter())?;
+/// Returns true if the rule takes the expected action once its retries are used up on identical replies.
+fn follows_retries(
+    rule: &Rule,
+    part: &ExamplePart,
+    expected: Action,
+) -> Result<bool, CommandError> {
+    let pack = load::build([rule.clone()].into_iter())?;
     let mut session = pack.session();
     let first = |globs: &[String]| globs.first().map(|glob| instance(glob));
     session.set_origin(Origin {
@@ -281,7 +288,7 @@ fn follows_retries(rule: &Rule, part: &Part, expected: Action) -> Result<bool, S
 struct Example<'a> {
     text: &'a str,
     must_hit: bool,
-    /// Among those of its kind, from 1.
+    /// The number among the examples of the same kind, from 1.
     number: u64,
 }
 
@@ -298,66 +305,66 @@ impl<'a> Example<'a> {
     }
 }
 
-/// Whether an example shows what its author says.
+/// The result of an example or case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kept {
+enum ExampleResult {
     Ok,
     Noisy,
     Missing,
-    /// It hits, and not by the byte that a case names.
+    /// It hits after the byte that the case names.
     Late,
-    /// The first split, and another, differ.
+    /// Two splits give different results.
     SplitDependent,
 }
 
-impl Kept {
+impl ExampleResult {
     fn name(self) -> &'static str {
         match self {
-            Kept::Ok => "ok",
-            Kept::Noisy => "noisy",
-            Kept::Missing => "missing",
-            Kept::Late => "late",
-            Kept::SplitDependent => "split-dependent",
+            ExampleResult::Ok => "ok",
+            ExampleResult::Noisy => "noisy",
+            ExampleResult::Missing => "missing",
+            ExampleResult::Late => "late",
+            ExampleResult::SplitDependent => "split-dependent",
         }
     }
 }
 
-/// Where a rule is broken.
+/// The first hit of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Broken {
+struct FirstHit {
     end: u64,
     decided: u64,
-    /// What it wants replaced.
+    /// The ranges to redact.
     redacted: Vec<(u64, u64)>,
 }
 
-/// How a run under every split went.
-struct Judged {
-    kept: Kept,
-    /// The split that differs from the first, if one does.
-    split: Option<Split>,
+/// The result of a run under every split.
+struct ExampleVerdict {
+    kept: ExampleResult,
+    /// The first split whose result differs from that of the first one.
+    split: Option<PartSplit>,
     decided: Option<u64>,
 }
 
 fn judge(
     must_hit: bool,
     by_byte: Option<u64>,
-    splits: &[Split],
-    hit: impl Fn(Split) -> Option<Broken>,
-) -> Judged {
+    splits: &[PartSplit],
+    hit: impl Fn(PartSplit) -> Option<FirstHit>,
+) -> ExampleVerdict {
     let mut found = splits.iter().map(|&split| (split, hit(split)));
     let first = found.next().and_then(|(_, hit)| hit);
     let other = found.find(|(_, hit)| *hit != first);
     let decided = first.as_ref().map(|broken| broken.decided);
     let kept = match (must_hit, decided) {
-        _ if other.is_some() => Kept::SplitDependent,
-        (true, None) => Kept::Missing,
-        (false, Some(_)) => Kept::Noisy,
-        (true, Some(decided)) if by_byte.is_some_and(|most| decided > most) => Kept::Late,
-        _ => Kept::Ok,
+        _ if other.is_some() => ExampleResult::SplitDependent,
+        (true, None) => ExampleResult::Missing,
+        (false, Some(_)) => ExampleResult::Noisy,
+        (true, Some(decided)) if by_byte.is_some_and(|most| decided > most) => ExampleResult::Late,
+        _ => ExampleResult::Ok,
     };
-    Judged {
+    ExampleVerdict {
         kept,
         split: other.map(|(split, _)| split),
         decided,
@@ -366,8 +373,14 @@ fn judge(
 
 const PART: PartId = PartId(0);
 
-/// A stream reports a rule once a part.
-fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Option<Broken> {
+/// Returns the hit of a rule. A stream reports a rule at most once per part.
+fn hit(
+    pack: &Pack,
+    rule: usize,
+    part: &ExamplePart,
+    split: PartSplit,
+    number: u64,
+) -> Option<FirstHit> {
     let mut stream = pack.stream();
     let mut found = None;
     let mut add = |hits: Hits<'_>| {
@@ -379,13 +392,13 @@ fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Opti
         add(stream.tool(PART, tool, "call"));
     }
     match split {
-        Split::Chunk(chunk) => {
-            let mut cutter = Cutter::new(chunk, number);
+        PartSplit::Chunk(chunk) => {
+            let mut cutter = Chunker::new(chunk, number);
             let mut push = |delta: &[u8]| add(stream.push(PART, delta));
             cutter.push(&part.bytes, &mut push);
             cutter.flush(&mut push);
         }
-        Split::At(at) => {
+        PartSplit::At(at) => {
             let (before, after) = part.bytes.split_at(at);
             add(stream.push(PART, before));
             add(stream.push(PART, after));
@@ -395,26 +408,26 @@ fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Opti
     let (end, decided) = found?;
     let redacted = stream.redactions().iter();
     let redacted = redacted.filter(|redaction| redaction.rule.index() == rule);
-    Some(Broken {
+    Some(FirstHit {
         end,
         decided,
         redacted: redacted.map(|it| (it.start, it.end)).collect(),
     })
 }
 
-/// How an example or a case went.
+/// The result of an example or a case.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "test")]
 struct TestRecord<'a> {
     rule: &'a str,
     case: String,
-    result: Kept,
-    split: Option<Split>,
+    result: ExampleResult,
+    split: Option<PartSplit>,
     #[serde(skip)]
     text: &'a str,
     #[serde(skip)]
-    call: Option<&'a Call>,
-    /// Where it became certain, and where it must have.
+    call: Option<&'a ExampleCall>,
+    /// The offset at which the hit was decided, and the latest offset allowed.
     #[serde(skip)]
     bytes: (Option<u64>, Option<u64>),
 }
@@ -424,8 +437,8 @@ impl<'a> TestRecord<'a> {
         rule: &'a Rule,
         case: String,
         text: &'a str,
-        part: &'a Part,
-        judged: Judged,
+        part: &'a ExamplePart,
+        judged: ExampleVerdict,
         by_byte: Option<u64>,
     ) -> TestRecord<'a> {
         TestRecord {
@@ -439,18 +452,20 @@ impl<'a> TestRecord<'a> {
         }
     }
 
-    /// What is wrong, if something is.
+    /// Returns the problem, if there is one.
     fn wrong(&self) -> Option<String> {
         let what = match (self.result, self.bytes) {
-            (Kept::Ok, _) => return None,
-            (Kept::Noisy, _) => "hits".to_owned(),
-            (Kept::Missing, (Some(_), _)) => "hits, and does not do what is expected".to_owned(),
-            (Kept::Missing, _) => "does not hit".to_owned(),
-            (Kept::Late, (Some(decided), Some(most))) => {
+            (ExampleResult::Ok, _) => return None,
+            (ExampleResult::Noisy, _) => "hits".to_owned(),
+            (ExampleResult::Missing, (Some(_), _)) => {
+                "hits, and does not do what is expected".to_owned()
+            }
+            (ExampleResult::Missing, _) => "does not hit".to_owned(),
+            (ExampleResult::Late, (Some(decided), Some(most))) => {
                 format!("hits after {decided} bytes, it must by {most}")
             }
-            (Kept::Late, _) => "hits too late".to_owned(),
-            (Kept::SplitDependent, _) => {
+            (ExampleResult::Late, _) => "hits too late".to_owned(),
+            (ExampleResult::SplitDependent, _) => {
                 "hits differently when it is cut at other places".to_owned()
             }
         };
@@ -472,11 +487,11 @@ impl<'a> TestRecord<'a> {
     }
 }
 
-/// Most characters of an example that are shown.
+/// Maximum number of characters shown of an example.
 const SHOWN: usize = 60;
 
-impl Record for TestRecord<'_> {
-    /// Only what failed is worth a reader's time.
+impl OutputRecord for TestRecord<'_> {
+    /// Prints failures only.
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(wrong) = self.wrong() else {
             return Ok(());
@@ -500,8 +515,8 @@ mod tests {
 
     use super::*;
 
-    fn at((end, decided): (u64, u64)) -> Broken {
-        Broken {
+    fn at((end, decided): (u64, u64)) -> FirstHit {
+        FirstHit {
             end,
             decided,
             redacted: Vec::new(),
@@ -512,7 +527,7 @@ mod tests {
         texts.iter().map(|&text| text.to_owned()).collect()
     }
 
-    /// The pack of one rule about "nee\"dle", with that scope.
+    /// Returns a pack of one rule about "nee\"dle" with that scope.
     fn pack(tools: &[&str], args: &[&str], paths: &[&str]) -> Pack {
         let pattern = Pattern::literal("nee\"dle".to_owned());
         let mut rule = Rule::new("a/b", vec![pattern]);
@@ -523,8 +538,8 @@ mod tests {
         Pack::builder().rule(rule).build().unwrap()
     }
 
-    fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[Chunk]) -> Kept {
-        let part = Part::new(&pack.rules()[0], Channel::ToolInput, text);
+    fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[Chunk]) -> ExampleResult {
+        let part = ExamplePart::new(&pack.rules()[0], Channel::ToolInput, text);
         let splits = splits(chunks, part.bytes.len());
         judge(must_hit, None, &splits, |split| {
             hit(pack, 0, &part, split, 1)
@@ -559,17 +574,33 @@ mod tests {
         ] {
             let pack = pack(tools, args, paths);
             let case = format!("{tools:?} {args:?} {paths:?}");
-            assert_eq!(result(&pack, "a nee\"dle\n", true, &[]), Kept::Ok, "{case}");
-            assert_eq!(result(&pack, "a nee", true, &[]), Kept::Missing, "{case}");
-            assert_eq!(result(&pack, "nee\"dle", false, &[]), Kept::Noisy, "{case}");
-            assert_eq!(result(&pack, "a nee", false, &[]), Kept::Ok, "{case}");
+            assert_eq!(
+                result(&pack, "a nee\"dle\n", true, &[]),
+                ExampleResult::Ok,
+                "{case}"
+            );
+            assert_eq!(
+                result(&pack, "a nee", true, &[]),
+                ExampleResult::Missing,
+                "{case}"
+            );
+            assert_eq!(
+                result(&pack, "nee\"dle", false, &[]),
+                ExampleResult::Noisy,
+                "{case}"
+            );
+            assert_eq!(
+                result(&pack, "a nee", false, &[]),
+                ExampleResult::Ok,
+                "{case}"
+            );
         }
     }
 
     #[test]
-    fn a_hit_that_depends_on_the_split_is_told_whatever_should_be() {
+    fn a_hit_that_depends_on_the_split_is_new_whatever_should_be() {
         let splits = splits(&[], 9);
-        let odd = Split::At(4);
+        let odd = PartSplit::At(4);
         let of_one =
             |found: [Option<(u64, u64)>; 2]| move |split| found[usize::from(split == odd)].map(at);
         for (name, found) in [
@@ -582,7 +613,7 @@ mod tests {
                 let judged = judge(must_hit, None, &splits, of_one(found));
                 assert_eq!(
                     (judged.kept, judged.split),
-                    (Kept::SplitDependent, Some(odd)),
+                    (ExampleResult::SplitDependent, Some(odd)),
                     "{name}"
                 );
             }
@@ -592,32 +623,38 @@ mod tests {
     #[test]
     fn long_parts_are_cut_at_places_spread_evenly() {
         let everywhere = splits(&[], 4);
-        let shown: Vec<String> = everywhere.iter().map(Split::to_string).collect();
+        let shown: Vec<String> = everywhere.iter().map(PartSplit::to_string).collect();
         assert_eq!(shown, ["whole", "bytes", "cut:1", "cut:2", "cut:3"]);
         assert_eq!(splits(&[], 0).len(), 2);
         assert_eq!(splits(&[], CUTS + 1).len(), 2 + CUTS);
         let long = splits(&[], 10 * CUTS + 1);
         assert_eq!(long.len(), 2 + CUTS);
-        assert_eq!(long[2..4], [Split::At(1), Split::At(11)]);
-        assert_eq!(long.last(), Some(&Split::At(10 * CUTS - 9)));
+        assert_eq!(long[2..4], [PartSplit::At(1), PartSplit::At(11)]);
+        assert_eq!(long.last(), Some(&PartSplit::At(10 * CUTS - 9)));
     }
 
     #[test]
     fn what_is_asked_for_is_all_that_is_run() {
         let asked = ["original", "bytes", "7", "random:3"];
         let chunks: Vec<Chunk> = asked.iter().map(|text| text.parse().unwrap()).collect();
-        let shown: Vec<String> = splits(&chunks, 100).iter().map(Split::to_string).collect();
+        let shown: Vec<String> = splits(&chunks, 100)
+            .iter()
+            .map(PartSplit::to_string)
+            .collect();
         assert_eq!(shown, asked);
         let pack = pack(&[], &[], &[]);
-        assert_eq!(result(&pack, "nee\"dle", true, &chunks), Kept::Ok);
-        assert_eq!(result(&pack, "", true, &chunks), Kept::Missing);
+        assert_eq!(result(&pack, "nee\"dle", true, &chunks), ExampleResult::Ok);
+        assert_eq!(result(&pack, "", true, &chunks), ExampleResult::Missing);
     }
 
     #[test]
     fn a_hit_behind_its_byte_is_late() {
         let splits = splits(&[], 9);
         let found = |_| Some(at((5, 6)));
-        assert_eq!(judge(true, Some(6), &splits, found).kept, Kept::Ok);
-        assert_eq!(judge(true, Some(5), &splits, found).kept, Kept::Late);
+        assert_eq!(judge(true, Some(6), &splits, found).kept, ExampleResult::Ok);
+        assert_eq!(
+            judge(true, Some(5), &splits, found).kept,
+            ExampleResult::Late
+        );
     }
 }

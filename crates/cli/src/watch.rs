@@ -1,4 +1,4 @@
-//! `ttsr watch`: rules over a running OpenCode server.
+//! `ttsr watch`: applies rules to the sessions of a running OpenCode server.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,46 +12,47 @@ use ttsr::harness::fallback::{Chains, Foreground};
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
 use ttsr_agent::opencode::{
-    self, Act, Api, Backoff, Journal, Judged, Reach, Seen, Server, Watch, Watching,
+    self, Act, ActJournal, Backoff, Judged, Reach, Server, ServerApi, SessionWatcher, StopAct,
+    WatchEvent, WatchOptions,
 };
 
 use crate::args::{FormatArg, WorkspaceArgs};
-use crate::output::{Escaped, Out, Record, STRONG, tell};
-use crate::{Outcome, Stop, packs};
+use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
+use crate::{CommandError, ExitStatus, load};
 
-/// Hold rules against what the sessions of a running OpenCode server write, and act on them
+/// Apply rules to the sessions of a running OpenCode server
 ///
-/// A rule that cuts stops the session, deletes what it wrote and, if it retries, says its message. A rule that
-/// injects says it without stopping. Everything else is reported. Runs until it is stopped, and comes back when
-/// the connection breaks. The password of a server is read from OPENCODE_SERVER_PASSWORD, its user from
-/// OPENCODE_SERVER_USERNAME.
+/// A rule that cuts stops the session, deletes the message and, if the rule retries, sends its message to the
+/// model. A rule that injects sends its message without stopping. All other verdicts are only reported. The
+/// command runs until it is interrupted and reconnects when the connection breaks. The server's password is read
+/// from OPENCODE_SERVER_PASSWORD and its user from OPENCODE_SERVER_USERNAME.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The server, such as `http://127.0.0.1:4096`
     #[arg(long, value_name = "URL")]
     url: String,
-    /// The interface that its sessions are driven through
+    /// The interface through which sessions are controlled
     #[arg(long, value_name = "API", default_value = "classic")]
     api: ApiArg,
-    /// Only that session
+    /// Only this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Only report what would be done
+    /// Only report the actions, take none
     #[arg(long)]
     dry_run: bool,
-    /// The models that take over where a provider refuses, in order, for one agent or for all; may be repeated
+    /// Fallback models, in order, for one agent or for all; may be repeated
     ///
-    /// The refused request is stopped, and the last user message sent again to the next model that was not tried
-    /// in the session. The rules with the action `fallback` say what a refusal is; without one among the packs,
-    /// `opencode/foreground-fallback` is added. Classic interface only.
+    /// When a provider refuses, the request is stopped and the last user message is sent again to the next model
+    /// that was not tried in the session. Rules with the action `fallback` recognize a refusal; if no loaded pack has
+    /// one, `opencode/foreground-fallback` is added. Classic interface only.
     #[arg(long, value_name = "[AGENT=]PROVIDER/MODEL[,...]")]
     fallback: Vec<String>,
-    /// Where acts under way are recorded, so that they are completed after a restart
+    /// The journal of actions in progress, which are completed after a restart
     ///
-    /// [default: `ttsr/watch/HOST-PORT.json` in the folder that XDG_STATE_HOME names, or in `~/.local/state`]
+    /// [default: `ttsr/watch/HOST-PORT.json` in $XDG_STATE_HOME, or in `~/.local/state`]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Most tries in a row to reach the server [default: for ever]
+    /// Maximum number of consecutive attempts to reach the server [default: unlimited]
     #[arg(long, value_name = "N")]
     tries: Option<u32>,
     #[command(flatten)]
@@ -62,17 +63,17 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ApiArg {
-    /// `/global/event` and `/session/…`: what OpenCode's own programs use
+    /// `/global/event` and `/session/…`: used by OpenCode's own programs
     Classic,
     /// `/api/…`: tool calls can be stopped before they run
     Next,
 }
 
 impl ApiArg {
-    fn api(self) -> Api {
+    fn api(self) -> ServerApi {
         match self {
-            ApiArg::Classic => Api::Classic,
-            ApiArg::Next => Api::Next,
+            ApiArg::Classic => ServerApi::Classic,
+            ApiArg::Next => ServerApi::Next,
         }
     }
 }
@@ -80,12 +81,12 @@ impl ApiArg {
 const PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 const USER: &str = "OPENCODE_SERVER_USERNAME";
 
-/// The pack that says what a refusal is, where no other rule does.
+/// The pack whose rules recognize a refusal, if no other pack has such a rule.
 const REFUSALS: &str = "opencode/foreground-fallback";
 
-pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let api = options.api.api();
-    let because = |error: &dyn std::fmt::Display| Stop::Because(error.to_string());
+    let because = |error: &dyn std::fmt::Display| CommandError::Message(error.to_string());
     let mut server = Server::new(&options.url, api).map_err(|error| because(&error))?;
     let password = std::env::var(PASSWORD).ok();
     if let Some(password) = &password {
@@ -94,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     }
     let failed = |failure: Failure| explained(&failure, password.is_some(), options);
     let chains = chains(&options.fallback)?;
-    let pack = packs::load_in(&options.packs)?;
+    let pack = load::load_in(&options.packs)?;
     let reach = Reach::of(&pack, api, !chains.is_empty());
     let watch = rules(options, pack, chains)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -105,68 +106,71 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         true => None,
         false => journal(options, &server)?,
     };
-    let watching = Watching {
+    let watching = WatchOptions {
         backoff: Backoff {
             tries: options.tries,
             ..Backoff::default()
         },
         journal,
-        ..Watching::default()
+        ..WatchOptions::default()
     };
     let ended = runtime.block_on(observe(options, &server, watch, watching, &reach));
-    // Acts that were begun do not keep the process from ending.
+    // Actions in progress must not delay the end of the process.
     runtime.shutdown_timeout(Duration::ZERO);
     match ended {
-        Ok(()) => Ok(Outcome::Clean),
-        Err(Ended::Output(error)) => Err(error.into()),
-        Err(Ended::Server(failure)) => Err(failed(failure)),
+        Ok(()) => Ok(ExitStatus::Clean),
+        Err(WatchEnd::Output(error)) => Err(error.into()),
+        Err(WatchEnd::Server(failure)) => Err(failed(failure)),
     }
 }
 
-/// Why watching ended early.
-enum Ended {
+/// The reason why watching ended early.
+enum WatchEnd {
     Output(io::Error),
     Server(Failure),
 }
 
-/// Watches and writes what is seen, until the output is closed or the user interrupts.
+/// Watches and prints until the output is closed or the user interrupts.
 async fn observe(
     options: &Options,
     server: &Server,
-    mut watch: Watch,
-    watching: Watching,
+    mut watch: SessionWatcher,
+    watching: WatchOptions,
     reach: &Reach,
-) -> Result<(), Ended> {
-    let mut out = Out::new(options.format.format);
-    let mut counts = Counts::default();
+) -> Result<(), WatchEnd> {
+    let mut out = RecordWriter::new(options.format.format);
+    let mut counts = VerdictCounts::default();
     let cancel = Cancel::default();
-    let mut written = out.write(&Rules(reach)).and_then(|()| out.flush());
+    let mut written = out.write(&ReachRecord(reach)).and_then(|()| out.flush());
     if let Some(session) = &options.session {
-        server.check_session(session).await.map_err(Ended::Server)?;
+        server
+            .check_session(session)
+            .await
+            .map_err(WatchEnd::Server)?;
     }
-    let report = |seen: &Seen| {
+    let report = |seen: &WatchEvent| {
         counts.add(seen);
-        let telling = out.write(&Told(seen)).and_then(|()| out.flush());
+        let telling = out.write(&WatchRecord(seen)).and_then(|()| out.flush());
         if telling.is_err() && written.is_ok() {
-            // Nobody reads it any more.
+            // The reader of the output is gone.
             cancel.cancel();
             written = telling;
         }
     };
     let watching = opencode::watch(server, &mut watch, watching, cancel.clone(), report);
     let ended = tokio::select! {
-        ended = watching => ended.map_err(Ended::Server),
+        ended = watching => ended.map_err(WatchEnd::Server),
         Ok(()) = tokio::signal::ctrl_c() => Ok(()),
     };
     if options.dry_run && written.is_ok() {
-        let summary = Summary { counts, reach };
+        let summary = DryRunSummary { counts, reach };
         written = out.write(&summary).and_then(|()| out.flush());
     }
-    written.map_err(Ended::Output)?;
+    written.map_err(WatchEnd::Output)?;
     ended
 }
 
-fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, Stop> {
+fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<SessionWatcher, CommandError> {
     let has_fallback = !chains.is_empty();
     let knows_refusals = |pack: &Pack| {
         let mut rules = pack.rules().iter();
@@ -174,10 +178,10 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, Stop> {
     };
     let refusals = match has_fallback && !knows_refusals(&pack) {
         true => Pack::builtin(REFUSALS)
-            .map_err(|error| Stop::Because(format!("{REFUSALS}: {error}")))?,
+            .map_err(|error| CommandError::Message(format!("{REFUSALS}: {error}")))?,
         false => pack.clone(),
     };
-    let mut watch = Watch::new(pack, options.api.api());
+    let mut watch = SessionWatcher::new(pack, options.api.api());
     if has_fallback {
         watch = watch.fallback(Foreground::new(refusals.session(), chains));
     }
@@ -190,8 +194,8 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, Stop> {
     Ok(watch)
 }
 
-/// The chains of models, each `[AGENT=]PROVIDER/MODEL[,...]`.
-fn chains(written: &[String]) -> Result<Chains, Stop> {
+/// Parses the chains of models, each `[AGENT=]PROVIDER/MODEL[,...]`.
+fn chains(written: &[String]) -> Result<Chains, CommandError> {
     let mut chains = Chains::default();
     for chain in written {
         let (agent, models) = match chain.split_once('=') {
@@ -204,7 +208,7 @@ fn chains(written: &[String]) -> Result<Chains, Stop> {
             parts.is_none_or(|(provider, model)| provider.is_empty() || model.is_empty())
         });
         if let Some(bad) = bad {
-            return Err(Stop::Because(format!(
+            return Err(CommandError::Message(format!(
                 "--fallback: `{}` is not PROVIDER/MODEL, such as `anthropic/claude-opus-4-5`",
                 Escaped(bad)
             )));
@@ -217,8 +221,8 @@ fn chains(written: &[String]) -> Result<Chains, Stop> {
     Ok(chains)
 }
 
-/// The journal of the server. Without a folder for it there is none.
-fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Stop> {
+/// Opens the journal of the server. Returns `None` if there is no folder for it.
+fn journal(options: &Options, server: &Server) -> Result<Option<ActJournal>, CommandError> {
     let folder = || {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|state| state.is_absolute());
@@ -232,13 +236,13 @@ fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Stop> 
             None => return Ok(None),
         },
     };
-    match Journal::open(path) {
+    match ActJournal::open(path) {
         Ok(journal) => Ok(Some(journal)),
         Err(failure) if failure.kind() == "taken" || options.journal.is_some() => {
-            Err(Stop::Because(failure.message().to_owned()))
+            Err(CommandError::Message(failure.message().to_owned()))
         }
         Err(failure) => {
-            tell(&format_args!(
+            print_message(&format_args!(
                 "{}; acts are not completed after a restart",
                 Escaped(failure.message())
             ));
@@ -247,8 +251,8 @@ fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Stop> 
     }
 }
 
-/// The name of a server's journal: letters, digits, dots and `-`.
-fn file_name(url: &str, api: Api) -> String {
+/// Returns the file name of a server's journal: letters, digits, dots and `-`.
+fn file_name(url: &str, api: ServerApi) -> String {
     let place = url
         .trim()
         .trim_start_matches("http://")
@@ -259,20 +263,20 @@ fn file_name(url: &str, api: Api) -> String {
     };
     let place: String = place.chars().map(plain).collect();
     match api {
-        Api::Next => format!("{place}-next.json"),
+        ServerApi::Next => format!("{place}-next.json"),
         _ => format!("{place}.json"),
     }
 }
 
-/// What the user can do about a failure.
-fn explained(failure: &Failure, has_password: bool, options: &Options) -> Stop {
+/// Returns the error message with the user's remedy.
+fn explained(failure: &Failure, has_password: bool, options: &Options) -> CommandError {
     let url = Escaped(&options.url);
     let session = options.session.as_deref().unwrap_or_default();
-    Stop::Because(match (failure.kind(), has_password) {
+    CommandError::Message(match (failure.kind(), has_password) {
         ("401", false) => format!(
-            "{url} wants a password: set {PASSWORD} (and {USER}, if the user is not `opencode`)"
+            "{url} requires a password: set {PASSWORD} (and {USER}, if the user is not `opencode`)"
         ),
-        ("401", true) => format!("{url} refuses the password in {PASSWORD} or the user in {USER}"),
+        ("401", true) => format!("{url} rejects the password in {PASSWORD} or the user in {USER}"),
         ("404", _) if failure.message().contains("/session/") && !session.is_empty() => {
             format!("--session: {url} has no session `{}`", Escaped(session))
         }
@@ -281,10 +285,10 @@ fn explained(failure: &Failure, has_password: bool, options: &Options) -> Stop {
     })
 }
 
-/// The first line: what the rules can do.
-struct Rules<'a>(&'a Reach);
+/// The first line: the actions that the rules can take.
+struct ReachRecord<'a>(&'a Reach);
 
-impl Serialize for Rules<'_> {
+impl Serialize for ReachRecord<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Other<'a> {
@@ -305,28 +309,30 @@ impl Serialize for Rules<'_> {
     }
 }
 
-impl Record for Rules<'_> {
+impl OutputRecord for ReachRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", self.0)
     }
 }
 
-/// How many verdicts there were of each kind.
+/// The number of verdicts by kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Counts {
-    /// Would have been acted on.
+struct VerdictCounts {
+    /// Verdicts that would have been acted on.
     acting: u64,
-    /// Would have come after the tool call ran.
+    /// Verdicts that would have come after the tool call ran.
     late: u64,
-    /// Would only have been reported.
+    /// Verdicts that would only have been reported.
     reported: u64,
 }
 
-impl Counts {
-    fn add(&mut self, seen: &Seen) {
-        let Seen::Judged(judged) = seen else { return };
-        let is_told = matches!(judged.action, Action::Warn | Action::Observe);
-        match (judged.is_beyond || is_told, judged.is_late) {
+impl VerdictCounts {
+    fn add(&mut self, seen: &WatchEvent) {
+        let WatchEvent::Judged(judged) = seen else {
+            return;
+        };
+        let is_reported = matches!(judged.action, Action::Warn | Action::Observe);
+        match (judged.is_beyond || is_reported, judged.is_late) {
             (true, _) => self.reported += 1,
             (_, true) => self.late += 1,
             _ => self.acting += 1,
@@ -335,14 +341,14 @@ impl Counts {
 }
 
 /// The last line of a dry run.
-struct Summary<'a> {
-    counts: Counts,
+struct DryRunSummary<'a> {
+    counts: VerdictCounts,
     reach: &'a Reach,
 }
 
-impl Serialize for Summary<'_> {
+impl Serialize for DryRunSummary<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Counts {
+        let VerdictCounts {
             acting,
             late,
             reported,
@@ -356,26 +362,26 @@ impl Serialize for Summary<'_> {
     }
 }
 
-impl Record for Summary<'_> {
+impl OutputRecord for DryRunSummary<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Counts {
+        let VerdictCounts {
             acting,
             late,
             reported,
         } = self.counts;
         writeln!(
             out,
-            "verdicts: {acting} to act on, {late} after the tool call had run, {reported} only reported"
+            "verdicts: {acting} to act on, {late} after the tool call ran, {reported} only reported"
         )?;
         writeln!(out, "{}", self.reach)
     }
 }
 
-struct Told<'a>(&'a Seen);
+struct WatchRecord<'a>(&'a WatchEvent);
 
-/// What a line of JSON holds; what is not there is left out.
+/// The members of a JSON line. Absent ones are omitted.
 #[derive(Default, Serialize)]
-struct Fields<'a> {
+struct WatchFields<'a> {
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
@@ -427,80 +433,80 @@ struct Fields<'a> {
     again_in: Option<u64>,
 }
 
-impl<'a> Fields<'a> {
-    fn of(seen: &'a Seen) -> Fields<'a> {
+impl<'a> WatchFields<'a> {
+    fn from_seen(seen: &'a WatchEvent) -> WatchFields<'a> {
         match seen {
-            Seen::Disconnected { why, again_in } => Fields {
+            WatchEvent::Disconnected { why, again_in } => WatchFields {
                 event: "disconnected",
                 reason: Some(why),
                 again_in: Some(*again_in),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            Seen::Message { session, message } => Fields {
+            WatchEvent::Message { session, message } => WatchFields {
                 event: "message",
                 session: Some(session),
                 message: Some(message),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            Seen::Malformed { bytes } => Fields {
+            WatchEvent::Malformed { bytes } => WatchFields {
                 event: "malformed",
                 unscanned_bytes: Some(*bytes),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            Seen::Judged(judged) => Fields::judged(judged),
-            Seen::Act(act) => Fields::act("act", act),
-            Seen::Done(act) => Fields::act("done", act),
-            Seen::Failed { act, why } => Fields {
+            WatchEvent::Judged(judged) => WatchFields::judged(judged),
+            WatchEvent::Act(act) => WatchFields::act("act", act),
+            WatchEvent::Done(act) => WatchFields::act("done", act),
+            WatchEvent::Failed { act, why } => WatchFields {
                 reason: Some(why),
-                ..Fields::act("failed", act)
+                ..WatchFields::act("failed", act)
             },
-            Seen::Yielded { act, why } => Fields {
+            WatchEvent::Yielded { act, why } => WatchFields {
                 reason: Some(why),
-                ..Fields::act("yielded", act)
+                ..WatchFields::act("yielded", act)
             },
-            Seen::Refused {
+            WatchEvent::Refused {
                 session,
                 model: (provider, model),
-            } => Fields {
+            } => WatchFields {
                 event: "refused",
                 session: Some(session),
                 model: Some(format!("{provider}/{model}")),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            Seen::Resumed(act) => Fields::act("resumed", act),
-            Seen::NoJournal { why } => Fields {
+            WatchEvent::Resumed(act) => WatchFields::act("resumed", act),
+            WatchEvent::NoJournal { why } => WatchFields {
                 event: "no-journal",
                 reason: Some(why),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            Seen::Finish {
+            WatchEvent::Finish {
                 session,
                 message,
                 reason,
                 unscanned,
-            } => Fields {
+            } => WatchFields {
                 event: "finish",
                 session: Some(session),
                 message: Some(message),
                 reason: Some(reason),
                 unscanned_bytes: Some(*unscanned),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            Seen::Question { session, question } => Fields {
+            WatchEvent::Question { session, question } => WatchFields {
                 event: "question",
                 session: Some(session),
                 question: Some(question),
-                ..Fields::default()
+                ..WatchFields::default()
             },
-            _ => Fields {
+            _ => WatchFields {
                 event: "connected",
-                ..Fields::default()
+                ..WatchFields::default()
             },
         }
     }
 
-    fn judged(judged: &'a Judged) -> Fields<'a> {
-        Fields {
+    fn judged(judged: &'a Judged) -> WatchFields<'a> {
+        WatchFields {
             event: "verdict",
             session: Some(&judged.session),
             message: Some(&judged.message),
@@ -518,25 +524,25 @@ impl<'a> Fields<'a> {
             beyond: Some(judged.is_beyond),
             midway: judged.is_midway.then_some(true),
             says: Some(&judged.text),
-            ..Fields::default()
+            ..WatchFields::default()
         }
     }
 
-    fn act(event: &'static str, act: &'a Act) -> Fields<'a> {
-        let fields = Fields {
+    fn act(event: &'static str, act: &'a Act) -> WatchFields<'a> {
+        let fields = WatchFields {
             event,
             session: Some(act.session()),
-            ..Fields::default()
+            ..WatchFields::default()
         };
         match act {
-            Act::Stop {
+            Act::Stop(StopAct {
                 message,
                 delete,
                 steer,
                 session,
                 to,
                 ..
-            } => Fields {
+            }) => WatchFields {
                 does: Some("stop"),
                 message: Some(message),
                 delete: Some(*delete),
@@ -547,20 +553,20 @@ impl<'a> Fields<'a> {
             Act::Switch {
                 model: (provider, model),
                 ..
-            } => Fields {
+            } => WatchFields {
                 does: Some("switch"),
                 model: Some(format!("{provider}/{model}")),
                 ..fields
             },
-            Act::HandOver { .. } => Fields {
+            Act::HandOver { .. } => WatchFields {
                 does: Some("hand-over"),
                 ..fields
             },
-            Act::AddFiles { .. } => Fields {
+            Act::AddFiles { .. } => WatchFields {
                 does: Some("add-files"),
                 ..fields
             },
-            Act::Inject { prompt, .. } => Fields {
+            Act::Inject { prompt, .. } => WatchFields {
                 does: Some("inject"),
                 says: Some(&prompt.text),
                 ..fields
@@ -570,9 +576,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl Serialize for Told<'_> {
+impl Serialize for WatchRecord<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Fields::of(self.0).serialize(to)
+        WatchFields::from_seen(self.0).serialize(to)
     }
 }
 
@@ -581,22 +587,22 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const SOFT: Style = AnsiColor::Yellow.on_default();
 const FAINT: Style = Style::new().dimmed();
 
-impl Record for Told<'_> {
+impl OutputRecord for WatchRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.0 {
-            Seen::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
-            Seen::Disconnected { why, again_in } => {
+            WatchEvent::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
+            WatchEvent::Disconnected { why, again_in } => {
                 let why = Escaped(why);
                 writeln!(
                     out,
-                    "{CUT}disconnected{CUT:#}: {why}; again in {again_in} ms"
+                    "{CUT}disconnected{CUT:#}: {why}; reconnecting in {again_in} ms"
                 )
             }
-            Seen::Message { session, message } => {
+            WatchEvent::Message { session, message } => {
                 let (session, message) = (Escaped(session), Escaped(message));
                 writeln!(out, "{FAINT}{session}: message {message} begins{FAINT:#}")
             }
-            Seen::Finish {
+            WatchEvent::Finish {
                 session,
                 message,
                 reason,
@@ -609,40 +615,40 @@ impl Record for Told<'_> {
                     "{FAINT}{session}: message {message} ends: {reason}{FAINT:#}"
                 )
             }
-            Seen::Malformed { bytes } => writeln!(
+            WatchEvent::Malformed { bytes } => writeln!(
                 out,
-                "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be read, and was held against no rule"
+                "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be parsed and was not scanned"
             ),
-            Seen::Judged(judged) => show_judged(judged, out),
-            Seen::Act(act) => show_act(act, out),
-            Seen::Done(act) => {
+            WatchEvent::Judged(judged) => show_judged(judged, out),
+            WatchEvent::Act(act) => show_act(act, out),
+            WatchEvent::Done(act) => {
                 writeln!(out, "{}: {GOOD}done{GOOD:#}", Escaped(act.session()))
             }
-            Seen::Failed { act, why } => {
+            WatchEvent::Failed { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {CUT}failed{CUT:#}: {}", Escaped(why))
             }
-            Seen::Yielded { act, why } => {
+            WatchEvent::Yielded { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {SOFT}left alone{SOFT:#}: {}", Escaped(why))
             }
-            Seen::Refused {
+            WatchEvent::Refused {
                 session,
                 model: (provider, model),
             } => {
                 let (provider, model) = (Escaped(provider), Escaped(model));
                 writeln!(
                     out,
-                    "{}: {CUT}the provider refuses{CUT:#}; next is {provider}/{model}",
+                    "{}: {CUT}the provider refused{CUT:#}; the next model is {provider}/{model}",
                     Escaped(session)
                 )
             }
-            Seen::Resumed(act) => {
-                write!(out, "{FAINT}of an earlier run: {FAINT:#}")?;
+            WatchEvent::Resumed(act) => {
+                write!(out, "{FAINT}from an earlier run: {FAINT:#}")?;
                 show_act(act, out)
             }
-            Seen::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
-            Seen::Question { session, question } => {
+            WatchEvent::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
+            WatchEvent::Question { session, question } => {
                 let (session, question) = (Escaped(session), Escaped(question));
                 writeln!(out, "{session}: question {question} waits for an answer")
             }
@@ -671,16 +677,22 @@ fn show_judged(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
     }
     write!(out, ", byte {}", judged.end.unwrap_or(judged.decided))?;
     if judged.is_midway {
-        write!(out, " since the connection")?;
+        write!(out, " counted from the connection")?;
     }
     if let Some(why) = judged.suppressed {
         write!(out, " (suppressed: {why})")?;
     }
     if judged.is_late {
-        write!(out, " {SOFT}(too late: the tool runs already){SOFT:#}")?;
+        write!(
+            out,
+            " {SOFT}(too late: the tool is already running){SOFT:#}"
+        )?;
     }
     if judged.is_beyond {
-        write!(out, " {SOFT}(not possible from outside: only told){SOFT:#}")?;
+        write!(
+            out,
+            " {SOFT}(not possible from outside: only reported){SOFT:#}"
+        )?;
     }
     writeln!(out)?;
     match judged.text.is_empty() {
@@ -692,13 +704,13 @@ fn show_judged(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
 fn show_act(act: &Act, out: &mut dyn Write) -> io::Result<()> {
     let session = Escaped(act.session());
     match act {
-        Act::Stop {
+        Act::Stop(StopAct {
             message,
             delete,
             steer,
             to,
             ..
-        } => {
+        }) => {
             write!(out, "{session}: {CUT}stop{CUT:#} {}", Escaped(message))?;
             if *delete {
                 write!(out, ", delete it")?;

@@ -1,11 +1,14 @@
-//! Anthropic's Messages API: content blocks, each with a start, deltas and a stop.
+//! Anthropic's Messages API (`anthropic-version: 2023-06-01`): content blocks, each with a start, deltas and a stop.
 //!
-//! Also whole messages (what a request without `stream` gets) and `message_start` with content already in
-//! it. Signatures are no content; redacted thinking, citations and the results of server tools are counted.
+//! Source: the reference of `POST /v1/messages` and its page on streaming.
+//!
+//! Also reads whole messages (the reply to a request without `stream`) and a `message_start` with content in it. Text,
+//! thinking and tool input are judged. Signatures are known metadata; redacted thinking, citations and the results of
+//! server tools are counted.
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
 
 /// The kinds of records that only this format has.
@@ -20,7 +23,7 @@ pub(super) const KINDS: [&str; 8] = [
     "ping",
 ];
 
-/// Members of a message that are read, or that say nothing of what the model wrote.
+/// Members of a message that are read or are known metadata.
 const MESSAGE: [&str; 8] = [
     "content",
     "stop_reason",
@@ -33,20 +36,20 @@ const MESSAGE: [&str; 8] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Messages {
-    replies: Replies,
+pub(super) struct AnthropicReader {
+    replies: ReplySequence,
 }
 
-impl Messages {
-    pub(super) fn new(default_name: String) -> Messages {
-        Messages {
-            replies: Replies::new(default_name),
+impl AnthropicReader {
+    pub(super) fn new(default_name: String) -> AnthropicReader {
+        AnthropicReader {
+            replies: ReplySequence::new(default_name),
         }
     }
 
-    fn start(&mut self, message: &Json<'_>, on: Sink<'_>) {
+    fn start(&mut self, message: &JsonValue<'_>, on: EventSink<'_>) {
         let reply = self.replies.begin(message.text("id").as_deref(), on);
-        reply.unscanned(message.unread(&MESSAGE), "message_start", on);
+        reply.count_unscanned(message.unread(&MESSAGE), "message_start", on);
         usage(reply, message, on);
         for (index, block) in (0..).zip(message.list("content")) {
             start_block(reply, index, block, on);
@@ -58,8 +61,8 @@ impl Messages {
     }
 }
 
-impl Source for Messages {
-    fn record(&mut self, kind: &str, record: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for AnthropicReader {
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         let index = record.number("index").unwrap_or(0);
         match kind {
             "message_start" => {
@@ -67,7 +70,7 @@ impl Source for Messages {
                     self.start(message, on);
                 }
                 self.replies
-                    .unscanned(record.unread(&["message"]), kind, on);
+                    .count_unscanned(record.unread(&["message"]), kind, on);
             }
             "message" => {
                 self.start(record, on);
@@ -78,134 +81,140 @@ impl Source for Messages {
                 if let Some(block) = record.get("content_block") {
                     start_block(reply, index, block, on);
                 }
-                reply.unscanned(record.unread(&["content_block"]), kind, on);
+                reply.count_unscanned(record.unread(&["content_block"]), kind, on);
             }
             "content_block_delta" => {
                 let reply = self.replies.reply(None, on);
                 if let Some(delta) = record.get("delta") {
                     block_delta(reply, index, delta, on);
                 }
-                reply.unscanned(record.unread(&["delta"]), kind, on);
+                reply.count_unscanned(record.unread(&["delta"]), kind, on);
             }
             "content_block_stop" => {
                 end_block(self.replies.reply(None, on), index, on);
-                self.replies.unscanned(record.unread(&[]), kind, on);
+                self.replies.count_unscanned(record.unread(&[]), kind, on);
             }
             "message_delta" => {
                 let reply = self.replies.reply(None, on);
                 usage(reply, record, on);
                 if let Some(delta) = record.get("delta") {
-                    reply.unscanned(delta.unread(&MESSAGE), kind, on);
+                    reply.count_unscanned(delta.unread(&MESSAGE), kind, on);
                     reply.reason = delta
                         .text("stop_reason")
                         .map(|reason| reason.into_owned())
                         .or(reply.reason.take());
                 }
-                reply.unscanned(
+                reply.count_unscanned(
                     record.unread(&["delta", "usage", "context_management"]),
                     kind,
                     on,
                 );
             }
             "message_stop" => {
-                self.replies.unscanned(record.unread(&[]), kind, on);
+                self.replies.count_unscanned(record.unread(&[]), kind, on);
                 self.replies.finish("message_stop", on);
             }
             "error" => error(self.replies.reply(None, on), record, on),
-            // `ping`, and whatever will be added.
+            // `ping`, and kinds that this version does not know.
             _ if record.get("error").is_some() => error(self.replies.reply(None, on), record, on),
-            _ => self.replies.unscanned(record.unread(&[]), kind, on),
+            _ => self.replies.count_unscanned(record.unread(&[]), kind, on),
         }
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
+    fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
 }
 
-fn start_block(reply: &mut Reply, index: u64, block: &Json<'_>, on: Sink<'_>) {
+fn start_block(reply: &mut ReplyEmitter, index: u64, block: &JsonValue<'_>, on: EventSink<'_>) {
     let kind = block.text("type").unwrap_or_default();
     let name = index.to_string();
     match &*kind {
         "text" => {
             let key = key(index, Channel::Text);
-            let naming = Naming::new(&key, &name, Channel::Text);
+            let naming = PartSpec::new(&key, &name, Channel::Text);
             reply.open(naming, on);
-            reply.delta(naming, block.bytes("text").unwrap_or_default(), on);
-            reply.unscanned(block.unread(&["text"]), &kind, on);
+            reply.push_delta(naming, block.bytes("text").unwrap_or_default(), on);
+            reply.count_unscanned(block.unread(&["text"]), &kind, on);
         }
         "thinking" => {
             let key = key(index, Channel::Reasoning);
-            let naming = Naming::new(&key, &name, Channel::Reasoning);
+            let naming = PartSpec::new(&key, &name, Channel::Reasoning);
             reply.open(naming, on);
-            reply.delta(naming, block.bytes("thinking").unwrap_or_default(), on);
-            reply.unscanned(block.unread(&["thinking", "signature"]), &kind, on);
+            reply.push_delta(naming, block.bytes("thinking").unwrap_or_default(), on);
+            reply.count_unscanned(block.unread(&["thinking", "signature"]), &kind, on);
         }
         "tool_use" | "server_tool_use" | "mcp_tool_use" => {
             let key = key(index, Channel::ToolInput);
             let (tool, call) = (block.text("name"), block.text("id"));
             let (tool, call) = (tool.as_deref(), call.as_deref());
-            let naming = Naming {
+            let naming = PartSpec {
                 key: &key,
                 name: &name,
                 channel: Channel::ToolInput,
                 tool,
                 call,
-                grows: false,
+                name_may_grow: false,
             };
             reply.open(naming, on);
-            // Normally `{}` and a placeholder for the deltas; where it is not, it is the input itself.
+            // Normally `{}`, the placeholder for the deltas; any other value is the input itself.
             match block.get("input") {
                 Some(input) if input.is_object() && input.members().is_empty() => {}
-                Some(input) => reply.whole(naming, input.string().unwrap_or(input.raw()), on),
+                Some(input) => reply.push_whole(naming, input.string().unwrap_or(input.raw()), on),
                 None => {}
             }
-            reply.unscanned(
+            reply.count_unscanned(
                 block.unread(&["name", "input", "caller", "server_name"]),
                 &kind,
                 on,
             );
         }
-        _ => reply.unscanned(block.unread(&[]), &kind, on),
+        _ => reply.count_unscanned(block.unread(&[]), &kind, on),
     }
 }
 
-fn block_delta(reply: &mut Reply, index: u64, delta: &Json<'_>, on: Sink<'_>) {
+fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
     let kind = delta.text("type").unwrap_or_default();
     let (channel, member) = match &*kind {
         "text_delta" => (Channel::Text, "text"),
         "thinking_delta" => (Channel::Reasoning, "thinking"),
         "input_json_delta" => (Channel::ToolInput, "partial_json"),
-        "signature_delta" => return reply.unscanned(delta.unread(&["signature"]), &kind, on),
-        "citations_delta" => return reply.unscanned(delta.unread(&[]), &kind, on),
+        "signature_delta" => return reply.count_unscanned(delta.unread(&["signature"]), &kind, on),
+        "citations_delta" => return reply.count_unscanned(delta.unread(&[]), &kind, on),
         _ => return unknown_delta(reply, index, delta, &kind, on),
     };
     let (key, name) = (key(index, channel), index.to_string());
-    let naming = Naming::new(&key, &name, channel);
-    reply.delta(naming, delta.bytes(member).unwrap_or_default(), on);
-    reply.unscanned(delta.unread(&[member]), &kind, on);
+    let naming = PartSpec::new(&key, &name, channel);
+    reply.push_delta(naming, delta.bytes(member).unwrap_or_default(), on);
+    reply.count_unscanned(delta.unread(&[member]), &kind, on);
 }
 
-/// A kind of delta that is not known: its strings are read as text, the rest is counted.
-fn unknown_delta(reply: &mut Reply, index: u64, delta: &Json<'_>, kind: &str, on: Sink<'_>) {
+/// Reads a delta of an unknown kind: its strings are judged as text, other content is counted.
+fn unknown_delta(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    delta: &JsonValue<'_>,
+    kind: &str,
+    on: EventSink<'_>,
+) {
     let (key, name) = (key(index, Channel::Text), index.to_string());
-    let naming = Naming::new(&key, &name, Channel::Text);
+    let naming = PartSpec::new(&key, &name, Channel::Text);
     let mut rest = 0;
     for (member, value) in delta.members() {
         match value.string() {
             Some(_) if **member == *b"type" => {}
-            Some(bytes) => reply.delta(naming, bytes, on),
+            Some(bytes) => reply.push_delta(naming, bytes, on),
             None => rest += value.content(),
         }
     }
-    reply.unknown(rest, kind, on);
+    reply.count_unknown(rest, kind, on);
 }
 
-fn end_block(reply: &mut Reply, index: u64, on: Sink<'_>) {
+fn end_block(reply: &mut ReplyEmitter, index: u64, on: EventSink<'_>) {
     reply.end_group(&index.to_string(), on);
 }
 
@@ -213,7 +222,7 @@ fn key(index: u64, channel: Channel) -> String {
     format!("{index}/{}", channel.name())
 }
 
-fn usage(reply: &mut Reply, holder: &Json<'_>, on: Sink<'_>) {
+fn usage(reply: &mut ReplyEmitter, holder: &JsonValue<'_>, on: EventSink<'_>) {
     let Some(usage) = holder.get("usage") else {
         return;
     };
@@ -228,7 +237,7 @@ fn usage(reply: &mut Reply, holder: &Json<'_>, on: Sink<'_>) {
     reply.usage(input, usage.number("output_tokens"), on);
 }
 
-fn error(reply: &mut Reply, record: &Json<'_>, on: Sink<'_>) {
+fn error(reply: &mut ReplyEmitter, record: &JsonValue<'_>, on: EventSink<'_>) {
     let error = record.get("error").unwrap_or(record);
     let kind = error.text("type").unwrap_or_default();
     let message = error

@@ -1,12 +1,14 @@
-//! Amazon Bedrock's Converse API: content blocks with start, deltas and stop.
+//! Amazon Bedrock's Converse API (version 2023-09-30): content blocks, each with a start, deltas and a stop.
 //!
-//! An event's name is in the frame around it, or it is the only member of a line. Also whole replies. The
-//! `metadata` with the usage comes after `messageStop`, so the reply ends with it. What Bedrock passes on
-//! of Anthropic's models is [`anthropic`](super::anthropic)'s.
+//! Source: `ConverseStreamOutput` and `ConverseResponse` in the API reference of the Bedrock runtime.
+//!
+//! The name of an event is in the frame around it, or it is the only member of a line. `metadata`, which holds the
+//! usage, comes after `messageStop`, so the reply ends with `metadata`. Events of Anthropic's models that Bedrock
+//! passes on are read by [`anthropic`](super::anthropic). Signatures are known metadata.
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
 
 /// The names of events, which are also the members of a line.
@@ -19,7 +21,7 @@ const KINDS: [&str; 6] = [
     "metadata",
 ];
 
-/// Members that every event may have: its block, padding, and measurements.
+/// The members that every event may have: its block, padding, and measurements.
 const EVENT: [&str; 7] = [
     "contentBlockIndex",
     "p",
@@ -31,18 +33,18 @@ const EVENT: [&str; 7] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Converse {
-    replies: Replies,
+pub(super) struct ConverseReader {
+    replies: ReplySequence,
 }
 
-impl Converse {
-    pub(super) fn new(default_name: String) -> Converse {
-        Converse {
-            replies: Replies::new(default_name),
+impl ConverseReader {
+    pub(super) fn new(default_name: String) -> ConverseReader {
+        ConverseReader {
+            replies: ReplySequence::new(default_name),
         }
     }
 
-    fn event(&mut self, kind: &str, event: &Json<'_>, on: Sink<'_>) {
+    fn event(&mut self, kind: &str, event: &JsonValue<'_>, on: EventSink<'_>) {
         let index = event.number("contentBlockIndex").unwrap_or(0);
         let stopped = self
             .replies
@@ -73,14 +75,14 @@ impl Converse {
             "metadata" => usage(reply, event, on),
             _ => {}
         }
-        reply.unscanned(event.unread(&read), kind, on);
+        reply.count_unscanned(event.unread(&read), kind, on);
         if kind == "metadata" && reply.reason.is_some() {
             self.replies.finish(kind, on);
         }
     }
 
-    /// What a request without streaming gets.
-    fn whole(&mut self, record: &Json<'_>, on: Sink<'_>) {
+    /// Reads the reply to a request without streaming.
+    fn read_whole_reply(&mut self, record: &JsonValue<'_>, on: EventSink<'_>) {
         let reply = self.replies.begin(None, on);
         let message = record
             .get("output")
@@ -95,11 +97,11 @@ impl Converse {
         reply.reason = record.text("stopReason").map(|reason| reason.into_owned());
         let rest = message.map_or(0, |message| message.unread(&["content"]));
         let read = [&EVENT[..], &["output", "stopReason"]].concat();
-        reply.unscanned(rest + record.unread(&read), "message", on);
+        reply.count_unscanned(rest + record.unread(&read), "message", on);
         self.replies.finish("message", on);
     }
 
-    fn error(&mut self, kind: &str, error: &Json<'_>, on: Sink<'_>) {
+    fn error(&mut self, kind: &str, error: &JsonValue<'_>, on: EventSink<'_>) {
         let kind = error.text("type").unwrap_or(kind.into());
         let whole = || String::from_utf8_lossy(error.string().unwrap_or(error.raw()));
         let message = error.text("message").unwrap_or_else(whole);
@@ -107,20 +109,20 @@ impl Converse {
     }
 }
 
-/// Whether such a record is of this format, by its members or by the name of its frame.
-pub(super) fn is_record(event: &str, record: &Json<'_>) -> bool {
+/// Returns true if the record is of this format, by its members or by the name of its frame.
+pub(super) fn is_record(event: &str, record: &JsonValue<'_>) -> bool {
     let names_one = |kind: &&str| **kind != *"metadata" && record.get(kind).is_some();
     let whole = record.get("stopReason").is_some() && record.get("output").is_some();
     KINDS.contains(&event) || KINDS.iter().any(names_one) || whole
 }
 
-impl Source for Converse {
-    fn record(&mut self, kind: &str, record: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for ConverseReader {
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if KINDS.contains(&kind) {
             return self.event(kind, record, on);
         }
         if record.get("output").is_some() {
-            return self.whole(record, on);
+            return self.read_whole_reply(record, on);
         }
         let own =
             |name: &str| KINDS.contains(&name) || name == "error" || name.ends_with("Exception");
@@ -129,7 +131,7 @@ impl Source for Converse {
             !own(&name) && !EVENT.contains(&&*name) && name != "type"
         });
         let rest = others.map(|(_, value)| value.content()).sum();
-        self.replies.unscanned(rest, "event", on);
+        self.replies.count_unscanned(rest, "event", on);
         for (name, value) in record.members() {
             let name = String::from_utf8_lossy(name);
             if KINDS.contains(&&*name) {
@@ -140,48 +142,48 @@ impl Source for Converse {
         }
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
+    fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
 }
 
-/// A block that starts: what matters of it is the tool's name. `holder` is the event or a whole block.
-fn start_block(reply: &mut Reply, index: u64, holder: &Json<'_>, on: Sink<'_>) {
+/// Reads the start of a block, which names the tool. `holder` is the event or a whole block.
+fn start_block(reply: &mut ReplyEmitter, index: u64, holder: &JsonValue<'_>, on: EventSink<'_>) {
     let start = holder.get("start").unwrap_or(holder);
     if let Some(call) = start.get("toolUse") {
         let (tool, id) = (call.text("name"), call.text("toolUseId"));
         let (key, name) = (key(index, Channel::ToolInput), index.to_string());
-        let naming = Naming {
+        let naming = PartSpec {
             tool: tool.as_deref(),
             call: id.as_deref(),
-            ..Naming::new(&key, &name, Channel::ToolInput)
+            ..PartSpec::new(&key, &name, Channel::ToolInput)
         };
         reply.open(naming, on);
         let rest = call.unread(&["name", "toolUseId", "input"]);
-        reply.unscanned(rest, "toolUse", on);
+        reply.count_unscanned(rest, "toolUse", on);
     }
     if holder.get("start").is_some() {
-        reply.unscanned(start.unread(&["toolUse"]), "contentBlockStart", on);
+        reply.count_unscanned(start.unread(&["toolUse"]), "contentBlockStart", on);
     }
 }
 
-fn block_delta(reply: &mut Reply, index: u64, delta: &Json<'_>, on: Sink<'_>) {
+fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
     if let Some(text) = delta.bytes("text") {
-        arrives(reply, index, Channel::Text, text, on);
+        push_channel_delta(reply, index, Channel::Text, text, on);
     }
     if let Some(input) = delta.get("toolUse").and_then(|call| call.get("input")) {
         let bytes = input.string().unwrap_or(input.raw());
-        arrives(reply, index, Channel::ToolInput, bytes, on);
+        push_channel_delta(reply, index, Channel::ToolInput, bytes, on);
     }
     if let Some(reasoning) = delta.get("reasoningContent") {
-        // In a whole reply the text is one level further down.
+        // In a whole reply the text is one level deeper.
         let inner = reasoning.get("reasoningText").unwrap_or(reasoning);
         let text = inner.bytes("text").unwrap_or_default();
-        arrives(reply, index, Channel::Reasoning, text, on);
+        push_channel_delta(reply, index, Channel::Reasoning, text, on);
         let read = ["text", "signature", "reasoningText"];
         let rest = inner.unread(&read)
             + if std::ptr::eq(inner, reasoning) {
@@ -189,22 +191,28 @@ fn block_delta(reply: &mut Reply, index: u64, delta: &Json<'_>, on: Sink<'_>) {
             } else {
                 reasoning.unread(&read)
             };
-        reply.unscanned(rest, "reasoningContent", on);
+        reply.count_unscanned(rest, "reasoningContent", on);
     }
     let rest = delta.unread(&["text", "toolUse", "reasoningContent"]);
-    reply.unscanned(rest, "contentBlockDelta", on);
+    reply.count_unscanned(rest, "contentBlockDelta", on);
 }
 
-fn arrives(reply: &mut Reply, index: u64, channel: Channel, bytes: &[u8], on: Sink<'_>) {
+fn push_channel_delta(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    channel: Channel,
+    bytes: &[u8],
+    on: EventSink<'_>,
+) {
     let (key, name) = (key(index, channel), index.to_string());
-    reply.delta(Naming::new(&key, &name, channel), bytes, on);
+    reply.push_delta(PartSpec::new(&key, &name, channel), bytes, on);
 }
 
 fn key(index: u64, channel: Channel) -> String {
     format!("{index}/{}", channel.name())
 }
 
-fn usage(reply: &mut Reply, holder: &Json<'_>, on: Sink<'_>) {
+fn usage(reply: &mut ReplyEmitter, holder: &JsonValue<'_>, on: EventSink<'_>) {
     if let Some(usage) = holder.get("usage") {
         let output = usage.number("outputTokens");
         reply.usage(usage.number("inputTokens"), output, on);

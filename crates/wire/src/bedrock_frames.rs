@@ -1,39 +1,41 @@
-//! Amazon's binary event stream, pushed in pieces of any size: bytes in, messages out.
+//! A parser of Amazon's binary event stream (`application/vnd.amazon.eventstream`): bytes in, messages out.
 //!
-//! A message is its length, the length of its headers, a checksum of both, the headers, the payload and a
-//! checksum of all. Where the lengths are not to be trusted nothing after them can be found again, so the rest
-//! is counted. It knows nothing of JSON.
+//! Source: the "Amazon Event Stream" specification of Smithy 2.0.
+//!
+//! A message is its length, the length of its headers, a CRC-32 of both, the headers, the payload and a CRC-32 of all.
+//! After a prelude with a wrong checksum the next message cannot be located, so the rest of the input is counted. This
+//! module knows no JSON.
 
-/// Bytes before the headers.
+/// The number of bytes before the headers.
 pub(super) const PRELUDE: usize = 12;
 
-/// What the framer found.
+/// A message, or damaged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
+pub(super) enum EventStreamFrame<'a> {
     Message {
-        /// Its kind of event or of exception.
+        /// The type of the event or of the exception.
         event: &'a str,
         exception: bool,
         payload: &'a [u8],
     },
-    /// Bytes that are no message, and why.
+    /// Bytes that are not a valid message, and the kind that they are counted under.
     Lost { bytes: u64, kind: &'static str },
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Frames {
+pub(super) struct EventStreamParser {
     cap: usize,
     pending: Vec<u8>,
-    /// Bytes yet to come of a message over the cap, and all of its bytes.
+    /// The bytes yet to skip of a message over the cap; `over` is its whole length.
     skip: u64,
     over: u64,
-    /// Bytes after lengths that were not to be trusted.
+    /// Bytes after a damaged prelude.
     lost: Option<u64>,
 }
 
-impl Frames {
-    pub(super) fn with_cap(cap: usize) -> Frames {
-        Frames {
+impl EventStreamParser {
+    pub(super) fn with_cap(cap: usize) -> EventStreamParser {
+        EventStreamParser {
             cap,
             pending: Vec::new(),
             skip: 0,
@@ -42,7 +44,7 @@ impl Frames {
         }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(Frame<'_>)) {
+    pub(super) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(EventStreamFrame<'_>)) {
         let bytes = self.skipped(bytes, on);
         if let Some(lost) = &mut self.lost {
             *lost += bytes.len() as u64;
@@ -55,8 +57,8 @@ impl Frames {
         self.pending = pending;
     }
 
-    /// Tells the whole messages; how many bytes at the end are not yet one.
-    fn messages(&mut self, bytes: &[u8], on: &mut dyn FnMut(Frame<'_>)) -> usize {
+    /// Emits the complete messages; returns the number of bytes after them.
+    fn messages(&mut self, bytes: &[u8], on: &mut dyn FnMut(EventStreamFrame<'_>)) -> usize {
         let mut rest = bytes;
         while rest.len() >= PRELUDE {
             let Some(length) = length(rest) else {
@@ -77,32 +79,37 @@ impl Frames {
         rest.len()
     }
 
-    pub(super) fn finish(&mut self, on: &mut dyn FnMut(Frame<'_>)) {
+    pub(super) fn finish(&mut self, on: &mut dyn FnMut(EventStreamFrame<'_>)) {
         let mut lose = |bytes: u64, kind| {
             if bytes > 0 {
-                on(Frame::Lost { bytes, kind });
+                on(EventStreamFrame::Lost { bytes, kind });
             }
         };
         lose(self.over - self.skip, "too-long");
         lose(self.lost.unwrap_or(0), "not-event-stream");
         lose(self.pending.len() as u64, "incomplete-message");
-        *self = Frames::with_cap(self.cap);
+        *self = EventStreamParser::with_cap(self.cap);
     }
 
-    /// What follows a message over the cap.
-    fn skipped<'a>(&mut self, bytes: &'a [u8], on: &mut dyn FnMut(Frame<'_>)) -> &'a [u8] {
+    /// Returns the bytes after a message over the cap.
+    fn skipped<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        on: &mut dyn FnMut(EventStreamFrame<'_>),
+    ) -> &'a [u8] {
         let count = usize::try_from(self.skip).map_or(bytes.len(), |skip| skip.min(bytes.len()));
         self.skip -= count as u64;
         if self.over > 0 && self.skip == 0 {
             let bytes = std::mem::take(&mut self.over);
             let kind = "too-long";
-            on(Frame::Lost { bytes, kind });
+            on(EventStreamFrame::Lost { bytes, kind });
         }
         &bytes[count..]
     }
 }
 
-/// The length of the message that starts here, if its prelude is sound. At least [`PRELUDE`] bytes.
+/// Returns the length of the message that starts here, or `None` if its prelude is damaged. `bytes` has at least
+/// [`PRELUDE`] bytes.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let (total, headers) = (number(bytes, 0)?, number(bytes, 4)?);
     let sound = crc32fast::hash(&bytes[..8]) == number(bytes, 8)?;
@@ -115,9 +122,9 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// A whole message.
-fn read(message: &[u8]) -> Frame<'_> {
-    let lost = |kind| Frame::Lost {
+/// Parses a complete message.
+fn read(message: &[u8]) -> EventStreamFrame<'_> {
+    let lost = |kind| EventStreamFrame::Lost {
         bytes: message.len() as u64,
         kind,
     };
@@ -140,14 +147,14 @@ fn read(message: &[u8]) -> Frame<'_> {
     if !rest.is_empty() {
         return lost("bad-headers");
     }
-    Frame::Message {
+    EventStreamFrame::Message {
         event,
         exception,
         payload,
     }
 }
 
-/// The first header: its name, its value if that is text, and what follows.
+/// Parses the first header: returns its name, its value if that is a string, and the rest.
 fn header(bytes: &[u8]) -> Option<(&[u8], &str, &[u8])> {
     let (&length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(length.into())?;

@@ -1,11 +1,12 @@
-//! Cohere's Chat API, version 2: content blocks, a plan for tools, and tool calls, each with start and end.
+//! Cohere's Chat API (`v2`): content blocks, a plan for tools, and tool calls, each with a start and an end.
 //!
-//! The plan is reasoning. Citations repeat what was said and are counted. Also whole replies, which a
-//! request without `stream` gets.
+//! Source: the reference of `POST /v2/chat`, streaming and non-streaming.
+//!
+//! The plan is judged as reasoning. Citations repeat the text and are counted.
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
 
 /// The kinds of records that only this format has.
@@ -23,64 +24,64 @@ pub(super) const KINDS: [&str; 11] = [
     "message-end",
 ];
 
-/// Members of a whole reply that are read, or that say nothing of what the model wrote.
+/// Members of a whole reply that are read or are known metadata.
 const REPLY: [&str; 4] = ["message", "finish_reason", "usage", "logprobs"];
 
 /// The same for the message in an event or in a whole reply.
 const MESSAGE: [&str; 3] = ["content", "tool_plan", "tool_calls"];
 
 #[derive(Debug)]
-pub(super) struct Chat {
-    replies: Replies,
+pub(super) struct CohereReader {
+    replies: ReplySequence,
 }
 
-impl Chat {
-    pub(super) fn new(default_name: String) -> Chat {
-        Chat {
-            replies: Replies::new(default_name),
+impl CohereReader {
+    pub(super) fn new(default_name: String) -> CohereReader {
+        CohereReader {
+            replies: ReplySequence::new(default_name),
         }
     }
 
-    /// What a request without `stream` gets.
-    fn whole(&mut self, record: &Json<'_>, on: Sink<'_>) {
+    /// Reads the reply to a request without `stream`.
+    fn read_whole_reply(&mut self, record: &JsonValue<'_>, on: EventSink<'_>) {
         let reply = self.replies.begin(record.text("id").as_deref(), on);
         if let Some(message) = record.get("message") {
             read_message(reply, 0, message, on);
         }
         end(reply, record, on);
-        reply.unscanned(record.unread(&REPLY), "message", on);
+        reply.count_unscanned(record.unread(&REPLY), "message", on);
         self.replies.finish("message", on);
     }
 }
 
-/// Whether only this format has such a document.
-pub(super) fn is_reply(record: &Json<'_>) -> bool {
+/// Returns true for a whole reply of this format.
+pub(super) fn is_reply(record: &JsonValue<'_>) -> bool {
     let message = record.get("message").filter(|message| message.is_object());
     record.get("finish_reason").is_some() && message.is_some()
 }
 
-impl Source for Chat {
-    fn record(&mut self, kind: &str, record: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for CohereReader {
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if is_reply(record) {
-            return self.whole(record, on);
+            return self.read_whole_reply(record, on);
         }
         let index = record.number("index").unwrap_or(0);
         let id = record.text("id");
         let reply = match kind {
             "message-start" => self.replies.begin(id.as_deref(), on),
             kind if KINDS.contains(&kind) => self.replies.reply(id.as_deref(), on),
-            _ => return self.replies.unscanned(record.unread(&[]), kind, on),
+            _ => return self.replies.count_unscanned(record.unread(&[]), kind, on),
         };
         let delta = record.get("delta");
         match delta.and_then(|delta| delta.get("message")) {
             Some(message) if kind.starts_with("citation") => {
-                reply.unscanned(message.content(), kind, on);
+                reply.count_unscanned(message.content(), kind, on);
             }
             Some(message) => read_message(reply, index, message, on),
             None => {}
         }
         let rest = delta.map_or(0, |delta| delta.unread(&REPLY));
-        reply.unscanned(rest + record.unread(&["delta"]), kind, on);
+        reply.count_unscanned(rest + record.unread(&["delta"]), kind, on);
         match kind {
             "content-end" => reply.end_group(&format!("content {index}"), on),
             "tool-call-start" => reply.end_group("plan", on),
@@ -95,29 +96,29 @@ impl Source for Chat {
         }
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
+    fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
 }
 
-/// A member holds one thing in an event, and a list of them in a whole reply.
-fn several<'a>(value: &'a Json<'a>) -> &'a [Json<'a>] {
+/// Returns the elements of a member, which is one object in an event and a list in a whole reply.
+fn one_or_many<'a>(value: &'a JsonValue<'a>) -> &'a [JsonValue<'a>] {
     match value.is_array() {
         true => value.items(),
         false => std::slice::from_ref(value),
     }
 }
 
-fn read_message(reply: &mut Reply, index: u64, message: &Json<'_>, on: Sink<'_>) {
+fn read_message(reply: &mut ReplyEmitter, index: u64, message: &JsonValue<'_>, on: EventSink<'_>) {
     let plan = message.bytes("tool_plan").unwrap_or_default();
-    reply.delta(Naming::new("plan", "plan", Channel::Reasoning), plan, on);
+    reply.push_delta(PartSpec::new("plan", "plan", Channel::Reasoning), plan, on);
     for (content, index) in message
         .get("content")
-        .map_or(&[][..], several)
+        .map_or(&[][..], one_or_many)
         .iter()
         .zip(index..)
     {
@@ -125,47 +126,47 @@ fn read_message(reply: &mut Reply, index: u64, message: &Json<'_>, on: Sink<'_>)
     }
     for (call, index) in message
         .get("tool_calls")
-        .map_or(&[][..], several)
+        .map_or(&[][..], one_or_many)
         .iter()
         .zip(index..)
     {
         tool_call(reply, index, call, on);
     }
-    reply.unscanned(message.unread(&MESSAGE), "message", on);
+    reply.count_unscanned(message.unread(&MESSAGE), "message", on);
 }
 
-fn read_content(reply: &mut Reply, index: u64, content: &Json<'_>, on: Sink<'_>) {
+fn read_content(reply: &mut ReplyEmitter, index: u64, content: &JsonValue<'_>, on: EventSink<'_>) {
     let name = index.to_string();
     for (member, channel) in [("thinking", Channel::Reasoning), ("text", Channel::Text)] {
         if let Some(bytes) = content.bytes(member) {
             let key = format!("content {index}/{}", channel.name());
-            let naming = Naming::new(&key, &name, channel);
+            let naming = PartSpec::new(&key, &name, channel);
             reply.open(naming, on);
-            reply.delta(naming, bytes, on);
+            reply.push_delta(naming, bytes, on);
         }
     }
-    reply.unscanned(content.unread(&["text", "thinking"]), "content", on);
+    reply.count_unscanned(content.unread(&["text", "thinking"]), "content", on);
 }
 
-fn tool_call(reply: &mut Reply, index: u64, call: &Json<'_>, on: Sink<'_>) {
+fn tool_call(reply: &mut ReplyEmitter, index: u64, call: &JsonValue<'_>, on: EventSink<'_>) {
     let function = call.get("function");
     let tool = function.and_then(|function| function.text("name"));
     let (id, key) = (call.text("id"), format!("tool {index}/input"));
     let name = format!("tool/{index}");
-    let naming = Naming {
+    let naming = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
-        ..Naming::new(&key, &name, Channel::ToolInput)
+        ..PartSpec::new(&key, &name, Channel::ToolInput)
     };
     reply.open(naming, on);
     let arguments = function.and_then(|function| function.bytes("arguments"));
-    reply.delta(naming, arguments.unwrap_or_default(), on);
+    reply.push_delta(naming, arguments.unwrap_or_default(), on);
     let rest = function.map_or(0, |function| function.unread(&["name", "arguments"]));
-    reply.unscanned(rest + call.unread(&["function"]), "tool_calls", on);
+    reply.count_unscanned(rest + call.unread(&["function"]), "tool_calls", on);
 }
 
-/// The reason and the usage, of the last event or of a whole reply.
-fn end(reply: &mut Reply, holder: &Json<'_>, on: Sink<'_>) {
+/// Reads the finish reason and the usage, from the last event or from a whole reply.
+fn end(reply: &mut ReplyEmitter, holder: &JsonValue<'_>, on: EventSink<'_>) {
     let tokens = holder.get("usage").and_then(|usage| usage.get("tokens"));
     if let Some(tokens) = tokens {
         let output = tokens.number("output_tokens");

@@ -1,19 +1,20 @@
-//! Google's Gemini API, also as Vertex AI has it: chunks with candidates, each with a list of parts.
+//! Google's Gemini API (`v1beta`) and Vertex AI (`v1`): chunks with candidates, each with a list of parts.
 //!
-//! Text goes on in the same part whatever comes between; a thought is reasoning; a function call is a part
-//! of its own, whole or, on request, in [`gemini_args`](super::gemini_args). Nothing in a chunk says that
-//! text is complete, so it ends with the reply: at the end of the input, or where a finished reply is followed
-//! by one with another id.
+//! Source: `GenerateContentResponse` in the references of both APIs.
+//!
+//! The text of a candidate is one part, also across other parts; a thought is judged as reasoning; a function call is a
+//! part of its own, whole or, on request, in [`gemini_args`](super::gemini_args). No chunk marks the end of the text,
+//! so it ends with the reply: at the end of the input, or if a chunk with another id follows a finish reason.
 
 use std::collections::BTreeMap;
 
-use super::Source;
+use super::FormatReader;
 use super::gemini_args::PartialArgs;
-use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink};
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
 
-/// Members of a chunk that are read, or that say nothing of what the model wrote.
+/// Members of a chunk that are read or are known metadata.
 const CHUNK: [&str; 8] = [
     "candidates",
     "usageMetadata",
@@ -45,51 +46,55 @@ const PART: [&str; 5] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Chunks {
-    replies: Replies,
-    state: State,
+pub(super) struct GeminiReader {
+    replies: ReplySequence,
+    state: GeminiReply,
 }
 
-/// What is known of the reply under way.
+/// The state of the reply in progress.
 #[derive(Debug, Default)]
-struct State {
+struct GeminiReply {
     id: String,
     ended: bool,
-    /// Function calls so far.
+    /// The number of function calls so far.
     calls: u64,
-    /// The call of each candidate that goes on.
-    open: BTreeMap<u64, Call>,
+    /// The unfinished call of each candidate.
+    open: BTreeMap<u64, OpenFunctionCall>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct OpenFunctionCall {
     key: String,
     args: PartialArgs,
 }
 
-impl Chunks {
-    pub(super) fn new(default_name: String) -> Chunks {
-        Chunks {
-            replies: Replies::new(default_name),
-            state: State::default(),
+impl GeminiReader {
+    pub(super) fn new(default_name: String) -> GeminiReader {
+        GeminiReader {
+            replies: ReplySequence::new(default_name),
+            state: GeminiReply::default(),
         }
     }
 
-    fn reply(&mut self, id: Option<&str>, on: Sink<'_>) -> (&mut Reply, &mut State) {
+    fn reply(
+        &mut self,
+        id: Option<&str>,
+        on: EventSink<'_>,
+    ) -> (&mut ReplyEmitter, &mut GeminiReply) {
         let other = id.is_some_and(|id| id != self.state.id);
         if self.replies.current().is_none() || self.state.ended && other {
             self.close_calls(on);
-            self.state = State {
+            self.state = GeminiReply {
                 id: id.unwrap_or_default().to_owned(),
-                ..State::default()
+                ..GeminiReply::default()
             };
             self.replies.begin(id, on);
         }
         (self.replies.reply(id, on), &mut self.state)
     }
 
-    /// Calls that go on when the reply ends get the ends of their JSON.
-    fn close_calls(&mut self, on: Sink<'_>) {
+    /// Completes the JSON of unfinished calls at the end of the reply.
+    fn close_calls(&mut self, on: EventSink<'_>) {
         for (_, call) in std::mem::take(&mut self.state.open) {
             if self.replies.current().is_some() {
                 end_call(self.replies.reply(None, on), call, on);
@@ -98,20 +103,20 @@ impl Chunks {
     }
 }
 
-/// Whether only this format has such a chunk.
-pub(super) fn is_chunk(record: &Json<'_>) -> bool {
+/// Returns true if only this format has such a chunk.
+pub(super) fn is_chunk(record: &JsonValue<'_>) -> bool {
     let has = |key| record.get(key).is_some();
-    record.get("candidates").is_some_and(Json::is_array)
+    record.get("candidates").is_some_and(JsonValue::is_array)
         || has("usageMetadata")
         || has("promptFeedback")
 }
 
-impl Source for Chunks {
-    fn record(&mut self, _kind: &str, chunk: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for GeminiReader {
+    fn record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
         let id = chunk.text("responseId");
         let (reply, state) = self.reply(id.as_deref(), on);
         if let Some(error) = chunk.get("error") {
-            report(reply, error, on);
+            read_error(reply, error, on);
         }
         for candidate in chunk.list("candidates") {
             read_candidate(reply, state, candidate, on);
@@ -129,15 +134,15 @@ impl Source for Chunks {
             let output = output.map(|tokens| tokens.saturating_add(thoughts.unwrap_or(0)));
             reply.usage(usage.number("promptTokenCount"), output, on);
         }
-        reply.unscanned(chunk.unread(&CHUNK), "chunk", on);
+        reply.count_unscanned(chunk.unread(&CHUNK), "chunk", on);
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
-        // What broke off is not made to look complete.
+    fn finish(&mut self, on: EventSink<'_>) {
+        // A reply that broke off must not look complete.
         if self.state.ended {
             self.close_calls(on);
         }
@@ -145,30 +150,41 @@ impl Source for Chunks {
     }
 }
 
-fn report(reply: &mut Reply, error: &Json<'_>, on: Sink<'_>) {
+fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
     let whole = || String::from_utf8_lossy(error.string().unwrap_or(error.raw()));
     let message = error.text("message").unwrap_or_else(whole);
-    let code = error.get("code").map(Json::raw).unwrap_or_default();
+    let code = error.get("code").map(JsonValue::raw).unwrap_or_default();
     let kind = error.bytes("status").unwrap_or(code);
     reply.error(&String::from_utf8_lossy(kind), &message, on);
 }
 
-fn read_candidate(reply: &mut Reply, state: &mut State, candidate: &Json<'_>, on: Sink<'_>) {
+fn read_candidate(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     let index = candidate.number("index").unwrap_or(0);
     if let Some(content) = candidate.get("content") {
         for part in content.list("parts") {
             read_part(reply, state, index, part, on);
         }
-        reply.unscanned(content.unread(&["parts"]), "content", on);
+        reply.count_unscanned(content.unread(&["parts"]), "content", on);
     }
     if let Some(reason) = candidate.text("finishReason") {
         state.ended = true;
         reply.reason.get_or_insert(reason.into_owned());
     }
-    reply.unscanned(candidate.unread(&CANDIDATE), "candidate", on);
+    reply.count_unscanned(candidate.unread(&CANDIDATE), "candidate", on);
 }
 
-fn read_part(reply: &mut Reply, state: &mut State, candidate: u64, part: &Json<'_>, on: Sink<'_>) {
+fn read_part(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    part: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     let thought = part
         .get("thought")
         .is_some_and(|thought| thought.raw() == b"true");
@@ -178,23 +194,23 @@ fn read_part(reply: &mut Reply, state: &mut State, candidate: u64, part: &Json<'
     };
     let key = format!("{candidate}/{name}");
     let text = part.bytes("text").unwrap_or_default();
-    reply.delta(Naming::new(&key, &key, channel), text, on);
+    reply.push_delta(PartSpec::new(&key, &key, channel), text, on);
     if let Some(call) = part.get("functionCall") {
         function_call(reply, state, candidate, call, on);
     }
     if let Some(code) = part.get("executableCode") {
         executable_code(reply, state, candidate, code, on);
     }
-    reply.unscanned(part.unread(&PART), "part", on);
+    reply.count_unscanned(part.unread(&PART), "part", on);
 }
 
-/// A call, or the next piece of the one that goes on.
+/// Reads a function call, or the next fragment of an unfinished one.
 fn function_call(
-    reply: &mut Reply,
-    state: &mut State,
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
     candidate: u64,
-    call: &Json<'_>,
-    on: Sink<'_>,
+    call: &JsonValue<'_>,
+    on: EventSink<'_>,
 ) {
     let tool = call.text("name");
     if tool.is_some()
@@ -206,33 +222,33 @@ fn function_call(
     let pieces = call.list("partialArgs");
     let mut open = match state.open.remove(&candidate) {
         Some(open) => open,
-        // An empty one only ends what went on.
+        // An empty call only ends an unfinished one.
         None if tool.is_none() && args.is_none() && pieces.is_empty() => return,
-        None => Call {
+        None => OpenFunctionCall {
             key: state.next_call(candidate),
             args: PartialArgs::default(),
         },
     };
     let id = call.text("id");
-    let naming = Naming {
+    let naming = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
-        ..Naming::new(&open.key, &open.key, Channel::ToolInput)
+        ..PartSpec::new(&open.key, &open.key, Channel::ToolInput)
     };
     reply.open(naming, on);
     if let Some(args) = args {
-        reply.whole(naming, args.string().unwrap_or(args.raw()), on);
+        reply.push_whole(naming, args.string().unwrap_or(args.raw()), on);
     }
     for piece in pieces {
-        reply.delta(naming, &open.args.json_of(piece), on);
-        reply.unscanned(
+        reply.push_delta(naming, &open.args.continue_with(piece), on);
+        reply.count_unscanned(
             piece.unread(&["jsonPath", "stringValue", "nullValue"]),
             "partialArgs",
             on,
         );
     }
     let rest = call.unread(&["name", "args", "partialArgs"]);
-    reply.unscanned(rest, "functionCall", on);
+    reply.count_unscanned(rest, "functionCall", on);
     match call
         .get("willContinue")
         .is_some_and(|more| more.raw() == b"true")
@@ -242,32 +258,32 @@ fn function_call(
     }
 }
 
-fn end_call(reply: &mut Reply, mut call: Call, on: Sink<'_>) {
-    let naming = Naming::new(&call.key, &call.key, Channel::ToolInput);
-    reply.delta(naming, &call.args.end(), on);
+fn end_call(reply: &mut ReplyEmitter, mut call: OpenFunctionCall, on: EventSink<'_>) {
+    let naming = PartSpec::new(&call.key, &call.key, Channel::ToolInput);
+    reply.push_delta(naming, &call.args.end(), on);
     reply.end(&call.key, on);
 }
 
-/// Code that the provider runs itself.
+/// Reads code that the provider itself executes.
 fn executable_code(
-    reply: &mut Reply,
-    state: &mut State,
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
     candidate: u64,
-    code: &Json<'_>,
-    on: Sink<'_>,
+    code: &JsonValue<'_>,
+    on: EventSink<'_>,
 ) {
     let (key, id) = (state.next_call(candidate), code.text("id"));
-    let naming = Naming {
+    let naming = PartSpec {
         tool: Some("executableCode"),
         call: id.as_deref(),
-        ..Naming::new(&key, &key, Channel::ToolInput)
+        ..PartSpec::new(&key, &key, Channel::ToolInput)
     };
-    reply.delta(naming, code.bytes("code").unwrap_or_default(), on);
+    reply.push_delta(naming, code.bytes("code").unwrap_or_default(), on);
     reply.end(&key, on);
-    reply.unscanned(code.unread(&["code", "language"]), "executableCode", on);
+    reply.count_unscanned(code.unread(&["code", "language"]), "executableCode", on);
 }
 
-impl State {
+impl GeminiReply {
     fn next_call(&mut self, candidate: u64) -> String {
         self.calls += 1;
         format!("{candidate}/call/{}", self.calls)

@@ -1,42 +1,42 @@
-//! Arguments of a function call that come value by value, each with its path (`$.files[0].name`), made into
-//! the JSON that other providers stream.
+//! Builds the JSON of a function call from arguments that come value by value.
 //!
-//! Values come in the order in which they would be written; one that does not is written again under its
-//! name. It knows nothing of parts and replies.
+//! Source: `PartialArg` in the `FunctionCall` schema of Vertex AI (`v1`), which gives each value with its JSON path,
+//! such as `$.files[0].name` (RFC 9535). Values come in document order; one that does not is written again under its
+//! name. This module knows no parts and replies.
 
-use super::json::Json;
+use super::json::JsonValue;
 
-/// A step of a path.
+/// A segment of a JSON path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(Vec<u8>),
     Index(u64),
 }
 
-impl Step {
+impl PathStep {
     fn brackets(&self) -> [u8; 2] {
         match self {
-            Step::Key(_) => *b"{}",
-            Step::Index(_) => *b"[]",
+            PathStep::Key(_) => *b"{}",
+            PathStep::Index(_) => *b"[]",
         }
     }
 }
 
-/// The JSON written so far: where it is, and whether a string is open there.
+/// The state of the JSON written so far: the current path, and whether a string is open there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartialArgs {
-    path: Vec<Step>,
+    path: Vec<PathStep>,
     in_string: bool,
 }
 
 impl PartialArgs {
-    /// The JSON that follows what was given so far.
-    pub(super) fn json_of(&mut self, piece: &Json<'_>) -> Vec<u8> {
+    /// Returns the JSON that continues the output so far.
+    pub(super) fn continue_with(&mut self, piece: &JsonValue<'_>) -> Vec<u8> {
         let mut out = Vec::new();
-        let path = steps(piece.bytes("jsonPath").unwrap_or_default());
+        let path = parse_path(piece.bytes("jsonPath").unwrap_or_default());
         let text = piece.bytes("stringValue");
         if !(self.in_string && text.is_some() && path == self.path) {
-            self.go_to(path, &mut out);
+            self.move_to(path, &mut out);
             out.extend(text.map(|_| b'"'));
         }
         match text {
@@ -51,7 +51,7 @@ impl PartialArgs {
         out
     }
 
-    /// What closes all that is open.
+    /// Returns the text that closes the open string and all open containers.
     pub(super) fn end(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.close(0, &mut out);
@@ -59,8 +59,8 @@ impl PartialArgs {
         out
     }
 
-    /// Leaves what is open, but for what the new path has in common with the old one, and enters the rest.
-    fn go_to(&mut self, path: Vec<Step>, out: &mut Vec<u8>) {
+    /// Closes the containers that the new path does not share with the old one, and opens the rest of the new path.
+    fn move_to(&mut self, path: Vec<PathStep>, out: &mut Vec<u8>) {
         let common = self
             .path
             .iter()
@@ -75,7 +75,7 @@ impl PartialArgs {
                 true => out.push(b','),
                 false => out.push(step.brackets()[0]),
             }
-            if let Step::Key(key) = step {
+            if let PathStep::Key(key) = step {
                 out.push(b'"');
                 escape(key, out);
                 out.extend_from_slice(b"\":");
@@ -84,7 +84,7 @@ impl PartialArgs {
         self.path = path;
     }
 
-    /// Ends the open string and every container from that depth on.
+    /// Closes the open string and every container from that depth on.
     fn close(&mut self, depth: usize, out: &mut Vec<u8>) {
         out.extend(std::mem::take(&mut self.in_string).then_some(b'"'));
         let inner = self.path.iter().skip(depth).rev();
@@ -92,14 +92,14 @@ impl PartialArgs {
     }
 }
 
-/// A value that is no string, as it was written.
-fn scalar<'a>(piece: &Json<'a>) -> &'a [u8] {
+/// Returns the source text of a value that is not a string.
+fn scalar<'a>(piece: &JsonValue<'a>) -> &'a [u8] {
     let value = piece.get("numberValue").or(piece.get("boolValue"));
-    value.map_or(b"null", Json::raw)
+    value.map_or(b"null", JsonValue::raw)
 }
 
-/// Reads `$.a.b[0]['c']`; a path that names nothing is one step with the empty name.
-fn steps(path: &[u8]) -> Vec<Step> {
+/// Parses a path such as `$.a.b[0]['c']`; a path without segments is one segment with the empty name.
+fn parse_path(path: &[u8]) -> Vec<PathStep> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix(b"$").unwrap_or(path);
     while let [first, after @ ..] = rest {
@@ -115,28 +115,28 @@ fn steps(path: &[u8]) -> Vec<Step> {
             }
             b'.' => {
                 let (name, tail) = until(b".[");
-                steps.push(Step::Key(name.to_vec()));
+                steps.push(PathStep::Key(name.to_vec()));
                 rest = tail;
             }
             _ => {
-                steps.push(Step::Key(rest.to_vec()));
+                steps.push(PathStep::Key(rest.to_vec()));
                 rest = &[];
             }
         }
     }
     if steps.is_empty() {
-        steps.push(Step::Key(Vec::new()));
+        steps.push(PathStep::Key(Vec::new()));
     }
     steps
 }
 
-fn bracketed(inside: &[u8]) -> Step {
+fn bracketed(inside: &[u8]) -> PathStep {
     let number = std::str::from_utf8(inside)
         .ok()
         .and_then(|text| text.parse().ok());
     let quotes = |byte: &u8| matches!(byte, b'"' | b'\'');
     let name = inside.split(quotes).nth(1).unwrap_or(inside);
-    number.map_or_else(|| Step::Key(name.to_vec()), Step::Index)
+    number.map_or_else(|| PathStep::Key(name.to_vec()), PathStep::Index)
 }
 
 fn escape(text: &[u8], out: &mut Vec<u8>) {
@@ -159,8 +159,8 @@ mod tests {
         let mut args = PartialArgs::default();
         let mut json = Vec::new();
         for piece in pieces {
-            let (piece, _) = Json::parse(piece.as_bytes()).unwrap();
-            json.extend(args.json_of(&piece));
+            let (piece, _) = JsonValue::parse(piece.as_bytes()).unwrap();
+            json.extend(args.continue_with(&piece));
         }
         json.extend(args.end());
         assert_eq!(String::from_utf8(json).unwrap(), expected);

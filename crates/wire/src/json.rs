@@ -1,17 +1,18 @@
-//! One JSON document in memory, read leniently, because what cannot be parsed cannot be scanned.
+//! A lenient JSON parser for one document in memory.
 //!
-//! Strings are bytes: invalid UTF-8 is kept as it is and a lone surrogate keeps its three-byte form, so that
-//! [`Reply`](super::reply::Reply) can join pairs that a provider cut in two. Every value knows its own
-//! text. It knows nothing of providers.
+//! It accepts more than RFC 8259, because content that is not parsed is not scanned: numbers such as `NaN`, unknown
+//! escapes, raw control characters and duplicate keys. Strings are bytes: invalid UTF-8 is kept, and a lone surrogate
+//! keeps its three-byte form, so that [`ReplyEmitter`](super::reply::ReplyEmitter) can join pairs that a provider cut in two. Every
+//! value keeps its source text. This module knows no providers.
 
 use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// Deepest nesting read; deeper documents are malformed.
+/// The deepest nesting that is parsed; a deeper document is malformed.
 const DEPTH: usize = 128;
 
-/// Keys whose strings name things and hold no content, in every provider's events.
+/// The keys of known metadata in every format. Keys that end with `_id` are metadata too.
 const METADATA: [&str; 7] = [
     "id",
     "type",
@@ -22,31 +23,31 @@ const METADATA: [&str; 7] = [
     "sequence_number",
 ];
 
-/// A value and the bytes it was written with.
+/// A value with its source text.
 #[derive(Debug)]
-pub(super) struct Json<'a> {
+pub(super) struct JsonValue<'a> {
     raw: &'a [u8],
-    node: Node<'a>,
+    node: JsonNode<'a>,
 }
 
 #[derive(Debug)]
-enum Node<'a> {
+enum JsonNode<'a> {
     Scalar,
     String(Cow<'a, [u8]>),
-    Array(Vec<Json<'a>>),
-    Object(Vec<(Cow<'a, [u8]>, Json<'a>)>),
+    Array(Vec<JsonValue<'a>>),
+    Object(Vec<(Cow<'a, [u8]>, JsonValue<'a>)>),
 }
 
-impl<'a> Json<'a> {
-    /// The first value of `text` and what follows it; `None` if there is none, or a broken one.
-    pub(super) fn parse(text: &'a [u8]) -> Option<(Json<'a>, &'a [u8])> {
-        let mut parser = Parser { text, at: 0 };
+impl<'a> JsonValue<'a> {
+    /// Parses the first value of `text`; returns it with the rest, or `None` if the value is missing or malformed.
+    pub(super) fn parse(text: &'a [u8]) -> Option<(JsonValue<'a>, &'a [u8])> {
+        let mut parser = JsonParser { text, at: 0 };
         let value = parser.value(0)?;
         Some((value, &text[parser.at..]))
     }
 
-    /// The member of that name, the last one if there are several; `None` also if it is null.
-    pub(super) fn get(&self, key: &str) -> Option<&Json<'a>> {
+    /// Returns the member of that name, the last one of duplicates; `None` also if it is `null`.
+    pub(super) fn get(&self, key: &str) -> Option<&JsonValue<'a>> {
         let (_, value) = self
             .members()
             .iter()
@@ -55,77 +56,77 @@ impl<'a> Json<'a> {
         (value.raw != b"null").then_some(value)
     }
 
-    /// The string member of that name.
+    /// Returns the string member of that name.
     pub(super) fn bytes(&self, key: &str) -> Option<&[u8]> {
         self.get(key)?.string()
     }
 
-    /// The string member of that name as text, if it is not empty.
+    /// Returns the string member of that name as text, or `None` if it is empty.
     pub(super) fn text(&self, key: &str) -> Option<Cow<'_, str>> {
         self.bytes(key)
             .filter(|bytes| !bytes.is_empty())
             .map(String::from_utf8_lossy)
     }
 
-    /// The number member of that name.
+    /// Returns the member of that name if it is a non-negative integer.
     pub(super) fn number(&self, key: &str) -> Option<u64> {
         std::str::from_utf8(self.get(key)?.raw).ok()?.parse().ok()
     }
 
-    /// The value itself, if it is a string.
+    /// Returns the value of a string.
     pub(super) fn string(&self) -> Option<&[u8]> {
         match &self.node {
-            Node::String(bytes) => Some(bytes),
+            JsonNode::String(bytes) => Some(bytes),
             _ => None,
         }
     }
 
     pub(super) fn is_object(&self) -> bool {
-        matches!(self.node, Node::Object(_))
+        matches!(self.node, JsonNode::Object(_))
     }
 
     pub(super) fn is_array(&self) -> bool {
-        matches!(self.node, Node::Array(_))
+        matches!(self.node, JsonNode::Array(_))
     }
 
-    /// The elements of an array; nothing for any other value.
-    pub(super) fn items(&self) -> &[Json<'a>] {
+    /// Returns the elements of an array; the empty slice for any other value.
+    pub(super) fn items(&self) -> &[JsonValue<'a>] {
         match &self.node {
-            Node::Array(items) => items,
+            JsonNode::Array(items) => items,
             _ => &[],
         }
     }
 
-    /// The elements of the array member of that name.
-    pub(super) fn list(&self, key: &str) -> &[Json<'a>] {
-        self.get(key).map_or(&[], Json::items)
+    /// Returns the elements of the array member of that name.
+    pub(super) fn list(&self, key: &str) -> &[JsonValue<'a>] {
+        self.get(key).map_or(&[], JsonValue::items)
     }
 
-    /// The members of an object in their order; nothing for any other value.
-    pub(super) fn members(&self) -> &[(Cow<'a, [u8]>, Json<'a>)] {
+    /// Returns the members of an object in document order; the empty slice for any other value.
+    pub(super) fn members(&self) -> &[(Cow<'a, [u8]>, JsonValue<'a>)] {
         match &self.node {
-            Node::Object(members) => members,
+            JsonNode::Object(members) => members,
             _ => &[],
         }
     }
 
-    /// The value as it was written.
+    /// Returns the source text of the value.
     pub(super) fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
-    /// Bytes of all strings in the value that are not metadata.
+    /// Returns the length in bytes of all strings in the value except metadata.
     pub(super) fn content(&self) -> u64 {
         match &self.node {
-            Node::Scalar => 0,
-            Node::String(bytes) => bytes.len() as u64,
-            Node::Array(items) => items.iter().map(Json::content).sum(),
-            Node::Object(_) => self.unread(&[]),
+            JsonNode::Scalar => 0,
+            JsonNode::String(bytes) => bytes.len() as u64,
+            JsonNode::Array(items) => items.iter().map(JsonValue::content).sum(),
+            JsonNode::Object(_) => self.unread(&[]),
         }
     }
 
-    /// Bytes of all strings in the object that are neither metadata nor under one of the `read` keys.
-    /// Of a duplicate key only the last is read, so the others count.
+    /// Returns the length in bytes of all strings in the object except metadata and the members with a key in `read`.
+    /// Of duplicate keys only the last is read, so the others count.
     pub(super) fn unread(&self, read: &[&str]) -> u64 {
         let mut seen = 0u64;
         let mut bytes = 0;
@@ -145,46 +146,46 @@ fn is_metadata(key: &[u8]) -> bool {
     key.ends_with(b"_id") || METADATA.iter().any(|name| *key == *name.as_bytes())
 }
 
-struct Parser<'a> {
+struct JsonParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn value(&mut self, depth: usize) -> Option<Json<'a>> {
-        self.blank();
+impl<'a> JsonParser<'a> {
+    fn value(&mut self, depth: usize) -> Option<JsonValue<'a>> {
+        self.skip_whitespace();
         let start = self.at;
         let node = match self.peek()? {
             _ if depth > DEPTH => return None,
             b'{' => self.object(depth)?,
             b'[' => self.array(depth)?,
-            b'"' => Node::String(self.string()?),
+            b'"' => JsonNode::String(self.string()?),
             _ => self.scalar()?,
         };
-        Some(Json {
+        Some(JsonValue {
             raw: &self.text[start..self.at],
             node,
         })
     }
 
-    fn object(&mut self, depth: usize) -> Option<Node<'a>> {
+    fn object(&mut self, depth: usize) -> Option<JsonNode<'a>> {
         let mut members = Vec::new();
         self.at += 1;
-        self.blank();
+        self.skip_whitespace();
         if self.eat(b'}') {
-            return Some(Node::Object(members));
+            return Some(JsonNode::Object(members));
         }
         loop {
-            self.blank();
+            self.skip_whitespace();
             let key = self.string()?;
-            self.blank();
+            self.skip_whitespace();
             if !self.eat(b':') {
                 return None;
             }
             members.push((key, self.value(depth + 1)?));
-            self.blank();
+            self.skip_whitespace();
             if self.eat(b'}') {
-                return Some(Node::Object(members));
+                return Some(JsonNode::Object(members));
             }
             if !self.eat(b',') {
                 return None;
@@ -192,18 +193,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Option<Node<'a>> {
+    fn array(&mut self, depth: usize) -> Option<JsonNode<'a>> {
         let mut items = Vec::new();
         self.at += 1;
-        self.blank();
+        self.skip_whitespace();
         if self.eat(b']') {
-            return Some(Node::Array(items));
+            return Some(JsonNode::Array(items));
         }
         loop {
             items.push(self.value(depth + 1)?);
-            self.blank();
+            self.skip_whitespace();
             if self.eat(b']') {
-                return Some(Node::Array(items));
+                return Some(JsonNode::Array(items));
             }
             if !self.eat(b',') {
                 return None;
@@ -211,8 +212,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Numbers, `true`, `false`, `null`, and what other writers add (`NaN`, `-Infinity`).
-    fn scalar(&mut self) -> Option<Node<'a>> {
+    /// Parses a number, `true`, `false`, `null`, or an extension such as `NaN` and `-Infinity`.
+    fn scalar(&mut self) -> Option<JsonNode<'a>> {
         let rest = &self.text[self.at..];
         let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
         let len = rest
@@ -220,7 +221,7 @@ impl<'a> Parser<'a> {
             .position(|byte| !word(byte))
             .unwrap_or(rest.len());
         self.at += len;
-        (len > 0).then_some(Node::Scalar)
+        (len > 0).then_some(JsonNode::Scalar)
     }
 
     fn string(&mut self) -> Option<Cow<'a, [u8]>> {
@@ -253,13 +254,13 @@ impl<'a> Parser<'a> {
             b'r' => out.push(b'\r'),
             b't' => out.push(b'\t'),
             b'u' => self.unicode(out),
-            // `\"`, `\\`, `\/`; an unknown escape stands for its character.
+            // `\"`, `\\`, `\/`; an unknown escape is its character.
             other => out.push(other),
         }
         Some(())
     }
 
-    /// After `\u`. A pair becomes its character, a lone surrogate its three-byte form.
+    /// Decodes the digits after `\u`. A surrogate pair is its character, a lone surrogate its three-byte form.
     fn unicode(&mut self, out: &mut Vec<u8>) {
         let Some(unit) = self.hex(self.at) else {
             out.push(b'u');
@@ -291,7 +292,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn blank(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
 
     fn string(text: &str) -> Vec<u8> {
-        Json::parse(text.as_bytes())
+        JsonValue::parse(text.as_bytes())
             .unwrap()
             .0
             .string()
@@ -353,20 +354,20 @@ mod tests {
         for text in [
             "", " ", "{", "[1", "\"a", "{\"a\"}", "{a:1}", "[1 2]", "\"\\", "{\"a\":}", "}",
         ] {
-            assert!(Json::parse(text.as_bytes()).is_none(), "{text}");
+            assert!(JsonValue::parse(text.as_bytes()).is_none(), "{text}");
         }
         let deep = "[".repeat(100_000);
-        assert!(Json::parse(deep.as_bytes()).is_none());
+        assert!(JsonValue::parse(deep.as_bytes()).is_none());
     }
 
     #[test]
     fn invalid_utf8_is_kept() {
-        let (value, _) = Json::parse(b"{\"a\":\"x\xFFy\"}").unwrap();
+        let (value, _) = JsonValue::parse(b"{\"a\":\"x\xFFy\"}").unwrap();
         assert_eq!(value.bytes("a"), Some(&b"x\xFFy"[..]));
     }
 
-    /// Same strings and numbers, at the same places.
-    fn same(own: &Json<'_>, oracle: &serde_json::Value) -> bool {
+    /// Returns true if both have the same strings and numbers at the same places.
+    fn same(own: &JsonValue<'_>, oracle: &serde_json::Value) -> bool {
         use serde_json::Value;
         match oracle {
             Value::String(text) => own.string() == Some(text.as_bytes()),
@@ -408,14 +409,14 @@ mod tests {
         fn what_serde_json_writes_is_read_the_same(document in documents(), pretty: bool) {
             let compact = document.to_string();
             let text = if pretty { format!("{document:#}\n") } else { compact };
-            let (own, rest) = Json::parse(text.as_bytes()).unwrap();
+            let (own, rest) = JsonValue::parse(text.as_bytes()).unwrap();
             prop_assert!(rest.trim_ascii().is_empty() && same(&own, &document));
         }
 
         #[test]
         fn what_serde_json_reads_is_read(text in "[\\[\\]{}\",:0a\\\\ntu ]{0,12}") {
             if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
-                prop_assert!(Json::parse(text.as_bytes()).is_some());
+                prop_assert!(JsonValue::parse(text.as_bytes()).is_some());
             }
         }
     }
@@ -423,7 +424,7 @@ mod tests {
     #[test]
     fn unread_counts_what_no_key_names() {
         let text = br#"{"id":"i","x":"12","y":["345",{"z":"6","item_id":"no"}],"x":"789","n":1}"#;
-        let (value, rest) = Json::parse(text).unwrap();
+        let (value, rest) = JsonValue::parse(text).unwrap();
         assert!(rest.is_empty());
         assert_eq!(value.content(), 9);
         assert_eq!(

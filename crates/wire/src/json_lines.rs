@@ -1,27 +1,27 @@
-//! JSON documents one after another, pushed in pieces of any size: bytes in, records out.
+//! A framer for JSON documents one after another: bytes in, records out.
 //!
-//! A record is a line; a document that is spread over several lines (a pretty-printed error body) is one
-//! record too. A line that breaks off inside a string, or inside an object while the next line starts a new
-//! one, is a record of its own, so that one bad line costs no other. It does not parse what it frames.
+//! A record is a line, or a document that spans several lines (such as a pretty-printed error body). A line that ends
+//! inside a string is a record of its own, and so is an unfinished object if the next line starts a new one: one bad
+//! line does not cost the next. The framer does not parse the records.
 
 use memchr::memchr;
 
-/// What the framer found.
+/// A framed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record<'a> {
-    /// The text of one document, or of what should have been one.
+pub(super) enum JsonRecord<'a> {
+    /// The text of one document, which may be invalid.
     Text(&'a [u8]),
-    /// A record over the cap, dropped whole.
+    /// A record over the cap, which was dropped whole.
     Dropped { bytes: u64 },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct JsonLines {
     cap: usize,
-    /// The record so far; `line` is where its last line starts.
+    /// The record so far; `line` is the offset of its last line.
     text: Vec<u8>,
     line: usize,
-    /// Open braces and brackets at `line`.
+    /// The number of open braces and brackets at `line`.
     depth: usize,
     over: u64,
 }
@@ -37,7 +37,7 @@ impl JsonLines {
         }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(Record<'_>)) {
+    pub(super) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(JsonRecord<'_>)) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             self.extend(&rest[..end]);
@@ -47,7 +47,7 @@ impl JsonLines {
         self.extend(rest);
     }
 
-    pub(super) fn finish(&mut self, on: &mut dyn FnMut(Record<'_>)) {
+    pub(super) fn finish(&mut self, on: &mut dyn FnMut(JsonRecord<'_>)) {
         self.end_line(on);
         self.release(self.text.len(), on);
         *self = JsonLines::with_cap(self.cap);
@@ -65,9 +65,9 @@ impl JsonLines {
         }
     }
 
-    fn end_line(&mut self, on: &mut dyn FnMut(Record<'_>)) {
+    fn end_line(&mut self, on: &mut dyn FnMut(JsonRecord<'_>)) {
         if self.over > 0 {
-            on(Record::Dropped {
+            on(JsonRecord::Dropped {
                 bytes: std::mem::take(&mut self.over),
             });
             return;
@@ -88,18 +88,19 @@ impl JsonLines {
         }
     }
 
-    /// Hands over the first `len` bytes; what follows is the start of the next record.
-    fn release(&mut self, len: usize, on: &mut dyn FnMut(Record<'_>)) {
+    /// Emits the first `len` bytes; the rest starts the next record.
+    fn release(&mut self, len: usize, on: &mut dyn FnMut(JsonRecord<'_>)) {
         let record = &self.text[..len];
         if !record.trim_ascii().is_empty() {
-            on(Record::Text(record));
+            on(JsonRecord::Text(record));
         }
         self.text.drain(..len);
         (self.line, self.depth) = (0, 0);
     }
 }
 
-/// Braces and brackets open after `line`; `None` if it ends inside a string, which no document may.
+/// Returns the number of braces and brackets open after `line`, or `None` if it ends inside a string, which JSON
+/// forbids.
 fn depth_after(mut depth: usize, line: &[u8]) -> Option<usize> {
     let mut string = false;
     let mut bytes = line.iter();
@@ -123,10 +124,12 @@ mod tests {
 
     fn records(cap: usize, pieces: &[&[u8]]) -> Vec<String> {
         let mut seen = Vec::new();
-        let mut on = |record: Record<'_>| {
+        let mut on = |record: JsonRecord<'_>| {
             seen.push(match record {
-                Record::Text(text) => String::from_utf8_lossy(text.trim_ascii()).replace('\n', "/"),
-                Record::Dropped { bytes } => format!("-{bytes}"),
+                JsonRecord::Text(text) => {
+                    String::from_utf8_lossy(text.trim_ascii()).replace('\n', "/")
+                }
+                JsonRecord::Dropped { bytes } => format!("-{bytes}"),
             });
         };
         let mut lines = JsonLines::with_cap(cap);

@@ -1,8 +1,38 @@
-//! Wire readers: provider streams in, [`Event`]s out.
+//! Readers for provider streams: response bytes in, [`Event`]s out.
 //!
-//! [`Reader`] recognises the format by its content and takes bytes cut anywhere; the same bytes give the
-//! same events. Nothing is an error here: what cannot be read is counted in
-//! [`Event::Unscanned`]. It does no I/O, and it knows nothing of rules.
+//! [`Reader`] recognises the format by its content and accepts bytes cut anywhere; the same bytes give the same events
+//! however they are cut. It returns no error: input that cannot be read is counted in [`Event::Unscanned`]. This module
+//! does no I/O and knows no rules.
+//!
+//! # Formats
+//!
+//! | [`WireFormat`] | source of the format |
+//! |---|---|
+//! | [`AnthropicMessages`](WireFormat::AnthropicMessages) | Messages API, `anthropic-version: 2023-06-01` |
+//! | [`OpenAiChat`](WireFormat::OpenAiChat) | Chat Completions and legacy Completions, API version `v1` |
+//! | [`OpenAiResponses`](WireFormat::OpenAiResponses) | Responses, API version `v1` |
+//! | [`Gemini`](WireFormat::Gemini) | `generateContent` and `streamGenerateContent`, `v1beta`; Vertex AI `v1` |
+//! | [`Ollama`](WireFormat::Ollama) | `/api/chat` and `/api/generate` |
+//! | [`CohereChat`](WireFormat::CohereChat) | Chat API, `v2` |
+//! | [`BedrockConverse`](WireFormat::BedrockConverse) | `Converse` and `ConverseStream`, API version 2023-09-30 |
+//! | [`Compact`](WireFormat::Compact), [`Recording`](WireFormat::Recording) | defined by this crate |
+//!
+//! # Bounds
+//!
+//! | what | bound |
+//! |---|---|
+//! | one event, JSON document or binary message | [`sse::CAP`] bytes, or the cap of [`Reader::with_cap`] |
+//! | nesting of a JSON document | 128 levels |
+//! | parts of a reply | 131,072 |
+//! | name of a tool in Chat Completions | 1024 bytes |
+//! | name of a kind in [`Event::Unscanned`] | 128 characters |
+//!
+//! # Content and metadata
+//!
+//! Every string of a reply is one of three things. *Content* becomes a delta and is judged: text, reasoning, refusals,
+//! transcripts, tool arguments and code. *Known metadata* is neither judged nor counted: ids, `type`, `object`,
+//! `model`, `role`, `status`, signatures, and the members that a format lists by name. Every other string is counted by
+//! its length in bytes as [`Event::Unscanned`], so that a new member of an API is noticed.
 
 mod anthropic;
 mod bedrock;
@@ -27,111 +57,111 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use bedrock_frames::{Frame, Frames};
-use json::Json;
-use json_lines::{JsonLines, Record};
-use reply::Sink;
+use bedrock_frames::{EventStreamFrame, EventStreamParser};
+use json::JsonValue;
+use json_lines::{JsonLines, JsonRecord};
+use reply::EventSink;
 use sse::{Sse, SseEvent};
 use ttsr::Event;
 
-/// What the stored or live stream of a provider looks like.
+/// The format of a provider stream, stored or live.
 ///
-/// # Example: what a log says of a body
+/// # Example: the name of the recognised format
 /// ```
-/// use ttsr_wire::{Format, Reader};
+/// use ttsr_wire::{WireFormat, Reader};
 /// let mut reader = Reader::new("body.txt");
 /// reader.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n", &mut |_, _| {});
-/// assert_eq!(reader.format().map(Format::name), Some("openai-chat"));
+/// assert_eq!(reader.format().map(WireFormat::name), Some("openai-chat"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Format {
-    /// Anthropic's Messages API.
+pub enum WireFormat {
+    /// Anthropic's Messages API, also as Amazon Bedrock passes it on.
     AnthropicMessages,
-    /// OpenAI's Chat Completions API and its many imitations; also the older text completions.
+    /// OpenAI's Chat Completions API and compatible servers, and OpenAI's legacy text completions.
     OpenAiChat,
     /// OpenAI's Responses API.
     OpenAiResponses,
-    /// Google's Gemini API, also as Vertex AI has it.
+    /// Google's Gemini API, also on Vertex AI.
     Gemini,
-    /// Ollama's own API.
+    /// Ollama's native API.
     Ollama,
     /// Cohere's Chat API, version 2.
     CohereChat,
-    /// Amazon Bedrock's Converse API; what Bedrock passes on of Anthropic is [`Self::AnthropicMessages`].
+    /// Amazon Bedrock's Converse API.
     BedrockConverse,
-    /// One stream a line: its parts, and its deltas as pairs of a part's index and text.
+    /// One stream per line: its parts, and its deltas as pairs of a part index and a text.
     Compact,
-    /// Our own [`recording`].
+    /// This crate's [`recording`].
     Recording,
 }
 
-impl Format {
-    /// The name used in outputs.
+impl WireFormat {
+    /// Returns the name used in output, such as `openai-chat`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Format::AnthropicMessages => "anthropic-messages",
-            Format::OpenAiChat => "openai-chat",
-            Format::OpenAiResponses => "openai-responses",
-            Format::Gemini => "gemini",
-            Format::Ollama => "ollama",
-            Format::CohereChat => "cohere-chat",
-            Format::BedrockConverse => "bedrock-converse",
-            Format::Compact => "compact",
-            Format::Recording => "recording",
+            WireFormat::AnthropicMessages => "anthropic-messages",
+            WireFormat::OpenAiChat => "openai-chat",
+            WireFormat::OpenAiResponses => "openai-responses",
+            WireFormat::Gemini => "gemini",
+            WireFormat::Ollama => "ollama",
+            WireFormat::CohereChat => "cohere-chat",
+            WireFormat::BedrockConverse => "bedrock-converse",
+            WireFormat::Compact => "compact",
+            WireFormat::Recording => "recording",
         }
     }
 
-    /// The format in which such a record occurs. `event` is the `event` field of server-sent events.
-    fn of(event: &str, record: &Json<'_>) -> Option<Format> {
+    /// Returns the format that `record` belongs to. `event` is the `event` field of server-sent events.
+    fn recognize(event: &str, record: &JsonValue<'_>) -> Option<WireFormat> {
         let kind = record.text("type");
         let kind = kind.as_deref().unwrap_or(event);
         let object = record.text("object").unwrap_or_default();
         let has = |key| record.get(key).is_some();
         if has("deltas") && has("parts") {
-            Some(Format::Compact)
-        } else if let Some(format) = Format::of_others(event, kind, record) {
+            Some(WireFormat::Compact)
+        } else if let Some(format) = WireFormat::recognize_by_member(event, kind, record) {
             Some(format)
         } else if kind.starts_with("response.") || object == "response" {
-            Some(Format::OpenAiResponses)
+            Some(WireFormat::OpenAiResponses)
         } else if anthropic::KINDS.contains(&kind) || kind == "error" && has("error") {
-            Some(Format::AnthropicMessages)
+            Some(WireFormat::AnthropicMessages)
         } else if kind == "error" && has("message") {
-            Some(Format::OpenAiResponses)
+            Some(WireFormat::OpenAiResponses)
         } else if has("choices")
             || object.starts_with("chat.completion")
             || object == "text_completion"
         {
-            Some(Format::OpenAiChat)
+            Some(WireFormat::OpenAiChat)
         } else if recording::is_line(record) {
-            Some(Format::Recording)
+            Some(WireFormat::Recording)
         } else {
-            has("error").then_some(Format::OpenAiChat)
+            has("error").then_some(WireFormat::OpenAiChat)
         }
     }
 
-    /// The formats that are told by members or kinds that no other has.
-    fn of_others(event: &str, kind: &str, record: &Json<'_>) -> Option<Format> {
+    /// Recognises the formats that have a member or a kind that no other format has.
+    fn recognize_by_member(event: &str, kind: &str, record: &JsonValue<'_>) -> Option<WireFormat> {
         let choices = record.get("choices").is_some();
         if cohere::KINDS.contains(&kind) || !choices && cohere::is_reply(record) {
-            Some(Format::CohereChat)
+            Some(WireFormat::CohereChat)
         } else if bedrock::is_record(event, record) {
-            Some(Format::BedrockConverse)
+            Some(WireFormat::BedrockConverse)
         } else if ollama::is_line(record) {
-            Some(Format::Ollama)
+            Some(WireFormat::Ollama)
         } else if !choices && gemini::is_chunk(record) {
-            Some(Format::Gemini)
+            Some(WireFormat::Gemini)
         } else {
             None
         }
     }
 }
 
-/// The kinds of [`Event::Unscanned`] under which bytes are counted that should have been an event: what is no JSON, is
-/// too long, or is a damaged message of a binary stream. Whatever the model wrote in it is lost.
+/// The kinds of [`Event::Unscanned`] that count damaged events: invalid JSON, an event over the cap, or a damaged
+/// message of a binary stream. Text that the model wrote in such an event is lost.
 ///
-/// # Example: a reply of which a piece is missing
+/// # Example: a damaged event in a reply
 /// ```
 /// use ttsr::Event;
 /// use ttsr_wire::{MALFORMED, Reader};
@@ -154,16 +184,17 @@ pub const MALFORMED: [&str; 6] = [
     "bad-headers",
 ];
 
-/// Reads one file or one response body of any [`Format`], as server-sent events, as JSON documents or as
+/// Reads one file or one response body of any [`WireFormat`], framed as server-sent events, as JSON documents or as
 /// Amazon's binary event stream.
 ///
-/// Every reply in it is a stream of its own, named by the id that the provider gave it, else by the default
-/// name (`name#2` for a second reply without an id); each ends with [`Event::Finish`]. One that breaks off
-/// ends with the reason `truncated`.
+/// Each reply is a stream of its own. Its name is the id that the provider gave, or the default name (`name#2` for the
+/// second reply without an id). Each stream ends with [`Event::Finish`]; the reason of one that breaks off is
+/// `truncated`.
 ///
 /// # Example: the text of a reply
 /// ```
-/// use ttsr::{Event, wire::Reader};
+/// use ttsr::Event;
+/// use ttsr_wire::Reader;
 /// let body = b"data: {\"id\":\"c1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: [DONE]\n\n";
 /// let mut text = Vec::new();
 /// let mut on = |stream: &str, event: Event| {
@@ -183,36 +214,36 @@ pub const MALFORMED: [&str; 6] = [
 pub struct Reader {
     cap: usize,
     framing: Framing,
-    records: Records,
+    records: RecordReader,
 }
 
 #[derive(Debug)]
 enum Framing {
-    /// The start of a line that does not yet tell.
+    /// The start of a line that is too short to identify the framing.
     Undecided(Vec<u8>),
-    /// Inside a line that told nothing.
-    Alien,
+    /// Inside a line that belongs to no known framing.
+    Unknown,
     Sse(Sse),
     JsonLines(JsonLines),
-    Frames(Frames),
+    EventStreamParser(EventStreamParser),
 }
 
-/// So many bytes tell whether a line starts with a field's name and a colon.
-const FIELD: usize = 7;
+/// The number of bytes that decides whether a line starts with an SSE field name and a colon.
+const SSE_FIELD_LEN: usize = 7;
 
 impl Reader {
-    /// A reader; `default_name` names the streams for which the provider gives no id.
+    /// Returns a reader. `default_name` names the streams to which the provider gives no id.
     #[must_use]
     pub fn new(default_name: &str) -> Reader {
         Reader::with_cap(default_name, sse::CAP)
     }
 
-    /// A reader that drops and counts single events of more than `cap` bytes.
+    /// Returns a reader that drops and counts single events of more than `cap` bytes.
     ///
-    /// # Example: an event that is too long
+    /// # Example: an event over the cap
     /// ```
     /// use ttsr::Event;
-    /// use ttsr_wire::{Format, Reader};
+    /// use ttsr_wire::{WireFormat, Reader};
     /// let mut unscanned = 0;
     /// let mut reader = Reader::with_cap("body.txt", 64);
     /// let short = br#"data: {"id":"c1","choices":[{"index":0,"delta":{}}]}"#;
@@ -224,14 +255,14 @@ impl Reader {
     ///         }
     ///     });
     /// }
-    /// assert_eq!(reader.format(), Some(Format::OpenAiChat));
+    /// assert_eq!(reader.format(), Some(WireFormat::OpenAiChat));
     /// assert!(unscanned >= 80);
     /// ```
     #[must_use]
     pub fn with_cap(default_name: &str, cap: usize) -> Reader {
-        let records = Records {
+        let records = RecordReader {
             default_name: default_name.to_owned(),
-            source: None,
+            reader: None,
             unknown: 0,
             malformed: 0,
         };
@@ -242,62 +273,65 @@ impl Reader {
         }
     }
 
-    /// The format, once a record told it.
+    /// Returns the format, or `None` until a record has identified it.
     #[must_use]
-    pub fn format(&self) -> Option<Format> {
-        self.records.source.as_ref().map(|(format, _)| *format)
+    pub fn format(&self) -> Option<WireFormat> {
+        self.records.reader.as_ref().map(|(format, _)| *format)
     }
 
-    /// The number of events so far that could not be read, of the kinds [`MALFORMED`]. The bytes of an event that came
-    /// before the format was known are told as `unknown-format`.
+    /// Returns the number of damaged events so far, of the kinds [`MALFORMED`]. The bytes of a damaged event that came
+    /// before the format was recognised are counted under the kind `unknown-format`.
     #[must_use]
     pub fn malformed_events(&self) -> u64 {
         self.records.malformed
     }
 
-    /// Takes the next bytes; each event goes to `on` with the name of its stream.
+    /// Reads the next bytes and passes each event to `on` with the name of its stream.
     ///
     /// # Complexity
-    /// Linear in the bytes. Memory is bounded by the cap and by the parts of open streams: at most 60 bytes for one that
-    /// has ended (300 where OpenAI's formats number their items and calls, and the ids of those), and nothing past
-    /// 131,072 parts of a reply. What comes in more is counted as [`Event::Unscanned`] of the kind `too-many-parts`.
+    /// Linear in the number of bytes. Memory is bounded by the cap and by the parts of open streams: at most 60 bytes
+    /// for a part that has ended (300 in OpenAI's formats, which number items and calls, plus the ids of those), and
+    /// none for parts past the 131,072nd of a reply. Content of further parts is counted as [`Event::Unscanned`] of the
+    /// kind `too-many-parts`.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Event)) {
         self.frame(bytes, on);
     }
 
-    /// The input ended: open streams end too. Of content that was not recognised only its length is told,
-    /// as [`Event::Unscanned`] of the kind `unknown-format`, and [`Self::format`] stays `None`.
+    /// Ends the input and with it the open streams. Input in no known format is counted as [`Event::Unscanned`] of the
+    /// kind `unknown-format`, and [`Self::format`] stays `None`.
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, Event)) {
         if let Framing::Undecided(head) = &mut self.framing {
             let head = std::mem::take(head);
-            self.decide(&head, true, on);
+            self.identify_framing(&head, true, on);
         }
         let records = &mut self.records;
         match &mut self.framing {
-            Framing::Undecided(_) | Framing::Alien => {}
+            Framing::Undecided(_) | Framing::Unknown => {}
             Framing::Sse(sse) => sse.finish(&mut |event| records.sse(event, on)),
             Framing::JsonLines(lines) => lines.finish(&mut |record| records.line(record, on)),
-            Framing::Frames(frames) => frames.finish(&mut |frame| records.frame(frame, on)),
+            Framing::EventStreamParser(frames) => {
+                frames.finish(&mut |frame| records.frame(frame, on))
+            }
         }
         records.finish(on);
         self.framing = Framing::Undecided(Vec::new());
     }
 
-    /// Looks for the first line that tells the framing; lines that do not are counted.
-    fn decide(&mut self, text: &[u8], last: bool, on: Sink<'_>) {
+    /// Searches for the first line that identifies the framing; the lines before it are counted.
+    fn identify_framing(&mut self, text: &[u8], last: bool, on: EventSink<'_>) {
         let mut rest = text;
         loop {
             let line = rest
                 .strip_prefix(b"\xEF\xBB\xBF")
                 .unwrap_or(rest)
                 .trim_ascii_start();
-            // No text starts with a zero byte; the length of a binary message does.
+            // A text does not start with a zero byte; the length of a binary message does.
             if line.first() == Some(&0) && line.len() < bedrock_frames::PRELUDE && !last {
                 self.framing = Framing::Undecided(rest.to_vec());
                 return;
             }
             if line.first() == Some(&0) && bedrock_frames::length(line).is_some() {
-                self.framing = Framing::Frames(Frames::with_cap(self.cap));
+                self.framing = Framing::EventStreamParser(EventStreamParser::with_cap(self.cap));
                 return self.frame(line, on);
             }
             let end = memchr::memchr2(b'\r', b'\n', line);
@@ -310,7 +344,7 @@ impl Reader {
                 self.framing = Framing::Sse(Sse::with_cap(self.cap));
                 return self.frame(line, on);
             }
-            if end.is_none() && word.len() < FIELD && !last {
+            if end.is_none() && word.len() < SSE_FIELD_LEN && !last {
                 self.framing = Framing::Undecided(rest.to_vec());
                 return;
             }
@@ -320,39 +354,41 @@ impl Reader {
                 self.framing = if last {
                     Framing::Undecided(Vec::new())
                 } else {
-                    Framing::Alien
+                    Framing::Unknown
                 };
                 return;
             }
         }
     }
 
-    /// The rest of a line that told nothing.
-    fn skip_line(&mut self, bytes: &[u8], on: Sink<'_>) {
+    /// Skips the rest of a line that belongs to no known framing.
+    fn skip_line(&mut self, bytes: &[u8], on: EventSink<'_>) {
         let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
         self.records.unknown += end as u64;
         if end < bytes.len() {
-            self.decide(&bytes[end..], false, on);
+            self.identify_framing(&bytes[end..], false, on);
         }
     }
 
-    fn frame(&mut self, bytes: &[u8], on: Sink<'_>) {
+    fn frame(&mut self, bytes: &[u8], on: EventSink<'_>) {
         let records = &mut self.records;
         match &mut self.framing {
             Framing::Undecided(head) => {
                 head.extend_from_slice(bytes);
                 let head = std::mem::take(head);
-                self.decide(&head, false, on);
+                self.identify_framing(&head, false, on);
             }
-            Framing::Alien => self.skip_line(bytes, on),
+            Framing::Unknown => self.skip_line(bytes, on),
             Framing::Sse(sse) => sse.push(bytes, &mut |event| records.sse(event, on)),
             Framing::JsonLines(lines) => lines.push(bytes, &mut |record| records.line(record, on)),
-            Framing::Frames(frames) => frames.push(bytes, &mut |frame| records.frame(frame, on)),
+            Framing::EventStreamParser(frames) => {
+                frames.push(bytes, &mut |frame| records.frame(frame, on))
+            }
         }
     }
 }
 
-/// Whether the line is a comment or field of server-sent events; `complete` if nothing can follow `word`.
+/// Returns true if the line is a comment or a field of server-sent events; `complete` if nothing can follow `word`.
 fn is_sse(word: &[u8], complete: bool) -> bool {
     [&b""[..], b"data", b"event", b"id", b"retry"]
         .iter()
@@ -363,77 +399,77 @@ fn is_sse(word: &[u8], complete: bool) -> bool {
         })
 }
 
-/// A format's reader: records in, events out.
-trait Source: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
-    /// One JSON object. `kind` is its `type`, else the `event` field, else empty.
-    fn record(&mut self, kind: &str, record: &Json<'_>, on: Sink<'_>);
+/// The reader of one format: records in, events out.
+trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
+    /// Reads one JSON object. `kind` is its `type`, or else the `event` field, or else empty.
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>);
 
-    /// The end mark `[DONE]`, of which most formats make nothing.
-    fn done(&mut self, _on: Sink<'_>) {}
+    /// Reads the end mark `[DONE]`, which most formats ignore.
+    fn done(&mut self, _on: EventSink<'_>) {}
 
     /// Counts bytes that were not scanned.
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>);
 
-    /// The input ended.
-    fn finish(&mut self, on: Sink<'_>);
+    /// Ends the input.
+    fn finish(&mut self, on: EventSink<'_>);
 }
 
-/// What follows the framing: finds the format, then feeds its reader.
+/// Recognises the format of the framed records, then passes them to its reader.
 #[derive(Debug)]
-struct Records {
+struct RecordReader {
     default_name: String,
-    source: Option<(Format, Box<dyn Source>)>,
-    /// Bytes seen before the format was known.
+    reader: Option<(WireFormat, Box<dyn FormatReader>)>,
+    /// Bytes that came before the format was recognised.
     unknown: u64,
-    /// Events that could not be read.
+    /// The number of damaged events.
     malformed: u64,
 }
 
-impl Records {
-    fn sse(&mut self, event: SseEvent<'_>, on: Sink<'_>) {
+impl RecordReader {
+    fn sse(&mut self, event: SseEvent<'_>, on: EventSink<'_>) {
         match event {
             SseEvent::Message { event, data, .. } => self.text(event, data, on),
-            // A body that follows an SSE one without framing, as gateways do with errors.
+            // Some gateways append an error body without SSE framing to a stream with it.
             SseEvent::Stray(line) if line.starts_with(b"{") => self.text("", line, on),
-            SseEvent::Stray(line) => self.unscanned(line.len() as u64, "not-sse", on),
+            SseEvent::Stray(line) => self.count_unscanned(line.len() as u64, "not-sse", on),
             SseEvent::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }
 
-    fn line(&mut self, record: Record<'_>, on: Sink<'_>) {
+    fn line(&mut self, record: JsonRecord<'_>, on: EventSink<'_>) {
         match record {
-            Record::Text(text) => self.text("", text, on),
-            Record::Dropped { bytes } => self.malformed(bytes, "too-long", on),
+            JsonRecord::Text(text) => self.text("", text, on),
+            JsonRecord::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }
 
-    fn frame(&mut self, frame: Frame<'_>, on: Sink<'_>) {
+    fn frame(&mut self, frame: EventStreamFrame<'_>, on: EventSink<'_>) {
         match frame {
-            Frame::Message {
+            EventStreamFrame::Message {
                 event,
                 exception: true,
                 payload,
             } => {
-                let message = Json::parse(payload)
+                let message = JsonValue::parse(payload)
                     .and_then(|(value, _)| Some(value.text("message")?.into_owned()))
                     .unwrap_or_else(|| String::from_utf8_lossy(payload).into_owned());
                 let error = serde_json::json!({"type": event, "message": message});
                 let record = serde_json::json!({"type": "error", "error": error});
                 self.text("error", record.to_string().as_bytes(), on);
             }
-            Frame::Message { event, payload, .. } => self.text(event, payload, on),
-            Frame::Lost { bytes, kind } => self.malformed(bytes, kind, on),
+            EventStreamFrame::Message { event, payload, .. } => self.text(event, payload, on),
+            EventStreamFrame::Lost { bytes, kind } => self.malformed(bytes, kind, on),
         }
     }
 
-    fn text(&mut self, event: &str, text: &[u8], on: Sink<'_>) {
+    fn text(&mut self, event: &str, text: &[u8], on: EventSink<'_>) {
         let mut rest = text.trim_ascii();
         if rest == b"[DONE]" {
-            let (_, source) = self.source(Format::OpenAiChat, on);
-            return source.done(on);
+            let (_, reader) = self.reader(WireFormat::OpenAiChat, on);
+            return reader.done(on);
         }
         while !rest.is_empty() {
-            let Some((value, after)) = Json::parse(rest) else {
+            let Some((value, after)) = JsonValue::parse(rest) else {
                 return self.malformed(rest.len() as u64, "malformed-json", on);
             };
             self.value(event, &value, on);
@@ -441,7 +477,7 @@ impl Records {
         }
     }
 
-    fn value(&mut self, event: &str, value: &Json<'_>, on: Sink<'_>) {
+    fn value(&mut self, event: &str, value: &JsonValue<'_>, on: EventSink<'_>) {
         if value.is_array() {
             value
                 .items()
@@ -453,7 +489,7 @@ impl Records {
             return self.malformed(value.raw().len() as u64, "malformed-json", on);
         }
         match unwrapped(value) {
-            Some(inner) => match Json::parse(&inner) {
+            Some(inner) => match JsonValue::parse(&inner) {
                 Some((inner, _)) if inner.is_object() => self.object("", &inner, on),
                 _ => self.malformed(inner.len() as u64, "malformed-json", on),
             },
@@ -461,57 +497,63 @@ impl Records {
         }
     }
 
-    fn object(&mut self, event: &str, value: &Json<'_>, on: Sink<'_>) {
-        let known = self.source.as_ref().map(|(format, _)| *format);
-        let Some(format) = known.or_else(|| Format::of(event, value)) else {
+    fn object(&mut self, event: &str, value: &JsonValue<'_>, on: EventSink<'_>) {
+        let known = self.reader.as_ref().map(|(format, _)| *format);
+        let Some(format) = known.or_else(|| WireFormat::recognize(event, value)) else {
             self.unknown += value.raw().len() as u64;
             return;
         };
         let kind = value.text("type");
-        self.source(format, on)
+        self.reader(format, on)
             .1
             .record(kind.as_deref().unwrap_or(event), value, on);
     }
 
-    /// The reader, made for `format` if there is none yet.
-    fn source(&mut self, format: Format, on: Sink<'_>) -> &mut (Format, Box<dyn Source>) {
+    /// Returns the reader of the format, and creates it for `format` at the first call.
+    fn reader(
+        &mut self,
+        format: WireFormat,
+        on: EventSink<'_>,
+    ) -> &mut (WireFormat, Box<dyn FormatReader>) {
         let unknown = std::mem::take(&mut self.unknown);
         let name = &self.default_name;
-        let source = self.source.get_or_insert_with(|| {
+        let reader = self.reader.get_or_insert_with(|| {
             let name = name.clone();
-            let source: Box<dyn Source> = match format {
-                Format::AnthropicMessages => Box::new(anthropic::Messages::new(name)),
-                Format::OpenAiChat => Box::new(openai_chat::Chat::new(name)),
-                Format::OpenAiResponses => Box::new(openai_responses::Responses::new(name)),
-                Format::Gemini => Box::new(gemini::Chunks::new(name)),
-                Format::Ollama => Box::new(ollama::Lines::new(name)),
-                Format::CohereChat => Box::new(cohere::Chat::new(name)),
-                Format::BedrockConverse => Box::new(bedrock::Converse::new(name)),
-                Format::Compact => Box::new(compact::Lines::new(name)),
-                Format::Recording => Box::new(recording::Lines::new(name)),
+            let reader: Box<dyn FormatReader> = match format {
+                WireFormat::AnthropicMessages => Box::new(anthropic::AnthropicReader::new(name)),
+                WireFormat::OpenAiChat => Box::new(openai_chat::OpenAiChatReader::new(name)),
+                WireFormat::OpenAiResponses => {
+                    Box::new(openai_responses::ResponsesReader::new(name))
+                }
+                WireFormat::Gemini => Box::new(gemini::GeminiReader::new(name)),
+                WireFormat::Ollama => Box::new(ollama::OllamaReader::new(name)),
+                WireFormat::CohereChat => Box::new(cohere::CohereReader::new(name)),
+                WireFormat::BedrockConverse => Box::new(bedrock::ConverseReader::new(name)),
+                WireFormat::Compact => Box::new(compact::CompactReader::new(name)),
+                WireFormat::Recording => Box::new(recording::RecordingReader::new(name)),
             };
-            (format, source)
+            (format, reader)
         });
-        source.1.unscanned(unknown, UNKNOWN_FORMAT, on);
-        source
+        reader.1.count_unscanned(unknown, UNKNOWN_FORMAT, on);
+        reader
     }
 
-    /// Counts an event that cannot be read.
-    fn malformed(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
+    /// Counts a damaged event.
+    fn malformed(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
         self.malformed += 1;
-        self.unscanned(bytes, kind, on);
+        self.count_unscanned(bytes, kind, on);
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        match &mut self.source {
-            Some((_, source)) => source.unscanned(bytes, kind, on),
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        match &mut self.reader {
+            Some((_, reader)) => reader.count_unscanned(bytes, kind, on),
             None => self.unknown += bytes,
         }
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
-        match &mut self.source {
-            Some((_, source)) => source.finish(on),
+    fn finish(&mut self, on: EventSink<'_>) {
+        match &mut self.reader {
+            Some((_, reader)) => reader.finish(on),
             None if self.unknown > 0 => {
                 let (bytes, kind) = (std::mem::take(&mut self.unknown), UNKNOWN_FORMAT.to_owned());
                 on(&self.default_name, Event::Unscanned { bytes, kind });
@@ -521,8 +563,8 @@ impl Records {
     }
 }
 
-/// Bedrock passes on what a model's own API says, as base64 beside padding.
-fn unwrapped(value: &Json<'_>) -> Option<Vec<u8>> {
+/// Unwraps an event of another API that Bedrock passes on: base64 in `bytes`, with padding in `p`.
+fn unwrapped(value: &JsonValue<'_>) -> Option<Vec<u8>> {
     let chunk = value.get("chunk").unwrap_or(value);
     let known = |name: &[u8]| matches!(name, b"bytes" | b"p");
     let wraps = chunk.members().iter().all(|(name, _)| known(name));

@@ -1,13 +1,15 @@
-//! Ollama's own API: `/api/chat` and `/api/generate`, one JSON object a line, the last with `done`.
+//! Ollama's native API: `/api/chat` and `/api/generate`, one JSON object per line, the last with `done`.
 //!
-//! Tool calls come whole, with their arguments as an object. There are no ids: replies follow one another.
+//! Source: the API reference in Ollama's repository (`docs/api.md`), which is not versioned.
+//!
+//! A tool call comes whole, with its arguments as an object. There are no ids: replies follow one another.
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
 
-/// Members of a line that are read, or that say nothing of what the model wrote.
+/// Members of a line that are read or are known metadata.
 const LINE: [&str; 9] = [
     "message",
     "response",
@@ -21,30 +23,30 @@ const LINE: [&str; 9] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Lines {
-    replies: Replies,
-    /// Tool calls of the reply so far.
+pub(super) struct OllamaReader {
+    replies: ReplySequence,
+    /// The number of tool calls in the reply so far.
     calls: u64,
 }
 
-impl Lines {
-    pub(super) fn new(default_name: String) -> Lines {
-        Lines {
-            replies: Replies::new(default_name),
+impl OllamaReader {
+    pub(super) fn new(default_name: String) -> OllamaReader {
+        OllamaReader {
+            replies: ReplySequence::new(default_name),
             calls: 0,
         }
     }
 }
 
-/// Whether only this format has such a line.
-pub(super) fn is_line(record: &Json<'_>) -> bool {
-    let done = record.get("done").map(Json::raw);
+/// Returns true if only this format has such a line.
+pub(super) fn is_line(record: &JsonValue<'_>) -> bool {
+    let done = record.get("done").map(JsonValue::raw);
     let says_done = matches!(done, Some(b"true" | b"false"));
     says_done && (record.get("message").is_some() || record.get("response").is_some())
 }
 
-impl Source for Lines {
-    fn record(&mut self, _kind: &str, line: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for OllamaReader {
+    fn record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
         if self.replies.current().is_none() {
             self.calls = 0;
         }
@@ -53,16 +55,16 @@ impl Source for Lines {
             let message = error.string().unwrap_or(error.raw());
             reply.error("", &String::from_utf8_lossy(message), on);
         }
-        read(reply, line, "response", &mut self.calls, on);
+        read_message(reply, line, "response", &mut self.calls, on);
         if let Some(message) = line.get("message") {
-            read(reply, message, "content", &mut self.calls, on);
-            reply.unscanned(
+            read_message(reply, message, "content", &mut self.calls, on);
+            reply.count_unscanned(
                 message.unread(&["content", "thinking", "tool_calls", "tool_name"]),
                 "message",
                 on,
             );
         }
-        reply.unscanned(line.unread(&LINE), "ollama", on);
+        reply.count_unscanned(line.unread(&LINE), "ollama", on);
         let counted = line.number("eval_count");
         reply.usage(line.number("prompt_eval_count"), counted, on);
         if line.get("done").is_some_and(|done| done.raw() == b"true") {
@@ -71,39 +73,45 @@ impl Source for Lines {
         }
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
+    fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
 }
 
-fn read(reply: &mut Reply, holder: &Json<'_>, text: &str, calls: &mut u64, on: Sink<'_>) {
+fn read_message(
+    reply: &mut ReplyEmitter,
+    holder: &JsonValue<'_>,
+    text: &str,
+    calls: &mut u64,
+    on: EventSink<'_>,
+) {
     let thinking = holder.bytes("thinking").unwrap_or_default();
-    let naming = Naming::new("thinking", "thinking", Channel::Reasoning);
-    reply.delta(naming, thinking, on);
-    let naming = Naming::new("content", "content", Channel::Text);
-    reply.delta(naming, holder.bytes(text).unwrap_or_default(), on);
+    let naming = PartSpec::new("thinking", "thinking", Channel::Reasoning);
+    reply.push_delta(naming, thinking, on);
+    let naming = PartSpec::new("content", "content", Channel::Text);
+    reply.push_delta(naming, holder.bytes(text).unwrap_or_default(), on);
     for call in holder.list("tool_calls") {
         tool_call(reply, *calls, call, on);
         *calls += 1;
     }
 }
 
-fn tool_call(reply: &mut Reply, number: u64, call: &Json<'_>, on: Sink<'_>) {
+fn tool_call(reply: &mut ReplyEmitter, number: u64, call: &JsonValue<'_>, on: EventSink<'_>) {
     let function = call.get("function").unwrap_or(call);
     let (tool, id) = (function.text("name"), call.text("id"));
     let key = format!("tool/{number}");
-    let naming = Naming {
+    let naming = PartSpec {
         tool: tool.as_deref(),
         call: id.as_deref(),
-        ..Naming::new(&key, &key, Channel::ToolInput)
+        ..PartSpec::new(&key, &key, Channel::ToolInput)
     };
     reply.open(naming, on);
     if let Some(input) = function.get("arguments") {
-        reply.whole(naming, input.string().unwrap_or(input.raw()), on);
+        reply.push_whole(naming, input.string().unwrap_or(input.raw()), on);
     }
     reply.end(&key, on);
     let nested = if call.get("function").is_some() {
@@ -111,7 +119,7 @@ fn tool_call(reply: &mut Reply, number: u64, call: &Json<'_>, on: Sink<'_>) {
     } else {
         0
     };
-    reply.unscanned(
+    reply.count_unscanned(
         nested + function.unread(&["name", "arguments"]),
         "tool_calls",
         on,

@@ -1,17 +1,22 @@
-//! OpenAI's Chat Completions API and those who imitate it, each in its own way.
+//! OpenAI's Chat Completions API (`v1`) and compatible servers.
 //!
-//! Chunks with `choices[].delta`, also whole replies (`choices[].message`) and the older text completions
-//! (`choices[].text`). Nothing in a chunk says that a part is complete, so parts end with the reply: at
-//! `[DONE]`, at the end of the input, or where a finished reply is followed by one with another id.
+//! Source: the `CreateChatCompletionStreamResponse`, `CreateChatCompletionResponse` and `CreateCompletionResponse`
+//! schemas of OpenAI's OpenAPI document, and recordings of compatible servers.
+//!
+//! Reads chunks (`choices[].delta`), whole replies (`choices[].message`) and legacy text completions
+//! (`choices[].text`). No chunk marks the end of a part, so parts end with the reply: at `[DONE]`, at the end of the
+//! input, or if a chunk with another id follows a finish reason.
+//!
+//! Content: `content`, `refusal`, reasoning under its four names, transcripts of audio, names and arguments of calls.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink, TOO_MANY};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY};
 use ttsr::Channel;
 
-/// Members of a chunk that are read, or that say nothing of what the model wrote.
+/// Members of a chunk that are read or are known metadata.
 const CHUNK: [&str; 9] = [
     "choices",
     "usage",
@@ -52,54 +57,58 @@ const DELTA: [&str; 10] = [
     "name",
 ];
 
-/// The names under which reasoning comes.
+/// The names under which servers send reasoning.
 const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
-/// Longest name of a tool that is put together from fragments.
+/// The longest tool name that is assembled from fragments, in bytes.
 const NAME: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Chat {
-    replies: Replies,
-    state: State,
+pub(super) struct OpenAiChatReader {
+    replies: ReplySequence,
+    state: ChatReply,
 }
 
-/// What is known of the reply under way besides its parts.
+/// The state of the reply in progress, except its parts.
 #[derive(Debug, Default)]
-struct State {
+struct ChatReply {
     id: String,
-    /// A choice gave its reason.
+    /// True after a finish reason.
     ended: bool,
     /// By choice and index.
-    calls: BTreeMap<(u64, u64), Call>,
-    /// The index of the call of that choice and id.
+    calls: BTreeMap<(u64, u64), ChatToolCall>,
+    /// The index of a call by choice and id.
     by_id: HashMap<(u64, String), u64>,
     /// The index of the last call.
     last: u64,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct ChatToolCall {
     id: Option<String>,
     name: String,
 }
 
-impl Chat {
-    pub(super) fn new(default_name: String) -> Chat {
-        Chat {
-            replies: Replies::new(default_name),
-            state: State::default(),
+impl OpenAiChatReader {
+    pub(super) fn new(default_name: String) -> OpenAiChatReader {
+        OpenAiChatReader {
+            replies: ReplySequence::new(default_name),
+            state: ChatReply::default(),
         }
     }
 
-    /// The reply to which a chunk of that id belongs. Some servers give each chunk an id of its own, so a
-    /// new id alone does not start a new reply.
-    fn reply(&mut self, id: Option<&str>, on: Sink<'_>) -> (&mut Reply, &mut State) {
+    /// Returns the reply that a chunk of that id belongs to. Some servers give each chunk an id of its own, so a new id
+    /// alone does not start a new reply.
+    fn reply(
+        &mut self,
+        id: Option<&str>,
+        on: EventSink<'_>,
+    ) -> (&mut ReplyEmitter, &mut ChatReply) {
         let other = id.is_some_and(|id| id != self.state.id);
         if self.replies.current().is_none() || self.state.ended && other {
-            self.state = State {
+            self.state = ChatReply {
                 id: id.unwrap_or_default().to_owned(),
-                ..State::default()
+                ..ChatReply::default()
             };
             self.replies.begin(id, on);
         }
@@ -107,11 +116,11 @@ impl Chat {
     }
 }
 
-impl Source for Chat {
-    fn record(&mut self, _kind: &str, chunk: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for OpenAiChatReader {
+    fn record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
         let id = chunk.text("id");
         if let Some(error) = chunk.get("error") {
-            report(self.reply(id.as_deref(), on).0, error, on);
+            read_error(self.reply(id.as_deref(), on).0, error, on);
         }
         let choices = chunk.list("choices");
         if !choices.is_empty() {
@@ -130,23 +139,23 @@ impl Source for Chat {
             );
         }
         self.replies
-            .unscanned(chunk.unread(&CHUNK), "chat.completion.chunk", on);
+            .count_unscanned(chunk.unread(&CHUNK), "chat.completion.chunk", on);
     }
 
-    fn done(&mut self, on: Sink<'_>) {
+    fn done(&mut self, on: EventSink<'_>) {
         self.replies.finish("[DONE]", on);
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
+    fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
 }
 
-fn report(reply: &mut Reply, error: &Json<'_>, on: Sink<'_>) {
+fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
     let code = error
         .get("code")
         .map(|code| String::from_utf8_lossy(code.string().unwrap_or(code.raw())));
@@ -156,11 +165,16 @@ fn report(reply: &mut Reply, error: &Json<'_>, on: Sink<'_>) {
     reply.error(&kind, &message, on);
 }
 
-fn read_choice(reply: &mut Reply, state: &mut State, choice: &Json<'_>, on: Sink<'_>) {
+fn read_choice(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     let index = choice.number("index").unwrap_or(0);
     let reason = choice.text("finish_reason");
     if let Some(text) = choice.bytes("text") {
-        reply.delta(
+        reply.push_delta(
             naming(&format!("choice/{index}/text"), Channel::Text),
             text,
             on,
@@ -169,7 +183,7 @@ fn read_choice(reply: &mut Reply, state: &mut State, choice: &Json<'_>, on: Sink
     match (choice.get("delta"), choice.get("message")) {
         (Some(delta), Some(message)) => {
             read_delta(reply, state, index, delta, on);
-            repeated(reply, index, message, reason.is_some(), on);
+            read_repeated_message(reply, index, message, reason.is_some(), on);
         }
         (Some(delta), None) | (None, Some(delta)) => read_delta(reply, state, index, delta, on),
         (None, None) => {}
@@ -178,38 +192,50 @@ fn read_choice(reply: &mut Reply, state: &mut State, choice: &Json<'_>, on: Sink
         state.ended = true;
         reply.reason.get_or_insert(reason.into_owned());
     }
-    reply.unscanned(choice.unread(&CHOICE), "choice", on);
+    reply.count_unscanned(choice.unread(&CHOICE), "choice", on);
 }
 
-/// Some servers repeat the message so far beside each delta.
-fn repeated(reply: &mut Reply, index: u64, message: &Json<'_>, complete: bool, on: Sink<'_>) {
+/// Reads a message that comes with a delta: some servers repeat the message so far.
+fn read_repeated_message(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    message: &JsonValue<'_>,
+    complete: bool,
+    on: EventSink<'_>,
+) {
     let key = format!("choice/{index}/content");
     let content = message.bytes("content").unwrap_or_default();
     if complete || reply.delivered(&key).is_none() {
-        reply.whole(naming(&key, Channel::Text), content, on);
+        reply.push_whole(naming(&key, Channel::Text), content, on);
     } else if reply.delivered(&key) != Some(content.len() as u64) {
-        reply.unscanned(content.len() as u64, "message", on);
+        reply.count_unscanned(content.len() as u64, "message", on);
     }
-    reply.unscanned(message.unread(&["content"]), "message", on);
+    reply.count_unscanned(message.unread(&["content"]), "message", on);
 }
 
-fn read_delta(reply: &mut Reply, state: &mut State, choice: u64, delta: &Json<'_>, on: Sink<'_>) {
+fn read_delta(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: u64,
+    delta: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     reasoning(reply, choice, delta, on);
     match delta.get("content") {
         Some(content) if content.is_array() => content_list(reply, choice, content, on),
         Some(content) => {
             let bytes = content.string().unwrap_or_default();
-            reply.delta(
+            reply.push_delta(
                 naming(&format!("choice/{choice}/content"), Channel::Text),
                 bytes,
                 on,
             );
-            reply.unscanned(content.unread(&[]), "content", on);
+            reply.count_unscanned(content.unread(&[]), "content", on);
         }
         None => {}
     }
     if let Some(refusal) = delta.bytes("refusal") {
-        reply.delta(
+        reply.push_delta(
             naming(&format!("choice/{choice}/refusal"), Channel::Text),
             refusal,
             on,
@@ -221,35 +247,35 @@ fn read_delta(reply: &mut Reply, state: &mut State, choice: u64, delta: &Json<'_
     if let Some(function) = delta.get("function_call") {
         let key = format!("choice/{choice}/function_call");
         let call = state.calls.entry((choice, u64::MAX)).or_default();
-        name_arrives(reply, call, function.text("name").as_deref(), on);
-        input_arrives(reply, &key, call, function.get("arguments"), on);
-        reply.unscanned(function.unread(&["name", "arguments"]), "function_call", on);
+        append_tool_name(reply, call, function.text("name").as_deref(), on);
+        push_tool_input(reply, &key, call, function.get("arguments"), on);
+        reply.count_unscanned(function.unread(&["name", "arguments"]), "function_call", on);
     }
     if let Some(audio) = delta.get("audio") {
         let transcript = audio.bytes("transcript").unwrap_or_default();
-        reply.delta(
+        reply.push_delta(
             naming(&format!("choice/{choice}/audio"), Channel::Text),
             transcript,
             on,
         );
-        reply.unscanned(audio.unread(&["transcript"]), "audio", on);
+        reply.count_unscanned(audio.unread(&["transcript"]), "audio", on);
     }
-    reply.unscanned(delta.unread(&DELTA), "delta", on);
+    reply.count_unscanned(delta.unread(&DELTA), "delta", on);
 }
 
-/// Reasoning comes under one name, or as the same text under two, or also as a list of details.
-fn reasoning(reply: &mut Reply, choice: u64, delta: &Json<'_>, on: Sink<'_>) {
+/// Reads reasoning: under one name, as the same text under two names, or also as a list of details.
+fn reasoning(reply: &mut ReplyEmitter, choice: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
     let mut first: &[u8] = &[];
     for name in REASONING {
         let Some(value) = delta.get(name) else {
             continue;
         };
         let Some(bytes) = value.string() else {
-            reply.unscanned(value.content(), name, on);
+            reply.count_unscanned(value.content(), name, on);
             continue;
         };
         if !bytes.is_empty() && bytes != first {
-            reply.delta(
+            reply.push_delta(
                 naming(&format!("choice/{choice}/{name}"), Channel::Reasoning),
                 bytes,
                 on,
@@ -267,11 +293,11 @@ fn reasoning(reply: &mut Reply, choice: u64, delta: &Json<'_>, on: Sink<'_>) {
             Some(rest) => told = rest,
             None if first.is_empty() => {
                 let key = format!("choice/{choice}/reasoning_details");
-                reply.delta(naming(&key, Channel::Reasoning), text, on);
+                reply.push_delta(naming(&key, Channel::Reasoning), text, on);
             }
-            None => reply.unscanned(text.len() as u64, "reasoning_details", on),
+            None => reply.count_unscanned(text.len() as u64, "reasoning_details", on),
         }
-        reply.unscanned(
+        reply.count_unscanned(
             detail.unread(&["text", "summary", "signature", "format"]),
             "reasoning_details",
             on,
@@ -279,13 +305,13 @@ fn reasoning(reply: &mut Reply, choice: u64, delta: &Json<'_>, on: Sink<'_>) {
     }
 }
 
-/// Content as a list of typed pieces, where thinking may be among them.
-fn content_list(reply: &mut Reply, choice: u64, content: &Json<'_>, on: Sink<'_>) {
+/// Reads content given as a list of typed items, which may include thinking.
+fn content_list(reply: &mut ReplyEmitter, choice: u64, content: &JsonValue<'_>, on: EventSink<'_>) {
     for piece in content.items() {
         let kind = piece.text("type").unwrap_or_default();
         let (text, thinking) = (piece.bytes("text"), piece.get("thinking"));
         if let Some(text) = text {
-            reply.delta(
+            reply.push_delta(
                 naming(&format!("choice/{choice}/content"), Channel::Text),
                 text,
                 on,
@@ -298,20 +324,26 @@ fn content_list(reply: &mut Reply, choice: u64, content: &Json<'_>, on: Sink<'_>
                 .iter()
                 .filter_map(|item| item.bytes("text"));
             for bytes in thinking.string().into_iter().chain(texts) {
-                reply.delta(naming(&key, Channel::Reasoning), bytes, on);
+                reply.push_delta(naming(&key, Channel::Reasoning), bytes, on);
             }
             let rest = thinking
                 .items()
                 .iter()
                 .map(|item| item.unread(&["text"]))
                 .sum();
-            reply.unscanned(rest, "thinking", on);
+            reply.count_unscanned(rest, "thinking", on);
         }
-        reply.unscanned(piece.unread(&["text", "thinking"]), &kind, on);
+        reply.count_unscanned(piece.unread(&["text", "thinking"]), &kind, on);
     }
 }
 
-fn tool_call(reply: &mut Reply, state: &mut State, choice: u64, item: &Json<'_>, on: Sink<'_>) {
+fn tool_call(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: u64,
+    item: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     let id = item.text("id");
     let function = item.get("function").or(item.get("custom"));
     let name = function.and_then(|function| function.text("name"));
@@ -324,10 +356,10 @@ fn tool_call(reply: &mut Reply, state: &mut State, choice: u64, item: &Json<'_>,
     }
     let key = format!("choice/{choice}/tool/{index}");
     if reply.is_full() && !state.calls.contains_key(&(choice, index)) {
-        return reply.unscanned(item.content(), TOO_MANY, on);
+        return reply.count_unscanned(item.content(), TOO_MANY, on);
     }
     let call = state.calls.entry((choice, index)).or_default();
-    // Another id with a name, or another name after input, is another call under the same index.
+    // Another id with a name, or another name after input, starts another call under the same index.
     let other_id =
         id.is_some() && call.id.is_some() && call.id.as_deref() != id.as_deref() && name.is_some();
     let other_name = name
@@ -335,25 +367,25 @@ fn tool_call(reply: &mut Reply, state: &mut State, choice: u64, item: &Json<'_>,
         .is_some_and(|name| !call.name.is_empty() && name != call.name);
     if other_id || other_name && reply.delivered(&key).is_some_and(|bytes| bytes > 0) {
         reply.end(&key, on);
-        *call = Call::default();
+        *call = ChatToolCall::default();
     }
     call.id = call.id.take().or(id.map(|id| id.into_owned()));
-    name_arrives(reply, call, name.as_deref(), on);
+    append_tool_name(reply, call, name.as_deref(), on);
     let input = function.and_then(|function| function.get("arguments").or(function.get("input")));
-    input_arrives(reply, &key, call, input, on);
+    push_tool_input(reply, &key, call, input, on);
     let rest = function.map_or(0, |function| {
         function.unread(&["name", "arguments", "input"])
     });
-    reply.unscanned(
+    reply.count_unscanned(
         rest + item.unread(&["function", "custom"]),
         "tool_calls",
         on,
     );
 }
 
-impl State {
-    /// Where a call without an index belongs: to the call of that id, else after all others; without an
-    /// id to the last one.
+impl ChatReply {
+    /// Returns the index of a call that has none: the index of the same id, or else the next free one; the last one for
+    /// a fragment without an id.
     fn index_of(&self, choice: u64, id: Option<&str>) -> u64 {
         let Some(id) = id else { return self.last };
         let after = || {
@@ -369,42 +401,46 @@ impl State {
     }
 }
 
-/// A name may come in fragments; one that repeats the whole is no fragment. What is past every sensible
-/// length is counted.
-fn name_arrives(reply: &Reply, call: &mut Call, name: Option<&str>, on: Sink<'_>) {
+/// Appends a fragment of a tool's name, unless it repeats the whole name. Bytes past [`NAME`] are counted.
+fn append_tool_name(
+    reply: &ReplyEmitter,
+    call: &mut ChatToolCall,
+    name: Option<&str>,
+    on: EventSink<'_>,
+) {
     match name {
         Some(name) if name == call.name => {}
         Some(name) if call.name.len() + name.len() > NAME => {
-            reply.unscanned(name.len() as u64, "tool-name", on);
+            reply.count_unscanned(name.len() as u64, "tool-name", on);
         }
         Some(name) => call.name.push_str(name),
         None => {}
     }
 }
 
-fn input_arrives(
-    reply: &mut Reply,
+fn push_tool_input(
+    reply: &mut ReplyEmitter,
     key: &str,
-    call: &Call,
-    input: Option<&Json<'_>>,
-    on: Sink<'_>,
+    call: &ChatToolCall,
+    input: Option<&JsonValue<'_>>,
+    on: EventSink<'_>,
 ) {
     let tool = (!call.name.is_empty()).then_some(call.name.as_str());
-    let naming = Naming {
+    let naming = PartSpec {
         tool,
         call: call.id.as_deref(),
-        grows: true,
+        name_may_grow: true,
         ..naming(key, Channel::ToolInput)
     };
     reply.open(naming, on);
     match input.map(|input| (input.string(), input.raw())) {
-        Some((Some(bytes), _)) => reply.delta(naming, bytes, on),
-        // An object where a string should be: its own text.
-        Some((None, raw)) => reply.whole(naming, raw, on),
+        Some((Some(bytes), _)) => reply.push_delta(naming, bytes, on),
+        // An object instead of a string: its source text is the input.
+        Some((None, raw)) => reply.push_whole(naming, raw, on),
         None => {}
     }
 }
 
-fn naming(key: &str, channel: Channel) -> Naming<'_> {
-    Naming::new(key, key, channel)
+fn naming(key: &str, channel: Channel) -> PartSpec<'_> {
+    PartSpec::new(key, key, channel)
 }

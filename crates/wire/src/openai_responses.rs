@@ -1,43 +1,46 @@
-//! OpenAI's Responses API: output items, each with parts that stream, and repetitions of all that is done.
+//! OpenAI's Responses API (`v1`): output items, each with parts that stream.
 //!
-//! Items are told apart by `output_index` (some servers change an item's id on the way), else by id. What an
-//! item, a `.done` event or the final response repeats is a snapshot; what came no other way is a part. Items
-//! of any kind are read by their members: `arguments`, `input`, `code` and so on mean the same in all.
+//! Source: the `Response` and `ResponseStreamEvent` schemas of OpenAI's OpenAPI document.
+//!
+//! Items are identified by `output_index`, or else by id: some servers change an item's id in the stream. Content that
+//! an item, a `.done` event or the final response repeats is a snapshot; content that comes in no other form is a part.
+//! Items of every kind are read by their members, because `arguments`, `input`, `code` and the like mean the same in
+//! all kinds.
 
 use std::collections::HashMap;
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Naming, PARTS, Replies, Reply, Sink, TOO_MANY, TRUNCATED};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PARTS, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY, TRUNCATED};
 use ttsr::Channel;
 
-/// What streams: the event's name without `response.` and `.delta`.
-struct Stem {
+/// A kind of delta event: `event` is its name without `response.` and `.delta`.
+struct DeltaKind {
     event: &'static str,
-    /// The member that holds it, in `.done` events and in items; also what tells parts of an item apart.
+    /// The member with the content in `.done` events and in items; it also separates the parts of an item.
     member: &'static str,
     channel: Channel,
-    /// The member with its place among its like, if there can be several.
-    place: Option<&'static str>,
+    /// The member with the index of the part, if an item can have several of this kind.
+    index: Option<&'static str>,
 }
 
 const fn stem(
     event: &'static str,
     member: &'static str,
     channel: Channel,
-    place: Option<&'static str>,
-) -> Stem {
-    Stem {
+    index: Option<&'static str>,
+) -> DeltaKind {
+    DeltaKind {
         event,
         member,
         channel,
-        place,
+        index,
     }
 }
 
 const CONTENT: Option<&str> = Some("content_index");
 
-const STEMS: [Stem; 15] = [
+const DELTA_KINDS: [DeltaKind; 15] = [
     stem("output_text", "text", Channel::Text, CONTENT),
     stem("refusal", "refusal", Channel::Text, CONTENT),
     stem("reasoning_text", "reasoning", Channel::Reasoning, CONTENT),
@@ -96,7 +99,7 @@ const INPUTS: [&str; 5] = ["arguments", "input", "code", "diff", "revised_prompt
 /// Members of an item that hold a tool's input as JSON.
 const OBJECTS: [&str; 3] = ["action", "operation", "queries"];
 
-/// Members of an item that are read here, besides those.
+/// All members of an item that are read or are known metadata.
 const ITEM: [&str; 16] = [
     "content",
     "summary",
@@ -116,10 +119,10 @@ const ITEM: [&str; 16] = [
     "encrypted_content",
 ];
 
-/// Members of an event that are read, or that say nothing of what the model wrote.
+/// Members of an event that are read or are known metadata.
 const EVENT: [&str; 4] = ["delta", "obfuscation", "logprobs", "name"];
 
-/// Members of a response that are read, or that repeat the request.
+/// Members of a response that are read or repeat the request.
 const RESPONSE: [&str; 28] = [
     "output",
     "output_text",
@@ -151,7 +154,7 @@ const RESPONSE: [&str; 28] = [
     "context_management",
 ];
 
-/// The events whose response is final; `response` is what a request without `stream` gets.
+/// The events with the final response; `response` is the reply to a request without `stream`.
 const FINAL: [&str; 6] = [
     "response",
     "response.completed",
@@ -162,74 +165,78 @@ const FINAL: [&str; 6] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Responses {
-    replies: Replies,
-    items: Items,
+pub(super) struct ResponsesReader {
+    replies: ReplySequence,
+    items: OutputItems,
 }
 
-/// The items of the reply under way.
+/// The items of the reply in progress.
 #[derive(Debug, Default)]
-struct Items {
+struct OutputItems {
     id: String,
-    list: Vec<Item>,
-    by_place: HashMap<u64, usize>,
+    list: Vec<OutputItem>,
+    by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
-    /// The JSON last delivered, by the key of its part.
-    objects: HashMap<String, Object>,
+    /// The JSON delivered last, by the key of its part.
+    objects: HashMap<String, DeliveredJson>,
 }
 
 #[derive(Debug)]
-struct Object {
-    /// What had not streamed.
+struct DeliveredJson {
+    /// The members that did not stream.
     others: Vec<u8>,
     raw: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Item {
+struct OutputItem {
     name: String,
     tool: Option<String>,
     call: Option<String>,
-    /// An event told of its annotations.
+    /// True if an event reported its annotations.
     annotated: bool,
-    /// It was done once, and what of it is not scanned was counted.
+    /// True after it was done once and its unscanned bytes were counted.
     counted: bool,
 }
 
-impl Responses {
-    pub(super) fn new(default_name: String) -> Responses {
-        Responses {
-            replies: Replies::new(default_name),
-            items: Items::default(),
+impl ResponsesReader {
+    pub(super) fn new(default_name: String) -> ResponsesReader {
+        ResponsesReader {
+            replies: ReplySequence::new(default_name),
+            items: OutputItems::default(),
         }
     }
 
-    fn reply(&mut self, id: Option<&str>, on: Sink<'_>) -> (&mut Reply, &mut Items) {
+    fn reply(
+        &mut self,
+        id: Option<&str>,
+        on: EventSink<'_>,
+    ) -> (&mut ReplyEmitter, &mut OutputItems) {
         if self.replies.current().is_none() {
-            self.items = Items {
+            self.items = OutputItems {
                 id: id.unwrap_or_default().to_owned(),
-                ..Items::default()
+                ..OutputItems::default()
             };
         }
         (self.replies.reply(id, on), &mut self.items)
     }
 
-    /// `response.created` and the like, up to the final one, with the response so far in it.
-    fn response(&mut self, kind: &str, response: &Json<'_>, on: Sink<'_>) {
+    /// Reads `response.created` and the events up to the final one, which all contain the response so far.
+    fn response(&mut self, kind: &str, response: &JsonValue<'_>, on: EventSink<'_>) {
         let id = response.text("id");
         let created = matches!(kind, "response.created" | "response");
         if created && self.replies.current().is_some() && id.as_deref() != Some(&self.items.id) {
             self.replies.finish(TRUNCATED, on);
         }
         let (reply, items) = self.reply(id.as_deref(), on);
-        for (place, item) in (0..).zip(response.list("output")) {
+        for (index, item) in (0..).zip(response.list("output")) {
             let item_id = item.text("id");
             let known = item_id
                 .as_deref()
                 .and_then(|id| items.by_id.get(id).copied());
-            match known.or_else(|| items.at(Some(place), item_id.as_deref())) {
+            match known.or_else(|| items.at(Some(index), item_id.as_deref())) {
                 Some(at) => read_item(reply, items, at, item, true, on),
-                None => reply.unscanned(item.content(), TOO_MANY, on),
+                None => reply.count_unscanned(item.content(), TOO_MANY, on),
             }
         }
         if let Some(usage) = response.get("usage") {
@@ -240,9 +247,9 @@ impl Responses {
             );
         }
         if let Some(error) = response.get("error") {
-            report(reply, error, on);
+            read_error(reply, error, on);
         }
-        reply.unscanned(response.unread(&RESPONSE), kind, on);
+        reply.count_unscanned(response.unread(&RESPONSE), kind, on);
         if FINAL.contains(&kind) {
             let details = response
                 .get("incomplete_details")
@@ -255,16 +262,16 @@ impl Responses {
     }
 }
 
-impl Source for Responses {
-    fn record(&mut self, kind: &str, record: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for ResponsesReader {
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if let Some(response) = record.get("response") {
             self.response(kind, response, on);
             self.replies
-                .unscanned(record.unread(&["response"]), kind, on);
+                .count_unscanned(record.unread(&["response"]), kind, on);
         } else if record.text("object").as_deref() == Some("response") {
             self.response("response", record, on);
         } else if kind == "error" || record.get("error").is_some() {
-            report(
+            read_error(
                 self.reply(None, on).0,
                 record.get("error").unwrap_or(record),
                 on,
@@ -273,20 +280,20 @@ impl Source for Responses {
             let (reply, items) = self.reply(record.text("response_id").as_deref(), on);
             read_event(reply, items, event, record, on);
         } else {
-            self.replies.unscanned(record.unread(&[]), kind, on);
+            self.replies.count_unscanned(record.unread(&[]), kind, on);
         }
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
-        self.replies.unscanned(bytes, kind, on);
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
+    fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
 }
 
-fn report(reply: &mut Reply, error: &Json<'_>, on: Sink<'_>) {
+fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
     let kind = error
         .text("code")
         .or(error.text("type"))
@@ -295,24 +302,32 @@ fn report(reply: &mut Reply, error: &Json<'_>, on: Sink<'_>) {
     reply.error(&kind, &error.text("message").unwrap_or_else(whole), on);
 }
 
-fn read_event(reply: &mut Reply, items: &mut Items, event: &str, record: &Json<'_>, on: Sink<'_>) {
+fn read_event(
+    reply: &mut ReplyEmitter,
+    items: &mut OutputItems,
+    event: &str,
+    record: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     let item = record.get("item");
     let id = record
         .text("item_id")
         .or(item.and_then(|item| item.text("id")));
     let Some(at) = items.at(record.number("output_index"), id.as_deref()) else {
-        return reply.unscanned(record.content(), TOO_MANY, on);
+        return reply.count_unscanned(record.content(), TOO_MANY, on);
     };
     let (stem, verb) = event.rsplit_once('.').unwrap_or((event, ""));
-    if let (Some(stem), "delta" | "done") = (STEMS.iter().find(|known| known.event == stem), verb) {
-        return stream(reply, items, at, stem, verb == "done", record, on);
+    if let (Some(stem), "delta" | "done") =
+        (DELTA_KINDS.iter().find(|known| known.event == stem), verb)
+    {
+        return read_delta_event(reply, items, at, stem, verb == "done", record, on);
     }
-    match (event, record.get("delta").map(Json::string)) {
+    match (event, record.get("delta").map(JsonValue::string)) {
         ("output_item.added" | "output_item.done", _) => {
             if let Some(item) = item {
                 read_item(reply, items, at, item, verb == "done", on);
             }
-            reply.unscanned(record.unread(&["item"]), event, on);
+            reply.count_unscanned(record.unread(&["item"]), event, on);
         }
         (
             "content_part.added"
@@ -322,7 +337,7 @@ fn read_event(reply: &mut Reply, items: &mut Items, event: &str, record: &Json<'
             _,
         ) => {
             let summary = stem == "reasoning_summary_part";
-            let place = record
+            let index = record
                 .number(if summary {
                     "summary_index"
                 } else {
@@ -330,25 +345,25 @@ fn read_event(reply: &mut Reply, items: &mut Items, event: &str, record: &Json<'
                 })
                 .unwrap_or(0);
             if let Some(part) = record.get("part") {
-                read_part(reply, items, at, place, part, summary, on);
+                read_part(reply, items, at, index, part, summary, on);
             }
-            reply.unscanned(record.unread(&["part"]), event, on);
+            reply.count_unscanned(record.unread(&["part"]), event, on);
         }
-        // Sound, as base64: there is no text to scan.
+        // Audio in base64 has no text to scan.
         ("audio.delta" | "output_audio.delta", _) => {
-            reply.unscanned(record.unread(&["obfuscation"]), event, on)
+            reply.count_unscanned(record.unread(&["obfuscation"]), event, on)
         }
         (_, Some(Some(bytes))) => {
             let (key, name) = (items.key(at, stem, 0), items.name(at, stem, 0));
             if !reply.is_open(&key) {
-                reply.unknown(0, &format!("response.{event}"), on);
+                reply.count_unknown(0, &format!("response.{event}"), on);
             }
-            reply.delta(Naming::new(&key, &name, Channel::Text), bytes, on);
-            reply.unscanned(record.unread(&EVENT), event, on);
+            reply.push_delta(PartSpec::new(&key, &name, Channel::Text), bytes, on);
+            reply.count_unscanned(record.unread(&EVENT), event, on);
         }
         _ => {
             items.list[at].annotated |= event.contains("annotation");
-            reply.unscanned(
+            reply.count_unscanned(
                 record.unread(&["obfuscation"]),
                 &format!("response.{event}"),
                 on,
@@ -357,23 +372,23 @@ fn read_event(reply: &mut Reply, items: &mut Items, event: &str, record: &Json<'
     }
 }
 
-/// A delta of a known stem, or all of it again.
-fn stream(
-    reply: &mut Reply,
-    items: &Items,
+/// Reads a delta of a known kind, or the repetition of its whole content.
+fn read_delta_event(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
     at: usize,
-    stem: &Stem,
+    stem: &DeltaKind,
     done: bool,
-    record: &Json<'_>,
-    on: Sink<'_>,
+    record: &JsonValue<'_>,
+    on: EventSink<'_>,
 ) {
-    let place = stem
-        .place
+    let index = stem
+        .index
         .and_then(|member| record.number(member))
         .unwrap_or(0);
     let (key, name) = (
-        items.key(at, stem.member, place),
-        items.name(at, stem.member, place),
+        items.key(at, stem.member, index),
+        items.name(at, stem.member, index),
     );
     let naming = items.naming(at, &key, &name, stem.channel);
     let member = match stem.member {
@@ -383,35 +398,35 @@ fn stream(
     };
     let bytes = record.bytes(member).unwrap_or_default();
     if done {
-        reply.whole(naming, bytes, on);
+        reply.push_whole(naming, bytes, on);
         reply.end(&key, on);
     } else {
-        reply.delta(naming, bytes, on);
+        reply.push_delta(naming, bytes, on);
     }
     let read = [member, "obfuscation", "logprobs", "name"];
-    reply.unscanned(
+    reply.count_unscanned(
         record.unread(&read),
         &format!("response.{}", stem.event),
         on,
     );
 }
 
-/// An item as it is added, or once it is done: all of its members.
+/// Reads all members of an item that was added or is done.
 fn read_item(
-    reply: &mut Reply,
-    items: &mut Items,
+    reply: &mut ReplyEmitter,
+    items: &mut OutputItems,
     at: usize,
-    item: &Json<'_>,
+    item: &JsonValue<'_>,
     done: bool,
-    on: Sink<'_>,
+    on: EventSink<'_>,
 ) {
     let kind = item.text("type").unwrap_or_default();
     items.describe(at, item);
-    for (place, part) in (0..).zip(item.list("content")) {
-        read_part(reply, items, at, place, part, false, on);
+    for (index, part) in (0..).zip(item.list("content")) {
+        read_part(reply, items, at, index, part, false, on);
     }
-    for (place, part) in (0..).zip(item.list("summary")) {
-        read_part(reply, items, at, place, part, true, on);
+    for (index, part) in (0..).zip(item.list("summary")) {
+        read_part(reply, items, at, index, part, true, on);
     }
     for member in INPUTS {
         if let Some(value) = item.get(member) {
@@ -428,47 +443,47 @@ fn read_item(
         reply.end_group(&at.to_string(), on);
     }
     if done && !std::mem::replace(&mut items.list[at].counted, true) {
-        let sealed = item.get("encrypted_content").map_or(0, Json::content);
-        reply.unscanned(sealed, "encrypted_content", on);
-        reply.unscanned(item.unread(&ITEM), &kind, on);
+        let sealed = item.get("encrypted_content").map_or(0, JsonValue::content);
+        reply.count_unscanned(sealed, "encrypted_content", on);
+        reply.count_unscanned(item.unread(&ITEM), &kind, on);
     }
 }
 
-/// Text that an item holds whole: opened at once, so that the tool is known before its input comes.
+/// Reads text that an item holds whole. The part opens at once, so that the tool is known before its input comes.
 fn text_member(
-    reply: &mut Reply,
-    items: &Items,
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
     at: usize,
     member: &str,
-    value: &Json<'_>,
-    on: Sink<'_>,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
 ) {
     let (key, name) = (items.key(at, member, 0), items.name(at, member, 0));
     let naming = items.naming(at, &key, &name, Channel::ToolInput);
     if reply.delivered(&key).is_none() || reply.is_open(&key) {
         reply.open(naming, on);
     }
-    reply.whole(naming, value.string().unwrap_or(value.raw()), on);
+    reply.push_whole(naming, value.string().unwrap_or(value.raw()), on);
 }
 
-/// JSON that an item holds: commands and diffs in it may have streamed, what else it says is a part of its
-/// own, and another one whenever that changed.
+/// Reads JSON that an item holds. Commands and diffs in it may have streamed; the other members are a part of their
+/// own, and a new part whenever they change.
 fn json_member(
-    reply: &mut Reply,
-    items: &mut Items,
+    reply: &mut ReplyEmitter,
+    items: &mut OutputItems,
     at: usize,
     member: &str,
-    value: &Json<'_>,
-    on: Sink<'_>,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
 ) {
     let mut streamed = Vec::new();
-    for (place, command) in (0..).zip(value.list("commands")) {
-        if repeated(reply, items, at, "command", place, command, on) {
+    for (index, command) in (0..).zip(value.list("commands")) {
+        if push_streamed_snapshot(reply, items, at, "command", index, command, on) {
             streamed.push("commands");
         }
     }
     if let Some(diff) = value.get("diff")
-        && repeated(reply, items, at, "diff", 0, diff, on)
+        && push_streamed_snapshot(reply, items, at, "diff", 0, diff, on)
     {
         streamed.push("diff");
     }
@@ -482,17 +497,17 @@ fn json_member(
         .flat_map(|(name, value)| [name, value.raw()])
         .collect();
     let (key, name) = (items.key(at, member, 0), items.name(at, member, 0));
-    let new = Object {
+    let new = DeliveredJson {
         others: others.join(&b'\n'),
         raw: value.raw().to_vec(),
     };
     match items.objects.get(&key) {
-        Some(old) if old.raw == new.raw => return reply.snapshot(&key, new.raw, on),
+        Some(old) if old.raw == new.raw => return reply.push_snapshot(&key, new.raw, on),
         Some(old) if value.is_object() && old.others == new.others => return,
         _ => {}
     }
     reply.end(&key, on);
-    reply.raw_delta(
+    reply.push_raw_delta(
         items.naming(at, &key, &name, Channel::ToolInput),
         new.raw.clone(),
         on,
@@ -500,20 +515,20 @@ fn json_member(
     items.objects.insert(key, new);
 }
 
-/// The snapshot of a part that streamed; false if it did not.
-fn repeated(
-    reply: &mut Reply,
-    items: &Items,
+/// Emits the snapshot of a part that streamed; returns false if it did not stream.
+fn push_streamed_snapshot(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
     at: usize,
     member: &str,
-    place: u64,
-    value: &Json<'_>,
-    on: Sink<'_>,
+    index: u64,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
 ) -> bool {
-    let (key, name) = (items.key(at, member, place), items.name(at, member, place));
+    let (key, name) = (items.key(at, member, index), items.name(at, member, index));
     let streamed = reply.delivered(&key).is_some_and(|bytes| bytes > 0);
     if streamed {
-        reply.whole(
+        reply.push_whole(
             items.naming(at, &key, &name, Channel::ToolInput),
             value.string().unwrap_or_default(),
             on,
@@ -522,15 +537,15 @@ fn repeated(
     streamed
 }
 
-/// A content part or summary part of an item.
+/// Reads a content part or a summary part of an item.
 fn read_part(
-    reply: &mut Reply,
-    items: &Items,
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
     at: usize,
-    place: u64,
-    part: &Json<'_>,
+    index: u64,
+    part: &JsonValue<'_>,
     summary: bool,
-    on: Sink<'_>,
+    on: EventSink<'_>,
 ) {
     let kind = part.text("type").unwrap_or_default();
     let reasoning = kind.starts_with("reasoning");
@@ -540,9 +555,9 @@ fn read_part(
             "text" if reasoning => ("reasoning", Channel::Reasoning),
             _ => (member, Channel::Text),
         };
-        let (key, name) = (items.key(at, slot, place), items.name(at, slot, place));
+        let (key, name) = (items.key(at, slot, index), items.name(at, slot, index));
         let bytes = part.bytes(member).unwrap_or_default();
-        reply.whole(items.naming(at, &key, &name, channel), bytes, on);
+        reply.push_whole(items.naming(at, &key, &name, channel), bytes, on);
     }
     let annotations = if items.list[at].annotated {
         "annotations"
@@ -550,32 +565,33 @@ fn read_part(
         ""
     };
     let read = ["text", "refusal", "transcript", "logprobs", annotations];
-    reply.unscanned(part.unread(&read), &kind, on);
+    reply.count_unscanned(part.unread(&read), &kind, on);
 }
 
-impl Items {
-    /// The item at that place or of that id, made if it is new. Without either it is the last one.
-    fn at(&mut self, place: Option<u64>, id: Option<&str>) -> Option<usize> {
-        let by_place = place.and_then(|place| self.by_place.get(&place));
+impl OutputItems {
+    /// Returns the item at that index or of that id, and creates it if it is new. Without either it returns the last
+    /// one.
+    fn at(&mut self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
+        let by_index = index.and_then(|index| self.by_index.get(&index));
         let by_id = id.and_then(|id| self.by_id.get(id));
-        let known = by_place.or(by_id.filter(|_| place.is_none()));
-        let neither = place.is_none() && id.is_none();
+        let known = by_index.or(by_id.filter(|_| index.is_none()));
+        let neither = index.is_none() && id.is_none();
         let at = match known {
             Some(&at) => at,
             None if neither && !self.list.is_empty() => self.list.len() - 1,
             None if self.list.len() >= PARTS => return None,
             None => {
                 let name =
-                    id.map_or_else(|| format!("output/{}", place.unwrap_or(0)), str::to_owned);
-                self.list.push(Item {
+                    id.map_or_else(|| format!("output/{}", index.unwrap_or(0)), str::to_owned);
+                self.list.push(OutputItem {
                     name,
-                    ..Item::default()
+                    ..OutputItem::default()
                 });
                 self.list.len() - 1
             }
         };
-        if let Some(place) = place {
-            self.by_place.insert(place, at);
+        if let Some(index) = index {
+            self.by_index.insert(index, at);
         }
         if let Some(id) = id {
             self.by_id.insert(id.to_owned(), at);
@@ -583,7 +599,7 @@ impl Items {
         Some(at)
     }
 
-    fn describe(&mut self, at: usize, item: &Json<'_>) {
+    fn describe(&mut self, at: usize, item: &JsonValue<'_>) {
         let kind = item.text("type");
         let known = &mut self.list[at];
         known.tool = item
@@ -595,19 +611,19 @@ impl Items {
         known.call = known.call.take().or(call.map(|call| call.into_owned()));
     }
 
-    fn key(&self, at: usize, member: &str, place: u64) -> String {
-        format!("{at}/{member}/{place}")
+    fn key(&self, at: usize, member: &str, index: u64) -> String {
+        format!("{at}/{member}/{index}")
     }
 
-    /// The item's id, and what tells the part from its others.
-    fn name(&self, at: usize, member: &str, place: u64) -> String {
+    /// Returns the name of a part: the item's id and, where an item has several parts, a suffix.
+    fn name(&self, at: usize, member: &str, index: u64) -> String {
         let item = &self.list[at].name;
         match member {
             "arguments" | "input" | "code" | "diff" | "action" => item.clone(),
             "text" | "refusal" | "reasoning" | "command" | "transcript" => {
-                format!("{item}/{place}")
+                format!("{item}/{index}")
             }
-            "summary" => format!("{item}/summary/{place}"),
+            "summary" => format!("{item}/summary/{index}"),
             other => format!("{item}/{other}"),
         }
     }
@@ -618,20 +634,20 @@ impl Items {
         key: &'a str,
         name: &'a str,
         channel: Channel,
-    ) -> Naming<'a> {
+    ) -> PartSpec<'a> {
         let item = &self.list[at];
         let tool = channel == Channel::ToolInput;
         let (tool, call) = (
             item.tool.as_deref().filter(|_| tool),
             item.call.as_deref().filter(|_| tool),
         );
-        Naming {
+        PartSpec {
             key,
             name,
             channel,
             tool,
             call,
-            grows: false,
+            name_may_grow: false,
         }
     }
 }

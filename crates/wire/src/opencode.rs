@@ -1,96 +1,97 @@
-//! What a running OpenCode server tells of its sessions: the bytes of its event stream in, [`Notice`]s out.
+//! The event stream of a running OpenCode server: bytes in, [`ServerNotice`]s out.
 //!
-//! Both of its interfaces are read: the classic one (`/event`, and `/global/event`, which covers every
-//! directory) and the second (`/api/event`). Only one of them may be fed to a [`Feed`], because the first repeats
-//! what the second tells. The input of a tool comes as
-//! deltas in the second one only; in the classic one it comes whole, when the tool already runs. It does no
-//! I/O and sends nothing back.
+//! Source: the event schemas of the OpenAPI document that a server serves at `/doc`, and captures of OpenCode 1.18.
+//!
+//! Two interfaces are read: the classic one (`/event`, and `/global/event`, which covers every directory) and the
+//! second one (`/api/event`). A [`Feed`] must read only one of them, because the classic one repeats the events of the
+//! second. The second interface streams the input of a tool as deltas; the classic one sends it whole, when the tool
+//! already runs. This module does no I/O and sends nothing.
+//!
+//! Bounds: [`sse::CAP`] bytes per event, 1024 sessions, 64 user messages per session.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::json::Json;
-use super::reply::{Naming, Reply, TRUNCATED};
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, TRUNCATED};
 use super::sse::{self, Sse, SseEvent};
 use ttsr::{Channel, Event};
 
-/// What happened in a session.
+/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Notice {
-    /// A user wrote a message, or someone in his name.
+pub enum ServerNotice {
+    /// A user message was created, by the user or by a program on the user's behalf.
     Prompt {
         /// Its id.
         message: String,
-        /// The agent that is asked, if it is told.
+        /// The agent that it addresses, if the event names one.
         agent: Option<String>,
-        /// The provider and the model that are asked, if they are told.
+        /// The provider and the model that it addresses, if the event names them.
         model: Option<(String, String)>,
     },
-    /// The model begins to write the message of that id; the parts of the events that follow are numbered
-    /// from 0.
+    /// The model begins the message of that id; the parts of the events that follow are numbered from 0.
     Message(String),
-    /// An event of that message. [`Event::Finish`] is the last one; its reason is `retry` if the server asks
-    /// the provider again, and `aborted` if someone stopped it. Where a session fails or is stopped before
-    /// it has a message, that comes alone.
+    /// An event of the current message. [`Event::Finish`] is the last one; its reason is `retry` if the server asks the
+    /// provider again, and `aborted` if the reply was stopped. If a session fails or is stopped before it has a
+    /// message, that event comes alone.
     Event(Event),
-    /// A tool call is at another stage. What the tool is given is told by events.
+    /// A tool call changed its stage. The tool's input comes as [`ServerNotice::Event`].
     Tool(ToolState),
     /// A question waits for an answer.
     Question {
         /// Its id.
         id: String,
-        /// The questions, as the server wrote them (JSON).
+        /// The questions as JSON, as the server wrote them.
         questions: Vec<u8>,
     },
     /// The question of that id was answered or rejected.
     QuestionClosed(String),
-    /// The session waits for a prompt. An abort makes two of them on the wire, of which one is told; the
-    /// second interface has none.
+    /// The session waits for a prompt. Classic interface only; of the two idle events after an abort, the first.
     Idle,
-    /// A repetition of [`Notice::Idle`] with no reply in between. One abort of one session makes one.
+    /// A repetition of [`ServerNotice::Idle`] without a reply in between. One abort of one session causes one.
     IdleAgain,
-    /// A part of a user's message. Classic interface only.
+    /// A part of a user message. Classic interface only.
     PromptPart {
-        /// The message.
+        /// The id of the message.
         message: String,
-        /// The part.
+        /// The id of the part.
         part: String,
-        /// Its text; empty for a part that is no text.
+        /// Its text; empty for a part without text.
         text: String,
         /// True for text that a program added.
         is_synthetic: bool,
     },
-    /// The next part that starts was already open before the first event of it arrived, so offsets in it count
-    /// from the first byte received.
+    /// The next part that starts was open before its first event arrived, so its offsets count from the first byte
+    /// received.
     Joined,
     /// A session was created.
     Created {
-        /// The session whose tool call opened it, for the session of a sub-agent.
+        /// The parent session, if this is the session of a sub-agent.
         parent: Option<String>,
-        /// The agent in it, where the event names one.
+        /// The agent of the session, if the event names one.
         agent: Option<String>,
-        /// The directory it works in.
+        /// Its working directory.
         directory: Option<String>,
     },
     /// The session was deleted.
     Deleted,
-    /// A message of the model was created, or has a new error. Classic interface only.
+    /// An assistant message was created, or has a new error. Classic interface only.
     Answer {
-        /// The message.
+        /// The id of the message.
         message: String,
         /// The agent that writes it.
         agent: Option<String>,
         /// The provider and the model that write it.
         model: Option<(String, String)>,
         /// The error that ended it.
-        error: Option<Trouble>,
+        error: Option<ServerError>,
     },
     /// The session failed (`session.error`).
-    Trouble(Trouble),
-    /// The server asks the provider again after a failure, which `message` describes.
+    SessionError(ServerError),
+    /// The server asks the provider again after a failure.
     Retrying {
-        /// The description.
+        /// The description of the failure.
         message: String,
     },
     /// A tool call waits for a permission.
@@ -102,32 +103,32 @@ pub enum Notice {
     },
     /// The permission request of that id was answered.
     PermissionClosed(String),
-    /// A command for the server's terminal interface. It belongs to no session: the id is empty.
+    /// A command for the server's terminal interface. It belongs to no session: the session id is empty.
     Command(String),
 }
 
-/// An error as a server describes it.
+/// An error as the server describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ServerError {
     /// Its name, such as `APIError` or `MessageAbortedError`.
     pub kind: String,
     /// Its message.
     pub message: String,
-    /// The HTTP status of the provider's answer.
+    /// The HTTP status of the provider's response.
     pub status: Option<u16>,
 }
 
-impl Trouble {
-    /// True if the error says that somebody stopped the reply.
+impl ServerError {
+    /// Returns true if the reply was stopped, by the user or by a program.
     #[must_use]
     pub fn is_abort(&self) -> bool {
         self.kind == "MessageAbortedError"
     }
 
-    fn read(error: &Json<'_>) -> Trouble {
+    fn read(error: &JsonValue<'_>) -> ServerError {
         let kind = error.text("name").or(error.text("type"));
         let data = error.get("data").unwrap_or(error);
-        Trouble {
+        ServerError {
             kind: kind.unwrap_or_default().into_owned(),
             message: data.text("message").unwrap_or_default().into_owned(),
             status: data
@@ -137,48 +138,47 @@ impl Trouble {
     }
 }
 
-/// How far a tool call is.
+/// The state of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolState {
     /// The id of the call.
     pub call: String,
-    /// The tool's name; empty where it is not told again.
+    /// The tool's name; empty if the event does not repeat it.
     pub tool: String,
     /// The stage.
-    pub stage: Stage,
-    /// What it does, in a few words: the server's title or, while it has none, what the model wrote into the
-    /// member `description` of the input.
+    pub stage: ToolStage,
+    /// A short description: the server's title or, before there is one, the member `description` of the input.
     pub title: Option<String>,
 }
 
 /// A stage of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// It is being written, or waits.
+pub enum ToolStage {
+    /// Its input is being written, or it waits to run.
     Pending,
     /// It runs.
     Running,
-    /// It is done.
+    /// It completed.
     Completed,
     /// It failed.
     Error,
 }
 
-/// Where notices go, with the id of their session.
-type Sink<'a> = &'a mut dyn FnMut(&str, Notice);
+/// Receives notices, each with the id of its session.
+type NoticeSink<'a> = &'a mut dyn FnMut(&str, ServerNotice);
 
-/// Most sessions kept at once; past it the one that was quiet for longest is forgotten.
+/// The most sessions that are tracked; past it the least recently active one is dropped.
 const SESSIONS: usize = 1024;
 
-/// Ids of user messages kept for each session.
+/// The number of ids of user messages kept for each session.
 const USERS: usize = 64;
 
 /// Reads one event stream.
 ///
-/// # Example: reasoning and text come under the same field
+/// # Example: reasoning has the same field as text
 /// ```
-/// use ttsr_wire::opencode::{Feed, Notice};
+/// use ttsr_wire::opencode::{Feed, ServerNotice};
 /// use ttsr::{Channel, Event};
 /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"reasoning","text":""}}}
 ///
@@ -187,14 +187,14 @@ const USERS: usize = 64;
 /// "#;
 /// let mut notices = Vec::new();
 /// Feed::default().push(body, &mut |_, notice| notices.push(notice));
-/// let Notice::Event(Event::PartStart { channel, .. }) = &notices[1] else { panic!("a part opens") };
+/// let ServerNotice::Event(Event::PartStart { channel, .. }) = &notices[1] else { panic!("a part opens") };
 /// assert_eq!(*channel, Channel::Reasoning);
 /// ```
 #[derive(Debug)]
 pub struct Feed {
     sse: Sse,
-    watch: Watch,
-    /// Events that could not be read.
+    tracker: SessionTracker,
+    /// The number of events that could not be read.
     malformed: u64,
 }
 
@@ -202,37 +202,38 @@ impl Default for Feed {
     fn default() -> Feed {
         Feed {
             sse: Sse::with_cap(sse::CAP),
-            watch: Watch::default(),
+            tracker: SessionTracker::default(),
             malformed: 0,
         }
     }
 }
 
 impl Feed {
-    /// Takes the next bytes of the stream, cut anywhere.
-    pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Notice)) {
+    /// Reads the next bytes of the stream, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, ServerNotice)) {
         let Feed {
             sse,
-            watch,
+            tracker,
             malformed,
         } = self;
         sse.push(bytes, &mut |event| {
-            *malformed += u64::from(!watch.sse(event, on));
+            *malformed += u64::from(!tracker.sse(event, on));
         });
     }
 
-    /// The number of events so far that could not be read. Each is told as [`Event::Unscanned`] of no session.
+    /// Returns the number of events that could not be read. Each is reported as [`Event::Unscanned`] with an empty
+    /// session id.
     #[must_use]
     pub fn malformed_events(&self) -> u64 {
         self.malformed
     }
 
-    /// The connection ended: replies under way break off, and nothing of them is kept.
+    /// Ends the connection: replies in progress end as `truncated`, and the tracked state is dropped.
     ///
-    /// # Example: a connection that broke
+    /// # Example: a broken connection
     /// ```
     /// use ttsr::Event;
-    /// use ttsr_wire::opencode::{Feed, Notice};
+    /// use ttsr_wire::opencode::{Feed, ServerNotice};
     /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"Hm"}}}
     ///
     /// "#;
@@ -240,59 +241,59 @@ impl Feed {
     /// let mut feed = Feed::default();
     /// feed.push(body, &mut |_, notice| notices.push(notice));
     /// feed.finish(&mut |_, notice| notices.push(notice));
-    /// let end = Notice::Event(Event::Finish { reason: "truncated".into() });
+    /// let end = ServerNotice::Event(Event::Finish { reason: "truncated".into() });
     /// assert_eq!(notices.last(), Some(&end));
     /// ```
-    pub fn finish(&mut self, on: &mut dyn FnMut(&str, Notice)) {
+    pub fn finish(&mut self, on: &mut dyn FnMut(&str, ServerNotice)) {
         let Feed {
             sse,
-            watch,
+            tracker,
             malformed,
         } = self;
         sse.finish(&mut |event| {
-            *malformed += u64::from(!watch.sse(event, on));
+            *malformed += u64::from(!tracker.sse(event, on));
         });
-        for session in &mut std::mem::take(watch).sessions {
+        for session in &mut std::mem::take(tracker).sessions {
             session.finish(TRUNCATED, on);
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Watch {
-    /// The one that spoke last comes last.
-    sessions: VecDeque<Session>,
+struct SessionTracker {
+    /// The most recently active session is last.
+    sessions: VecDeque<TrackedSession>,
 }
 
 #[derive(Debug)]
-struct Session {
+struct TrackedSession {
     id: String,
-    message: Option<Message>,
-    /// The message that ended last: what is still told of it is no new reply.
+    message: Option<TrackedMessage>,
+    /// The message that ended last; further events of it do not begin a reply.
     ended: String,
     users: VecDeque<String>,
     idle: bool,
-    /// The last message that [`Notice::Answer`] named, and whether its error was reported.
+    /// The message of the last [`ServerNotice::Answer`], and whether its error was reported.
     answered: (String, bool),
 }
 
 #[derive(Debug)]
-struct Message {
+struct TrackedMessage {
     id: String,
-    reply: Reply,
+    reply: ReplyEmitter,
 }
 
-impl Watch {
-    /// Reads an event; says whether it could be read.
-    fn sse(&mut self, event: SseEvent<'_>, on: Sink<'_>) -> bool {
+impl SessionTracker {
+    /// Reads an event; returns false if it is malformed.
+    fn sse(&mut self, event: SseEvent<'_>, on: NoticeSink<'_>) -> bool {
         let (data, lost) = match event {
             SseEvent::Message { data, .. } => (data, data.len() as u64),
             SseEvent::Stray(line) => (&[][..], line.len() as u64),
             SseEvent::Dropped { bytes } => (&[][..], bytes),
         };
-        match Json::parse(data) {
+        match JsonValue::parse(data) {
             Some((frame, _)) if frame.is_object() => {
-                self.frame(&frame, on);
+                self.read_frame(&frame, on);
                 true
             }
             _ => {
@@ -302,7 +303,7 @@ impl Watch {
         }
     }
 
-    fn frame(&mut self, frame: &Json<'_>, on: Sink<'_>) {
+    fn read_frame(&mut self, frame: &JsonValue<'_>, on: NoticeSink<'_>) {
         // `/global/event` wraps each event, and repeats the durable ones as `sync`, which has no properties.
         let wrapped = frame.get("payload").filter(|payload| payload.is_object());
         let frame = wrapped.unwrap_or(frame);
@@ -314,20 +315,20 @@ impl Watch {
         let named = event.text("sessionID");
         let info = event.get("info").filter(|_| kind.starts_with("session."));
         if let Some(id) = named.or_else(|| info.and_then(|info| info.text("id"))) {
-            self.session(&id, on).take(&kind, event, on);
+            self.session(&id, on).read_event(&kind, event, on);
             if kind == "session.deleted" {
                 self.sessions.pop_back();
             }
         } else if kind == "tui.command.execute" {
             let command = event.text("command").unwrap_or_default().into_owned();
-            on("", Notice::Command(command));
+            on("", ServerNotice::Command(command));
         }
     }
 
-    fn session(&mut self, id: &str, on: Sink<'_>) -> &mut Session {
+    fn session(&mut self, id: &str, on: NoticeSink<'_>) -> &mut TrackedSession {
         let known = self.sessions.iter().rposition(|known| known.id == id);
         let session = known.and_then(|place| self.sessions.remove(place));
-        let session = session.unwrap_or_else(|| Session::new(id));
+        let session = session.unwrap_or_else(|| TrackedSession::new(id));
         if self.sessions.len() >= SESSIONS {
             let oldest = self.sessions.pop_front();
             oldest
@@ -339,9 +340,9 @@ impl Watch {
     }
 }
 
-impl Session {
-    fn new(id: &str) -> Session {
-        Session {
+impl TrackedSession {
+    fn new(id: &str) -> TrackedSession {
+        TrackedSession {
             id: id.to_owned(),
             message: None,
             ended: String::new(),
@@ -351,7 +352,7 @@ impl Session {
         }
     }
 
-    fn take(&mut self, kind: &str, event: &Json<'_>, on: Sink<'_>) {
+    fn read_event(&mut self, kind: &str, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         match kind {
             "message.updated" => self.message_updated(event, on),
             "message.part.updated" => self.part_updated(event, on),
@@ -362,39 +363,39 @@ impl Session {
             "session.created" | "subagent.session.created" => self.created(event, on),
             "session.deleted" => {
                 self.finish(TRUNCATED, on);
-                on(&self.id, Notice::Deleted);
+                on(&self.id, ServerNotice::Deleted);
             }
             "permission.asked" => {
                 let id = event.text("id").unwrap_or_default().into_owned();
                 let call = event.get("tool").and_then(|tool| tool.text("callID"));
                 let call = call.map(Cow::into_owned);
-                on(&self.id, Notice::Permission { id, call });
+                on(&self.id, ServerNotice::Permission { id, call });
             }
             "permission.replied" => {
                 let id = event.text("requestID").or(event.text("permissionID"));
                 let id = id.unwrap_or_default().into_owned();
-                on(&self.id, Notice::PermissionClosed(id));
+                on(&self.id, ServerNotice::PermissionClosed(id));
             }
             "question.asked" => {
                 let id = event.text("id").unwrap_or_default().into_owned();
                 let questions = event.get("questions").unwrap_or(event).raw().to_vec();
-                on(&self.id, Notice::Question { id, questions });
+                on(&self.id, ServerNotice::Question { id, questions });
             }
             "question.replied" | "question.rejected" => {
                 let id = event.text("requestID").or(event.text("id"));
                 let id = id.unwrap_or_default().into_owned();
-                on(&self.id, Notice::QuestionClosed(id));
+                on(&self.id, ServerNotice::QuestionClosed(id));
             }
             _ => match kind.strip_prefix("session.next.") {
-                Some(step) => self.next(step, event, on),
+                Some(step) => self.read_next_event(step, event, on),
                 None if kind.starts_with("session.") || kind.starts_with("message.") => {}
                 None => on(&self.id, unscanned(event.content(), kind)),
             },
         }
     }
 
-    /// Who writes a message is told before its parts.
-    fn message_updated(&mut self, event: &Json<'_>, on: Sink<'_>) {
+    /// Reads `message.updated`, which names the author of a message before its parts come.
+    fn message_updated(&mut self, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         let Some(info) = event.get("info") else {
             return;
         };
@@ -414,7 +415,7 @@ impl Session {
             self.users.push_back(id.clone());
             let model = info.get("model").and_then(model);
             let agent = info.text("agent").map(Cow::into_owned);
-            let prompt = Notice::Prompt {
+            let prompt = ServerNotice::Prompt {
                 message: id,
                 agent,
                 model,
@@ -423,15 +424,15 @@ impl Session {
         }
     }
 
-    /// Reports a message of the model once when it is new, and once more when it has an error.
-    fn answer(&mut self, id: &str, info: &Json<'_>, on: Sink<'_>) {
-        let error = info.get("error").map(Trouble::read);
+    /// Reports an assistant message once when it is new, and once more when it has an error.
+    fn answer(&mut self, id: &str, info: &JsonValue<'_>, on: NoticeSink<'_>) {
+        let error = info.get("error").map(ServerError::read);
         let is_new = self.answered.0 != id;
         if !is_new && (error.is_none() || self.answered.1) {
             return;
         }
         self.answered = (id.to_owned(), error.is_some());
-        let answer = Notice::Answer {
+        let answer = ServerNotice::Answer {
             message: id.to_owned(),
             agent: info.text("agent").map(Cow::into_owned),
             model: model(info),
@@ -440,10 +441,10 @@ impl Session {
         on(&self.id, answer);
     }
 
-    fn created(&self, event: &Json<'_>, on: Sink<'_>) {
+    fn created(&self, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         let info = event.get("info").unwrap_or(event);
         let owned = |name: &str| info.text(name).map(Cow::into_owned);
-        let created = Notice::Created {
+        let created = ServerNotice::Created {
             parent: owned("parentID"),
             agent: owned("agent").or_else(|| owned("agentName")),
             directory: owned("directory"),
@@ -451,33 +452,33 @@ impl Session {
         on(&self.id, created);
     }
 
-    /// The message of that id, begun if it is new; nothing if a user wrote it or if it ended.
-    fn message(&mut self, id: &str, on: Sink<'_>) -> Option<&mut Message> {
+    /// Returns the message of that id, and begins it if it is new; `None` if it is a user's or has ended.
+    fn message(&mut self, id: &str, on: NoticeSink<'_>) -> Option<&mut TrackedMessage> {
         if self.users.iter().any(|user| user == id) || self.ended == id {
             return None;
         }
         if self.message.as_ref().is_none_or(|message| message.id != id) {
             self.finish("next message", on);
             self.idle = false;
-            on(&self.id, Notice::Message(id.to_owned()));
-            self.message = Some(Message {
+            on(&self.id, ServerNotice::Message(id.to_owned()));
+            self.message = Some(TrackedMessage {
                 id: id.to_owned(),
-                reply: Reply::new(self.id.clone()),
+                reply: ReplyEmitter::new(self.id.clone()),
             });
         }
         self.message.as_mut()
     }
 
-    fn finish(&mut self, reason: &str, on: Sink<'_>) {
+    fn finish(&mut self, reason: &str, on: NoticeSink<'_>) {
         if let Some(message) = self.message.take() {
             self.ended = message.id;
             message
                 .reply
-                .finish(reason, &mut |id, event| on(id, Notice::Event(event)));
+                .finish(reason, &mut |id, event| on(id, ServerNotice::Event(event)));
         }
     }
 
-    fn part_updated(&mut self, event: &Json<'_>, on: Sink<'_>) {
+    fn part_updated(&mut self, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         let Some(part) = event.get("part") else {
             return;
         };
@@ -488,7 +489,7 @@ impl Session {
             .iter()
             .find(|user| Some(&***user) == owner.as_deref())
         {
-            let prompt = Notice::PromptPart {
+            let prompt = ServerNotice::PromptPart {
                 message: user.clone(),
                 part: id.into_owned(),
                 text: part.text("text").unwrap_or_default().into_owned(),
@@ -501,24 +502,24 @@ impl Session {
             return;
         };
         if let Some(state) = tool_state(part) {
-            on(&session, Notice::Tool(state));
+            on(&session, ServerNotice::Tool(state));
         }
-        let on = &mut |id: &str, event| on(id, Notice::Event(event));
+        let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
         match part.text("type").unwrap_or_default().as_ref() {
-            "text" => message.written(&id, Channel::Text, part, on),
-            "reasoning" => message.written(&id, Channel::Reasoning, part, on),
-            "tool" => message.tool(&id, part, on),
+            "text" => message.read_text_part(&id, Channel::Text, part, on),
+            "reasoning" => message.read_text_part(&id, Channel::Reasoning, part, on),
+            "tool" => message.read_tool_part(&id, part, on),
             "step-finish" => {
                 let reason = part.text("reason").map(|reason| reason.into_owned());
                 message.reply.reason = message.reply.reason.take().or(reason);
                 message.usage(part, on);
             }
             "step-start" | "snapshot" | "patch" => {}
-            kind => message.reply.unscanned(part.content(), kind, on),
+            kind => message.reply.count_unscanned(part.content(), kind, on),
         }
     }
 
-    fn part_delta(&mut self, event: &Json<'_>, on: Sink<'_>) {
+    fn part_delta(&mut self, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         let (id, owner) = (event.text("partID"), event.text("messageID"));
         let id = id.unwrap_or_default();
         let session = self.id.clone();
@@ -530,89 +531,92 @@ impl Session {
         let known = known.filter(|channel| written.contains(channel));
         let field = event.text("field");
         if known.is_none() && field.as_deref() == Some("text") && !message.reply.is_open(&id) {
-            on(&session, Notice::Joined);
+            on(&session, ServerNotice::Joined);
         }
-        let on = &mut |id: &str, event| on(id, Notice::Event(event));
+        let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
         let delta = event.bytes("delta").unwrap_or_default();
         match (field.as_deref(), known) {
             (Some("text"), Some(channel)) => {
                 message
                     .reply
-                    .delta(Naming::new(&id, &id, channel), delta, on);
+                    .push_delta(PartSpec::new(&id, &id, channel), delta, on);
             }
             // The part opened before the first event arrived. Its kind is unknown; it is scanned as text.
             (Some("text"), None) => {
-                message.reply.unknown(0, "part-of-unknown-kind", on);
+                message.reply.count_unknown(0, "part-of-unknown-kind", on);
                 message
                     .reply
-                    .delta(Naming::new(&id, &id, Channel::Text), delta, on);
+                    .push_delta(PartSpec::new(&id, &id, Channel::Text), delta, on);
             }
             (field, _) => {
                 let kind = field.unwrap_or("message.part.delta");
-                message.reply.unscanned(delta.len() as u64, kind, on);
+                message.reply.count_unscanned(delta.len() as u64, kind, on);
             }
         }
     }
 
-    fn status(&mut self, event: &Json<'_>, on: Sink<'_>) {
+    fn status(&mut self, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         let status = event.get("status").and_then(|status| status.text("type"));
         if status.as_deref() == Some("retry") {
             let message = event
                 .get("status")
                 .and_then(|status| status.text("message"));
             let message = message.unwrap_or_default().into_owned();
-            on(&self.id, Notice::Retrying { message });
+            on(&self.id, ServerNotice::Retrying { message });
             if let Some(message) = &mut self.message {
                 message.reply.reason = Some("retry".to_owned());
             }
             self.finish("retry", on);
-            // The next try writes into the same message.
+            // The next attempt writes into the same message.
             self.ended.clear();
         }
     }
 
-    fn failed(&mut self, event: &Json<'_>, on: Sink<'_>) {
+    fn failed(&mut self, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         let Some(error) = event.get("error") else {
             return;
         };
-        let trouble = Trouble::read(error);
-        let is_abort = trouble.is_abort();
-        on(&self.id, Notice::Trouble(trouble.clone()));
-        let Trouble {
+        let error = ServerError::read(error);
+        let is_abort = error.is_abort();
+        on(&self.id, ServerNotice::SessionError(error.clone()));
+        let ServerError {
             kind,
             message: text,
             ..
-        } = trouble;
+        } = error;
         match &mut self.message {
             Some(message) if is_abort => message.reply.reason = Some("aborted".to_owned()),
             Some(message) => {
-                let on = &mut |id: &str, event| on(id, Notice::Event(event));
+                let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
                 message.reply.error(&kind, &text, on);
             }
             None if is_abort => {
                 let reason = "aborted".to_owned();
-                on(&self.id, Notice::Event(Event::Finish { reason }));
+                on(&self.id, ServerNotice::Event(Event::Finish { reason }));
             }
             None => {
                 let message = text;
-                on(&self.id, Notice::Event(Event::Error { kind, message }));
+                on(
+                    &self.id,
+                    ServerNotice::Event(Event::Error { kind, message }),
+                );
             }
         }
     }
 
-    fn idle(&mut self, on: Sink<'_>) {
+    fn idle(&mut self, on: NoticeSink<'_>) {
         self.finish("idle", on);
         let notice = match std::mem::replace(&mut self.idle, true) {
-            false => Notice::Idle,
-            true => Notice::IdleAgain,
+            false => ServerNotice::Idle,
+            true => ServerNotice::IdleAgain,
         };
         on(&self.id, notice);
     }
 
-    /// The second interface.
-    fn next(&mut self, step: &str, event: &Json<'_>, on: Sink<'_>) {
+    /// Reads an event of the second interface.
+    fn read_next_event(&mut self, step: &str, event: &JsonValue<'_>, on: NoticeSink<'_>) {
         if step == "prompted" {
-            let prompt = Notice::Prompt {
+            let prompt = ServerNotice::Prompt {
                 message: event.text("messageID").unwrap_or_default().into_owned(),
                 agent: None,
                 model: None,
@@ -627,18 +631,22 @@ impl Session {
             return;
         };
         let (stem, verb) = step.rsplit_once('.').unwrap_or((step, ""));
-        if let ("tool", Some(stage)) = (stem, Stage::of_verb(verb)) {
+        if let ("tool", Some(stage)) = (stem, ToolStage::from_verb(verb)) {
             let state = ToolState::new(stage, event, event.get("input"), None);
-            return on(&session, Notice::Tool(state));
+            return on(&session, ServerNotice::Tool(state));
         }
         match (stem, verb) {
-            ("text", _) => message.piece("textID", Channel::Text, verb, event, on),
-            ("reasoning", _) => message.piece("reasoningID", Channel::Reasoning, verb, event, on),
-            ("tool.input", _) => message.piece("callID", Channel::ToolInput, verb, event, on),
+            ("text", _) => message.read_part_event("textID", Channel::Text, verb, event, on),
+            ("reasoning", _) => {
+                message.read_part_event("reasoningID", Channel::Reasoning, verb, event, on)
+            }
+            ("tool.input", _) => {
+                message.read_part_event("callID", Channel::ToolInput, verb, event, on)
+            }
             ("step", "ended") => {
                 let reason = event.text("finish").map(|reason| reason.into_owned());
                 message.reply.reason = reason;
-                message.usage(event, &mut |id, event| on(id, Notice::Event(event)));
+                message.usage(event, &mut |id, event| on(id, ServerNotice::Event(event)));
                 self.finish("step", on);
             }
             ("step", "failed") => {
@@ -647,27 +655,27 @@ impl Session {
             }
             ("step" | "tool", _) => {}
             _ => {
-                let on = &mut |id: &str, event| on(id, Notice::Event(event));
-                message.reply.unscanned(event.content(), step, on);
+                let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+                message.reply.count_unscanned(event.content(), step, on);
             }
         }
     }
 }
 
-/// The provider and the model that `holder` names.
-fn model(holder: &Json<'_>) -> Option<(String, String)> {
+/// Returns the provider and the model that `holder` names.
+fn model(holder: &JsonValue<'_>) -> Option<(String, String)> {
     let provider = holder.text("providerID")?.into_owned();
     Some((provider, holder.text("modelID")?.into_owned()))
 }
 
-/// What a part of the classic interface says of a tool call, if it is one.
-fn tool_state(part: &Json<'_>) -> Option<ToolState> {
+/// Returns the state of the tool call in a part of the classic interface, if the part is one.
+fn tool_state(part: &JsonValue<'_>) -> Option<ToolState> {
     let state = part.get("state")?;
     let stage = match state.text("status")?.as_ref() {
-        "pending" => Stage::Pending,
-        "running" => Stage::Running,
-        "completed" => Stage::Completed,
-        "error" => Stage::Error,
+        "pending" => ToolStage::Pending,
+        "running" => ToolStage::Running,
+        "completed" => ToolStage::Completed,
+        "error" => ToolStage::Error,
         _ => return None,
     };
     let title = state.text("title");
@@ -676,9 +684,9 @@ fn tool_state(part: &Json<'_>) -> Option<ToolState> {
 
 impl ToolState {
     fn new(
-        stage: Stage,
-        call: &Json<'_>,
-        input: Option<&Json<'_>>,
+        stage: ToolStage,
+        call: &JsonValue<'_>,
+        input: Option<&JsonValue<'_>>,
         title: Option<Cow<'_, str>>,
     ) -> ToolState {
         let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
@@ -692,29 +700,33 @@ impl ToolState {
     }
 }
 
-impl Stage {
-    /// What the second interface calls it.
-    fn of_verb(verb: &str) -> Option<Stage> {
+impl ToolStage {
+    /// Returns the stage for a verb of the second interface.
+    fn from_verb(verb: &str) -> Option<ToolStage> {
         match verb {
-            "called" => Some(Stage::Running),
-            "success" => Some(Stage::Completed),
-            "failed" => Some(Stage::Error),
+            "called" => Some(ToolStage::Running),
+            "success" => Some(ToolStage::Completed),
+            "failed" => Some(ToolStage::Error),
             _ => None,
         }
     }
 }
 
-type EventSink<'a> = &'a mut dyn FnMut(&str, Event);
-
-impl Message {
-    /// Text or reasoning of the classic interface as it opens or as it closes.
-    fn written(&mut self, id: &str, channel: Channel, part: &Json<'_>, on: EventSink<'_>) {
-        let naming = Naming::new(id, id, channel);
+impl TrackedMessage {
+    /// Reads text or reasoning of the classic interface at its start or end.
+    fn read_text_part(
+        &mut self,
+        id: &str,
+        channel: Channel,
+        part: &JsonValue<'_>,
+        on: EventSink<'_>,
+    ) {
+        let naming = PartSpec::new(id, id, channel);
         if self.reply.delivered(id).is_none() {
             self.reply.open(naming, on);
         }
         let text = part.bytes("text").unwrap_or_default();
-        self.reply.whole(naming, text, on);
+        self.reply.push_whole(naming, text, on);
         if part
             .get("time")
             .is_some_and(|time| time.get("end").is_some())
@@ -723,13 +735,13 @@ impl Message {
         }
     }
 
-    /// A tool call of the classic interface: its input is there once it runs.
-    fn tool(&mut self, id: &str, part: &Json<'_>, on: EventSink<'_>) {
+    /// Reads a tool call of the classic interface, which has its input once it runs.
+    fn read_tool_part(&mut self, id: &str, part: &JsonValue<'_>, on: EventSink<'_>) {
         let (tool, call) = (part.text("tool"), part.text("callID"));
-        let naming = Naming {
+        let naming = PartSpec {
             tool: tool.as_deref(),
             call: call.as_deref(),
-            ..Naming::new(id, id, Channel::ToolInput)
+            ..PartSpec::new(id, id, Channel::ToolInput)
         };
         if self.reply.delivered(id).is_none() {
             self.reply.open(naming, on);
@@ -741,42 +753,51 @@ impl Message {
             return;
         }
         match state.get("input") {
-            Some(input) if !input.members().is_empty() => self.reply.whole(naming, input.raw(), on),
+            Some(input) if !input.members().is_empty() => {
+                self.reply.push_whole(naming, input.raw(), on)
+            }
             _ => {}
         }
         self.reply.end(id, on);
     }
 
-    /// A piece of the second interface: `started`, `delta` or `ended`.
-    fn piece(&mut self, named: &str, channel: Channel, verb: &str, event: &Json<'_>, on: Sink<'_>) {
+    /// Reads an event of a part in the second interface: `started`, `delta` or `ended`.
+    fn read_part_event(
+        &mut self,
+        named: &str,
+        channel: Channel,
+        verb: &str,
+        event: &JsonValue<'_>,
+        on: NoticeSink<'_>,
+    ) {
         let name = event.text(named).unwrap_or_default();
         let key = format!("{}:{name}", channel.name());
         let tool = event.text("name");
-        let naming = Naming {
+        let naming = PartSpec {
             tool: tool.as_deref(),
             call: (channel == Channel::ToolInput).then_some(&*name),
-            ..Naming::new(&key, &name, channel)
+            ..PartSpec::new(&key, &name, channel)
         };
         if verb == "delta" && !self.reply.is_open(&key) {
-            on(self.reply.name(), Notice::Joined);
+            on(self.reply.name(), ServerNotice::Joined);
         }
-        let on = &mut |id: &str, event| on(id, Notice::Event(event));
+        let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
         match verb {
             "started" => drop(self.reply.open(naming, on)),
             "delta" => {
                 let delta = event.bytes("delta").unwrap_or_default();
-                self.reply.delta(naming, delta, on);
+                self.reply.push_delta(naming, delta, on);
             }
             "ended" => {
                 let text = event.bytes("text").unwrap_or_default();
-                self.reply.whole(naming, text, on);
+                self.reply.push_whole(naming, text, on);
                 self.reply.end(&key, on);
             }
-            _ => self.reply.unscanned(event.content(), verb, on),
+            _ => self.reply.count_unscanned(event.content(), verb, on),
         }
     }
 
-    fn usage(&mut self, holder: &Json<'_>, on: EventSink<'_>) {
+    fn usage(&mut self, holder: &JsonValue<'_>, on: EventSink<'_>) {
         if let Some(tokens) = holder.get("tokens") {
             let output = tokens.number("output");
             self.reply.usage(tokens.number("input"), output, on);
@@ -784,7 +805,7 @@ impl Message {
     }
 }
 
-fn unscanned(bytes: u64, kind: &str) -> Notice {
+fn unscanned(bytes: u64, kind: &str) -> ServerNotice {
     let kind = kind.to_owned();
-    Notice::Event(Event::Unscanned { bytes, kind })
+    ServerNotice::Event(Event::Unscanned { bytes, kind })
 }

@@ -1,14 +1,14 @@
-//! Our own recording of a stream: one JSON object a line.
+//! The recording format of this crate: JSON Lines, one object per event.
 //!
 //! ```text
-//! {"t":12,"ch":"tool-input","part":"1","tool":"write","d":"{\"path\":"}    a fragment, 12 ms after the start
-//! {"t":15,"ch":"text","part":"0","tool":null,"b":"gIE="}                   one that is not UTF-8, as base64
+//! {"t":12,"ch":"tool-input","part":"1","tool":"write","d":"{\"path\":"}    a delta, 12 ms after the start
+//! {"t":15,"ch":"text","part":"0","tool":null,"b":"gIE="}                   a delta that is not UTF-8, as base64
 //! {"part":"1","end":true}                                                  the part is complete
 //! ```
 //!
-//! `"stream"` on the lines lets several streams share a file, also interleaved. [`Writer`] adds lines for
-//! what else a stream tells (`call`, `snapshot`, `usage`, `unscanned`, `error`, `finish`), so that reading a
-//! recording gives the very events that were written; none of them is required.
+//! `"stream"` on the lines lets several streams share a file, also interleaved. [`RecordingWriter`] adds lines for the other
+//! events of a stream (`call`, `snapshot`, `usage`, `unscanned`, `error`, `finish`), so that a recording reads back as
+//! the events that were written. A reader requires none of them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,12 +16,12 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Source;
-use super::json::Json;
-use super::reply::{Names, Naming, Reply, Sink, TRUNCATED};
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, TRUNCATED, UniqueNames};
 use ttsr::{Channel, Event, PartId};
 
-/// Members of a line that are read.
+/// The members of a line that are read.
 const LINE: [&str; 17] = [
     "t",
     "stream",
@@ -42,8 +42,8 @@ const LINE: [&str; 17] = [
     "input",
 ];
 
-/// Whether such a record is a line of a recording.
-pub(super) fn is_line(record: &Json<'_>) -> bool {
+/// Returns true if the record is a line of a recording.
+pub(super) fn is_line(record: &JsonValue<'_>) -> bool {
     let has = |key| record.get(key).is_some();
     let part = has("part") && (has("d") || has("b") || has("end") || has("ch"));
     part || has("t")
@@ -54,40 +54,41 @@ pub(super) fn is_line(record: &Json<'_>) -> bool {
 
 /// The reader: any number of streams at once.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct RecordingReader {
     default_name: String,
-    /// Streams under way, in the order in which they began; `None` once ended.
-    replies: Vec<Option<Reply>>,
-    places: HashMap<String, usize>,
-    /// The place of the stream of the last line.
+    /// The streams in the order in which they began; `None` for one that has ended.
+    replies: Vec<Option<ReplyEmitter>>,
+    indices: HashMap<String, usize>,
+    /// The index of the stream of the last line.
     last: usize,
 }
 
-impl Lines {
-    pub(super) fn new(default_name: String) -> Lines {
-        Lines {
+impl RecordingReader {
+    pub(super) fn new(default_name: String) -> RecordingReader {
+        RecordingReader {
             default_name,
             replies: Vec::new(),
-            places: HashMap::new(),
+            indices: HashMap::new(),
             last: 0,
         }
     }
 
-    fn place(&mut self, stream: &str) -> usize {
-        match self.places.get(stream) {
-            Some(&place) if self.replies[place].is_some() => place,
+    fn stream_index(&mut self, stream: &str) -> usize {
+        match self.indices.get(stream) {
+            Some(&index) if self.replies[index].is_some() => index,
             _ => {
-                self.replies.push(Some(Reply::new(stream.to_owned())));
-                self.places
+                self.replies
+                    .push(Some(ReplyEmitter::new(stream.to_owned())));
+                self.indices
                     .insert(stream.to_owned(), self.replies.len() - 1);
                 self.replies.len() - 1
             }
         }
     }
 
-    fn finish_one(&mut self, place: usize, reason: Option<String>, on: Sink<'_>) {
-        if let Some(mut reply) = self.replies[place].take() {
-            // Lines with nothing but parts do not say how the stream ended.
+    fn finish_one(&mut self, index: usize, reason: Option<String>, on: EventSink<'_>) {
+        if let Some(mut reply) = self.replies[index].take() {
+            // A recording with only part lines does not say how the stream ended.
             let unsaid = if reply.any_open() { TRUNCATED } else { "end" };
             reply.reason = reason.or(reply.reason.take());
             reply.finish(unsaid, on);
@@ -95,13 +96,13 @@ impl Lines {
     }
 }
 
-impl Source for Lines {
-    fn record(&mut self, _kind: &str, line: &Json<'_>, on: Sink<'_>) {
+impl FormatReader for RecordingReader {
+    fn record(&mut self, _kind: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
         let stream = line
             .text("stream")
             .unwrap_or(self.default_name.as_str().into())
             .into_owned();
-        self.last = self.place(&stream);
+        self.last = self.stream_index(&stream);
         let Some(reply) = &mut self.replies[self.last] else {
             return;
         };
@@ -113,7 +114,7 @@ impl Source for Lines {
         }
         if line.get("unscanned").is_some() {
             let bytes = line.number("unscanned").unwrap_or(0);
-            reply.unknown(bytes, &line.text("kind").unwrap_or_default(), on);
+            reply.count_unknown(bytes, &line.text("kind").unwrap_or_default(), on);
         }
         if line.get("error").is_some() {
             let (kind, message) = (
@@ -122,33 +123,33 @@ impl Source for Lines {
             );
             reply.error(&kind, &message, on);
         }
-        reply.unscanned(line.unread(&LINE), "recording", on);
+        reply.count_unscanned(line.unread(&LINE), "recording", on);
         if line.get("finish").is_some() {
             let reason = line.text("finish").unwrap_or_default().into_owned();
             self.finish_one(self.last, Some(reason), on);
         }
     }
 
-    fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
         if bytes == 0 {
             return;
         }
         if !self.replies.get(self.last).is_some_and(Option::is_some) {
-            self.last = self.place(&self.default_name.clone());
+            self.last = self.stream_index(&self.default_name.clone());
         }
         if let Some(reply) = &self.replies[self.last] {
-            reply.unscanned(bytes, kind, on);
+            reply.count_unscanned(bytes, kind, on);
         }
     }
 
-    fn finish(&mut self, on: Sink<'_>) {
-        for place in 0..self.replies.len() {
-            self.finish_one(place, None, on);
+    fn finish(&mut self, on: EventSink<'_>) {
+        for index in 0..self.replies.len() {
+            self.finish_one(index, None, on);
         }
     }
 }
 
-fn part_line(reply: &mut Reply, line: &Json<'_>, on: Sink<'_>) {
+fn part_line(reply: &mut ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) {
     let part = line
         .get("part")
         .map_or(&b""[..], |part| part.string().unwrap_or(part.raw()));
@@ -158,50 +159,51 @@ fn part_line(reply: &mut Reply, line: &Json<'_>, on: Sink<'_>) {
         .as_deref()
         .map_or(Some(Channel::Text), Channel::from_name);
     if known.is_none() {
-        reply.unknown(0, channel.as_deref().unwrap_or_default(), on);
+        reply.count_unknown(0, channel.as_deref().unwrap_or_default(), on);
     }
     let (tool, call) = (line.text("tool"), line.text("call"));
     let (tool, call) = (tool.as_deref(), call.as_deref());
     let channel = known.unwrap_or(Channel::Text);
-    let naming = Naming {
+    let naming = PartSpec {
         key: &part,
         name: &part,
         channel,
         tool,
         call,
-        grows: false,
+        name_may_grow: false,
     };
     let bytes = fragment(reply, line, on);
     if line.get("snapshot").is_some() && reply.delivered(&part).is_some() {
-        return reply.snapshot(&part, bytes, on);
+        return reply.push_snapshot(&part, bytes, on);
     }
     if line.get("d").is_some() || line.get("b").is_some() || tool.is_some() && reply.is_open(&part)
     {
         reply.open(naming, on);
-        reply.raw_delta(naming, bytes, on);
+        reply.push_raw_delta(naming, bytes, on);
     }
     if line.get("end").is_some_and(|end| end.raw() == b"true") {
         reply.end(&part, on);
     }
 }
 
-/// The bytes of a line; what is no base64 is counted.
-fn fragment(reply: &Reply, line: &Json<'_>, on: Sink<'_>) -> Vec<u8> {
+/// Returns the bytes of a line; invalid base64 is counted.
+fn fragment(reply: &ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) -> Vec<u8> {
     let mut bytes = line.bytes("d").unwrap_or_default().to_vec();
     if let Some(encoded) = line.bytes("b") {
         match STANDARD.decode(encoded) {
             Ok(decoded) => bytes.extend(decoded),
-            Err(_) => reply.unscanned(encoded.len() as u64, "bad-base64", on),
+            Err(_) => reply.count_unscanned(encoded.len() as u64, "bad-base64", on),
         }
     }
     bytes
 }
 
-/// Turns the events of one stream into lines of a recording.
+/// Writes the events of one stream as lines of a recording.
 ///
-/// # Example: what is written is what is read
+/// # Example: a recording reads back as the events that were written
 /// ```
-/// use ttsr::{Channel, Event, PartId, wire::{Reader, recording::Writer}};
+/// use ttsr::{Channel, Event, PartId};
+/// use ttsr_wire::{Reader, recording::RecordingWriter};
 /// let part = PartId(0);
 /// let events = [
 ///     Event::PartStart { part, name: "0".into(), channel: Channel::Text, tool: None, call: None },
@@ -209,7 +211,7 @@ fn fragment(reply: &Reply, line: &Json<'_>, on: Sink<'_>) -> Vec<u8> {
 ///     Event::PartEnd { part },
 ///     Event::Finish { reason: "stop".into() },
 /// ];
-/// let mut writer = Writer::new(None);
+/// let mut writer = RecordingWriter::new(None);
 /// let lines: String = events.iter().map(|event| writer.line(7, event)).collect();
 /// let mut read = Vec::new();
 /// let mut on = |_: &str, event: Event| read.push(event);
@@ -219,32 +221,32 @@ fn fragment(reply: &Reply, line: &Json<'_>, on: Sink<'_>) -> Vec<u8> {
 /// assert_eq!(read, events);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct RecordingWriter {
     stream: Option<String>,
-    parts: HashMap<PartId, Written>,
-    names: Names,
+    parts: HashMap<PartId, RecordedPart>,
+    names: UniqueNames,
 }
 
 #[derive(Clone, Debug)]
-struct Written {
+struct RecordedPart {
     name: String,
     channel: Channel,
     tool: Option<String>,
     call: Option<String>,
 }
 
-impl Writer {
-    /// A writer for one stream; `stream` is its name on every line, needed where streams share a file.
+impl RecordingWriter {
+    /// Returns a writer for one stream. `stream` is the name on every line, required where streams share a file.
     #[must_use]
-    pub fn new(stream: Option<&str>) -> Writer {
-        Writer {
+    pub fn new(stream: Option<&str>) -> RecordingWriter {
+        RecordingWriter {
             stream: stream.map(str::to_owned),
             parts: HashMap::new(),
-            names: Names::default(),
+            names: UniqueNames::default(),
         }
     }
 
-    /// The line for `event`, with its line end. `millis` counts from the start of the recording.
+    /// Returns the line for `event` with its line end. `millis` counts from the start of the recording.
     #[must_use]
     pub fn line(&mut self, millis: u64, event: &Event) -> String {
         let mut line = format!("{{\"t\":{millis}");
@@ -259,20 +261,20 @@ impl Writer {
                 tool,
                 call,
             } => {
-                // A name is all that a line has, so no two parts may share one.
-                let name = self.names.unused(name);
-                let written = Written {
+                // A line identifies its part only by name, so the names must be unique.
+                let name = self.names.make_unique(name);
+                let recorded_part = RecordedPart {
                     name,
                     channel: *channel,
                     tool: tool.clone(),
                     call: call.clone(),
                 };
-                self.parts.insert(*part, written);
+                self.parts.insert(*part, recorded_part);
                 self.part(&mut line, *part, Some(b""));
             }
             Event::Tool { part, tool, call } => {
-                self.written(*part).tool = Some(tool.clone());
-                self.written(*part).call.clone_from(call);
+                self.recorded_part(*part).tool = Some(tool.clone());
+                self.recorded_part(*part).call.clone_from(call);
                 self.part(&mut line, *part, Some(b""));
             }
             Event::Delta { part, bytes } => self.part(&mut line, *part, Some(bytes)),
@@ -294,10 +296,10 @@ impl Writer {
                 member(&mut line, "kind", kind);
             }
             Event::Finish { reason } => member(&mut line, "finish", reason),
-            // What comes next is another reply, whose parts may have the same names.
+            // The next reply may reuse the names of parts.
             Event::Restart => {
                 self.parts.clear();
-                self.names = Names::default();
+                self.names = UniqueNames::default();
                 member(&mut line, "finish", "restart");
             }
             Event::Error { kind, message } => {
@@ -309,8 +311,8 @@ impl Writer {
         line
     }
 
-    fn written(&mut self, part: PartId) -> &mut Written {
-        self.parts.entry(part).or_insert_with(|| Written {
+    fn recorded_part(&mut self, part: PartId) -> &mut RecordedPart {
+        self.parts.entry(part).or_insert_with(|| RecordedPart {
             name: part.0.to_string(),
             channel: Channel::Text,
             tool: None,
@@ -319,12 +321,12 @@ impl Writer {
     }
 
     fn part(&mut self, line: &mut String, part: PartId, bytes: Option<&[u8]>) {
-        let Written {
+        let RecordedPart {
             name,
             channel,
             tool,
             call,
-        } = self.written(part);
+        } = self.recorded_part(part);
         member(line, "ch", channel.name());
         member(line, "part", name);
         match tool {
@@ -346,7 +348,7 @@ fn member(line: &mut String, key: &str, text: &str) {
     json_member(line, key, &serde_json::Value::from(text).to_string());
 }
 
-/// `value` is JSON.
+/// Appends a member. `value` is JSON.
 fn json_member(line: &mut String, key: &str, value: &str) {
     write!(line, ",\"{key}\":{value}").expect("writing to a string cannot fail");
 }

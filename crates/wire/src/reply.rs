@@ -1,10 +1,13 @@
-//! One reply while it is read: its parts, and the events they make, well-formed whatever a provider does.
+//! Turns the fragments of one reply into well-formed events, whatever order a provider sends them in.
 //!
-//! A part starts before its first delta and ends once; deltas are never empty; halves of a surrogate pair
-//! that were cut in two are joined; what a provider repeats whole is a snapshot, unless nothing of it came
-//! before. It knows no provider: readers name parts by keys of their own.
+//! 1. A part starts before its first delta and ends once.
+//! 2. A delta is never empty.
+//! 3. The halves of a surrogate pair that the provider cut in two are joined.
+//! 4. Content that repeats a part is a snapshot; the first copy of it is a delta.
 //!
-//! Memory: 60 bytes at most for a part that has ended, whatever it is called, and nothing for parts past [`PARTS`].
+//! This module knows no provider: format readers identify parts by keys of their own.
+//!
+//! Memory: at most 60 bytes for a part that has ended, however long its name is, and none for parts past [`PARTS`].
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,106 +16,106 @@ use std::hash::BuildHasher;
 
 use ttsr::{Channel, Event, PartId};
 
-/// Where events go, with the name of their stream.
-pub(super) type Sink<'a> = &'a mut dyn FnMut(&str, Event);
+/// Receives events, each with the name of its stream.
+pub(super) type EventSink<'a> = &'a mut dyn FnMut(&str, Event);
 
 /// The reason of a reply that broke off before the provider ended it.
 pub(super) const TRUNCATED: &str = "truncated";
 
-/// Most parts of one reply that are told apart. What comes in further ones is counted as unscanned, of the kind
-/// [`TOO_MANY`]. It is more than [`Limits::parts`](ttsr::Limits::parts) allows unless told otherwise.
+/// The most parts of one reply. Content of further parts is counted as unscanned, of the kind [`TOO_MANY`]. The bound
+/// is above the default of [`Limits::parts`](ttsr::Limits::parts).
 pub(super) const PARTS: usize = 1 << 17;
 
-/// The kind of what comes in parts past [`PARTS`].
+/// The kind under which content of parts past [`PARTS`] is counted.
 pub(super) const TOO_MANY: &str = "too-many-parts";
 
-/// Longest name of an unscanned kind that is kept.
+/// The longest name of an unscanned kind, in characters.
 const KIND: usize = 128;
 
-/// What a reader knows of a part when it names it.
+/// The identity of a part, as a format reader gives it with each fragment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Naming<'a> {
-    /// The reader's own key: one open part each.
+pub(super) struct PartSpec<'a> {
+    /// The key that the format reader uses; at most one part of a key is open.
     pub(super) key: &'a str,
-    /// What the provider calls it.
+    /// The name that the provider gives the part.
     pub(super) name: &'a str,
     pub(super) channel: Channel,
     pub(super) tool: Option<&'a str>,
     pub(super) call: Option<&'a str>,
-    /// Whether more of the tool's name may come before the first input.
-    pub(super) grows: bool,
+    /// True if the tool's name may still grow before the first input.
+    pub(super) name_may_grow: bool,
 }
 
-impl<'a> Naming<'a> {
-    /// A part of which no tool is known.
-    pub(super) fn new(key: &'a str, name: &'a str, channel: Channel) -> Naming<'a> {
-        Naming {
+impl<'a> PartSpec<'a> {
+    /// Returns the identity of a part without a tool.
+    pub(super) fn new(key: &'a str, name: &'a str, channel: Channel) -> PartSpec<'a> {
+        PartSpec {
             key,
             name,
             channel,
             tool: None,
             call: None,
-            grows: false,
+            name_may_grow: false,
         }
     }
 }
 
-/// What is kept of a part to the end of the reply.
+/// The state of a part that is kept until the reply ends.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct EmittedPart {
     bytes: u64,
     channel: Channel,
     is_open: bool,
-    /// Its bytes came in one piece that may be repeated or replaced by deltas.
+    /// True if its bytes came in one fragment, which may be repeated or replaced by deltas.
     whole: bool,
 }
 
-/// What is known of a part while it is open.
+/// The state of a part that is kept while it is open.
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenPart {
     tool: Option<String>,
     call: Option<String>,
-    /// The start of its key, up to the first slash.
+    /// The part's key up to the first slash.
     group: String,
-    /// A high surrogate at the end of the last delta, waiting for its other half.
+    /// A high surrogate at the end of the last delta, whose other half may follow.
     lone: Option<[u8; 3]>,
 }
 
-/// Parts whose keys begin alike.
+/// The parts whose keys are equal up to the first slash.
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct PartGroup {
     /// In the order in which they opened; some may have ended.
     parts: Vec<u32>,
-    /// How many of them are open.
+    /// The number of open parts among them.
     open: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
+pub(super) struct ReplyEmitter {
     name: String,
-    parts: Vec<Part>,
-    open: HashMap<u32, Open>,
-    /// Groups with a part that is open.
-    groups: HashMap<String, Group>,
-    /// The latest part of each key, and the names given.
-    known: Known,
-    /// The latest part, and its name, where it has not been said that it starts: its tool's name may be a
-    /// fragment. No rule is to take that for the name.
+    parts: Vec<EmittedPart>,
+    open: HashMap<u32, OpenPart>,
+    /// The groups with an open part.
+    groups: HashMap<String, PartGroup>,
+    /// The latest part of each key, and the names in use.
+    known: PartIndex,
+    /// The latest part and its name, if its `PartStart` was not emitted yet because its tool's name may be a fragment.
+    /// Rules must not see a fragment as the name.
     starting: Option<(usize, String)>,
     usage: Option<(u64, u64)>,
     failed: bool,
-    /// The provider's reason, once it gave one.
+    /// The reason that the provider gave.
     pub(super) reason: Option<String>,
 }
 
-impl Reply {
-    pub(super) fn new(name: String) -> Reply {
-        Reply {
+impl ReplyEmitter {
+    pub(super) fn new(name: String) -> ReplyEmitter {
+        ReplyEmitter {
             name,
             parts: Vec::new(),
             open: HashMap::new(),
             groups: HashMap::new(),
-            known: Known::default(),
+            known: PartIndex::default(),
             starting: None,
             usage: None,
             failed: false,
@@ -120,18 +123,18 @@ impl Reply {
         }
     }
 
-    /// The name of the stream that events are sent with.
+    /// Returns the name of the stream.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes delivered so far in the latest part of that key.
+    /// Returns the number of bytes emitted in the latest part of that key.
     pub(super) fn delivered(&self, key: &str) -> Option<u64> {
         let part = self.known.part(key)?;
         Some(self.parts[part].bytes)
     }
 
-    /// The channel of the latest part of that key.
+    /// Returns the channel of the latest part of that key.
     pub(super) fn channel(&self, key: &str) -> Option<Channel> {
         let part = self.known.part(key)?;
         Some(self.parts[part].channel)
@@ -146,40 +149,39 @@ impl Reply {
         !self.open.is_empty()
     }
 
-    /// Whether there are as many parts as are told apart.
+    /// Returns true if no further part can be opened.
     pub(super) fn is_full(&self) -> bool {
         self.parts.len() >= PARTS
     }
 
-    /// Opens the part unless it is open, and tells its tool if that was not known. None where it would be one too
-    /// many.
-    pub(super) fn open(&mut self, naming: Naming<'_>, on: Sink<'_>) -> Option<usize> {
+    /// Opens the part unless it is open, and emits its tool if that is new. Returns `None` if there are too many parts.
+    pub(super) fn open(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
         match self.known.part(naming.key) {
             Some(part) if self.parts[part].is_open => {
-                self.tool(part, naming.tool, naming.call, on);
+                self.set_tool(part, naming.tool, naming.call, on);
                 Some(part)
             }
             _ => self.start(naming, on),
         }
     }
 
-    /// The next bytes of the part.
-    pub(super) fn delta(&mut self, naming: Naming<'_>, bytes: &[u8], on: Sink<'_>) {
+    /// Appends bytes to the part.
+    pub(super) fn push_delta(&mut self, naming: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
         if bytes.is_empty() {
             return;
         }
         let Some(part) = self.open_for_delta(naming, on) else {
-            return self.unscanned(bytes.len() as u64, TOO_MANY, on);
+            return self.count_unscanned(bytes.len() as u64, TOO_MANY, on);
         };
         let Some(open) = self.open.get_mut(&number(part)) else {
             return;
         };
-        let mended = mend(&mut open.lone, bytes);
-        self.deliver(part, mended.into_owned(), on);
+        let joined = join_surrogates(&mut open.lone, bytes);
+        self.deliver(part, joined.into_owned(), on);
     }
 
-    /// The part that deltas go to: a new one if the open one came whole.
-    fn open_for_delta(&mut self, naming: Naming<'_>, on: Sink<'_>) -> Option<usize> {
+    /// Returns the part that receives deltas: a new one if the open one came in one fragment.
+    fn open_for_delta(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
         let part = self.open(naming, on)?;
         if !self.parts[part].whole {
             return Some(part);
@@ -189,7 +191,7 @@ impl Reply {
         let (tool, call) = open.unwrap_or_default();
         self.end_part(part, on);
         self.start(
-            Naming {
+            PartSpec {
                 tool: tool.as_deref(),
                 call: call.as_deref(),
                 ..naming
@@ -198,39 +200,44 @@ impl Reply {
         )
     }
 
-    /// Bytes that are no text of the provider's JSON: delivered as they are.
-    pub(super) fn raw_delta(&mut self, naming: Naming<'_>, bytes: Vec<u8>, on: Sink<'_>) {
+    /// Appends bytes that did not come as JSON text, without joining surrogates.
+    pub(super) fn push_raw_delta(
+        &mut self,
+        naming: PartSpec<'_>,
+        bytes: Vec<u8>,
+        on: EventSink<'_>,
+    ) {
         if bytes.is_empty() {
             return;
         }
         match self.open(naming, on) {
             Some(part) => self.deliver(part, bytes, on),
-            None => self.unscanned(bytes.len() as u64, TOO_MANY, on),
+            None => self.count_unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
 
-    /// All bytes of the part at once: a snapshot of what was delivered, or, where nothing was, the delta.
-    pub(super) fn whole(&mut self, naming: Naming<'_>, bytes: &[u8], on: Sink<'_>) {
+    /// Emits all bytes of the part at once: as a snapshot if some were emitted before, or else as a delta.
+    pub(super) fn push_whole(&mut self, naming: PartSpec<'_>, bytes: &[u8], on: EventSink<'_>) {
         if bytes.is_empty() {
             return;
         }
         if self.delivered(naming.key).is_some_and(|bytes| bytes > 0) {
-            return self.snapshot(naming.key, mend_all(bytes), on);
+            return self.push_snapshot(naming.key, join_all_surrogates(bytes), on);
         }
         match self.open(naming, on) {
             Some(part) => {
                 self.parts[part].whole = true;
-                let bytes = mend_all(bytes);
+                let bytes = join_all_surrogates(bytes);
                 self.deliver(part, bytes, on);
             }
-            None => self.unscanned(bytes.len() as u64, TOO_MANY, on),
+            None => self.count_unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
 
-    /// A repetition of the latest part of that key.
-    pub(super) fn snapshot(&mut self, key: &str, bytes: Vec<u8>, on: Sink<'_>) {
+    /// Emits a repetition of the latest part of that key.
+    pub(super) fn push_snapshot(&mut self, key: &str, bytes: Vec<u8>, on: EventSink<'_>) {
         if let Some(part) = self.known.part(key) {
-            self.say_start_of(part, on);
+            self.emit_start_of(part, on);
             self.emit(
                 Event::Snapshot {
                     part: id(part),
@@ -242,15 +249,14 @@ impl Reply {
     }
 
     /// Ends the part of that key if it is open.
-    pub(super) fn end(&mut self, key: &str, on: Sink<'_>) {
+    pub(super) fn end(&mut self, key: &str, on: EventSink<'_>) {
         if let Some(part) = self.known.part(key) {
             self.end_part(part, on);
         }
     }
 
-    /// Ends every open part of a group (the start of its key, up to the first slash), in the order in which
-    /// they opened.
-    pub(super) fn end_group(&mut self, group: &str, on: Sink<'_>) {
+    /// Ends every open part of a group (keys equal up to the first slash), in the order in which they opened.
+    pub(super) fn end_group(&mut self, group: &str, on: EventSink<'_>) {
         let group = self.groups.get_mut(group);
         let parts = group.map(|group| std::mem::take(&mut group.parts));
         for part in parts.unwrap_or_default() {
@@ -258,26 +264,26 @@ impl Reply {
         }
     }
 
-    /// Counts `bytes` that are not scanned; nothing to say if there are none.
-    pub(super) fn unscanned(&self, bytes: u64, kind: &str, on: Sink<'_>) {
+    /// Counts `bytes` that are not scanned; does nothing if there are none.
+    pub(super) fn count_unscanned(&self, bytes: u64, kind: &str, on: EventSink<'_>) {
         if bytes > 0 {
-            self.unknown(bytes, kind, on);
+            self.count_unknown(bytes, kind, on);
         }
     }
 
-    /// As [`Self::unscanned`], but also for a kind that no reader knows and whose strings are scanned.
-    pub(super) fn unknown(&self, bytes: u64, kind: &str, on: Sink<'_>) {
+    /// Counts as [`Self::count_unscanned`], but reports zero bytes too: for an unknown kind whose strings were scanned.
+    pub(super) fn count_unknown(&self, bytes: u64, kind: &str, on: EventSink<'_>) {
         self.emit(
             Event::Unscanned {
                 bytes,
-                kind: short(kind),
+                kind: truncated_kind(kind),
             },
             on,
         );
     }
 
-    /// The provider's count so far; told when it changes. `None` keeps what is known.
-    pub(super) fn usage(&mut self, input: Option<u64>, output: Option<u64>, on: Sink<'_>) {
+    /// Records the provider's token counts and emits them if they changed. `None` keeps the last value.
+    pub(super) fn usage(&mut self, input: Option<u64>, output: Option<u64>, on: EventSink<'_>) {
         let (old_input, old_output) = self.usage.unwrap_or((0, 0));
         let new = (input.unwrap_or(old_input), output.unwrap_or(old_output));
         if (input.is_some() || output.is_some()) && self.usage != Some(new) {
@@ -292,7 +298,7 @@ impl Reply {
         }
     }
 
-    pub(super) fn error(&mut self, kind: &str, message: &str, on: Sink<'_>) {
+    pub(super) fn error(&mut self, kind: &str, message: &str, on: EventSink<'_>) {
         self.failed = true;
         self.emit(
             Event::Error {
@@ -303,8 +309,8 @@ impl Reply {
         );
     }
 
-    /// Ends all parts and the reply. `reason` is for a provider that gave none.
-    pub(super) fn finish(mut self, reason: &str, on: Sink<'_>) {
+    /// Ends all parts and the reply. `reason` applies if the provider gave none.
+    pub(super) fn finish(mut self, reason: &str, on: EventSink<'_>) {
         let mut open: Vec<u32> = self.open.keys().copied().collect();
         open.sort_unstable();
         for part in open {
@@ -318,49 +324,49 @@ impl Reply {
         self.emit(Event::Finish { reason }, on);
     }
 
-    fn start(&mut self, naming: Naming<'_>, on: Sink<'_>) -> Option<usize> {
-        self.say_start(on);
+    fn start(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
+        self.emit_start(on);
         if self.is_full() {
             return None;
         }
         let part = self.parts.len();
-        let Naming {
+        let PartSpec {
             key,
             name,
             channel,
             tool,
             call,
-            grows,
+            name_may_grow,
         } = naming;
         self.known.set_part(key, part);
-        let of_group = self.groups.entry(group(key).to_owned()).or_default();
+        let of_group = self.groups.entry(group_name(key).to_owned()).or_default();
         of_group.parts.push(number(part));
         of_group.open += 1;
-        // Not twice the room that is needed: there may be very many.
+        // The capacity grows by an eighth and is not doubled: a reply can have very many parts.
         if part == self.parts.capacity() {
             self.parts.reserve_exact(4.max(part / 8));
         }
-        self.parts.push(Part {
+        self.parts.push(EmittedPart {
             bytes: 0,
             channel,
             is_open: true,
             whole: false,
         });
-        let open = Open {
+        let open = OpenPart {
             tool: tool.map(str::to_owned),
             call: call.map(str::to_owned),
-            group: group(key).to_owned(),
+            group: group_name(key).to_owned(),
             lone: None,
         };
         self.open.insert(number(part), open);
-        self.starting = Some((part, self.known.unused(name)));
-        if !grows {
-            self.say_start(on);
+        self.starting = Some((part, self.known.make_unique(name)));
+        if !name_may_grow {
+            self.emit_start(on);
         }
         Some(part)
     }
 
-    fn say_start(&mut self, on: Sink<'_>) {
+    fn emit_start(&mut self, on: EventSink<'_>) {
         let Some((part, name)) = self.starting.take() else {
             return;
         };
@@ -381,13 +387,13 @@ impl Reply {
             .is_some_and(|(starting, _)| *starting == part)
     }
 
-    fn say_start_of(&mut self, part: usize, on: Sink<'_>) {
+    fn emit_start_of(&mut self, part: usize, on: EventSink<'_>) {
         if self.is_starting(part) {
-            self.say_start(on);
+            self.emit_start(on);
         }
     }
 
-    fn tool(&mut self, part: usize, tool: Option<&str>, call: Option<&str>, on: Sink<'_>) {
+    fn set_tool(&mut self, part: usize, tool: Option<&str>, call: Option<&str>, on: EventSink<'_>) {
         let is_starting = self.is_starting(part);
         let Some(known) = self.open.get_mut(&number(part)) else {
             return;
@@ -412,9 +418,9 @@ impl Reply {
         }
     }
 
-    fn deliver(&mut self, part: usize, bytes: Vec<u8>, on: Sink<'_>) {
+    fn deliver(&mut self, part: usize, bytes: Vec<u8>, on: EventSink<'_>) {
         if !bytes.is_empty() {
-            self.say_start_of(part, on);
+            self.emit_start_of(part, on);
             self.parts[part].bytes += bytes.len() as u64;
             self.emit(
                 Event::Delta {
@@ -426,11 +432,11 @@ impl Reply {
         }
     }
 
-    fn end_part(&mut self, part: usize, on: Sink<'_>) {
+    fn end_part(&mut self, part: usize, on: EventSink<'_>) {
         if !self.parts[part].is_open {
             return;
         }
-        self.say_start_of(part, on);
+        self.emit_start_of(part, on);
         self.parts[part].is_open = false;
         let Some(open) = self.open.remove(&number(part)) else {
             return;
@@ -447,34 +453,34 @@ impl Reply {
         self.emit(Event::PartEnd { part: id(part) }, on);
     }
 
-    fn emit(&self, event: Event, on: Sink<'_>) {
+    fn emit(&self, event: Event, on: EventSink<'_>) {
         on(&self.name, event);
     }
 }
 
-/// A part by its place; there are at most [`PARTS`].
+/// Returns the index of a part as `u32`; there are at most [`PARTS`].
 fn number(part: usize) -> u32 {
     u32::try_from(part).unwrap_or(u32::MAX)
 }
 
-/// Keys and names of parts, as hashes: a provider may choose long ones. The hash is seeded at random, so that nobody
-/// can make two that collide.
+/// Keys and names of parts by their hash, because a provider may choose long ones. The hash is randomly seeded, so
+/// that a provider cannot construct collisions.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct PartIndex {
     seed: RandomState,
-    /// In halves: entries of 16 bytes.
-    entries: HashMap<[u32; 2], Entry>,
+    /// By the two halves of the hash, which makes an entry 16 bytes.
+    entries: HashMap<[u32; 2], PartIndexEntry>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct PartIndexEntry {
     /// The latest part of that key, counted from 1.
     part: u32,
-    /// How often a part was to have that name; 0 if none has it.
+    /// The number of parts that asked for that name; 0 if no part has it.
     times: u32,
 }
 
-impl Known {
+impl PartIndex {
     fn hash(&self, text: &str) -> [u32; 2] {
         let hash = self.seed.hash_one(text);
         [hash as u32, (hash >> 32) as u32]
@@ -490,8 +496,8 @@ impl Known {
         self.entries.entry(key).or_default().part = number(part) + 1;
     }
 
-    /// `name`, or the first of `name#2`, `name#3`, … that was not given yet.
-    fn unused(&mut self, name: &str) -> String {
+    /// Returns `name`, or the first of `name#2`, `name#3`, … that is not in use.
+    fn make_unique(&mut self, name: &str) -> String {
         let key = self.hash(name);
         let mut times = self.entries.entry(key).or_default().times + 1;
         let mut unused = name.to_owned();
@@ -511,13 +517,13 @@ impl Known {
     }
 }
 
-/// Names given so far, each with how often it was asked for.
+/// The names in use, each with the number of requests for it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(HashMap<String, u32>);
+pub(super) struct UniqueNames(HashMap<String, u32>);
 
-impl Names {
-    /// `name`, or the first of `name#2`, `name#3`, … that was not given yet.
-    pub(super) fn unused(&mut self, name: &str) -> String {
+impl UniqueNames {
+    /// Returns `name`, or the first of `name#2`, `name#3`, … that is not in use.
+    pub(super) fn make_unique(&mut self, name: &str) -> String {
         let mut times = self.0.get(name).copied().unwrap_or(0) + 1;
         let mut unused = name.to_owned();
         while times > 1 && self.0.contains_key(&unused) {
@@ -530,33 +536,33 @@ impl Names {
     }
 }
 
-/// The replies of a provider whose replies follow one another.
+/// The replies of one stream of records, one after another.
 #[derive(Clone, Debug)]
-pub(super) struct Replies {
+pub(super) struct ReplySequence {
     default_name: String,
     begun: usize,
-    current: Option<Reply>,
-    /// What was counted while no reply was under way, by kind.
-    waiting: Vec<(u64, String)>,
+    current: Option<ReplyEmitter>,
+    /// Bytes counted between replies, by kind.
+    pending: Vec<(u64, String)>,
 }
 
-impl Replies {
-    pub(super) fn new(default_name: String) -> Replies {
-        Replies {
+impl ReplySequence {
+    pub(super) fn new(default_name: String) -> ReplySequence {
+        ReplySequence {
             default_name,
             begun: 0,
             current: None,
-            waiting: Vec::new(),
+            pending: Vec::new(),
         }
     }
 
-    /// Whether a reply is under way.
-    pub(super) fn current(&self) -> Option<&Reply> {
+    /// Returns the reply in progress.
+    pub(super) fn current(&self) -> Option<&ReplyEmitter> {
         self.current.as_ref()
     }
 
-    /// A new reply; the one under way broke off.
-    pub(super) fn begin(&mut self, id: Option<&str>, on: Sink<'_>) -> &mut Reply {
+    /// Begins a reply; one in progress ends as truncated.
+    pub(super) fn begin(&mut self, id: Option<&str>, on: EventSink<'_>) -> &mut ReplyEmitter {
         self.finish(TRUNCATED, on);
         self.begun += 1;
         let name = match id {
@@ -564,15 +570,15 @@ impl Replies {
             None if self.begun == 1 => self.default_name.clone(),
             None => format!("{}#{}", self.default_name, self.begun),
         };
-        let reply = self.current.insert(Reply::new(name));
-        for (bytes, kind) in self.waiting.drain(..) {
-            reply.unknown(bytes, &kind, on);
+        let reply = self.current.insert(ReplyEmitter::new(name));
+        for (bytes, kind) in self.pending.drain(..) {
+            reply.count_unknown(bytes, &kind, on);
         }
         reply
     }
 
-    /// The reply under way, or a new one.
-    pub(super) fn reply(&mut self, id: Option<&str>, on: Sink<'_>) -> &mut Reply {
+    /// Returns the reply in progress, or begins one.
+    pub(super) fn reply(&mut self, id: Option<&str>, on: EventSink<'_>) -> &mut ReplyEmitter {
         if self.current.is_none() {
             self.begin(id, on);
         }
@@ -581,48 +587,48 @@ impl Replies {
             .expect("a reply was begun where there was none")
     }
 
-    /// Counts for the reply under way, else for the next one.
-    pub(super) fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
+    /// Counts bytes for the reply in progress, or else for the next one.
+    pub(super) fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
         match &self.current {
-            Some(reply) => reply.unscanned(bytes, kind, on),
-            None if bytes > 0 => add(&mut self.waiting, bytes, kind),
+            Some(reply) => reply.count_unscanned(bytes, kind, on),
+            None if bytes > 0 => add_pending(&mut self.pending, bytes, kind),
             None => {}
         }
     }
 
-    /// Ends the reply under way, if any.
-    pub(super) fn finish(&mut self, reason: &str, on: Sink<'_>) {
+    /// Ends the reply in progress, if there is one.
+    pub(super) fn finish(&mut self, reason: &str, on: EventSink<'_>) {
         if let Some(reply) = self.current.take() {
             reply.finish(reason, on);
         }
     }
 
-    /// The input ended.
-    pub(super) fn close(&mut self, on: Sink<'_>) {
+    /// Ends the input.
+    pub(super) fn close(&mut self, on: EventSink<'_>) {
         self.finish(TRUNCATED, on);
-        for (bytes, kind) in self.waiting.drain(..) {
+        for (bytes, kind) in self.pending.drain(..) {
             on(&self.default_name, Event::Unscanned { bytes, kind });
         }
     }
 }
 
-/// Most kinds kept apart while no reply is under way; past it the last one takes the rest.
-const WAITING: usize = 32;
+/// The most kinds that are counted separately between replies; the last one then receives the rest.
+const PENDING_KINDS: usize = 32;
 
-fn add(waiting: &mut Vec<(u64, String)>, bytes: u64, kind: &str) {
-    let kind = short(kind);
-    let place = waiting.iter().position(|(_, known)| *known == kind);
-    match place.or((waiting.len() >= WAITING).then_some(WAITING - 1)) {
-        Some(place) => waiting[place].0 += bytes,
-        None => waiting.push((bytes, kind)),
+fn add_pending(pending: &mut Vec<(u64, String)>, bytes: u64, kind: &str) {
+    let kind = truncated_kind(kind);
+    let place = pending.iter().position(|(_, known)| *known == kind);
+    match place.or((pending.len() >= PENDING_KINDS).then_some(PENDING_KINDS - 1)) {
+        Some(place) => pending[place].0 += bytes,
+        None => pending.push((bytes, kind)),
     }
 }
 
-fn group(key: &str) -> &str {
+fn group_name(key: &str) -> &str {
     key.split_once('/').map_or(key, |(group, _)| group)
 }
 
-fn short(kind: &str) -> String {
+fn truncated_kind(kind: &str) -> String {
     kind.chars().take(KIND).collect()
 }
 
@@ -633,19 +639,19 @@ fn id(part: usize) -> PartId {
     )
 }
 
-/// U+FFFD: what a surrogate without its other half is for every reader of UTF-8.
+/// U+FFFD in UTF-8, which replaces a surrogate without its other half.
 const REPLACEMENT: [u8; 3] = [0xEF, 0xBF, 0xBD];
 
-fn mend_all(bytes: &[u8]) -> Vec<u8> {
+fn join_all_surrogates(bytes: &[u8]) -> Vec<u8> {
     let mut lone = None;
-    let mut mended = mend(&mut lone, bytes).into_owned();
-    mended.extend(lone.map_or(&[][..], |_| &REPLACEMENT));
-    mended
+    let mut joined = join_surrogates(&mut lone, bytes).into_owned();
+    joined.extend(lone.map_or(&[][..], |_| &REPLACEMENT));
+    joined
 }
 
-/// Joins surrogates in their three-byte forms, the first of them perhaps left over from the last delta;
-/// a high one at the end is kept back in `lone`.
-fn mend<'a>(lone: &mut Option<[u8; 3]>, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+/// Joins surrogate pairs in their three-byte forms, also across deltas: `lone` holds a high surrogate from the end of
+/// the last delta, and receives one from the end of `bytes`.
+fn join_surrogates<'a>(lone: &mut Option<[u8; 3]>, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     if lone.is_none()
         && !bytes
             .windows(2)
@@ -693,7 +699,7 @@ fn mend<'a>(lone: &mut Option<[u8; 3]>, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     Cow::Owned(out)
 }
 
-/// The surrogate that `bytes` start with.
+/// Returns the surrogate that `bytes` start with.
 fn surrogate(bytes: &[u8]) -> Option<u32> {
     match bytes {
         [0xED, mid @ 0xA0..=0xBF, last @ 0x80..=0xBF, ..] => {
@@ -725,14 +731,14 @@ mod tests {
                     text.extend(bytes);
                 }
             };
-            let mut reply = Reply::new("r".to_owned());
+            let mut reply = ReplyEmitter::new("r".to_owned());
             for delta in &deltas {
-                reply.delta(Naming::new("p", "p", Channel::Text), delta, &mut on);
+                reply.push_delta(PartSpec::new("p", "p", Channel::Text), delta, &mut on);
             }
             reply.finish("", &mut on);
             assert_eq!(text, expected.as_bytes(), "{name}");
             assert_eq!(
-                mend_all(&deltas.concat()),
+                join_all_surrogates(&deltas.concat()),
                 expected.as_bytes(),
                 "{name}: as a snapshot"
             );
@@ -743,19 +749,19 @@ mod tests {
     fn deltas_after_a_whole_part_make_a_part_of_their_own() {
         let mut seen = Vec::new();
         let mut on = |_: &str, event: Event| seen.push(event);
-        let naming = Naming {
+        let naming = PartSpec {
             tool: Some("t"),
-            ..Naming::new("p", "p", Channel::ToolInput)
+            ..PartSpec::new("p", "p", Channel::ToolInput)
         };
-        let mut reply = Reply::new("r".to_owned());
-        reply.whole(naming, b"{\"a\":1}", &mut on);
-        reply.delta(
-            Naming::new("p", "p", Channel::ToolInput),
+        let mut reply = ReplyEmitter::new("r".to_owned());
+        reply.push_whole(naming, b"{\"a\":1}", &mut on);
+        reply.push_delta(
+            PartSpec::new("p", "p", Channel::ToolInput),
             b"{\"a\":",
             &mut on,
         );
-        reply.delta(Naming::new("p", "p", Channel::ToolInput), b"1}", &mut on);
-        reply.whole(naming, b"{\"a\":1}", &mut on);
+        reply.push_delta(PartSpec::new("p", "p", Channel::ToolInput), b"1}", &mut on);
+        reply.push_whole(naming, b"{\"a\":1}", &mut on);
         reply.finish("stop", &mut on);
         let deltas = seen.iter().filter_map(|event| match event {
             Event::Delta { part, bytes } => Some((part.0, bytes.len())),

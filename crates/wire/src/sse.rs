@@ -1,43 +1,43 @@
-//! Server-sent events, pushed in pieces of any size: bytes in, fields and events out.
+//! An incremental parser of server-sent events: bytes in, fields and events out.
 //!
-//! Follows the HTML standard's event stream: CR, LF and CRLF end a line, also mixed and also cut between
-//! the two; `data` lines are joined by LF; a byte order mark at the start and comments are ignored. It
-//! differs in two points, both because recordings are cut anywhere: an event without its blank line is
-//! dispatched by [`Sse::finish`], marked `incomplete` (a last line without its line end belongs to it), and
-//! lines that are no field are reported. It knows nothing of JSON.
+//! Implements the event stream of the WHATWG HTML standard, section 9.2 "Server-sent events": CR, LF and CRLF end a
+//! line, also mixed and cut between the two; `data` lines are joined by LF; a byte order mark at the start and comments
+//! are ignored. It differs in two points, because recordings can be cut anywhere: [`Sse::finish`] dispatches an event
+//! without its blank line and marks it `incomplete` (a last line without its line end is part of it), and lines that
+//! are not a field are reported. This module knows no JSON.
 
 use memchr::memchr2;
 
-/// Longest event kept, in bytes, unless [`Sse::with_cap`] says otherwise.
+/// The default cap of one event, in bytes.
 pub const CAP: usize = 64 << 20;
 
-/// What the parser found.
+/// An item of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SseEvent<'a> {
     /// An event with at least one `data` line.
     Message {
-        /// Its `event` field; empty where there is none.
+        /// The `event` field, or empty.
         event: &'a str,
-        /// The last `id` so far; empty where there is none.
+        /// The last `id` field of the stream so far, or empty.
         id: &'a str,
-        /// Its `data` lines, joined by LF.
+        /// The `data` lines, joined by LF.
         data: &'a [u8],
-        /// The input ended before the blank line that completes the event.
+        /// True if the input ended before the blank line that completes the event.
         incomplete: bool,
     },
     /// A line that is neither a comment nor a field of the standard.
     Stray(&'a [u8]),
-    /// An event over the cap, dropped whole.
+    /// An event over the cap, which was dropped whole.
     Dropped {
-        /// How long it was, line ends left out.
+        /// Its length in bytes without line ends.
         bytes: u64,
     },
 }
 
-/// The parser: all that is carried from one piece to the next.
+/// The incremental parser.
 ///
-/// # Example: an event in two pieces
+/// # Example: an event cut in two
 /// ```
 /// use ttsr_wire::sse::{Sse, SseEvent};
 /// let mut seen = Vec::new();
@@ -60,11 +60,11 @@ pub struct Sse {
     has_data: bool,
     id: String,
     retry: Option<u64>,
-    /// The last byte was CR: an LF now belongs to it.
+    /// True if the last byte was CR, so that an LF now belongs to it.
     after_cr: bool,
-    /// No line is complete yet, so a byte order mark may come.
+    /// True until the first line is complete: it may start with a byte order mark.
     first_line: bool,
-    /// The event is over the cap: only its end is looked for.
+    /// Set while an event over the cap is skipped.
     over: Option<Over>,
 }
 
@@ -72,7 +72,7 @@ pub struct Sse {
 struct Over {
     /// Bytes of the event so far.
     bytes: u64,
-    /// The line has bytes, so its end is not that of the event.
+    /// True if the current line has bytes, so that its end does not end the event.
     in_line: bool,
 }
 
@@ -83,15 +83,15 @@ impl Default for Sse {
 }
 
 impl Sse {
-    /// A parser at the start of its input, with the default [`CAP`].
+    /// Returns a parser with the default [`CAP`].
     #[must_use]
     pub fn new() -> Sse {
         Sse::with_cap(CAP)
     }
 
-    /// A parser that drops events of more than `cap` bytes.
+    /// Returns a parser that drops events of more than `cap` bytes.
     ///
-    /// # Example: an event that is too long
+    /// # Example: an event over the cap
     /// ```
     /// use ttsr_wire::sse::{Sse, SseEvent};
     /// let mut dropped = 0;
@@ -118,16 +118,16 @@ impl Sse {
         }
     }
 
-    /// The last valid `retry` field, in milliseconds.
+    /// Returns the last valid `retry` field, in milliseconds.
     #[must_use]
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
 
-    /// Takes the next bytes. Any cut gives the same events.
+    /// Reads the next bytes. The same bytes give the same items however they are cut.
     ///
     /// # Complexity
-    /// Linear; memory is bounded by the cap and the longest piece.
+    /// Linear in the number of bytes; memory is bounded by the cap and the longest argument.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(SseEvent<'_>)) {
         let mut rest = bytes;
         if self.after_cr && !rest.is_empty() {
@@ -144,13 +144,13 @@ impl Sse {
         self.extend(rest);
     }
 
-    /// The input ended: an event that was under way is dispatched if it has data. The parser is as new.
+    /// Ends the input: dispatches an unfinished event that has data, and resets the parser.
     ///
-    /// # Example: no blank line behind the last event
+    /// # Example: no blank line after the last event
     /// ```
     /// use ttsr_wire::sse::{Sse, SseEvent};
     /// let mut sse = Sse::new();
-    /// sse.push(b"data: one", &mut |_| unreachable!("it may go on"));
+    /// sse.push(b"data: one", &mut |_| unreachable!("the event may continue"));
     /// let mut count = 0;
     /// sse.finish(&mut |event| {
     ///     assert!(matches!(event, SseEvent::Message { data: b"one", .. }));
@@ -251,7 +251,7 @@ impl Sse {
 mod tests {
     use super::*;
 
-    /// One line for each thing found: `event|id|data`, `!` for incomplete, `?line`, `-bytes`.
+    /// Returns one line per item: `event|id|data`, with `!` if incomplete, `?line`, or `-bytes`.
     fn events(cap: usize, pieces: &[&[u8]]) -> Vec<String> {
         let mut seen = Vec::new();
         let mut on = |event: SseEvent<'_>| {

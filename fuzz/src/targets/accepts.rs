@@ -1,10 +1,10 @@
-//! What is accepted works: rules that `check` accepts load, and read any text, in a stream and in a session, without a
-//! panic, whatever they do and whatever they ask of a match.
+//! Rules that `check` accepts can be loaded and read any text, in a stream and in a session, without a panic, whatever
+//! their actions and conditions are.
 
 use ttsr::{Channel, Limits, Pack, PartId};
 
 // Layout of the input: a byte for the channel and the cuts, rules in TOML without their head up to the first 0, the text.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [choice, rest @ ..] = data else { return };
     let Some(end) = rest.iter().position(|&byte| byte == 0) else {

@@ -1,4 +1,4 @@
-//! Rules about the shape of code decide the same under every cut: the same matches, certain at the same byte.
+//! Rules about syntax trees decide the same under every split: the same matches, decided at the same byte.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ static PACK: LazyLock<Pack> = LazyLock::new(|| {
 });
 
 // Layout of the input: a byte for the channel, a byte for the cuts, the text.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [channel, cuts, text @ ..] = data else {
         return;

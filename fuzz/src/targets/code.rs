@@ -1,4 +1,4 @@
-//! Every byte of code is a comment, a string or other code, exactly one of them, and the same under every cut.
+//! Every byte of code is exactly one of comment, string and other code, and the same under every split.
 
 use crate::seen::{Seen, pieces};
 use crate::view::code::Code;
@@ -9,7 +9,7 @@ const LANGUAGES: [&str; 13] = [
     "html",
 ];
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, language, text @ ..] = data else {
         return;

@@ -1,5 +1,5 @@
-//! However a text is cut, each detector finds the same at the same places, which lie within the text. Of code spans that
-//! name files, each is read by itself, and what is found in one is found no more where it is listed.
+//! Under every split, each detector finds the same at the same places, which are within the text. Code spans that name
+//! files are read independently of each other, and a place found in one is not reported again where the span is listed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::detect::unknown_name::{KnownNames, UnknownName};
 use crate::detect::{Detector, Found};
 use crate::view::piece::{Language, Piece};
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [which, size, text @ ..] = data else {
         return;
@@ -49,7 +49,7 @@ pub fn run(data: &[u8]) {
     let _ = Call::new("tool", text);
 }
 
-/// Each line is a code span. One detector reads them all, one behind the other.
+/// Reads each line as a code span with one detector, one after another.
 fn spans(known: &Arc<KnownNames>, text: &[u8], size: usize) {
     let mut files = UnknownFile::new(known.clone(), None);
     let mut at = 0;
@@ -97,7 +97,7 @@ fn found(mut detector: impl Detector, text: &[u8], size: usize) -> Vec<Found> {
     all
 }
 
-/// Reads a text that begins there, to its end.
+/// Reads a text that begins at `at` to its end.
 fn read(detector: &mut impl Detector, text: &[u8], size: usize, at: u64, all: &mut Vec<Found>) {
     for (index, piece) in text.chunks(size).enumerate() {
         let piece = Piece::verbatim(piece, at + (index * size) as u64);

@@ -1,10 +1,10 @@
-//! Regions of markdown are the same under every cut, also with bounds that are reached all the time; bytes
-//! come in order, and nothing but markers and indentation is left out.
+//! Regions of Markdown are the same under every split, also with limits that are reached all the time; bytes are in
+//! order, and only markers and indentation are left out.
 
 use crate::seen::{Seen, pieces};
 use crate::view::fence::Markdown;
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, bounds, text @ ..] = data else {
         return;

@@ -1,10 +1,10 @@
-//! Text folded byte by byte, or in pieces of any size, is the text folded at once: the same bytes, at the
-//! same places, certain at the same time.
+//! Text folded byte by byte, or in pieces of any size, equals the text folded at once: the same bytes at the same
+//! places, decided at the same time.
 
 use crate::view::fold::{Fold, Folds, fold_text};
 use crate::view::piece::Piece;
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [which, size, text @ ..] = data else {
         return;

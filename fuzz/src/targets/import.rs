@@ -1,18 +1,17 @@
-//! What is made of another tool's rules loads, with as many rules as are said to be in it; and what cannot be read is
-//! refused by name.
+//! The result of an import loads and has the reported number of rules; a text that cannot be parsed is reported by name.
 
 use ttsr::Pack;
-use ttsr_cli::foreign::{Foreign, Format, import};
+use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
 
 // Layout of the input: a byte for the format, the text.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [format, text @ ..] = data else { return };
     let Ok(text) = std::str::from_utf8(text) else {
         return;
     };
-    let _ = Format::of_text(text);
-    let format = Format::ALL[usize::from(*format) % Format::ALL.len()];
+    let _ = ForeignFormat::of_text(text);
+    let format = ForeignFormat::ALL[usize::from(*format) % ForeignFormat::ALL.len()];
     let foreign = Foreign {
         name: "fuzz.md",
         format,

@@ -1,5 +1,5 @@
-//! The promise: for every set of patterns, every text and every way to cut it, the hit of each is where the regex
-//! engine finds the earliest end on the whole text; whatever the budget of the table.
+//! The promise: for every set of patterns, every text and every split, the hit of each pattern is at the earliest end
+//! that the regex engine finds in the whole text, whatever the budget of the table is.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule};
 
 // Layout of the input: a byte for the budget, a byte for the cuts, up to four patterns, a line each, up to the first 0,
 // the text.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [budget, cuts, rest @ ..] = data else {
         return;

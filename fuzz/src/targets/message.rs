@@ -1,11 +1,11 @@
-//! A template loads or is refused, and the message of one that loads is bounded and the same each time. What a model
-//! wrote stands in it as data: short, without control characters, and never read as a template again.
+//! A template loads or is rejected, and the message of one that loads is bounded and deterministic. Model output is
+//! inserted as data: shortened, without control characters, and never expanded as a template.
 
 use std::sync::LazyLock;
 
 use ttsr::{Channel, Pack, PartId, Pattern, Rule, Verdict};
 
-/// Longest message and longest inserted value; `…` may follow.
+/// Maximum length of a message and of an inserted value, without a final `…`.
 const MESSAGE: usize = 64 << 10;
 const VALUE: usize = 200;
 
@@ -35,7 +35,7 @@ fn message(pack: &Pack, text: &[u8], size: usize) -> Option<String> {
 }
 
 // Layout of the input: the template up to the first 0, and what the model wrote.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let Some(end) = data.iter().position(|&byte| byte == 0) else {
         return;

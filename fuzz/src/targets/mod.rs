@@ -1,4 +1,4 @@
-//! One module for each target; each opens with the promise it tests.
+//! One module per target; each begins with the property that it checks.
 
 pub mod accepts;
 #[cfg(feature = "ast")]
@@ -24,10 +24,10 @@ pub mod store;
 pub mod tool_input;
 pub mod wire;
 
-/// What a target does with an input.
+/// The function of a target.
 pub type Run = fn(&[u8]);
 
-/// All of them, by the names of their folders in `seeds` and `regressions`.
+/// All targets, by the names of their folders in `seeds` and `regressions`.
 pub const ALL: &[(&str, Run)] = &[
     ("accepts", accepts::run),
     #[cfg(feature = "ast")]

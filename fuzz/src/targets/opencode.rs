@@ -1,11 +1,11 @@
-//! What an OpenCode server tells of its sessions gives the same notices, however it is cut.
+//! The events of an OpenCode server give the same notices under every split.
 
-use ttsr_wire::opencode::{Feed, Notice};
+use ttsr_wire::opencode::{Feed, ServerNotice};
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, bytes @ ..] = data else { return };
-    let notices = |size: usize| -> Vec<(String, Notice)> {
+    let notices = |size: usize| -> Vec<(String, ServerNotice)> {
         let (mut feed, mut notices) = (Feed::default(), Vec::new());
         let mut note = |session: &str, notice| notices.push((session.to_owned(), notice));
         for piece in bytes.chunks(size) {

@@ -1,9 +1,9 @@
-//! Any text is a pack or a list of problems, each with a place inside the text; never a panic. What loads
-//! can be used.
+//! Any text is a pack or a list of problems, each with a location within the text; never a panic. A pack that loads can
+//! be used.
 
 use ttsr::{Limits, Pack, PartId};
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

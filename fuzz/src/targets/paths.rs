@@ -1,10 +1,10 @@
-//! A file has one name, however its path is written: naming it again changes nothing, and neither do `.` and empty
-//! names in between; so a scope says the same of every way to write it.
+//! A file has one normalized path: normalizing again changes nothing, and neither do `.` and empty components; so a
+//! scope gives the same result for every spelling.
 
 use crate::view::path::{PathScope, ToolScope, normalise};
 
 // Layout of the input: the root, the path and the globs, with zeros between them. An empty root is none.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
     if name.starts_with('/') {
         assert!(!name.split('/').any(|segment| segment == ".."));
     }
-    // Behind the first name nothing is a drive or a share.
+    // Only the first component can be a drive or a share.
     let otherwise = match name.split_once('/') {
         Some((first, rest)) if !first.is_empty() => format!("{first}/.//{rest}/./"),
         _ => name.clone(),

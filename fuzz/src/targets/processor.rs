@@ -1,6 +1,6 @@
-//! Whatever a provider sends, in whatever order: a reply ends at most once and nothing follows its end, an attempt is
-//! aborted at most once, what is forwarded of a part is the beginning of what came of it, and how deltas are cut
-//! changes no step but those that carry their bytes.
+//! Whatever a provider sends, in any order: a reply ends at most once and nothing follows its end, an attempt is aborted
+//! at most once, the forwarded bytes of a part are a prefix of the received ones, and the split changes only the steps
+//! that carry bytes.
 
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
@@ -41,7 +41,7 @@ examples.match = ["bye"]
 
 const CHANNELS: [Channel; 3] = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
 
-/// What the host does next.
+/// The next operation of the host.
 #[derive(Clone, Debug)]
 enum Act {
     Begin,
@@ -49,7 +49,7 @@ enum Act {
     Step(Input),
 }
 
-/// Each act is a byte for its kind, one for a part, one for a length, and that many bytes.
+/// Decodes operations: a byte for the kind, one for the part, one for a length, and that many bytes.
 fn acts(mut data: &[u8]) -> Vec<Act> {
     let mut acts = vec![Act::Begin, Act::Step(Input::Sent)];
     while let [kind, number, len, rest @ ..] = data {
@@ -117,7 +117,7 @@ fn acts(mut data: &[u8]) -> Vec<Act> {
     acts
 }
 
-/// The same, every delta in pieces.
+/// Returns the operations with every delta split into pieces.
 fn cut(acts: &[Act], size: usize) -> Vec<Act> {
     let mut all = Vec::new();
     for act in acts {
@@ -133,7 +133,7 @@ fn cut(acts: &[Act], size: usize) -> Vec<Act> {
     all
 }
 
-/// Runs the acts; the kinds of steps, without those that carry or count bytes.
+/// Runs the operations and returns the kinds of the steps, without those that carry or count bytes.
 fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
     let mut processor = Processor::new(PACK.session(), Hooks::default(), Settings::default());
     let mut kinds = Vec::new();
@@ -147,14 +147,14 @@ fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
             Act::Step(Input::Event(Event::Delta { part, bytes })) => {
                 came.entry(*part).or_default().extend_from_slice(bytes);
             }
-            // What a part is repeated with, where it goes on, came as well.
+            // The bytes that a repetition adds to its part have been received too.
             Act::Step(Input::Event(Event::Snapshot { part, bytes })) => {
                 let came = came.entry(*part).or_default();
                 if bytes.starts_with(came) {
                     came.clone_from(bytes);
                 }
             }
-            // One that was not asked for begins nothing.
+            // Without a pending request this starts nothing.
             Act::Step(Input::Sent) if std::mem::take(&mut is_asked) => {
                 came.clear();
                 forwarded.clear();
@@ -204,7 +204,7 @@ fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
 }
 
 // Layout of the input: a byte for the cuts, the acts.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, rest @ ..] = data else { return };
     let acts = acts(rest);

@@ -1,11 +1,11 @@
-//! The commands of a shell text are the same under every cut, at the same places; and byte by byte
-//! nothing is handed on later than the view says it was certain.
+//! The commands of a shell text are the same under every split, at the same places; and byte by byte no output comes
+//! later than its deciding offset.
 
 use crate::input;
 use crate::view::shell::{Shell, ShellLimits};
 
 // Layout of the input: a byte for the limits, a byte for the cuts, the tool input.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [small, cuts, text @ ..] = data else {
         return;

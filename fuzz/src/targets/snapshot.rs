@@ -1,5 +1,5 @@
-//! A session that is written down and taken up again decides as the one that was not; and whatever a snapshot
-//! says that can be read, the session restored from it is one that can be written down and taken up.
+//! A session restored from its snapshot decides as the original does. A session restored from any readable snapshot can
+//! be saved and restored again.
 
 use std::sync::LazyLock;
 
@@ -26,8 +26,8 @@ match.count = 2
     Pack::from_toml(rules).expect("the rules are right")
 });
 
-// Layout of the input: a byte for what it is, then JSON, or texts of replies with zeros between them.
-/// Holds what this module says against one input.
+// Layout of the input: a byte for its kind, then JSON, or texts of replies with zeros between them.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
     if kind % 2 == 0 {
@@ -55,7 +55,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The session as another process would find it.
+/// Returns the session as another process would restore it.
 fn written(session: &Session) -> Session {
     let snapshot = session.snapshot();
     let json = serde_json::to_string(&snapshot).expect("a snapshot can be written");

@@ -1,18 +1,18 @@
-//! Server-sent events are what the standard says of the whole text, and the same under every cut, also where
-//! events are dropped for their length.
+//! The parsed server-sent events equal those of the standard's algorithm on the whole text, under every split, also if
+//! events are dropped because of their length.
 
 use ttsr_wire::sse::{CAP, Sse, SseEvent};
 
 #[derive(Debug, PartialEq)]
 enum Seen {
-    /// Event, id, data, and whether its blank line is missing.
+    /// Event, id, data, and true if the final blank line is missing.
     Message(String, String, Vec<u8>, bool),
     Stray(Vec<u8>),
     Dropped(u64),
 }
 
 // Layout of the input: a byte for the cap, a byte for the cuts, the text.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cap, cuts, text @ ..] = data else { return };
     let caps = [CAP, usize::from(*cap)];
@@ -92,7 +92,7 @@ fn naive(text: &[u8]) -> (Vec<Seen>, Option<u64>) {
             b"id" if value.contains(&0) => {}
             b"id" => id = text(),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                // What only the end of the input completes comes too late to be asked for.
+                // An event completed only by the end of the input is dropped.
                 if !is_last {
                     retry = text().parse().ok().or(retry);
                 }

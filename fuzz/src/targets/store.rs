@@ -1,12 +1,12 @@
-//! Whatever becomes of a session's file, every record of it that is still whole is found, nothing that was not
-//! written is believed, and the pieces are the same however the file is read.
+//! After any damage to a session's file, every intact record is found, no other record is accepted, and the pieces do
+//! not depend on how the file is read.
 
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use ttsr::harness::Message;
-use ttsr_agent::store::{Disk, DiskFile, Entry, Options, Piece, Reader, Record, Store};
+use ttsr_agent::store::{Disk, DiskFile, Entry, StoreOptions, StoredItem, StoreReader, Record, Store};
 
 /// One file, in memory.
 #[derive(Clone, Debug, Default)]
@@ -59,13 +59,13 @@ impl DiskFile for Memory {
 
 type Lines = Vec<(Vec<u8>, Record)>;
 
-/// A file as a store writes it, and its records by their lines.
+/// A file as a store writes it, and its records by line.
 static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     let disk = Memory::default();
-    let options = Options {
+    let options = StoreOptions {
         clock: || 1,
         disk: Box::new(disk.clone()),
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open_with("memory", options).expect("an empty disk takes a file");
     let begin = Entry::Begin {
@@ -85,9 +85,9 @@ static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     }
     drop(store);
     let bytes = disk.bytes().clone();
-    let records = Reader::new(&*bytes).expect("it is such a file");
+    let records = StoreReader::new(&*bytes).expect("it is such a file");
     let records = records.map(|piece| match piece {
-        Ok(Piece::Record(record)) => record,
+        Ok(StoredItem::Record(record)) => record,
         other => panic!("{other:?} in a file that was just written"),
     });
     let lines = bytes.split(|&byte| byte == b'\n').skip(1);
@@ -97,7 +97,7 @@ static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     (bytes, records)
 });
 
-/// Hands out a few bytes at a time.
+/// Returns a few bytes at a time.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {
@@ -107,8 +107,8 @@ impl Read for Slow<'_> {
     }
 }
 
-fn pieces(from: impl Read) -> Option<Vec<Piece>> {
-    let reader = Reader::new(from).ok()?;
+fn pieces(from: impl Read) -> Option<Vec<StoredItem>> {
+    let reader = StoreReader::new(from).ok()?;
     Some(
         reader
             .map(|piece| piece.expect("memory does not fail"))
@@ -116,9 +116,9 @@ fn pieces(from: impl Read) -> Option<Vec<Piece>> {
     )
 }
 
-// Layout of the input: a byte for what it is, then the whole file; or changes of the written one, each of a byte for
+// Layout of the input: a byte for its kind, then the whole file; or changes of the written one, each of a byte for
 // its kind, two for its place, one for its length, and its bytes.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
     let (written, records) = &*WRITTEN;
@@ -138,7 +138,7 @@ pub fn run(data: &[u8]) {
         .split(|&byte| byte == b'\n')
         .skip(1)
         .collect::<Vec<_>>();
-    // What stands behind the last line end is torn.
+    // Bytes after the last line end are an incomplete line.
     lines.pop();
     for (line, record) in records {
         let there = lines
@@ -146,14 +146,14 @@ pub fn run(data: &[u8]) {
             .filter(|found| **found == line.as_slice())
             .count();
         let pieces = found.iter().filter(|piece| match piece {
-            Piece::Record(found) => found == record,
-            Piece::Repeated { seq } => *seq == record.seq,
+            StoredItem::Record(found) => found == record,
+            StoredItem::Repeated { seq } => *seq == record.seq,
             _ => false,
         });
         assert!(pieces.count() >= there, "record {} is lost", record.seq);
     }
     let believed = found.iter().filter_map(|piece| match piece {
-        Piece::Record(record) => Some(record.seq),
+        StoredItem::Record(record) => Some(record.seq),
         _ => None,
     });
     assert!(believed.is_sorted_by(|a, b| a < b), "numbers rise");
@@ -173,7 +173,7 @@ fn changed(written: &[u8], mut changes: &[u8]) -> Vec<u8> {
             1 => drop(file.splice(from..from, bytes.iter().copied())),
             2 => drop(file.drain(from..to)),
             3 => file.truncate(from),
-            // A line, or some of the file, stands there twice.
+            // Duplicates a line or a range of the file.
             _ => {
                 let copied = file[from..to].to_vec();
                 file.extend_from_slice(&copied);

@@ -1,6 +1,6 @@
-//! Tool input is matched decoded: where serde_json reads an object, a literal hits if and only if some
-//! string or key of the object holds it, and in keys alone where the rule names `$keys`; and whatever the input
-//! is, the hits are the same under every cut.
+//! Tool input is matched after decoding: if serde_json reads an object, a literal hits if and only if some string or key
+//! of the object contains it, and only keys if the rule names `$keys`; and for any input the hits are the same under
+//! every split.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ static PACK: LazyLock<Pack> = LazyLock::new(|| {
     pack.expect("the rules are right")
 });
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, text @ ..] = data else { return };
     let hits = |size: usize| -> Vec<Hit> {
@@ -46,7 +46,7 @@ pub fn run(data: &[u8]) {
             let rule = PACK.find(id).expect("the pack has the rule");
             whole.iter().any(|hit| hit.rule == rule)
         };
-        // Of a duplicate key serde_json keeps the last value only, so it can say no too often.
+        // serde_json keeps only the last value of a duplicate key, so it may miss a hit.
         let (in_value, in_key) = (value_holds(&value), key_holds(&value));
         assert!(
             !(in_value || in_key) || hit("fuzz/all"),

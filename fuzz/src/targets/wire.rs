@@ -1,9 +1,9 @@
-//! Whatever the bytes and however they are cut, the reader gives the same events.
+//! The reader gives the same events for any bytes under every split.
 
 use ttsr::Event;
 use ttsr_wire::Reader;
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, bytes @ ..] = data else { return };
     let events = |size: usize| -> Vec<(String, Event)> {

@@ -12,22 +12,22 @@ use serde_json::Value;
 use crate::list::Mutant;
 use crate::write::{Numbered, Written, write};
 
-/// The programs, and which mutant each number is.
+/// The built test programs and the numbering of the mutants.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Built {
     pub mutants: Vec<Mutant>,
-    /// Their names, as `--test` takes them (the name of a library for its unit tests), and where they are.
+    /// The programs by their names for `--test` (the name of a library for its unit tests), with their paths.
     pub programs: Vec<(String, PathBuf)>,
-    /// By number, from one.
+    /// Mutants by number, from one.
     pub numbers: Vec<Numbered>,
-    /// Those that do not compile.
+    /// Mutants that do not compile.
     pub unviable: BTreeSet<usize>,
-    /// Those that cannot be chosen at run time.
+    /// Mutants that cannot be selected at run time.
     pub elsewhere: BTreeSet<usize>,
 }
 
 impl Built {
-    /// What was built the last time.
+    /// Returns the result of the previous build.
     pub fn read(folders: &Folders) -> Result<Built> {
         let text = fs::read(folders.built()).context("nothing is built")?;
         Ok(serde_json::from_slice(&text)?)
@@ -37,7 +37,7 @@ impl Built {
         Ok(fs::write(folders.built(), serde_json::to_vec(self)?)?)
     }
 
-    /// What did not compile before will not now, and to find that out takes a few rounds.
+    /// Starts with the mutants that did not compile in the previous build, because finding them takes several rounds.
     fn begin(folders: &Folders, mutants: Vec<Mutant>) -> Built {
         let old = Built::read(folders).unwrap_or_default();
         let keys = old.unviable.iter().map(|&it| old.mutants[it].key.as_str());
@@ -51,7 +51,7 @@ impl Built {
     }
 }
 
-/// Where things are kept.
+/// The folders of a run.
 pub struct Folders {
     pub scratch: PathBuf,
     pub tree: PathBuf,
@@ -75,7 +75,7 @@ impl Folders {
 pub fn build(folders: &Folders, mutants: Vec<Mutant>, tests: &[String]) -> Result<Built> {
     copy(&folders.tree)?;
     let mut built = Built::begin(folders, mutants);
-    // An error may hide others, so it takes a few rounds.
+    // One error may hide others, so several rounds are needed.
     for round in 1.. {
         let lines = write_all(&folders.tree, &mut built)?;
         let wrong = failing(folders, &lines)?;
@@ -91,7 +91,7 @@ pub fn build(folders: &Folders, mutants: Vec<Mutant>, tests: &[String]) -> Resul
     Ok(built)
 }
 
-/// What git knows of, and what is new.
+/// Copies all tracked and new files.
 fn copy(tree: &Path) -> Result<()> {
     let output = Command::new("git")
         .args([
@@ -106,7 +106,7 @@ fn copy(tree: &Path) -> Result<()> {
     let output = String::from_utf8(output.stdout)?;
     let names: BTreeSet<&str> = output.split_terminator('\0').collect();
     for name in &names {
-        // The mutants' own files are written below.
+        // The sources are written below, with the mutants.
         let is_mutated = LIBRARIES
             .iter()
             .any(|library| Path::new(name).starts_with(library));
@@ -114,7 +114,7 @@ fn copy(tree: &Path) -> Result<()> {
             put(&tree.join(name), &fs::read(name)?)?;
         }
     }
-    // A test that was moved would be there twice.
+    // A moved test would otherwise exist twice.
     for file in sources(&tree.join("tests"))? {
         let name = file.strip_prefix(tree)?.to_str();
         if name.is_none_or(|name| !names.contains(name)) {
@@ -124,7 +124,7 @@ fn copy(tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file unless it is so already, for cargo looks at the time.
+/// Writes a file if its content differs. An unchanged modification time keeps cargo from rebuilding.
 fn put(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == content) {
         return Ok(());
@@ -136,10 +136,10 @@ fn put(path: &Path, content: &[u8]) -> Result<()> {
 /// The sources of the libraries that are mutated.
 const LIBRARIES: [&str; 2] = ["src", "crates/automata/src"];
 
-/// Which mutant each line of each file is.
+/// The mutants by file and line range.
 type Lines = BTreeMap<String, Vec<(std::ops::Range<usize>, usize)>>;
 
-/// Writes the sources with all mutants that may compile; numbers them anew.
+/// Writes the sources with all mutants that may compile, and renumbers them.
 fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
     built.numbers.clear();
     built.elsewhere.clear();
@@ -208,7 +208,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn cargo(folders: &Folders, command: &str) -> Command {
     let mut cargo = Command::new("cargo");
-    // Mutants are not written as the lints want code to be.
+    // Mutants need not pass the lints.
     cargo
         .args([command, "--all-features", "--message-format=json"])
         .current_dir(&folders.tree)
@@ -219,7 +219,7 @@ fn cargo(folders: &Folders, command: &str) -> Command {
     cargo
 }
 
-/// The mutants in whose lines the compiler finds errors.
+/// Returns the mutants on whose lines the compiler reports errors.
 fn failing(folders: &Folders, lines: &Lines) -> Result<BTreeSet<usize>> {
     let output = cargo(folders, "check")
         .args([
@@ -251,7 +251,7 @@ fn failing(folders: &Folders, lines: &Lines) -> Result<BTreeSet<usize>> {
     Ok(wrong)
 }
 
-/// Whose line an error points to, at first or at all.
+/// Returns the mutant to which an error points: its primary span, or else any other.
 fn blamed(message: &Value, lines: &Lines) -> Option<usize> {
     let mut spans: Vec<&Value> = message["spans"].as_array()?.iter().collect();
     spans.sort_by_key(|it| it["is_primary"] != true);

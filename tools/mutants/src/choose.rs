@@ -1,14 +1,14 @@
-//! Which mutant this process is. Written into a copy of the crate, where mutated places ask for it.
+//! Selects the mutant of this process. Copied into the crate, where the mutated places call it.
 //!
-//! `TTSR_MUTANT=17` is number 17; without it, nothing is changed. With `TTSR_MUTANT_REACH=FILE`, nothing is changed
-//! and the first number of every place that is passed is appended to the file, once, as four bytes.
+//! `TTSR_MUTANT=17` selects number 17; without the variable nothing is mutated. With `TTSR_MUTANT_REACH=FILE` nothing is
+//! mutated, and the first number of every executed place is appended to the file once, as four bytes.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// The original; numbers of mutants start at one.
+/// No mutant; the numbers of mutants start at one.
 const ORIGINAL: u32 = 0;
 const REACH: u32 = u32::MAX - 1;
 const UNKNOWN: u32 = u32::MAX;
@@ -17,7 +17,7 @@ static CHOSEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 static REACHED: [AtomicBool; 1 << 16] = [const { AtomicBool::new(false) }; 1 << 16];
 static FILE: OnceLock<Option<File>> = OnceLock::new();
 
-/// At a place with the mutants `first..first + count`: 0 for the original, otherwise which of them, from one.
+/// Returns the alternative at the place with mutants `first..first + count`: 0 is the original, `n` the nth mutant.
 #[inline(always)]
 pub(crate) fn mutant(first: u32, count: u32) -> u32 {
     let chosen = CHOSEN.load(Relaxed);

@@ -1,4 +1,4 @@
-//! The mutants, as cargo-mutants lists them: what is changed, where, and into what. None is ours.
+//! The list of mutants of cargo-mutants: the replaced spans and their replacements.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mutant {
     pub file: String,
-    /// What is replaced.
+    /// The replaced span.
     pub span: Span,
     pub replacement: String,
     pub genre: Genre,
-    /// With its place: `src/verdict.rs:60:9: replace …`.
+    /// The name with its location: `src/verdict.rs:60:9: replace …`.
     pub name: String,
     function: Option<Function>,
-    /// The same without lines and columns, so that it outlives changes above it: see [`name_all`].
+    /// The name without lines and columns, which stays valid when lines move; see [`name_all`].
     #[serde(default)]
     pub key: String,
 }
@@ -37,7 +37,7 @@ pub struct Span {
     pub end: Position,
 }
 
-/// Both count from one; columns are characters.
+/// A line and column, counted from one; columns are characters.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Position {
     pub line: usize,
@@ -51,18 +51,18 @@ struct Function {
 }
 
 impl Mutant {
-    /// The function it is in, as cargo-mutants names it; empty outside of functions.
+    /// Returns the enclosing function, as cargo-mutants names it; empty outside of functions.
     pub fn function(&self) -> &str {
         self.function.as_ref().map_or("", |it| &it.function_name)
     }
 
-    /// `-> impl Iterator`: a type that is inferred from the body, so that another body makes another type.
+    /// Returns true if the return type is `impl Trait`: another body would have another type.
     pub fn returns_inferred(&self) -> bool {
         let function = self.function.as_ref();
         function.is_some_and(|it| it.return_type.contains("impl "))
     }
 
-    /// Returns the module whose mutants are summed up together: `automata`, `view`, ….
+    /// Returns the module for the summary: `automata`, `view`, ….
     pub fn module(&self) -> &str {
         if self.file.starts_with("crates/automata/") {
             return "automata";
@@ -72,7 +72,7 @@ impl Mutant {
     }
 }
 
-/// Every mutant of the package in the working directory.
+/// Returns every mutant of the package in the working directory.
 pub fn all() -> Result<Vec<Mutant>> {
     let output = Command::new("cargo")
         .args(["mutants", "--workspace", "--list", "--json"])
@@ -88,7 +88,7 @@ pub fn all() -> Result<Vec<Mutant>> {
     Ok(mutants)
 }
 
-/// `src/verdict.rs: replace … in …`, and which of those that are called the same: ` #2`.
+/// Sets the keys: `src/verdict.rs: replace … in …`, with a number if several are equal: ` #2`.
 fn name_all(mutants: &mut [Mutant]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for mutant in mutants {

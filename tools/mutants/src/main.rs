@@ -1,9 +1,9 @@
-//! Mutation testing of the crate, with all mutants in one build.
+//! Mutation testing of the crate with all mutants in one build.
 //!
-//! `scripts/mutants` calls it from the root of the repository. The mutants are those that cargo-mutants lists. They are
-//! written into a copy of the sources, where each place asks which mutant the process is ([`write`]); the tests of the
-//! copy are built once, each test is run alone to see which places it passes ([`measure`]), and then each mutant is run
-//! with the tests that reach it ([`run`]). What was found is kept, so that it can be stopped and started again.
+//! `scripts/mutants` runs it in the root of the repository. The mutants are those that cargo-mutants lists. They are
+//! written into a copy of the sources, where each place selects the mutant of the process ([`write`]). The tests of the
+//! copy are built once. Each test is run alone to record the places it executes ([`measure`]). Then each mutant is run
+//! with the tests that reach it ([`run`]). Results are kept, so that a run can be stopped and resumed.
 
 mod build;
 mod list;
@@ -26,24 +26,24 @@ use list::Mutant;
 use report::{Reasons, Report};
 use run::{Finding, Outcome, Run};
 
-/// What share of the mutants must be caught.
+/// Minimum percentage of mutants that must be caught.
 const LEAST: f64 = 95.0;
 
 struct Options {
     /// Prefixes of the files whose mutants are run; empty for all.
     files: Vec<String>,
-    /// Which earlier results are looked at again.
+    /// Earlier outcomes that are run again.
     again: Vec<Outcome>,
-    /// Programs of tests besides those of the library.
+    /// Test programs besides the tests of the library.
     tests: Vec<String>,
     jobs: usize,
-    /// Seconds of tests for one mutant.
+    /// Time limit for the tests of one mutant, in seconds.
     budget: f64,
-    /// Where the copy and the results are.
+    /// The folder of the copy and the results.
     scratch: PathBuf,
-    /// Runs what was built the last time, whatever became of the sources meanwhile.
+    /// Runs the previous build, even if the sources have changed.
     is_built: bool,
-    /// Only says what was found.
+    /// Only prints the results.
     report: bool,
 }
 
@@ -123,7 +123,7 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// Runs what is wanted and has no result.
+/// Runs the selected mutants that have no result.
 fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> Result<()> {
     let mutants = &built.mutants;
     let tests = measure::measure(folders, &built.programs, options.jobs)?;
@@ -139,21 +139,21 @@ fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> 
     );
     let mut chosen: Vec<usize> = built.numbers.iter().map(|it| it.mutant).collect();
     chosen.retain(|&it| options.wants(&mutants[it]) && is_open(&old, &mutants[it], &options.again));
-    // In no order, though always the same: a run that is stopped early says something of all.
+    // A fixed pseudo-random order, so that a run that is stopped early has sampled all files.
     chosen.sort_by_cached_key(|&it| {
         let mut hasher = DefaultHasher::new();
         mutants[it].key.hash(&mut hasher);
         hasher.finish()
     });
     println!("{} mutants to run", chosen.len());
-    // What survived once may well survive again, all of it.
+    // A mutant that survived earlier will probably survive again, so the check below does not apply.
     if options.again.is_empty() {
         run.can_fail(&chosen)?;
     }
     run.all(&chosen, results, options.jobs)
 }
 
-/// A mutant's number, and the first of its place.
+/// Returns each mutant's number with the first number of its place.
 fn numbers(built: &Built) -> HashMap<usize, (u32, u32)> {
     let numbered = built.numbers.iter().zip(1..);
     numbered

@@ -1,4 +1,4 @@
-//! What each test costs, and which places it passes.
+//! Measures the time of each test and the places it executes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::Folders;
 use crate::process::{End, Process};
 
-/// A test that takes longer is left out: it would be run for hundreds of mutants.
+/// Maximum time of a test. Slower ones are left out: each would be run for hundreds of mutants.
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,19 +21,19 @@ pub struct Test {
     pub program: PathBuf,
     pub name: String,
     pub seconds: f64,
-    /// The first number of each place.
+    /// The first number of each executed place.
     pub reaches: BTreeSet<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Of the program that was measured: another one is measured anew.
+    /// Identifies the measured program. A changed program is measured again.
     stamp: (u64, u64),
     tests: Vec<Test>,
     left_out: Vec<String>,
 }
 
-/// Measures the tests of all programs that are not what they were.
+/// Measures the tests of all programs that have changed.
 pub fn measure(
     folders: &Folders,
     programs: &[(String, PathBuf)],
@@ -42,7 +42,7 @@ pub fn measure(
     let Folders { scratch, tree, .. } = folders;
     let mut all = Vec::new();
     for (name, program) in programs {
-        // How many random cases there are changes what a test costs and what it reaches.
+        // The number of random cases determines the time of a test and the places it reaches.
         let scale = std::env::var("TTSR_TEST_SCALE").unwrap_or_default();
         let file = scratch.join(format!("measured-{name}-{scale}.json"));
         let metadata = fs::metadata(program)?;
@@ -120,7 +120,8 @@ fn names(tree: &Path, program: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Runs one test twice: to time it unchanged, and to see what it reaches. The inner error says why it is of no use.
+/// Runs one test twice: once unchanged for its time, once to record its places. The inner error is the reason why it
+/// cannot be used.
 fn one(
     tree: &Path,
     program: &Path,
@@ -134,7 +135,7 @@ fn one(
         processor: LONGEST,
         patience: 60 * LONGEST,
     };
-    // A test that takes no time at all still costs a process.
+    // A test that takes no time still needs a process.
     let least = Duration::from_millis(2);
     let seconds = match process.run(("TTSR_MUTANT", "0".as_ref()))? {
         (End::Passed, spent) => spent.max(least),
@@ -145,7 +146,7 @@ fn one(
         return Ok(Err("takes too long"));
     }
     let _ = fs::remove_file(reach);
-    // That it may fail now is no matter: a file is written meanwhile.
+    // A failure does not matter here: writing the file may disturb the test.
     process.run(("TTSR_MUTANT_REACH", reach.as_os_str()))?;
     let places = fs::read(reach).unwrap_or_default();
     let reaches = places
@@ -159,7 +160,7 @@ fn one(
     }))
 }
 
-/// The tests that pass each place, fastest first.
+/// Returns the tests that execute each place, fastest first.
 pub fn by_place(tests: &[Test]) -> BTreeMap<u32, Vec<usize>> {
     let mut order: Vec<usize> = (0..tests.len()).collect();
     order.sort_by(|&one, &other| tests[one].seconds.total_cmp(&tests[other].seconds));

@@ -1,7 +1,7 @@
-//! Finds where in a file a mutant is written: the expression, body or match arm that chooses at run time.
+//! Finds the place where a mutant is written: the expression, function body or match arm that selects it at run time.
 //!
-//! What changes in a mutant is text, as cargo-mutants would replace it. So the place of `a + b * c` is all of it, not
-//! `b * c`: with another operator the text may group otherwise.
+//! cargo-mutants replaces text, so the place of a mutant in `a + b * c` is the whole expression and not `b * c`: with
+//! another operator the text may group differently.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,22 +15,22 @@ use crate::list::{Genre, Mutant};
 #[derive(Debug, Clone)]
 pub struct Place {
     pub kind: Kind,
-    /// In bytes of the file; empty where something is put in.
+    /// The range in bytes of the file; empty for an insertion.
     pub range: Range<usize>,
 }
 
-/// In the order in which those at the same bytes enclose one another.
+/// The kind of place. Ordered by nesting of places with equal ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Before the first statement of a function.
     Body,
-    /// Behind the pattern of an arm that has no guard.
+    /// After the pattern of an arm without a guard.
     Unguarded,
     Guard,
     Expression,
 }
 
-/// What a file offers, by the byte at which a mutant's span starts.
+/// The places of a file, by the offset at which the span of a mutant starts.
 #[derive(Debug, Default)]
 pub struct Places {
     all: Vec<Place>,
@@ -38,7 +38,7 @@ pub struct Places {
     fields: HashMap<usize, usize>,
     arms: HashMap<usize, usize>,
     guards: HashMap<usize, usize>,
-    /// What is computed by the compiler cannot ask which mutant it is.
+    /// Ranges evaluated at compile time, which cannot select a mutant.
     constant: Vec<Range<usize>>,
 }
 
@@ -50,9 +50,9 @@ impl Places {
         Ok(places)
     }
 
-    /// Where a mutant whose span is `range` is chosen; nothing if it cannot be at run time.
+    /// Returns the place of a mutant with the span `range`, or `None` if it cannot be selected at run time.
     pub fn of_mutant(&self, mutant: &Mutant, range: &Range<usize>) -> Option<Place> {
-        // A body may well begin with a constant of its own.
+        // A function body may begin with a constant item.
         let is_body = mutant.genre == Genre::FnValue;
         let is_inside =
             |it: &Range<usize>| it.contains(&range.start) && !(is_body && it.start == range.start);
@@ -80,7 +80,7 @@ impl Places {
         self.all.len() - 1
     }
 
-    /// The operators of a tree of binary expressions, `a + b * c`, belong to one place.
+    /// Records the place for all operators of a tree of binary expressions, such as `a + b * c`.
     fn operators_of(&mut self, expression: &syn::Expr, place: usize) {
         if let syn::Expr::Binary(binary) = expression {
             self.operators.insert(start(binary.op.span()), place);
@@ -89,7 +89,7 @@ impl Places {
         }
     }
 
-    /// Visits what the operators of such a tree take.
+    /// Visits the operands of such a tree.
     fn operands_of(&mut self, expression: &syn::Expr) {
         match expression {
             syn::Expr::Binary(binary) => {
@@ -108,7 +108,7 @@ impl Places {
 impl<'a> Visit<'a> for Places {
     fn visit_expr(&mut self, expression: &'a syn::Expr) {
         match expression {
-            // The `&&` of `if let … && …` is no operator, and what binds cannot stand in brackets.
+            // The `&&` of `if let … && …` is not an operator, and a `let` cannot be put in parentheses.
             syn::Expr::Binary(_) if has_let(expression) => visit::visit_expr(self, expression),
             syn::Expr::Binary(_) => {
                 let place = self.add(Kind::Expression, expression.span().byte_range());
@@ -150,7 +150,7 @@ impl<'a> Visit<'a> for Places {
         visit::visit_arm(self, arm);
     }
 
-    /// A literal in a pattern may look like an expression.
+    /// Patterns are skipped: a literal in a pattern looks like an expression.
     fn visit_pat(&mut self, _: &'a syn::Pat) {}
 
     fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {

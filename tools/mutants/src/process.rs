@@ -1,4 +1,4 @@
-//! One run of a test program, within limits of time and memory.
+//! One run of a test program within limits of time and memory.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// A mutant that allocates without end must not take the machine with it.
+/// Memory limit in bytes, for mutants that allocate without end.
 const MEMORY: u64 = 3 << 30;
 
 pub struct Process<'a> {
     pub tree: &'a Path,
     pub program: &'a Path,
     pub tests: &'a [&'a str],
-    /// How much time of a processor it may take: it is the same on a busy machine.
+    /// CPU time limit, which does not depend on the load of the machine.
     pub processor: Duration,
-    /// How long it may wait besides.
+    /// Additional limit on elapsed time.
     pub patience: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     Passed,
-    /// With the test that failed.
+    /// A test failed; contains its name.
     Failed(String),
     TimedOut(String),
 }
 
 impl Process<'_> {
-    /// Runs the tests one after another until the first fails; says what time of a processor that took.
+    /// Runs the tests one after another until one fails. Returns the CPU time used.
     pub fn run(&self, variable: (&str, &OsStr)) -> Result<(End, Duration)> {
         let mut child = Command::new("prlimit")
             .arg(format!("--cpu={}", self.processor.as_secs() + 1))
@@ -90,7 +90,7 @@ impl Process<'_> {
         Ok((end, spent))
     }
 
-    /// The test behind those that passed: programs run theirs in the order of the alphabet.
+    /// Returns the test after those that passed. A test program runs its tests in alphabetical order.
     fn test(&self, passed: usize) -> String {
         let mut tests = self.tests.to_vec();
         tests.sort_unstable();
@@ -102,11 +102,11 @@ impl Process<'_> {
     }
 }
 
-/// What a process has spent that is over, or about to be, and that nobody has waited for.
+/// Returns the CPU time of a child that has ended and has not been waited for.
 fn spent(process: u32) -> Duration {
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The name in brackets may hold anything; state is what comes next, times are eleven fields on, in ticks.
+        // The name in parentheses may contain anything. The state follows it, and the times are eleven fields later, in ticks.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let fields: Vec<&str> = fields.split_whitespace().collect();
         if fields.first().is_none_or(|&state| state == "Z") {
@@ -124,7 +124,7 @@ fn spent(process: u32) -> Duration {
 
 fn killed_for_time(status: std::process::ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt as _;
-    /// SIGXCPU, or SIGKILL where that is not heard.
+    /// SIGXCPU, or SIGKILL if that one is ignored.
     const SIGNALS: [i32; 2] = [24, 9];
     status.signal().is_some_and(|it| SIGNALS.contains(&it))
 }

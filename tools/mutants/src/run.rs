@@ -1,4 +1,4 @@
-//! Runs the tests that reach a mutant until one notices it.
+//! Runs the tests that reach a mutant until one of them fails.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -21,11 +21,11 @@ pub enum Outcome {
     Caught,
     TimedOut,
     Survived,
-    /// A survivor that no test ever runs.
+    /// Survived because no test executes it.
     NotReached,
 }
 
-/// A line of the file of results.
+/// A line of the results file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finding {
     /// [`Mutant::key`].
@@ -37,22 +37,22 @@ pub struct Finding {
     pub seconds: f64,
 }
 
-/// What is run.
+/// The inputs of a run.
 pub struct Run<'a> {
     pub tree: &'a Path,
     pub mutants: &'a [Mutant],
     pub tests: &'a [Test],
-    /// By the first number of a place, fastest first.
+    /// Tests by the first number of a place, fastest first.
     pub by_place: &'a BTreeMap<u32, Vec<usize>>,
-    /// A mutant's number, and the first number of its place.
+    /// Each mutant's number, and the first number of its place.
     pub numbers: HashMap<usize, (u32, u32)>,
-    /// How much time of tests one mutant may take, unchanged.
+    /// Time limit for the tests of one mutant, in seconds of the unmutated program.
     pub budget: f64,
-    /// What caught others of a function or a file is tried first.
+    /// Tests that caught other mutants of the same function or file; tried first.
     catchers: Mutex<HashMap<String, Vec<usize>>>,
 }
 
-/// How many tests are tried first because they caught others of the function, and of the file.
+/// Number of tests tried first because they caught mutants of the same function, and of the same file.
 const CATCHERS: [usize; 2] = [3, 8];
 
 impl<'a> Run<'a> {
@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs `chosen`, and writes what comes out behind what the file holds.
+    /// Runs `chosen` and appends the results to the file.
     pub fn all(&self, chosen: &[usize], results: &Path, jobs: usize) -> Result<()> {
         let file = Mutex::new(File::options().append(true).create(true).open(results)?);
         let next = AtomicUsize::new(0);
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// That a mutant can be caught at all: of the first twenty emptied functions that tests reach, one must be.
+    /// Checks that mutants can be caught: of the first twenty emptied functions that tests reach, one must be.
     pub fn can_fail(&self, chosen: &[usize]) -> Result<()> {
         let emptied = chosen.iter().filter(|&&it| {
             self.mutants[it].genre == Genre::FnValue
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The tests that reach a place: what caught its neighbours, then the fastest.
+    /// Returns the tests that reach a place: those that caught neighbouring mutants, then the fastest.
     fn order(&self, mutant: &Mutant, place: u32) -> Vec<usize> {
         let reaching = self.by_place.get(&place).map_or(&[][..], Vec::as_slice);
         let mut order: Vec<usize> = Vec::new();
@@ -184,7 +184,8 @@ impl<'a> Run<'a> {
         order
     }
 
-    /// Tests of one program that run in one process: few at first, for most mutants fall at once.
+    /// Returns the batches of tests of one program that share a process. They start small, because most mutants are caught
+    /// early.
     fn batches(&self, order: Vec<usize>) -> Vec<Vec<usize>> {
         let mut batches = Vec::new();
         let mut rest = order.into_iter().peekable();
@@ -216,7 +217,7 @@ impl<'a> Run<'a> {
             program: &self.tests[batch[0]].program,
             tests: &tests,
             processor: Duration::from_secs_f64(5.0 * seconds + 0.5),
-            // Long: on a busy machine a process may wait for minutes, and none but a deadlock waits for ever.
+            // Generous: on a busy machine a process may wait for minutes, and only a deadlock waits forever.
             patience: Duration::from_secs_f64(20.0 * seconds + 300.0),
         };
         Ok(process.run(("TTSR_MUTANT", number.to_string().as_ref()))?.0)
@@ -228,7 +229,7 @@ fn neighbourhoods(mutant: &Mutant) -> [String; 2] {
     [function, mutant.file.clone()]
 }
 
-/// What the file of results holds, the last line of each mutant.
+/// Returns the last result of each mutant in the results file.
 pub fn findings(results: &Path) -> BTreeMap<String, Finding> {
     let text = fs::read_to_string(results).unwrap_or_default();
     let lines = text

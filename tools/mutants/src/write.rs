@@ -1,8 +1,8 @@
-//! Writes a file in which every mutant can be chosen at run time.
+//! Writes a file in which every mutant can be selected at run time.
 //!
-//! At each place stands `match crate::mutant(first, count) { 0 => original, 1 => … }`. Only the original holds other
-//! places inside it, so that a mutant's text is there once. Each mutant is on lines of its own: an error of the
-//! compiler tells by its line whose it is.
+//! Each place becomes `match crate::mutant(first, count) { 0 => original, 1 => … }`. Only the original contains nested
+//! places, so each mutant's text occurs once. Each mutant has its own lines, so the line of a compiler error identifies
+//! the mutant.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,26 +13,26 @@ use serde::{Deserialize, Serialize};
 use crate::list::{Genre, Mutant, Position};
 use crate::place::{Kind, Place, Places};
 
-/// A file that was written.
+/// A written file.
 pub struct Written {
     pub text: String,
-    /// The mutants in it, by number from `first` on.
+    /// The mutants in it, numbered from `first`.
     pub mutants: Vec<Numbered>,
-    /// The lines of each of these, from one.
+    /// The line ranges of these mutants, from one.
     pub lines: Vec<Range<usize>>,
-    /// Those that cannot be chosen at run time.
+    /// Mutants that cannot be selected at run time.
     pub elsewhere: Vec<usize>,
 }
 
-/// A mutant that can be chosen.
+/// A mutant that can be selected.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Numbered {
     pub mutant: usize,
-    /// The first number of the place it is at.
+    /// The first number of its place.
     pub place: u32,
 }
 
-/// Writes `source` with those of `mutants` (indices into `all`) that can be; they are numbered from `first` on.
+/// Writes `source` with those of `mutants` (indices into `all`) that can be selected, numbered from `first`.
 pub fn write(source: &str, all: &[Mutant], mutants: &[usize], first: u32) -> Result<Written> {
     let places = Places::of(source).context("does not parse")?;
     let lines = LineStarts::of(source);
@@ -75,7 +75,7 @@ pub fn write(source: &str, all: &[Mutant], mutants: &[usize], first: u32) -> Res
     })
 }
 
-/// As places are met from the front, what encloses first: start, whether anything is in it, length, kind.
+/// The sort key of places: file order, enclosing places first: start, nonempty, length
 type Order = (usize, bool, usize, Kind);
 
 struct Alternative {
@@ -83,7 +83,7 @@ struct Alternative {
     text: String,
 }
 
-/// What stands at `place` in the mutant.
+/// Returns the text of the mutant at `place`.
 fn changed(source: &str, mutant: &Mutant, place: &Place, span: Range<usize>) -> Result<String> {
     Ok(match (place.kind, mutant.genre) {
         (Kind::Body, _) => format!("return {}", mutant.replacement),
@@ -156,7 +156,7 @@ impl Writer<'_> {
         }
         self.out.push("\n}\n");
         for (at, Alternative { text, .. }) in alternatives.into_iter().enumerate() {
-            // The last stands for all that cannot be, for a match has to be exhaustive.
+            // The last arm makes the match exhaustive; it is never selected.
             let pattern = if at + 1 == count {
                 "_".to_owned()
             } else {
@@ -186,7 +186,7 @@ impl Out {
     }
 }
 
-/// Where each line starts.
+/// Returns the offset at which each line starts.
 struct LineStarts(Vec<usize>);
 
 impl LineStarts {

@@ -1,10 +1,10 @@
-//! Compares comments and strings with the grammars of tree-sitter, on real files.
+//! Compares comments and strings with the grammars of tree-sitter on real files.
 //!
 //! `cargo run --release --manifest-path tools/oracle/Cargo.toml [-- [--show N] FOLDER…]`
 //!
-//! Without folders: the sources in cargo's registry. Files that tree-sitter does not read without an error
-//! are left out. Ends with status 1 where more files of a language differ than one and [`ALLOWED`] of a thousand;
-//! `--show` prints the first difference of so many files of each language.
+//! Without folders it reads the sources in cargo's registry. Files in which tree-sitter finds a syntax error are
+//! skipped. Exits with status 1 if more than one file and more than [`ALLOWED`] per thousand of a language differ.
+//! `--show N` prints the first difference in each of N files per language.
 
 mod view;
 
@@ -16,7 +16,7 @@ use tree_sitter::{Node, Parser};
 use view::code::Code;
 use view::piece::{Language, Piece, Regions, Sink, Tag};
 
-/// Most files in a thousand that may differ: what the module's documentation says is not seen.
+/// Maximum number of differing files per thousand. The module documentation of the view lists the known differences.
 const ALLOWED: usize = 20;
 
 fn main() -> ExitCode {
@@ -118,7 +118,7 @@ fn grammar(name: &str) -> tree_sitter::Language {
     }
 }
 
-/// What came of the files of a language.
+/// The results for the files of a language.
 #[derive(Debug, Default)]
 struct Tally {
     files: usize,
@@ -129,8 +129,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Whether few enough files differ. Of few files one may always, or one byte in a hundred: which there are depends
-    /// on what was ever built on this machine.
+    /// Returns true if few enough files differ. With few files, one file or one byte in a hundred may differ, because the
+    /// selection of files depends on what was built on this machine.
     fn is_right(&self) -> bool {
         let is_small = self.files < 100 && self.differing_bytes * 100 <= self.bytes;
         is_small || self.differing <= 1 + self.files * ALLOWED / 1000
@@ -149,7 +149,7 @@ impl Tally {
         let (ours, theirs) = (ours(name, text), theirs(tree.root_node(), text));
         self.files += 1;
         self.bytes += text.len();
-        // The grammar of shells lets the text of a heredoc begin behind its first blanks.
+        // The grammar of shells may start the text of a heredoc after its first blanks.
         let is_told = |at: usize| name != "bash" || !text[at].is_ascii_whitespace();
         let differs = |at: &usize| ours[*at] != theirs[*at] && is_told(*at);
         let differing = (0..text.len()).filter(differs).count();
@@ -184,7 +184,7 @@ fn printable(text: &[u8]) -> String {
     text.iter().map(shown).collect()
 }
 
-/// A letter for each byte.
+/// One letter per byte.
 struct Letters(Vec<u8>, u8);
 
 impl Sink for Letters {
@@ -220,7 +220,7 @@ fn ours(name: &str, text: &[u8]) -> Vec<u8> {
 fn theirs(root: Node<'_>, text: &[u8]) -> Vec<u8> {
     let mut letters = vec![b'-'; text.len()];
     let mut cursor = root.walk();
-    // Outer nodes come before inner ones, so what is inside overwrites what is around it.
+    // Outer nodes are visited before inner ones, so inner letters overwrite outer ones.
     loop {
         mark(cursor.node(), text, &mut letters);
         if cursor.goto_first_child() {
@@ -241,7 +241,7 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
     }
     match node.kind() {
         "comment" | "line_comment" | "block_comment" | "hash_bang_line" => {
-            // Some grammars count the line ending behind a line comment.
+            // Some grammars include the line ending after a line comment.
             end -= usize::from(text[end - 1] == b'\n' && node.kind() != "block_comment");
             letters[start..end].fill(b'c');
         }
@@ -260,7 +260,7 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
             letters[start + prefix..end].fill(b's');
         }
         "heredoc_body" | "heredoc_end" => letters[start..end].fill(b's'),
-        // The shell's grammar has patterns of that name, which are no literals.
+        // The shell grammar uses this name for patterns that are not literals.
         "regex" if text[start] == b'/' && end - start > 1 => {
             let flags = text[start..end]
                 .iter()
@@ -269,10 +269,10 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
                 .count();
             letters[start..end - flags].fill(b's');
         }
-        // The delimiters are part of the string, what they hold is not.
+        // The delimiters belong to the string, the code between them does not.
         "template_substitution" | "template_type" => letters[start + 2..end - 1].fill(b'-'),
         "command_substitution" if letters[start] == b's' => {
-            // The grammar counts blanks before it.
+            // The grammar includes the blanks before it.
             let dollar = start
                 + text[start..end]
                     .iter()

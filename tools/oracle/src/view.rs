@@ -1,4 +1,4 @@
-//! The views that are compared, as the crate has them.
+//! The views of the crate that are compared.
 
 #![allow(dead_code)] // tests and other views use the rest
 

@@ -1,24 +1,24 @@
-//! Files as a model is shown them: numbered lines in a frame, as if it had read them itself.
+//! Formats files for a model: numbered lines in a frame, as the output of a read tool.
 //!
-//! Owns which files are shown at all and in which form. The file system is reached through [`Files`].
+//! This module decides which files are shown and in which form. It reads them through [`FileSource`].
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Most lines shown of one file.
+/// The most lines of a file that are shown.
 pub const MAX_LINES: usize = 2000;
 
-/// Most characters shown of one line.
+/// The most characters of a line that are shown.
 pub const MAX_LINE_CHARS: usize = 2000;
 
-/// Most bytes read of one file. Of a longer one only the beginning is shown.
+/// The most bytes of a file that are read. Of a longer file only the beginning is shown.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// How many bytes decide whether a file looks like text.
+/// The number of bytes that decide whether a file looks like text.
 const SAMPLE: usize = 4096;
 
-/// Names that end so are of files nobody reads as text.
+/// The file name extensions of binary files.
 const BINARY_EXTENSIONS: [&str; 28] = [
     "zip", "tar", "gz", "exe", "dll", "so", "class", "jar", "war", "7z", "doc", "docx", "xls",
     "xlsx", "ppt", "pptx", "odt", "ods", "odp", "bin", "dat", "obj", "o", "a", "lib", "wasm",
@@ -27,12 +27,12 @@ const BINARY_EXTENSIONS: [&str; 28] = [
 
 /// The files of a project.
 ///
-/// # Example: files that are nowhere on disk
+/// # Example: files in memory
 /// ```
 /// use std::{collections::HashMap, io, path::{Path, PathBuf}};
-/// use ttsr_agent::handoff::{Files, read_part};
+/// use ttsr_agent::handoff::{FileSource, read_part};
 /// struct Buffers(HashMap<PathBuf, Vec<u8>>);
-/// impl Files for Buffers {
+/// impl FileSource for Buffers {
 ///     fn resolve(&self, reference: &str) -> Option<PathBuf> {
 ///         let path = Path::new("/project").join(reference);
 ///         self.0.contains_key(&path).then_some(path)
@@ -43,17 +43,16 @@ const BINARY_EXTENSIONS: [&str; 28] = [
 ///     }
 /// }
 /// let files = Buffers([("/project/a.txt".into(), b"one\ntwo".to_vec())].into());
-/// let [called, read] = read_part(&files, "a.txt").expect("it is there");
+/// let [called, read] = read_part(&files, "a.txt").expect("the file exists");
 /// assert!(called.ends_with(r#"{"filePath": "/project/a.txt"}"#));
 /// assert!(read.starts_with("<file>\n00001| one\n00002| two\n"));
 /// assert_eq!(read_part(&files, "b.txt"), None);
 /// ```
-pub trait Files {
-    /// The absolute path of a plain file inside the project; none if it is anything else.
+pub trait FileSource {
+    /// Returns the absolute path of a regular file inside the project, or `None`.
     fn resolve(&self, reference: &str) -> Option<PathBuf>;
 
-    /// The first `at_most` bytes of a file that [`resolve`](Self::resolve) named; all of them if it has
-    /// fewer.
+    /// Returns the first `at_most` bytes of a file that [`resolve`](Self::resolve) returned, or all of them.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -62,17 +61,17 @@ pub trait Files {
 
 /// The files below a folder.
 ///
-/// Links are followed first and judged by where they lead, so neither `..` nor a link leaves the folder.
-/// A link that is changed between the look and the reading is not noticed.
+/// A path is resolved with its symbolic links before it is checked, so neither `..` nor a link leaves the folder. A
+/// link that is changed between the check and the read is not detected.
 ///
-/// # Example: nothing outside
+/// # Example: no file outside the folder
 /// ```
-/// use ttsr_agent::handoff::{Files, ProjectFiles};
+/// use ttsr_agent::handoff::{FileSource, ProjectFiles};
 /// let folder = std::env::temp_dir().join(format!("ttsr-project-{}", std::process::id()));
 /// std::fs::create_dir_all(folder.join("src"))?;
 /// std::fs::write(folder.join("src/a.rs"), "fn a() {}")?;
 /// let files = ProjectFiles::new(folder.join("src"))?;
-/// let path = files.resolve("a.rs").expect("it is there");
+/// let path = files.resolve("a.rs").expect("the file exists");
 /// assert_eq!(files.read(&path, 4)?, b"fn a");
 /// assert_eq!(files.resolve(".."), None, "a folder, and outside");
 /// assert!(ProjectFiles::new(folder.join("none")).is_err());
@@ -85,17 +84,17 @@ pub struct ProjectFiles {
 }
 
 impl ProjectFiles {
-    /// The files below that folder.
+    /// Returns the files below that folder.
     ///
     /// # Errors
-    /// If there is no such folder.
+    /// If the folder does not exist.
     pub fn new(root: impl AsRef<Path>) -> io::Result<ProjectFiles> {
         let root = root.as_ref().canonicalize()?;
         Ok(ProjectFiles { root })
     }
 }
 
-impl Files for ProjectFiles {
+impl FileSource for ProjectFiles {
     fn resolve(&self, reference: &str) -> Option<PathBuf> {
         let path = self.root.join(reference).canonicalize().ok()?;
         (path.starts_with(&self.root) && path.is_file()).then_some(path)
@@ -108,27 +107,27 @@ impl Files for ProjectFiles {
     }
 }
 
-/// The two texts that a file becomes: that it was read, and what was read. None if the file is not in
-/// the project, cannot be read, or [is binary](is_binary).
+/// Returns the two texts for a file: that it was read, and its contents. `None` if the file is not in the project,
+/// cannot be read, or [is binary](is_binary).
 ///
-/// Of a file of more than 16 MiB the beginning is read, and of what was read [`MAX_LINES`] are shown, each up
-/// to [`MAX_LINE_CHARS`]. Invalid UTF-8 is shown as U+FFFD.
+/// At most 16 MiB of a file are read, and at most [`MAX_LINES`] lines of that are shown, each up to [`MAX_LINE_CHARS`].
+/// Invalid UTF-8 is shown as U+FFFD.
 ///
 /// # Example: a file of a folder
 /// ```
-/// use ttsr_agent::handoff::{Files, ProjectFiles, read_part};
+/// use ttsr_agent::handoff::{FileSource, ProjectFiles, read_part};
 /// let folder = std::env::temp_dir().join(format!("ttsr-files-{}", std::process::id()));
 /// std::fs::create_dir_all(&folder)?;
 /// std::fs::write(folder.join("a.txt"), "one\ntwo")?;
 /// let files = ProjectFiles::new(&folder)?;
-/// let [called, read] = read_part(&files, "a.txt").expect("it is there");
+/// let [called, read] = read_part(&files, "a.txt").expect("the file exists");
 /// assert!(called.starts_with("Called the Read tool"));
 /// assert!(read.contains("00002| two"));
 /// assert_eq!(files.resolve("../etc/passwd"), None);
 /// # std::fs::remove_dir_all(folder)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn read_part(files: &impl Files, reference: &str) -> Option<[String; 2]> {
+pub fn read_part(files: &impl FileSource, reference: &str) -> Option<[String; 2]> {
     let path = files.resolve(reference)?;
     if has_binary_extension(&path) {
         return None;
@@ -143,10 +142,10 @@ pub fn read_part(files: &impl Files, reference: &str) -> Option<[String; 2]> {
     Some([header(&path), numbered(&text, is_whole)])
 }
 
-/// Whether a file is not to be shown: by the end of its name, a NUL byte, or because more than 30 % of its first
-/// 4,096 bytes are control characters.
+/// Returns true if a file is binary: by its extension, a NUL byte, or because more than 30 % of its first 4,096 bytes
+/// are control characters.
 ///
-/// # Example: by name, and by what is in it
+/// # Example: by name and by content
 /// ```
 /// use std::path::Path;
 /// use ttsr_agent::handoff::is_binary;
@@ -158,7 +157,7 @@ pub fn read_part(files: &impl Files, reference: &str) -> Option<[String; 2]> {
 pub fn is_binary(path: &Path, bytes: &[u8]) -> bool {
     let sample = &bytes[..bytes.len().min(SAMPLE)];
     let odd = sample.iter().filter(|byte| !is_printable(**byte)).count();
-    // More than 30 %, in whole numbers.
+    // More than 30 %, in integers.
     has_binary_extension(path) || bytes.contains(&0) || odd * 10 > sample.len() * 3
 }
 
@@ -174,7 +173,7 @@ fn is_printable(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x20..=0xff)
 }
 
-/// What the first text of a file begins with.
+/// The start of the first text of a file.
 const CALLED: &str = "Called the Read tool with the following input: ";
 
 fn header(path: &Path) -> String {
@@ -182,14 +181,14 @@ fn header(path: &Path) -> String {
     format!(r#"{CALLED}{{"filePath": {path}}}"#)
 }
 
-/// The name of the file whose first text this is, without its folders.
+/// Returns the name of the file whose first text this is, without its folders.
 pub(super) fn file_of_header(text: &str) -> Option<String> {
     let input: serde_json::Value = serde_json::from_str(text.strip_prefix(CALLED)?).ok()?;
     let name = Path::new(input["filePath"].as_str()?).file_name()?;
     Some(name.to_string_lossy().into_owned())
 }
 
-/// A last line without an end counts, also an empty one.
+/// Formats the text with line numbers. A last line without a line end counts, even if it is empty.
 fn numbered(text: &str, is_whole: bool) -> String {
     let mut lines = text.split('\n');
     let mut shown = String::from("<file>\n");

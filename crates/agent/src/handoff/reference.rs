@@ -1,16 +1,15 @@
-//! References to files in a text: `@src/lib.rs`.
-//!
-//! Knows how they are written, not whether the files are there.
+//! Parses references to files in a text, such as `@src/lib.rs`. It does not check that the files exist.
 
 use std::collections::HashSet;
 
-/// The files that a text refers to, without the `@`, each once, in the order of their first mention.
+/// Returns the files that a text refers to, without the `@` and without duplicates, in the order of their first
+/// mention.
 ///
-/// A reference begins with an `@` that does not follow an ASCII letter, digit, `_` or a backtick, so
-/// mail addresses and code are none. It goes on to the next white space, backtick or comma; of dots in
-/// a row only the one directly before other characters belongs to it, and one at the end does not.
+/// A reference starts with an `@` that does not follow an ASCII letter, digit, `_` or a backtick, so mail addresses and
+/// code are not references. It ends before white space, a backtick or a comma; of consecutive dots only one directly
+/// before other characters is part of it, and a dot at the end is not.
 ///
-/// # Example: files, and what looks like them
+/// # Example: references and a mail address
 /// ```
 /// use ttsr_agent::handoff::references;
 /// let text = "Look at @src/lib.rs and @docs/a.md, then write to me@example.org. @src/lib.rs again.";
@@ -36,12 +35,12 @@ pub fn references(text: &str) -> Vec<&str> {
     found
 }
 
-/// Whether an `@` after this character begins no reference.
+/// Returns true if an `@` after this character does not start a reference.
 fn forbids(before: char) -> bool {
     before.is_ascii_alphanumeric() || matches!(before, '_' | '`')
 }
 
-/// How much of the text belongs to a reference that begins with it.
+/// Returns the length of the reference at the start of `text`, in bytes.
 fn reference_len(text: &str) -> usize {
     let mut len = usize::from(text.starts_with('.'));
     len += segment_len(&text[len..]);
@@ -60,7 +59,7 @@ fn segment_len(text: &str) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// White space as JavaScript's `\s` has it: with the byte order mark, without U+0085.
+/// Returns true for white space of JavaScript's `\s`, which includes the byte order mark and excludes U+0085.
 fn is_space(c: char) -> bool {
     c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}')
 }

@@ -1,4 +1,4 @@
-//! The tools `handoff_session` and `read_session`, as a model calls them in a [`Turn`](ttsr::harness::Turn).
+//! The tools `handoff_session` and `read_session` of a [`Turn`](ttsr::harness::Turn).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,8 +10,8 @@ use std::pin::Pin;
 use serde_json::json;
 
 use super::transcript::{DEFAULT_LIMIT, MAX_LIMIT};
-use super::{Handoff, ReadSession, Said};
-use crate::store::{Entry, Piece, Reader};
+use super::{Handoff, ReadSession, TranscriptMessage};
+use crate::store::{Entry, StoreReader, StoredItem};
 use ttsr::harness::Tool;
 use ttsr::harness::{After, ToolCall, ToolFuture, Tools};
 
@@ -25,9 +25,9 @@ pub const READ_SESSION: &str = "read_session";
 const READY: &str = "The handoff is ready. When this turn is over a new session opens with it as a draft, which the user \
                      reviews, edits and sends.";
 
-/// The definitions of `handoff_session` and `read_session`.
+/// Returns the definitions of `handoff_session` and `read_session`.
 ///
-/// # Example: what a model is told
+/// # Example: the schemas of the inputs
 /// ```
 /// let [hand_over, read] = ttsr_agent::handoff::definitions();
 /// assert_eq!(hand_over.input["required"], serde_json::json!(["prompt"]));
@@ -67,21 +67,21 @@ pub fn definitions() -> [Tool; 2] {
     ]
 }
 
-/// Messages of a session, or the reason why it cannot be read.
+/// The messages of a session, or the reason why it cannot be read.
 pub type TranscriptFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<Vec<Said>, String>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Vec<TranscriptMessage>, String>> + Send + 'a>>;
 
-/// A place where sessions can be read: files, a server.
+/// A source of earlier sessions, such as files or a server.
 pub trait Transcripts: Send {
-    /// The last messages of that session, oldest first, at most `most`; or the reason why it cannot be read, for the
-    /// model. The id is the model's: it may be any text.
+    /// Returns the last messages of a session, oldest first, at most `most`; or the reason why it cannot be read,
+    /// worded for the model. The model chooses the id, so it may be any text.
     fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a>;
 }
 
 /// The sessions in a folder: the session `talk` is the file `talk.ttsr`, or else `talk`, of a
 /// [`Store`](crate::store::Store).
 ///
-/// # Example: the last thing that was said
+/// # Example: the last message
 /// ```
 /// use ttsr::harness::Message;
 /// use ttsr_agent::handoff::StoredSessions;
@@ -104,7 +104,7 @@ pub struct StoredSessions {
 }
 
 impl StoredSessions {
-    /// The sessions whose files are in that folder.
+    /// Returns the sessions in that folder.
     pub fn new(folder: impl Into<PathBuf>) -> StoredSessions {
         StoredSessions {
             folder: folder.into(),
@@ -112,7 +112,7 @@ impl StoredSessions {
     }
 
     fn open(&self, session: &str) -> Option<File> {
-        // A name with separators, `..` or nothing in it leads elsewhere.
+        // A name that is empty, `..` or has separators would lead outside the folder.
         let is_name = Path::new(session)
             .file_name()
             .is_some_and(|name| name == session);
@@ -124,23 +124,23 @@ impl StoredSessions {
         File::open(paths.find(|path| path.is_file())?).ok()
     }
 
-    /// The last messages of a session, oldest first, at most `most`. The file is neither locked nor changed, so the
-    /// session may be in use. Records that are damaged are left out.
+    /// Returns the last messages of a session, oldest first, at most `most`. The file is neither locked nor changed, so
+    /// the session may be in use. Damaged records are left out.
     ///
     /// # Errors
-    /// If there is no such session, or its file is of another kind or cannot be read.
-    pub fn read(&self, session: &str, most: usize) -> Result<Vec<Said>, String> {
+    /// If there is no such session, or its file has another format or cannot be read.
+    pub fn read(&self, session: &str, most: usize) -> Result<Vec<TranscriptMessage>, String> {
         let file = self.open(session).ok_or("there is no such session")?;
         let reader =
-            Reader::new(std::io::BufReader::new(file)).map_err(|error| error.to_string())?;
+            StoreReader::new(std::io::BufReader::new(file)).map_err(|error| error.to_string())?;
         let mut recent = VecDeque::new();
         for piece in reader {
-            let Piece::Record(record) = piece.map_err(|error| error.to_string())? else {
+            let StoredItem::Record(record) = piece.map_err(|error| error.to_string())? else {
                 continue;
             };
             for entry in record.entries {
                 if let Entry::Message { message } = entry
-                    && let Some(said) = Said::from_message(&message)
+                    && let Some(said) = TranscriptMessage::from_message(&message)
                 {
                     recent.push_back(said);
                     if recent.len() > most {
@@ -159,11 +159,11 @@ impl Transcripts for StoredSessions {
     }
 }
 
-/// Other tools, with `handoff_session` and `read_session`.
+/// A tool set extended by `handoff_session` and `read_session`.
 ///
-/// A call of `handoff_session` opens nothing while the turn is under way: the host takes the
-/// [handoff](Self::take_handoff) when the turn is over, and shows it as its [draft](Handoff::draft) says. Calls of
-/// other sessions, which are those of sub-agents, may read and may not hand over.
+/// A call of `handoff_session` does not open a session during the turn: after the turn the host calls
+/// [`take_handoff`](Self::take_handoff) and carries out the steps of its [draft](super::DraftStep::steps). Calls from other
+/// sessions, which are those of sub-agents, may read sessions but not hand over.
 ///
 /// # Example: a model hands over
 /// ```
@@ -198,7 +198,7 @@ pub struct HandoffTools<'a> {
 }
 
 impl<'a> HandoffTools<'a> {
-    /// Tools of that session.
+    /// Returns the tools of that session.
     pub fn new(
         session: impl Into<String>,
         others: &'a mut dyn Tools,
@@ -212,7 +212,7 @@ impl<'a> HandoffTools<'a> {
         }
     }
 
-    /// The handoff that the model called for last, once.
+    /// Takes the last handoff that the model called for.
     pub fn take_handoff(&mut self) -> Option<Handoff> {
         self.handoff.take()
     }

@@ -1,6 +1,6 @@
-//! What was said in an earlier session, as the tool `read_session` shows it.
+//! Transcripts of earlier sessions, as the tool `read_session` shows them.
 //!
-//! Owns the form and the bounds. Where the messages are kept is the host's business.
+//! This module owns their form and bounds. The host provides the messages.
 
 use std::fmt::Display;
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::file::file_of_header;
 use ttsr::harness::{Content, Message, Role};
 
-/// Messages shown where the call does not say how many.
+/// The default number of messages.
 pub(super) const DEFAULT_LIMIT: usize = 100;
 
-/// Most messages shown, whatever the call says.
+/// The most messages, whatever the call asks for.
 pub(super) const MAX_LIMIT: usize = 500;
 
 /// A call of the tool `read_session`.
@@ -21,13 +21,13 @@ pub(super) const MAX_LIMIT: usize = 500;
 /// # Example: the last message of a session
 /// ```
 /// use ttsr::harness::Message;
-/// use ttsr_agent::handoff::{ReadSession, Said};
+/// use ttsr_agent::handoff::{ReadSession, TranscriptMessage};
 /// let call = ReadSession::from_tool_input(r#"{"sessionID": "ses_1", "limit": 1}"#)?;
 /// assert_eq!(call.limit(), 1);
 /// let shown = call.transcript(|session, most| {
 ///     assert_eq!((session, most), ("ses_1", 2));
 ///     let messages = [Message::user("Mend it."), Message::user("And test it.")];
-///     Ok::<_, String>(messages.iter().filter_map(Said::from_message).collect())
+///     Ok::<_, String>(messages.iter().filter_map(TranscriptMessage::from_message).collect())
 /// });
 /// assert!(shown.starts_with("## User\nAnd test it.\n"));
 /// assert!(shown.ends_with("Use a higher 'limit' to see more.)"));
@@ -42,15 +42,15 @@ pub struct ReadSession {
     limit: Option<u64>,
 }
 
-/// A number of JSON, whose fraction is left out; models write `10.0` as well.
+/// Deserializes a JSON number and drops its fraction: models also write `10.0`.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<f64>::deserialize(deserializer)?;
-    // A negative number is 0 then, and one beyond the range its end.
+    // The cast saturates: a negative number becomes 0.
     Ok(number.map(|number| number as u64))
 }
 
 impl ReadSession {
-    /// Reads that session; without a limit, its last 100 messages.
+    /// Returns a call for that session; without a limit, for its last 100 messages.
     pub fn new(session: impl Into<String>, limit: Option<u64>) -> ReadSession {
         ReadSession {
             session: session.into(),
@@ -58,21 +58,21 @@ impl ReadSession {
         }
     }
 
-    /// What a call of the tool asks for.
+    /// Parses the input of the tool.
     ///
     /// # Errors
-    /// If the input is not an object with a `sessionID` and, if any, a `limit`.
+    /// If the input is not an object with a `sessionID` and, optionally, a `limit`.
     pub fn from_tool_input(input: &str) -> Result<ReadSession, serde_json::Error> {
         serde_json::from_str(input)
     }
 
-    /// The session to read.
+    /// Returns the session to read.
     #[must_use]
     pub fn session(&self) -> &str {
         &self.session
     }
 
-    /// How many messages are shown at most: 100 by default, 500 whatever the call says, at least 1.
+    /// Returns the most messages to show: from 1 to 500, 100 by default.
     #[must_use]
     pub fn limit(&self) -> usize {
         let limit = self.limit.map(usize::try_from);
@@ -80,11 +80,11 @@ impl ReadSession {
         limit.clamp(1, MAX_LIMIT)
     }
 
-    /// The tool's output. `recent` gives the last messages of a session, oldest first, at most as many
-    /// as it is asked for: one more than are shown, to know whether there are more.
+    /// Returns the tool's output. `recent` returns the last messages of a session, oldest first, at most the given
+    /// number, which is one more than are shown, to detect that there are more.
     pub fn transcript<E: Display>(
         &self,
-        recent: impl FnOnce(&str, usize) -> Result<Vec<Said>, E>,
+        recent: impl FnOnce(&str, usize) -> Result<Vec<TranscriptMessage>, E>,
     ) -> String {
         match recent(&self.session, self.limit() + 1) {
             Ok(said) => self.show(&said),
@@ -92,9 +92,9 @@ impl ReadSession {
         }
     }
 
-    fn show(&self, said: &[Said]) -> String {
+    fn show(&self, said: &[TranscriptMessage]) -> String {
         let shown = &said[said.len().saturating_sub(self.limit())..];
-        let mut text: String = shown.iter().map(Said::show).collect();
+        let mut text: String = shown.iter().map(TranscriptMessage::show).collect();
         let count = shown.len();
         text += &if count < said.len() {
             format!("(Showing {count} most recent messages. Use a higher 'limit' to see more.)")
@@ -105,7 +105,7 @@ impl ReadSession {
     }
 }
 
-/// Who said something.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Speaker {
@@ -117,48 +117,48 @@ pub enum Speaker {
 
 /// One message of a transcript.
 ///
-/// # Example: what a transcript shows
+/// # Example: messages in a transcript
 /// ```
 /// use ttsr::harness::{Message, Role};
-/// use ttsr_agent::handoff::{Said, SaidPart, Speaker};
-/// let said = Said::from_message(&Message::user("Mend it.")).unwrap();
+/// use ttsr_agent::handoff::{TranscriptMessage, TranscriptPart, Speaker};
+/// let said = TranscriptMessage::from_message(&Message::user("Mend it.")).unwrap();
 /// assert_eq!(said.by, Speaker::User);
-/// assert_eq!(said.parts, [SaidPart::Text("Mend it.".into())]);
-/// assert_eq!(Said::from_message(&Message::new(Role::System, "Be brief.")), None);
-/// assert_eq!(Said::from_message(&Message::steering("No lists.")), None, "nobody said that");
+/// assert_eq!(said.parts, [TranscriptPart::Text("Mend it.".into())]);
+/// assert_eq!(TranscriptMessage::from_message(&Message::new(Role::System, "Be brief.")), None);
+/// assert_eq!(TranscriptMessage::from_message(&Message::steering("No lists.")), None, "it is synthetic");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Who said it.
+pub struct TranscriptMessage {
+    /// The author.
     pub by: Speaker,
-    /// What was said, in order.
-    pub parts: Vec<SaidPart>,
+    /// The parts, in order.
+    pub parts: Vec<TranscriptPart>,
 }
 
-/// A part of a message, as far as a transcript shows it.
+/// A part of a message that a transcript shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SaidPart {
+pub enum TranscriptPart {
     /// Text.
     Text(String),
-    /// A file that was attached, by its name.
+    /// An attached file, by its name.
     Attached(String),
-    /// A tool that ran.
+    /// A tool call.
     Tool {
-        /// Its name.
+        /// The tool's name.
         name: String,
-        /// What it did, in a few words.
+        /// A short description of the call.
         title: String,
     },
 }
 
-impl Said {
-    /// A message of a conversation: its text, the names of files that were [injected](super::Injection), and its tool
-    /// calls, each with a title made of its input: the description, else the command, file, pattern or address. None
-    /// for what is neither the user's nor the model's, and for what holds nothing that is shown, such as other
-    /// synthetic text, reasoning and results of tools.
+impl TranscriptMessage {
+    /// Converts a message of a conversation: its text, the names of [injected](super::Injection) files, and its tool
+    /// calls, each with a title from its input: the description, or else the command, file, pattern or address. Returns
+    /// `None` for a message of neither the user nor the model, and for one without content to show: other synthetic
+    /// text, reasoning and tool results are left out.
     #[must_use]
-    pub fn from_message(message: &Message) -> Option<Said> {
+    pub fn from_message(message: &Message) -> Option<TranscriptMessage> {
         let by = match message.role {
             Role::User => Speaker::User,
             Role::Assistant => Speaker::Assistant,
@@ -168,18 +168,18 @@ impl Said {
             Content::Text {
                 text,
                 synthetic: false,
-            } => Some(SaidPart::Text(text.clone())),
+            } => Some(TranscriptPart::Text(text.clone())),
             Content::Text { text, .. } if by == Speaker::User => {
-                file_of_header(text).map(SaidPart::Attached)
+                file_of_header(text).map(TranscriptPart::Attached)
             }
-            Content::ToolCall { tool, input, .. } => Some(SaidPart::Tool {
+            Content::ToolCall { tool, input, .. } => Some(TranscriptPart::Tool {
                 name: tool.clone(),
                 title: title(input),
             }),
             _ => None,
         });
-        let parts: Vec<SaidPart> = parts.collect();
-        (!parts.is_empty()).then_some(Said { by, parts })
+        let parts: Vec<TranscriptPart> = parts.collect();
+        (!parts.is_empty()).then_some(TranscriptMessage { by, parts })
     }
 
     fn show(&self) -> String {
@@ -189,9 +189,9 @@ impl Said {
         });
         for part in &self.parts {
             match part {
-                SaidPart::Text(text) => shown += text,
-                SaidPart::Attached(name) => shown += &format!("[Attached: {name}]"),
-                SaidPart::Tool { name, title } => {
+                TranscriptPart::Text(text) => shown += text,
+                TranscriptPart::Attached(name) => shown += &format!("[Attached: {name}]"),
+                TranscriptPart::Tool { name, title } => {
                     shown += format!("[Tool: {name}] {title}").trim_end();
                 }
             }
@@ -201,8 +201,8 @@ impl Said {
     }
 }
 
-/// What a call did, in a few words: the first of these members of its input that is a text, its first line, at most
-/// [`TITLE`] characters.
+/// Returns a short description of a call: the first line of the first of these members of its input that is a string,
+/// at most [`TITLE`] characters.
 fn title(input: &str) -> String {
     const MEMBERS: [&str; 9] = [
         "description",
@@ -223,5 +223,5 @@ fn title(input: &str) -> String {
     line.unwrap_or_default().chars().take(TITLE).collect()
 }
 
-/// Most characters of a title.
+/// The most characters of a title.
 const TITLE: usize = 80;

@@ -1,23 +1,23 @@
-//! Where a server is.
+//! The address of a server.
 
 use hyper::Uri;
 
-use crate::http::{Connection, reach};
+use crate::http::{Connection, connect};
 use ttsr::harness::Failure;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct ServerAddress {
     host: String,
     port: u16,
     pub(super) authority: String,
-    /// What its paths begin with, without a slash at the end.
+    /// The prefix of all paths, without a trailing slash.
     pub(super) path: String,
 }
 
-impl Address {
-    /// Reads `http://host:port`, with a path if the server is behind one.
-    pub(super) fn parse(url: &str) -> Result<Address, Failure> {
+impl ServerAddress {
+    /// Parses `http://host:port`, with an optional path prefix.
+    pub(super) fn parse(url: &str) -> Result<ServerAddress, Failure> {
         let bad = |why: &str| Failure::new("url", format!("`{url}`: {why}"));
         let uri: Uri = url.trim().parse().map_err(|_| bad("not a URL"))?;
         match uri.scheme_str() {
@@ -31,7 +31,7 @@ impl Address {
         if authority.as_str().contains('@') || uri.query().is_some() {
             return Err(bad("nothing but host, port and path belongs there"));
         }
-        Ok(Address {
+        Ok(ServerAddress {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(80),
             authority: authority.to_string(),
@@ -40,8 +40,8 @@ impl Address {
     }
 }
 
-/// An open connection to that server.
-pub(super) async fn open(address: &Address) -> Result<Connection, Failure> {
-    let stream = reach(&address.host, address.port, &address.authority).await?;
-    Connection::over(Box::new(stream)).await
+/// Opens a connection to that server.
+pub(super) async fn open(address: &ServerAddress) -> Result<Connection, Failure> {
+    let stream = connect(&address.host, address.port, &address.authority).await?;
+    Connection::handshake(Box::new(stream)).await
 }

@@ -1,33 +1,33 @@
-//! A server as the agent of a chat: what [`progress`](crate::progress) needs of it.
+//! Implements the agent of a chat ([`progress`](crate::progress)) with a server.
 
 use serde::Deserialize;
 
-use super::server::{Api, Events, Prompt, Server};
-use crate::progress::{Agent, AgentEvent, AgentEvents, AgentPart, Asking, ToolStatus};
-use crate::question::{Choice, Question, QuestionRequest};
+use super::server::{Events, Prompt, Server, ServerApi};
+use crate::progress::{Agent, AgentEvent, AgentEvents, AgentFuture, AgentPart, ToolStatus};
+use crate::user_prompt::{Choice, Question, QuestionRequest};
 use ttsr::harness::Failure;
 use ttsr::harness::unfold;
 use ttsr::{Channel, Event, PartId};
-use ttsr_wire::opencode::{Notice, Stage, ToolState};
+use ttsr_wire::opencode::{ServerNotice, ToolStage, ToolState};
 
 impl Agent for Server {
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+    fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
         Box::pin(async {
-            let events = self.events().await.map_err(words)?;
-            let heard = Heard {
+            let events = self.events().await.map_err(describe)?;
+            let heard = AgentEventReader {
                 events,
                 api: self.api(),
                 writing: Vec::new(),
                 queued: None,
             };
-            let heard: AgentEvents = unfold(heard, |mut heard: Heard| async move {
+            let heard: AgentEvents = unfold(heard, |mut heard: AgentEventReader| async move {
                 if let Some(event) = heard.queued.take() {
                     return Some((event, heard));
                 }
                 loop {
-                    // Whether it was closed or broke off: what there is, is the reply.
+                    // After the connection ends, the reply is what has arrived, whether the stream was closed or broke.
                     let (session, notice) = heard.events.next().await.ok()??;
-                    if let Some(event) = heard.take(session, notice) {
+                    if let Some(event) = heard.on_notice(session, notice) {
                         return Some((event, heard));
                     }
                 }
@@ -36,72 +36,84 @@ impl Agent for Server {
         })
     }
 
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
+    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()> {
         let prompt = Prompt::new(text);
-        Box::pin(async move { Server::prompt(self, session, &prompt).await.map_err(words) })
+        Box::pin(async move {
+            Server::prompt(self, session, &prompt)
+                .await
+                .map_err(describe)
+        })
     }
 
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()> {
-        Box::pin(async move { Server::abort(self, session).await.map_err(words) })
+    fn abort<'a>(&'a mut self, session: &'a str) -> AgentFuture<'a, ()> {
+        Box::pin(async move { Server::abort(self, session).await.map_err(describe) })
     }
 
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()> {
-        Box::pin(async move { Server::answer(self, request, &answers).await.map_err(words) })
+    fn answer<'a>(
+        &'a mut self,
+        request: &'a str,
+        answers: Vec<Vec<String>>,
+    ) -> AgentFuture<'a, ()> {
+        Box::pin(async move {
+            Server::answer(self, request, &answers)
+                .await
+                .map_err(describe)
+        })
     }
 
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()> {
-        Box::pin(async move { Server::reject(self, request).await.map_err(words) })
+    fn reject<'a>(&'a mut self, request: &'a str) -> AgentFuture<'a, ()> {
+        Box::pin(async move { Server::reject(self, request).await.map_err(describe) })
     }
 }
 
-fn words(failure: Failure) -> String {
+fn describe(failure: Failure) -> String {
     failure.to_string()
 }
 
-/// Most sessions whose message is known at once; past it the one that was quiet for longest is forgotten.
+/// The most sessions whose message is tracked; past it the least recently active one is dropped.
 const SESSIONS: usize = 1024;
 
-struct Heard {
+struct AgentEventReader {
     events: Events,
-    api: Api,
-    /// What is being written in each session. The one that spoke last comes last.
-    writing: Vec<Writing>,
-    /// The second event of a notice that means two.
+    api: ServerApi,
+    /// The message in progress of each session. The most recently active one is last.
+    writing: Vec<MessageInProgress>,
+    /// The second event of a notice that becomes two.
     queued: Option<AgentEvent>,
 }
 
-struct Writing {
+struct MessageInProgress {
     session: String,
     message: String,
     parts: Vec<(PartId, Channel)>,
 }
 
-impl Writing {
+impl MessageInProgress {
     fn channel(&self, part: PartId) -> Option<Channel> {
         let known = self.parts.iter().find(|(known, _)| *known == part);
         known.map(|(_, channel)| *channel)
     }
 
-    /// The name of a part: messages number theirs from 0.
+    /// Returns the name of a part. Parts are numbered from 0 in each message.
     fn part(&self, part: PartId) -> String {
         format!("{}/{}", self.message, part.0)
     }
 }
 
-impl Heard {
-    fn take(&mut self, session: String, notice: Notice) -> Option<AgentEvent> {
+impl AgentEventReader {
+    fn on_notice(&mut self, session: String, notice: ServerNotice) -> Option<AgentEvent> {
         Some(match notice {
-            Notice::Prompt { message, .. } => AgentEvent::Message {
+            ServerNotice::Prompt { message, .. } => AgentEvent::Message {
                 session,
                 message,
                 is_user: true,
             },
-            Notice::Message(message) => {
+            ServerNotice::Message(message) => {
                 self.writing.retain(|known| known.session != session);
                 if self.writing.len() >= SESSIONS {
                     self.writing.remove(0);
                 }
-                self.writing.push(Writing {
+                self.writing.push(MessageInProgress {
                     session: session.clone(),
                     message: message.clone(),
                     parts: Vec::new(),
@@ -112,22 +124,24 @@ impl Heard {
                     is_user: false,
                 }
             }
-            Notice::Tool(state) => {
+            ServerNotice::Tool(state) => {
                 let message = self.writing(&session)?.message.clone();
                 AgentEvent::Part {
                     part: format!("{message}/{}", state.call),
                     session,
                     message,
-                    content: tool(state),
+                    content: tool_part(state),
                 }
             }
-            Notice::Question { id, questions } => AgentEvent::Question {
+            ServerNotice::Question { id, questions } => AgentEvent::Question {
                 session,
-                request: question(id, &questions),
+                request: parse_questions(id, &questions),
             },
-            Notice::Idle => AgentEvent::Idle { session },
-            Notice::Event(event) => return self.event(session, event),
-            Notice::QuestionClosed(request) => AgentEvent::QuestionClosed { session, request },
+            ServerNotice::Idle => AgentEvent::Idle { session },
+            ServerNotice::Event(event) => return self.event(session, event),
+            ServerNotice::QuestionClosed(request) => {
+                AgentEvent::QuestionClosed { session, request }
+            }
             _ => return None,
         })
     }
@@ -156,7 +170,7 @@ impl Heard {
                     delta: String::from_utf8_lossy(&bytes).into_owned(),
                 })
             }
-            // The server may have it otherwise by now.
+            // The server may have changed the text.
             Event::Snapshot { part, bytes } => {
                 let is_text = self.writing(&session)?.channel(part) == Some(Channel::Text);
                 let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -183,8 +197,8 @@ impl Heard {
         })
     }
 
-    /// The classic interface says when a session is idle. The second one does not: there a reply is the last
-    /// one if it calls no tool.
+    /// Returns the event for the end of a message. The classic interface reports an idle session; in the second one a
+    /// message without a tool call is the last of the reply.
     fn finish(&mut self, session: String, reason: &str) -> Option<AgentEvent> {
         if reason == "aborted" {
             return Some(AgentEvent::Failed {
@@ -199,7 +213,7 @@ impl Heard {
         let idle = || AgentEvent::Idle {
             session: session.clone(),
         };
-        let idle = (self.api == Api::Next).then(idle);
+        let idle = (self.api == ServerApi::Next).then(idle);
         let Some(writing) = self.writing(&session) else {
             return idle;
         };
@@ -212,53 +226,53 @@ impl Heard {
         })
     }
 
-    fn writing(&mut self, session: &str) -> Option<&mut Writing> {
+    fn writing(&mut self, session: &str) -> Option<&mut MessageInProgress> {
         self.writing
             .iter_mut()
             .rfind(|known| known.session == session)
     }
 }
 
-/// A call that runs always has a title here, for there is a note only where there is one: servers give theirs
-/// when it is over.
-fn tool(state: ToolState) -> AgentPart {
+/// Converts a tool state. A running call always gets a title, because a chat shows only calls with one and servers set
+/// it at the end of the call.
+fn tool_part(state: ToolState) -> AgentPart {
     let title = state.title.or_else(|| Some(state.tool.clone()));
     AgentPart::Tool {
         tool: state.tool,
         call: state.call,
         status: match state.stage {
-            Stage::Pending => ToolStatus::Pending,
-            Stage::Running => ToolStatus::Running,
-            Stage::Completed => ToolStatus::Completed,
-            Stage::Error => ToolStatus::Error,
+            ToolStage::Pending => ToolStatus::Pending,
+            ToolStage::Running => ToolStatus::Running,
+            ToolStage::Completed => ToolStatus::Completed,
+            ToolStage::Error => ToolStatus::Error,
         },
         title: title.filter(|title| !title.is_empty()),
     }
 }
 
-/// A question as servers write it.
+/// A question in the JSON of a server.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct WireQuestion {
     header: String,
     question: String,
-    options: Vec<Offered>,
+    options: Vec<WireOption>,
     multiple: bool,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Offered {
+struct WireOption {
     label: String,
     description: String,
 }
 
-fn question(id: String, json: &[u8]) -> QuestionRequest {
-    // Whoever cannot be understood can be shown as they are, and answered.
+fn parse_questions(id: String, json: &[u8]) -> QuestionRequest {
+    // A question of unknown form is shown as JSON, so that it can still be answered.
     let asked = serde_json::from_slice(json).unwrap_or_else(|_| {
-        vec![Asked {
+        vec![WireQuestion {
             question: String::from_utf8_lossy(json).into_owned(),
-            ..Asked::default()
+            ..WireQuestion::default()
         }]
     });
     let questions = asked.into_iter().map(|asked| Question {

@@ -1,4 +1,4 @@
-//! A prompt and its whole reply.
+//! Sends a prompt and waits for the whole reply.
 
 use std::error::Error;
 use std::fmt;
@@ -9,33 +9,33 @@ use tokio::time::{Instant, sleep_until};
 use super::server::{Events, Prompt, Server};
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Channel, Event, PartId};
-use ttsr_wire::opencode::Notice;
+use ttsr_wire::opencode::ServerNotice;
 
-/// How a prompt is asked.
+/// The options of [`ask`].
 #[derive(Clone, Debug)]
-pub struct Asking {
-    /// Longest time until the reply is complete, in milliseconds. Default 300,000.
+pub struct AskOptions {
+    /// The time limit until the reply is complete, in milliseconds. Default 300,000.
     pub timeout_ms: u64,
-    /// The user's way to end it.
+    /// Cancels the prompt.
     pub cancel: Cancel,
 }
 
-impl Default for Asking {
-    fn default() -> Asking {
-        Asking {
+impl Default for AskOptions {
+    fn default() -> AskOptions {
+        AskOptions {
             timeout_ms: 300_000,
             cancel: Cancel::default(),
         }
     }
 }
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
-    /// It took too long.
+    /// The time limit passed.
     Timeout,
-    /// The user, or someone else, stopped it.
+    /// The reply was stopped, by the user or by somebody else.
     Aborted,
     /// The server or its model failed.
     Failed(Failure),
@@ -59,28 +59,28 @@ impl From<Failure> for AskError {
     }
 }
 
-/// What is said for a reply without text.
+/// The result for a reply without text.
 const EMPTY: &str = "(empty response)";
 
-/// Puts a prompt to a session and waits until the session is idle: all text of the reply as one, in the
-/// order of its parts, without reasoning. Events are heard from before the prompt is sent; those of other
-/// sessions are ignored; the event stream is closed in every case.
+/// Sends a prompt to a session and waits until the session is idle. Returns the text parts of the reply, concatenated
+/// in order, without reasoning. The event stream is opened before the prompt is sent and closed in every case; events
+/// of other sessions are ignored.
 ///
-/// Where the connection ends before the session is idle, the reply is what had come. A reply without text is
-/// `(empty response)`. On a timeout and when `asking` is cancelled, the session is stopped; where somebody else
-/// stopped it, it is left alone, for it may have something else to do by then.
+/// If the connection ends before the session is idle, the reply is what has arrived. A reply without text is `(empty
+/// response)`. On a timeout and when `asking` is cancelled, the session is stopped; if somebody else stopped it, it is
+/// left alone, because it may already do something else.
 ///
 /// # Errors
 /// See [`AskError`].
 ///
-/// # Example: a server that is not there
+/// # Example: a server that does not run
 /// ```
-/// use ttsr_agent::opencode::{Api, AskError, Asking, Prompt, Server, ask};
+/// use ttsr_agent::opencode::{ServerApi, AskError, AskOptions, Prompt, Server, ask};
 /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-/// let server = Server::new(&format!("http://{free}"), Api::Classic)?;
+/// let server = Server::new(&format!("http://{free}"), ServerApi::Classic)?;
 /// let prompt = Prompt::new("Write code please");
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-/// let asked = runtime.block_on(ask(&server, "ses_1", &prompt, Asking::default()));
+/// let asked = runtime.block_on(ask(&server, "ses_1", &prompt, AskOptions::default()));
 /// assert!(matches!(asked, Err(AskError::Failed(_))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -88,68 +88,68 @@ pub async fn ask(
     server: &Server,
     session: &str,
     prompt: &Prompt,
-    asking: Asking,
+    asking: AskOptions,
 ) -> Result<String, AskError> {
     let deadline = Instant::now() + Duration::from_millis(asking.timeout_ms);
-    let mut heard = Heard::default();
+    let mut heard = ReplyCollector::default();
     let ended = tokio::select! {
         biased;
-        () = asking.cancel.cancelled() => Ended::GivenUp(AskError::Aborted),
-        ended = converse(server, session, prompt, &mut heard) => Ended::Itself(ended),
-        () = sleep_until(deadline) => Ended::GivenUp(AskError::Timeout),
+        () = asking.cancel.cancelled() => WaitEnd::GivenUp(AskError::Aborted),
+        ended = collect_reply(server, session, prompt, &mut heard) => WaitEnd::Itself(ended),
+        () = sleep_until(deadline) => WaitEnd::GivenUp(AskError::Timeout),
     };
     match ended {
-        Ended::Itself(ended) => ended.map(|()| heard.text()),
-        Ended::GivenUp(error) => {
-            // Nobody waits for it any more. If that fails, so be it: the error at hand is the news.
+        WaitEnd::Itself(ended) => ended.map(|()| heard.text()),
+        WaitEnd::GivenUp(error) => {
+            // The caller no longer waits for the reply. A failed stop is ignored: the first error is the result.
             server.abort(session).await.ok();
             Err(error)
         }
     }
 }
 
-/// How the wait for a reply ended.
-enum Ended {
+/// The end of the wait for a reply.
+enum WaitEnd {
     /// The session is done, was stopped by somebody else, or failed.
     Itself(Result<(), AskError>),
-    /// It goes on, and nobody waits for it.
+    /// The session continues, but the caller no longer waits for it.
     GivenUp(AskError),
 }
 
-async fn converse(
+async fn collect_reply(
     server: &Server,
     session: &str,
     prompt: &Prompt,
-    heard: &mut Heard,
+    heard: &mut ReplyCollector,
 ) -> Result<(), AskError> {
     let mut events: Events = server.events().await?;
     server.prompt(session, prompt).await?;
-    // An error here is the end of the connection, and what there is is the reply.
+    // An error here is the end of the connection: the reply is what has arrived.
     while let Ok(Some((of, notice))) = events.next().await {
-        if of == session && heard.take(notice)? {
+        if of == session && heard.on_notice(notice)? {
             break;
         }
     }
     Ok(())
 }
 
-/// What was heard of a reply.
+/// Collects the text of a reply.
 #[derive(Debug, Default)]
-struct Heard {
-    /// Text of every message of the reply, a part each, in order.
+struct ReplyCollector {
+    /// The text parts of every message of the reply, in order.
     texts: Vec<Vec<u8>>,
-    /// The parts of the message that is being written: which text each is.
+    /// The parts of the message in progress, each with the index of its text.
     parts: Vec<(PartId, usize)>,
     error: Option<Failure>,
 }
 
-impl Heard {
-    /// Whether that was the end.
-    fn take(&mut self, notice: Notice) -> Result<bool, AskError> {
+impl ReplyCollector {
+    /// Handles a notice; returns true at the end of the reply.
+    fn on_notice(&mut self, notice: ServerNotice) -> Result<bool, AskError> {
         match notice {
-            Notice::Message(_) => self.parts.clear(),
-            Notice::Event(event) => return self.event(event),
-            Notice::Idle => {
+            ServerNotice::Message(_) => self.parts.clear(),
+            ServerNotice::Event(event) => return self.event(event),
+            ServerNotice::Idle => {
                 let error = self.error.take();
                 return error.map_or(Ok(true), |error| Err(error.into()));
             }
@@ -174,7 +174,7 @@ impl Heard {
                     self.texts[*text].extend_from_slice(&bytes);
                 }
             }
-            // The server has it otherwise by now.
+            // The server may have changed the text.
             Event::Snapshot { part, bytes } => {
                 let known = self.parts.iter().find(|(known, _)| *known == part);
                 if let Some((_, text)) = known {
@@ -184,7 +184,7 @@ impl Heard {
             Event::Error { kind, message } => self.error = Some(Failure::new(kind, message)),
             Event::Finish { reason } if reason == "aborted" => return Err(AskError::Aborted),
             Event::Finish { reason } if reason == "retry" => {
-                // What had come is written again.
+                // The server writes the message again from the start.
                 let first = self.parts.iter().map(|(_, text)| *text).min();
                 self.texts.truncate(first.unwrap_or(self.texts.len()));
                 self.parts.clear();

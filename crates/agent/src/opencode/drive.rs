@@ -1,4 +1,4 @@
-//! A [`Watch`] with its server: hears, does what is to be done, and comes back when the connection breaks.
+//! Connects a [`SessionWatcher`] to a server: reads the events, performs the acts, and reconnects.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -9,23 +9,23 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{Journal, Stage, taken};
-use super::perform::{Control, Log, Outcome, perform, resume};
-use super::server::{Api, Server, segment};
-use super::watch::{Act, Seen, Watch};
-use crate::handoff::{Arrived, Handoffs, Injection, ProjectFiles};
+use super::journal::{ActJournal, ActStage, second_watcher};
+use super::perform::{ActLog, ActOutcome, StopControl, perform, resume};
+use super::server::{Server, ServerApi, segment};
+use super::watch::{Act, SessionWatcher, StopAct, WatchEvent};
+use crate::handoff::{ArrivedMessage, HandoffTracker, Injection, ProjectFiles};
 use ttsr::harness::HANDOFF_MARKER;
 use ttsr::harness::{Cancel, Content, Failure};
-use ttsr_wire::opencode::Notice;
+use ttsr_wire::opencode::ServerNotice;
 
-/// How long to wait before the server is tried again.
+/// The waits between attempts to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first wait. Default a quarter of a second.
+    /// The first wait. Default 250 ms.
     pub first: Duration,
-    /// The longest; each is twice the one before. Default 30 seconds.
+    /// The longest wait; each wait is twice the previous one. Default 30 seconds.
     pub longest: Duration,
-    /// Most tries in a row. Default none: for ever.
+    /// The most attempts in a row. Default `None`: unlimited.
     pub tries: Option<u32>,
 }
 
@@ -40,28 +40,28 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after so many tries in a row, from 0.
+    /// Returns the wait after the given number of attempts in a row, from 0.
     fn wait(&self, tries: u32) -> Duration {
         let factor = 1_u32.checked_shl(tries.min(31)).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.longest)
     }
 }
 
-/// How a server is watched.
+/// The options of [`watch`].
 #[derive(Debug)]
-pub struct Watching {
-    /// How a broken connection is taken up again.
+pub struct WatchOptions {
+    /// The waits after a broken connection.
     pub backoff: Backoff,
-    /// How long acts wait after each connection for the answer of another watcher. Default 300 ms; 0 acts at
-    /// once and still fails when the answer arrives.
+    /// The time that acts wait after each connection for the answer of another watcher. Default 300 ms; with 0 acts
+    /// start at once, and a later answer still ends this watcher.
     pub grace: Duration,
-    /// Where acts under way are recorded. Default: nowhere.
-    pub journal: Option<Journal>,
+    /// The journal of acts in progress. Default `None`.
+    pub journal: Option<ActJournal>,
 }
 
-impl Default for Watching {
-    fn default() -> Watching {
-        Watching {
+impl Default for WatchOptions {
+    fn default() -> WatchOptions {
+        WatchOptions {
             backoff: Backoff::default(),
             grace: Duration::from_millis(300),
             journal: None,
@@ -69,81 +69,81 @@ impl Default for Watching {
     }
 }
 
-impl From<Backoff> for Watching {
-    fn from(backoff: Backoff) -> Watching {
-        Watching {
+impl From<Backoff> for WatchOptions {
+    fn from(backoff: Backoff) -> WatchOptions {
+        WatchOptions {
             backoff,
-            ..Watching::default()
+            ..WatchOptions::default()
         }
     }
 }
 
-/// Holds the rules of `watch` against everything that happens on `server`, until it is cancelled. `report`
-/// hears of everything in the order in which it happens.
+/// Applies the rules of `watch` to everything that happens on `server`, until `cancel` is set. `report` receives the
+/// observations in order.
 ///
-/// A [`Watch`] that is not a [dry run](Watch::dry_run) acts only if no other one acts on the server: on the
-/// classic interface each announces itself with a `tui.command.execute` event, to which the one that is there
-/// answers, and the newcomer fails. Acts of the journal that were not completed are completed after the
-/// connection, unless the user has gone on.
+/// A [`SessionWatcher`] that is not a [dry run](SessionWatcher::dry_run) acts only if no other one acts on the server. On the classic
+/// interface each watcher announces itself with a `tui.command.execute` event; a watcher that already acts answers, and
+/// the newcomer fails. Acts of the journal that were not completed are completed after the connection, unless the user
+/// has continued the session.
 ///
-/// Acts run beside the event stream, so that a server that is slow to stop one session does not keep the
-/// others waiting; those of one session run one after the other. Where the connection breaks, what was being
-/// written is forgotten, and what the server still tells of it after the next connection is read as it comes.
+/// Acts run concurrently with the event stream, so that a slow stop of one session does not delay the others; the acts
+/// of one session run in order. When the connection breaks, replies in progress are dropped; events of them that arrive
+/// after the next connection are read as they come.
 ///
 /// # Errors
-/// If the server says no (a status of 4xx), or cannot be reached as often as the backoff allows; of the kind
-/// `taken` if another watcher acts on the server.
+/// If the server responds with a status of 4xx, or cannot be reached in as many attempts as the backoff allows; of the
+/// kind `taken` if another watcher acts on the server.
 ///
-/// # Example: a server that is not there, twice
+/// # Example: two attempts to reach a server that does not run
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
 /// use ttsr::harness::Cancel;
-/// use ttsr_agent::opencode::{Api, Backoff, Seen, Server, Watch, watch};
+/// use ttsr_agent::opencode::{ServerApi, Backoff, WatchEvent, Server, SessionWatcher, watch};
 /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-/// let server = Server::new(&format!("http://{free}"), Api::Classic)?;
-/// let mut rules = Watch::new(Pack::builtin("std/secrets")?, Api::Classic);
+/// let server = Server::new(&format!("http://{free}"), ServerApi::Classic)?;
+/// let mut rules = SessionWatcher::new(Pack::builtin("std/secrets")?, ServerApi::Classic);
 /// let first = Duration::from_millis(1);
 /// let backoff = Backoff { first, tries: Some(2), ..Backoff::default() };
 /// let mut seen = Vec::new();
-/// let report = |what: &Seen| seen.push(what.clone());
+/// let report = |event: &WatchEvent| seen.push(event.clone());
 /// let watching = watch(&server, &mut rules, backoff, Cancel::default(), report);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// assert!(runtime.block_on(watching).is_err());
-/// assert!(matches!(seen[..], [Seen::Disconnected { again_in: 1, .. }]));
+/// assert!(matches!(seen[..], [WatchEvent::Disconnected { again_in: 1, .. }]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn watch(
     server: &Server,
-    watch: &mut Watch,
-    watching: impl Into<Watching>,
+    watch: &mut SessionWatcher,
+    watching: impl Into<WatchOptions>,
     cancel: Cancel,
-    mut report: impl FnMut(&Seen),
+    mut report: impl FnMut(&WatchEvent),
 ) -> Result<(), Failure> {
-    let Watching {
+    let WatchOptions {
         backoff,
         grace,
         journal,
     } = watching.into();
-    let mut driver = Driver {
+    let mut driver = WatchDriver {
         server,
-        // Two watchers have the same name once in 2^64 pairs.
+        // Random, so that two watchers have the same name with a probability of 2^-64.
         name: format!("{:016x}", RandomState::new().hash_one(())),
         grace,
         began: Instant::now(),
-        log: Log::new(journal),
+        log: ActLog::new(journal),
         handoffs: Arc::default(),
-        acting: Acting::default(),
-        chores: JoinSet::new(),
+        queue: ActQueue::default(),
+        tasks: JoinSet::new(),
         is_settled: false,
     };
     let ended = driver.run(watch, backoff, &cancel, &mut report).await;
-    // Acts under way hold the journal open until they are dropped.
-    driver.acting.running.shutdown().await;
+    // Acts in progress hold the journal open until they are dropped.
+    driver.queue.running.shutdown().await;
     ended
 }
 
-/// Whether another try would be refused too.
+/// Returns true if another attempt would be refused too.
 fn is_refusal(failure: &Failure) -> bool {
     let status: Result<u16, _> = failure.kind().parse();
     let is_status =
@@ -151,28 +151,28 @@ fn is_refusal(failure: &Failure) -> bool {
     is_status || failure.kind() == "taken"
 }
 
-/// The command by which a watcher asks whether another one acts on the server.
+/// The command that asks whether another watcher acts on the server.
 const HELLO: &str = "ttsr.watch.hello.";
 
-/// The answer: followed by the name of the one that is there, a dot, and the name of the one that asked.
+/// The answer, followed by the name of the watcher that acts, a dot, and the name of the watcher that asked.
 const HERE: &str = "ttsr.watch.here.";
 
-struct Driver<'a> {
+struct WatchDriver<'a> {
     server: &'a Server,
     /// The name of this watcher among those on the server.
     name: String,
     grace: Duration,
     began: Instant,
-    log: Log,
-    handoffs: Arc<Mutex<Handoffs>>,
-    acting: Acting,
-    chores: JoinSet<Chore>,
-    /// No other watcher answered within the grace.
+    log: ActLog,
+    handoffs: Arc<Mutex<HandoffTracker>>,
+    queue: ActQueue,
+    tasks: JoinSet<BackgroundTask>,
+    /// True once no other watcher answered within the grace.
     is_settled: bool,
 }
 
-/// A request that is no act, and its result.
-enum Chore {
+/// The result of a request that is not an act.
+enum BackgroundTask {
     Announced,
     Described {
         session: String,
@@ -185,21 +185,21 @@ enum Chore {
     },
 }
 
-impl Driver<'_> {
-    /// Connects until it is cancelled, refused, or the tries are used up.
+impl WatchDriver<'_> {
+    /// Connects until it is cancelled, refused, or out of attempts.
     async fn run(
         &mut self,
-        watch: &mut Watch,
+        watch: &mut SessionWatcher,
         backoff: Backoff,
         cancel: &Cancel,
-        report: &mut impl FnMut(&Seen),
+        report: &mut impl FnMut(&WatchEvent),
     ) -> Result<(), Failure> {
         let mut tries = 0;
         loop {
             let heard = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Ok(()),
-                heard = self.hear(watch, &mut tries, report) => heard,
+                heard = self.serve_connection(watch, &mut tries, report) => heard,
             };
             let failure = match heard {
                 Err(failure) if is_refusal(&failure) => return Err(failure),
@@ -211,7 +211,7 @@ impl Driver<'_> {
             }
             let wait = backoff.wait(tries);
             tries += 1;
-            report(&Seen::Disconnected {
+            report(&WatchEvent::Disconnected {
                 why: failure.to_string(),
                 again_in: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             });
@@ -223,66 +223,68 @@ impl Driver<'_> {
         }
     }
 
-    /// One connection, from its beginning to its end.
-    async fn hear(
+    /// Serves one connection until it ends.
+    async fn serve_connection(
         &mut self,
-        watch: &mut Watch,
+        watch: &mut SessionWatcher,
         tries: &mut u32,
-        report: &mut impl FnMut(&Seen),
+        report: &mut impl FnMut(&WatchEvent),
     ) -> Result<(), Failure> {
         let mut events = self.server.events().await?;
         *tries = 0;
-        report(&Seen::Connected);
+        report(&WatchEvent::Connected);
         let is_active = !watch.is_dry();
         self.is_settled = !is_active || self.grace.is_zero();
         let settled = Instant::now() + self.grace;
         if is_active {
             self.announce(format!("{HELLO}{}", self.name));
-            self.take_up(watch, report);
+            self.queue_pending(watch, report);
         }
         loop {
             if self.is_settled {
-                self.acting.start(self.server, watch);
+                self.queue.start(self.server, watch);
             }
             tokio::select! {
                 biased;
-                Some(done) = self.acting.running.join_next() => {
+                Some(done) = self.queue.running.join_next() => {
                     if let Ok((act, done)) = done {
-                        self.acting.free(act.session());
-                        tell(watch, act, done, report);
+                        self.queue.release(act.session());
+                        report_outcome(watch, act, done, report);
                     }
                 }
-                Some(chore) = self.chores.join_next() => {
-                    if let Ok(chore) = chore {
-                        self.finish(watch, chore, report);
+                Some(task) = self.tasks.join_next() => {
+                    if let Ok(task) = task {
+                        self.finish(watch, task, report);
                     }
                 }
                 next = events.next() => match next {
-                    Ok(Some((_, Notice::Command(command)))) if is_active => self.command(&command)?,
+                    Ok(Some((_, ServerNotice::Command(command)))) if is_active => self.on_command(&command)?,
                     Ok(Some((session, notice))) => {
                         watch.tick(self.began.elapsed());
-                        self.continued(watch, &session, &notice);
+                        self.inject_files(watch, &session, &notice);
                         let mut seen = Vec::new();
                         watch.notice(&session, notice, &mut seen);
                         self.describe(watch, &session);
-                        self.acting.update(watch, &session);
+                        self.queue.update(watch, &session);
                         for seen in seen {
-                            // Recorded before it is reported: a process that ends in between still completes it.
-                            if let Seen::Act(act) = &seen {
+                            // Recorded before it is reported: if the process ends in between, the act is still
+                            // completed.
+                            if let WatchEvent::Act(act) = &seen {
                                 self.begin(act.clone(), report);
                             }
                             report(&seen);
                         }
                     }
                     end => {
-                        // Acts that have begun are completed: the server may be there, only the events are not.
-                        self.acting.start(self.server, watch);
-                        while let Some(done) = self.acting.running.join_next().await {
+                        // Acts that have begun are completed: the server may be reachable although the event stream
+                        // broke.
+                        self.queue.start(self.server, watch);
+                        while let Some(done) = self.queue.running.join_next().await {
                             if let Ok((act, done)) = done {
-                                self.acting.free(act.session());
-                                tell(watch, act, done, report);
+                                self.queue.release(act.session());
+                                report_outcome(watch, act, done, report);
                             }
-                            self.acting.start(self.server, watch);
+                            self.queue.start(self.server, watch);
                         }
                         return end.map(drop);
                     }
@@ -293,12 +295,12 @@ impl Driver<'_> {
     }
 
     /// Queues an act. It is recorded first, so that it is completed even if this process ends now.
-    fn begin(&mut self, act: Act, report: &mut impl FnMut(&Seen)) {
+    fn begin(&mut self, act: Act, report: &mut impl FnMut(&WatchEvent)) {
         let log = self.log.begin(&act).unwrap_or_else(|why| {
-            report(&Seen::NoJournal { why });
-            Log::default()
+            report(&WatchEvent::NoJournal { why });
+            ActLog::default()
         });
-        self.acting.waiting.push(Waiting {
+        self.queue.queued.push(QueuedAct {
             act,
             log,
             entry: None,
@@ -307,19 +309,19 @@ impl Driver<'_> {
     }
 
     /// Queues the acts of the journal that this process does not perform.
-    fn take_up(&mut self, watch: &mut Watch, report: &mut impl FnMut(&Seen)) {
+    fn queue_pending(&mut self, watch: &mut SessionWatcher, report: &mut impl FnMut(&WatchEvent)) {
         for entry in self.log.pending() {
-            let act = entry.act();
-            report(&Seen::Resumed(act.clone()));
-            if let Act::Stop {
+            let act = Act::Stop(entry.stop());
+            report(&WatchEvent::Resumed(act.clone()));
+            if let Act::Stop(StopAct {
                 steer: Some(_), to, ..
-            } = &act
+            }) = &act
             {
                 watch.expect_prompt(to);
             }
-            self.acting.waiting.push(Waiting {
+            self.queue.queued.push(QueuedAct {
                 act,
-                log: self.log.at(&entry),
+                log: self.log.for_entry(&entry),
                 entry: Some(entry),
                 control: Arc::default(),
             });
@@ -327,20 +329,20 @@ impl Driver<'_> {
     }
 
     fn announce(&mut self, command: String) {
-        if self.server.api() == Api::Classic {
+        if self.server.api() == ServerApi::Classic {
             let server = self.server.clone();
-            self.chores.spawn(async move {
-                // A server without this request has no other means to tell.
+            self.tasks.spawn(async move {
+                // Without this request a server has no way to detect a second watcher.
                 server.announce(&command).await.ok();
-                Chore::Announced
+                BackgroundTask::Announced
             });
         }
     }
 
-    /// Answers another watcher, or gives way to it.
-    fn command(&mut self, command: &str) -> Result<(), Failure> {
+    /// Answers another watcher, or fails if that one acts already.
+    fn on_command(&mut self, command: &str) -> Result<(), Failure> {
         if let Some(other) = command.strip_prefix(HELLO) {
-            // Of two that come at once, the one with the smaller name stays.
+            // If two watchers start at once, the one with the smaller name stays.
             if other != self.name && (self.is_settled || *self.name < *other) {
                 self.announce(format!("{HERE}{}.{other}", self.name));
             }
@@ -350,20 +352,23 @@ impl Driver<'_> {
             && other != self.name
             && asked == self.name
         {
-            return Err(taken());
+            return Err(second_watcher());
         }
         Ok(())
     }
 
-    /// Asks for the parent and the directory of a session that is older than the connection.
-    fn describe(&mut self, watch: &mut Watch, session: &str) {
-        if self.server.api() == Api::Next || watch.is_dry() || !watch.wants_description(session) {
+    /// Requests the parent and the directory of a session that is older than the connection.
+    fn describe(&mut self, watch: &mut SessionWatcher, session: &str) {
+        if self.server.api() == ServerApi::Next
+            || watch.is_dry()
+            || !watch.wants_description(session)
+        {
             return;
         }
         let (server, session) = (self.server.clone(), session.to_owned());
-        self.chores.spawn(async move {
+        self.tasks.spawn(async move {
             let (parent, directory) = description(&server, &session).await;
-            Chore::Described {
+            BackgroundTask::Described {
                 session,
                 parent,
                 directory,
@@ -372,13 +377,13 @@ impl Driver<'_> {
     }
 
     /// Reads the files of a continuation prompt, once for each session.
-    fn continued(&mut self, watch: &Watch, session: &str, notice: &Notice) {
+    fn inject_files(&mut self, watch: &SessionWatcher, session: &str, notice: &ServerNotice) {
         let text = match notice {
-            Notice::Deleted => {
+            ServerNotice::Deleted => {
                 let mut handoffs = self.handoffs.lock().unwrap_or_else(PoisonError::into_inner);
                 return handoffs.deleted(session);
             }
-            Notice::PromptPart {
+            ServerNotice::PromptPart {
                 text,
                 is_synthetic: false,
                 ..
@@ -388,7 +393,7 @@ impl Driver<'_> {
         let (agent, model, directory) = watch.described(session);
         let (server, session) = (self.server.clone(), session.to_owned());
         let handoffs = Arc::clone(&self.handoffs);
-        self.chores.spawn(async move {
+        self.tasks.spawn(async move {
             let directory = match directory {
                 Some(directory) => Some(directory),
                 None => description(&server, &session).await.1,
@@ -401,7 +406,7 @@ impl Driver<'_> {
                     synthetic: false,
                 }];
                 let model = model.map(|(provider, model)| format!("{provider}/{model}"));
-                let arrived = Arrived {
+                let arrived = ArrivedMessage {
                     session: &name,
                     model: model.as_deref().unwrap_or_default(),
                     agent: agent.as_deref().unwrap_or_default(),
@@ -411,23 +416,28 @@ impl Driver<'_> {
                 handoffs.arrived(&arrived, &files)
             });
             let injection = reading.await.ok().flatten();
-            Chore::Continued { session, injection }
+            BackgroundTask::Continued { session, injection }
         });
     }
 
-    fn finish(&mut self, watch: &mut Watch, chore: Chore, report: &mut impl FnMut(&Seen)) {
-        match chore {
-            Chore::Announced => {}
-            Chore::Described {
+    fn finish(
+        &mut self,
+        watch: &mut SessionWatcher,
+        task: BackgroundTask,
+        report: &mut impl FnMut(&WatchEvent),
+    ) {
+        match task {
+            BackgroundTask::Announced => {}
+            BackgroundTask::Described {
                 session,
                 parent,
                 directory,
             } => watch.describe(&session, parent, directory),
-            Chore::Continued { session, injection } => {
+            BackgroundTask::Continued { session, injection } => {
                 if let Some(injection) = injection {
                     watch.expect_prompt(&session);
                     let act = Act::AddFiles { session, injection };
-                    report(&Seen::Act(act.clone()));
+                    report(&WatchEvent::Act(act.clone()));
                     self.begin(act, report);
                 }
             }
@@ -435,7 +445,7 @@ impl Driver<'_> {
     }
 }
 
-/// The parent and the directory of a session, as far as the server tells.
+/// Returns the parent and the directory of a session, if the server knows them.
 async fn description(server: &Server, session: &str) -> (Option<String>, Option<String>) {
     let Ok(id) = segment(session) else {
         return (None, None);
@@ -447,74 +457,74 @@ async fn description(server: &Server, session: &str) -> (Option<String>, Option<
     (text("parentID"), text("directory"))
 }
 
-fn tell(
-    watch: &mut Watch,
+fn report_outcome(
+    watch: &mut SessionWatcher,
     act: Act,
-    done: Result<Outcome, Failure>,
-    report: &mut impl FnMut(&Seen),
+    done: Result<ActOutcome, Failure>,
+    report: &mut impl FnMut(&WatchEvent),
 ) {
-    watch.done(&act, done == Ok(Outcome::Done));
+    watch.done(&act, done == Ok(ActOutcome::Done));
     report(&match done {
-        Ok(Outcome::Done) => Seen::Done(act),
-        Ok(Outcome::Yielded(why)) => Seen::Yielded {
+        Ok(ActOutcome::Done) => WatchEvent::Done(act),
+        Ok(ActOutcome::Yielded(why)) => WatchEvent::Yielded {
             act,
             why: why.to_owned(),
         },
-        Err(failure) => Seen::Failed {
+        Err(failure) => WatchEvent::Failed {
             act,
             why: failure.to_string(),
         },
     });
 }
 
-/// The acts, one at a time for each session. Dropping it gives up those under way.
+/// The queued and the running acts, one running act for each session. Dropping it cancels the running ones.
 #[derive(Default)]
-struct Acting {
-    running: JoinSet<(Act, Result<Outcome, Failure>)>,
-    /// The sessions of those, each with the message that is stopped.
-    busy: Vec<Busy>,
-    waiting: Vec<Waiting>,
+struct ActQueue {
+    running: JoinSet<(Act, Result<ActOutcome, Failure>)>,
+    /// The sessions with a running act.
+    busy: Vec<RunningAct>,
+    queued: Vec<QueuedAct>,
 }
 
-struct Busy {
+struct RunningAct {
     session: String,
     message: Option<String>,
-    control: Arc<Control>,
+    control: Arc<StopControl>,
 }
 
-struct Waiting {
+struct QueuedAct {
     act: Act,
-    log: Log,
-    /// The entry of the journal, for an act of an earlier run.
-    entry: Option<super::journal::Entry>,
-    control: Arc<Control>,
+    log: ActLog,
+    /// The journal entry of an act of an earlier process.
+    entry: Option<super::journal::JournalEntry>,
+    control: Arc<StopControl>,
 }
 
-/// The message that the act stops.
+/// Returns the message that the act stops.
 fn stopped(act: &Act) -> Option<&str> {
     match act {
-        Act::Stop { message, .. } => Some(message),
+        Act::Stop(stop) => Some(&stop.message),
         _ => None,
     }
 }
 
-impl Acting {
-    /// Starts the acts whose session has none under way.
-    fn start(&mut self, server: &Server, watch: &Watch) {
+impl ActQueue {
+    /// Starts each queued act whose session has no running one.
+    fn start(&mut self, server: &Server, watch: &SessionWatcher) {
         let mut place = 0;
-        while let Some(next) = self.waiting.get(place) {
+        while let Some(next) = self.queued.get(place) {
             let session = next.act.session();
             if self.busy.iter().any(|busy| busy.session == session) {
                 place += 1;
                 continue;
             }
-            let Waiting {
+            let QueuedAct {
                 act,
                 log,
                 entry,
                 control,
-            } = self.waiting.remove(place);
-            self.busy.push(Busy {
+            } = self.queued.remove(place);
+            self.busy.push(RunningAct {
                 session: act.session().to_owned(),
                 message: stopped(&act).map(str::to_owned),
                 control: Arc::clone(&control),
@@ -523,7 +533,7 @@ impl Acting {
             let server = server.clone();
             self.running.spawn(async move {
                 let done = match &entry {
-                    None => perform(&server, &act, Stage::Begun, &control, &log).await,
+                    None => perform(&server, &act, ActStage::Begun, &control, &log).await,
                     Some(entry) => match resume(&server, entry).await {
                         Ok(Ok(stage)) => perform(&server, &act, stage, &control, &log).await,
                         Ok(Err(outcome)) => Ok(outcome),
@@ -536,13 +546,13 @@ impl Acting {
         }
     }
 
-    /// The session has no act under way any more.
-    fn free(&mut self, session: &str) {
+    /// Records that the session has no running act.
+    fn release(&mut self, session: &str) {
         self.busy.retain(|busy| busy.session != session);
     }
 
-    /// Passes on what the events say of a session that is being stopped.
-    fn update(&self, watch: &Watch, session: &str) {
+    /// Passes the events of a session to the act that stops it.
+    fn update(&self, watch: &SessionWatcher, session: &str) {
         for busy in self.busy.iter().filter(|busy| busy.session == session) {
             if let Some(message) = &busy.message {
                 let (is_aborted, idles) = watch.ended(session, message);

@@ -1,5 +1,5 @@
-//! A handoff on a server: the draft in its terminal interface, the files of the continuation, and transcripts of
-//! earlier sessions.
+//! Handoffs on a server: the draft in its terminal interface, the files of a continuation, and transcripts of earlier
+//! sessions.
 
 use std::time::Duration;
 
@@ -8,33 +8,34 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::server::{Api, Server, segment};
+use super::server::{Server, ServerApi, segment};
 use crate::handoff::{
-    Draft, Handoff, Injection, ReadSession, Said, SaidPart, Speaker, TranscriptFuture, Transcripts,
+    DraftStep, Handoff, Injection, ReadSession, Speaker, TranscriptFuture, TranscriptMessage,
+    TranscriptPart, Transcripts,
 };
 use ttsr::harness::{Content, Failure};
 
-/// Requests to the terminal interface and for transcripts. Classic interface only: with [`Api::Next`] they fail
-/// with the kind `unsupported`.
+/// Requests to the terminal interface and for transcripts. Classic interface only: with [`ServerApi::Next`] they fail with
+/// the kind `unsupported`.
 impl Server {
-    /// Opens a new session in the terminal interface that is connected to the server, with the continuation
-    /// prompt as an editable draft, and shows the toast. Nothing is sent to a model.
+    /// Opens a new session in the terminal interface that is connected to the server, with the continuation prompt as
+    /// an editable draft, and shows the toast. Nothing is sent to a model.
     ///
-    /// `directory` selects the project whose terminal interface is addressed; without it, the server's own. A
-    /// server without a terminal interface accepts the requests and drops them.
+    /// `directory` selects the project whose terminal interface is addressed; `None` selects the server's own. A server
+    /// without a terminal interface accepts the requests and drops them.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no. Requests after the failed one are not sent.
+    /// If the server cannot be reached or responds with an error. Requests after the failed one are not sent.
     ///
     /// # Example: three requests, the second 150 ms after the first
     /// ```
     /// use ttsr_agent::handoff::Handoff;
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let (url, heard) = listener::answering(["true", "true", "true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // A server listens at `url`; `heard` holds its requests.
-    /// let server = Server::new(&url, Api::Classic)?;
+    /// let server = Server::new(&url, ServerApi::Classic)?;
     /// let handoff = Handoff::new("ses_1", "Finish the parser.").files(["src/parse.rs"]);
     /// runtime.block_on(server.hand_over(&handoff, None))?;
     /// let heard = heard.join().unwrap();
@@ -48,12 +49,12 @@ impl Server {
         handoff: &Handoff,
         directory: Option<&str>,
     ) -> Result<(), Failure> {
-        for step in Draft::steps(handoff) {
+        for step in DraftStep::steps(handoff) {
             match step {
-                Draft::OpenSession => self.tui_command("session_new", directory).await?,
-                Draft::Wait(time) => sleep(time).await,
-                Draft::Append(text) => self.append_to_prompt(&text, directory).await?,
-                Draft::Toast { text, lasts } => self.show_toast(text, lasts, directory).await?,
+                DraftStep::OpenSession => self.tui_command("session_new", directory).await?,
+                DraftStep::Wait(time) => sleep(time).await,
+                DraftStep::Append(text) => self.append_to_prompt(&text, directory).await?,
+                DraftStep::Toast { text, lasts } => self.show_toast(text, lasts, directory).await?,
             }
         }
         Ok(())
@@ -62,16 +63,16 @@ impl Server {
     /// Runs a command of the terminal interface, such as `session_new`.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     pub async fn tui_command(&self, command: &str, directory: Option<&str>) -> Result<(), Failure> {
         let body = json!({ "command": command });
         self.tui("execute-command", directory, body).await
     }
 
-    /// Appends text to the prompt that is being edited in the terminal interface.
+    /// Appends text to the draft in the terminal interface.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     pub async fn append_to_prompt(
         &self,
         text: &str,
@@ -84,7 +85,7 @@ impl Server {
     /// Shows a message in the terminal interface for `lasts`, rounded down to milliseconds and at least one.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     pub async fn show_toast(
         &self,
         text: &str,
@@ -96,39 +97,38 @@ impl Server {
         self.tui("show-toast", directory, body).await
     }
 
-    /// Announces a command to everything that listens to the server's events. Interfaces ignore names they do
-    /// not know.
+    /// Publishes a command as an event of the server. Terminal interfaces ignore unknown commands.
     pub(super) async fn announce(&self, command: &str) -> Result<(), Failure> {
         let properties = json!({ "command": command });
         let body = json!({ "type": "tui.command.execute", "properties": properties });
         self.tui("publish", None, body).await
     }
 
-    /// Puts the files of a continuation into a session, without asking for a reply.
+    /// Adds the files of a continuation to a session, without requesting a reply.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     ///
     /// # Example: two synthetic parts for a file
     /// ```
     /// use ttsr::harness::Content;
     /// use ttsr_agent::handoff::Injection;
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // A server listens at `url`; `heard` holds its requests.
-    /// # use ttsr_agent::handoff::{Arrived, Files, Handoff, Handoffs};
+    /// # use ttsr_agent::handoff::{ArrivedMessage, FileSource, Handoff, HandoffTracker};
     /// # use std::{io, path::{Path, PathBuf}};
     /// # struct One;
-    /// # impl Files for One {
+    /// # impl FileSource for One {
     /// #     fn resolve(&self, _: &str) -> Option<PathBuf> { Some("/p/a.txt".into()) }
     /// #     fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> { Ok(b"one".to_vec()) }
     /// # }
     /// # let prompt = ttsr::harness::Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
-    /// # let arrived = Arrived { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
-    /// # let injection: Injection = Handoffs::default().arrived(&arrived, &One).unwrap();
-    /// let server = Server::new(&url, Api::Classic)?;
+    /// # let arrived = ArrivedMessage { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
+    /// # let injection: Injection = HandoffTracker::default().arrived(&arrived, &One).unwrap();
+    /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.inject("ses_2", &injection))?;
     /// let request = &heard.join().unwrap()[0];
     /// assert!(request.starts_with("POST /session/ses_2/prompt_async "));
@@ -158,28 +158,32 @@ impl Server {
         self.call(Method::POST, &path, Some(body)).await.map(drop)
     }
 
-    /// The last messages of a session, oldest first, at most `most`: texts, names of attached files, and tool
+    /// Returns the last messages of a session, oldest first, at most `most`: texts, names of attached files, and tool
     /// calls with their titles. Synthetic text, reasoning and outputs of tools are left out, and so are messages
-    /// of which nothing is left.
+    /// without other content.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no, or if the messages exceed 16 MiB.
-    pub async fn messages(&self, session: &str, most: usize) -> Result<Vec<Said>, Failure> {
+    /// If the server cannot be reached or responds with an error, or if the messages exceed 16 MiB.
+    pub async fn messages(
+        &self,
+        session: &str,
+        most: usize,
+    ) -> Result<Vec<TranscriptMessage>, Failure> {
         self.only_classic()?;
         let path = format!("/session/{}/message?limit={most}", segment(session)?);
         let answer = self.call(Method::GET, &path, None).await?;
-        let messages: Vec<Written> = serde_json::from_value(answer).map_err(|error| {
+        let messages: Vec<ServerMessage> = serde_json::from_value(answer).map_err(|error| {
             Failure::new("protocol", format!("not a list of messages: {error}"))
         })?;
-        Ok(messages.iter().filter_map(Written::said).collect())
+        Ok(messages.iter().filter_map(ServerMessage::said).collect())
     }
 
-    /// The output of the tool `read_session` for a session of this server.
+    /// Returns the output of the tool `read_session` for a session of this server.
     ///
     /// # Example: a transcript with an attachment and a tool's title
     /// ```
     /// use ttsr_agent::handoff::ReadSession;
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let answer = r#"[
     /// #   {"info":{"role":"user"},"parts":[{"type":"text","text":"Mend it."},{"type":"file","filename":"a.png"}]},
@@ -188,7 +192,7 @@ impl Server {
     /// # let (url, heard) = listener::answering([answer])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // A server listens at `url`; `heard` holds its requests.
-    /// let server = Server::new(&url, Api::Classic)?;
+    /// let server = Server::new(&url, ServerApi::Classic)?;
     /// let shown = runtime.block_on(server.read_session(&ReadSession::new("ses_1", Some(2))));
     /// let said = "## User\nMend it.\n[Attached: a.png]\n\n## Assistant\n[Tool: read] src/a.rs\n\n";
     /// assert_eq!(shown, format!("{said}(End of session - 2 messages)"));
@@ -200,8 +204,12 @@ impl Server {
         call.transcript(|_, _| said)
     }
 
-    /// Returns the last messages of a session, or the reason why it cannot be read, for a model.
-    async fn recent_messages(&self, session: &str, most: usize) -> Result<Vec<Said>, String> {
+    /// Returns the last messages of a session, or the reason why it cannot be read, worded for a model.
+    async fn recent_messages(
+        &self,
+        session: &str,
+        most: usize,
+    ) -> Result<Vec<TranscriptMessage>, String> {
         let said = self.messages(session, most).await;
         said.map_err(|failure| match failure.kind() {
             "404" => "the server has no such session".to_owned(),
@@ -220,8 +228,8 @@ impl Server {
 
     fn only_classic(&self) -> Result<(), Failure> {
         match self.api() {
-            Api::Classic => Ok(()),
-            Api::Next => {
+            ServerApi::Classic => Ok(()),
+            ServerApi::Next => {
                 let why = "only the classic interface has this request";
                 Err(Failure::new("unsupported", why))
             }
@@ -235,7 +243,7 @@ impl Transcripts for Server {
     }
 }
 
-/// A value of a query, percent-encoded.
+/// Percent-encodes a value of a query.
 fn percent(value: &str) -> String {
     let encode = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
@@ -248,16 +256,16 @@ fn percent(value: &str) -> String {
 
 /// A message as `/session/{id}/message` returns it.
 #[derive(Deserialize)]
-pub(super) struct Written {
+pub(super) struct ServerMessage {
     #[serde(default)]
-    pub(super) info: Info,
+    pub(super) info: ServerMessageInfo,
     #[serde(default)]
-    pub(super) parts: Vec<WrittenPart>,
+    pub(super) parts: Vec<ServerMessagePart>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Info {
+pub(super) struct ServerMessageInfo {
     pub(super) id: String,
     pub(super) role: String,
     pub(super) error: Value,
@@ -266,7 +274,7 @@ pub(super) struct Info {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct WrittenPart {
+pub(super) struct ServerMessagePart {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) text: String,
@@ -277,12 +285,12 @@ pub(super) struct WrittenPart {
     pub(super) tool: String,
     #[serde(rename = "callID")]
     pub(super) call: String,
-    pub(super) state: State,
+    pub(super) state: ToolPartState,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct State {
+pub(super) struct ToolPartState {
     pub(super) status: String,
     pub(super) title: Option<String>,
     pub(super) input: Value,
@@ -290,34 +298,38 @@ pub(super) struct State {
     pub(super) error: String,
 }
 
-impl Written {
-    fn said(&self) -> Option<Said> {
+impl ServerMessage {
+    fn said(&self) -> Option<TranscriptMessage> {
         let by = match self.info.role.as_str() {
             "user" => Speaker::User,
             "assistant" => Speaker::Assistant,
             _ => return None,
         };
-        let parts: Vec<SaidPart> = self.parts.iter().filter_map(WrittenPart::said).collect();
-        (!parts.is_empty()).then_some(Said { by, parts })
+        let parts: Vec<TranscriptPart> = self
+            .parts
+            .iter()
+            .filter_map(ServerMessagePart::said)
+            .collect();
+        (!parts.is_empty()).then_some(TranscriptMessage { by, parts })
     }
 }
 
-impl WrittenPart {
-    fn said(&self) -> Option<SaidPart> {
+impl ServerMessagePart {
+    fn said(&self) -> Option<TranscriptPart> {
         match self.kind.as_str() {
             "text" if !self.synthetic && !self.text.is_empty() => {
-                Some(SaidPart::Text(self.text.clone()))
+                Some(TranscriptPart::Text(self.text.clone()))
             }
             "file" => {
                 let name = self.filename.clone();
-                // Inline data has no name; its media type has to do.
+                // Inline data has no name; its media type replaces it.
                 let name = name.unwrap_or_else(|| match self.url.starts_with("data:") {
                     true => self.mime.clone(),
                     false => self.url.rsplit('/').next().unwrap_or_default().to_owned(),
                 });
-                Some(SaidPart::Attached(name))
+                Some(TranscriptPart::Attached(name))
             }
-            "tool" => Some(SaidPart::Tool {
+            "tool" => Some(TranscriptPart::Tool {
                 name: self.tool.clone(),
                 title: self.state.title.clone().unwrap_or_default(),
             }),

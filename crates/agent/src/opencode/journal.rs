@@ -1,4 +1,4 @@
-//! The acts that are under way, on disk, so that a restarted watcher completes them.
+//! The journal of acts in progress, from which a restarted watcher completes them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,44 +8,44 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::server::Prompt;
-use super::watch::Act;
+use super::watch::StopAct;
 use ttsr::harness::Failure;
 
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The acts of [`Watch`](super::Watch) that are under way: one JSON file, which is replaced as a whole when an
-/// act begins, gets further, or ends.
+/// The acts of a [`SessionWatcher`](super::SessionWatcher) in progress: one JSON file, which is replaced as a whole when an act begins,
+/// advances, or ends.
 ///
 /// The file is `{"version": 1, "acts": [...]}`. An act has `id`, `at` (seconds since 1970), `session`, `message`,
 /// `delete`, `to`, `steer` (`text`, `agent`, `model`), `has_run`, `permission`, and `stage`: `begun`, `told` (the
-/// parent was prompted), `stopping`, `stopped`. Beside it lies an empty file of the same name with `.lock`
-/// appended, which is locked while a watcher uses the journal.
+/// parent was prompted), `stopping`, `stopped`. An empty file of the same name with `.lock` appended is locked while a
+/// watcher uses the journal.
 ///
 /// # Example: one watcher at a time
 /// ```
-/// use ttsr_agent::opencode::Journal;
+/// use ttsr_agent::opencode::ActJournal;
 /// let folder = std::env::temp_dir().join(format!("ttsr-journal-{}", std::process::id()));
 /// let path = folder.join("acts.json");
-/// let journal = Journal::open(&path)?;
-/// assert_eq!(Journal::open(&path).unwrap_err().kind(), "taken");
+/// let journal = ActJournal::open(&path)?;
+/// assert_eq!(ActJournal::open(&path).unwrap_err().kind(), "taken");
 /// drop(journal);
-/// assert!(Journal::open(&path).is_ok());
+/// assert!(ActJournal::open(&path).is_ok());
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Journal {
+pub struct ActJournal {
     path: PathBuf,
-    /// Locked as long as the journal is open.
+    /// Locked while the journal is open.
     _lock: File,
-    acts: Vec<Entry>,
+    acts: Vec<JournalEntry>,
     next: u64,
 }
 
-/// An act that is under way.
+/// An act in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     pub(super) id: u64,
     /// Seconds since 1970.
     at: u64,
@@ -53,58 +53,58 @@ pub(super) struct Entry {
     pub(super) message: String,
     delete: bool,
     to: String,
-    steer: Option<Steer>,
+    steer: Option<JournaledPrompt>,
     has_run: bool,
     permission: Option<String>,
-    pub(super) stage: Stage,
+    pub(super) stage: ActStage,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Steer {
+struct JournaledPrompt {
     text: String,
     agent: Option<String>,
     model: Option<(String, String)>,
 }
 
-/// How far an act is. A stage is written before its request is sent.
+/// The progress of an act. A stage is written before its request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Stage {
-    /// Nothing was sent.
+pub(super) enum ActStage {
+    /// No request was sent.
     Begun,
     /// The parent of a sub-agent was prompted.
     Told,
     /// The stop was sent.
     Stopping,
-    /// The session is stopped and the message deleted, if it was to be.
+    /// The session is stopped and, if the act deletes the message, the message is deleted.
     Stopped,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct JournalFile {
     version: u32,
-    acts: Vec<Entry>,
+    acts: Vec<JournalEntry>,
 }
 
-impl Journal {
-    /// Most acts kept; past it the oldest is dropped.
+impl ActJournal {
+    /// The most acts kept; past it the oldest is dropped.
     pub const MAX_ACTS: usize = 64;
 
-    /// Most bytes of the text of a prompt that are kept. A longer text is cut at a character boundary.
+    /// The most bytes of a prompt's text that are kept. A longer text is cut at a character boundary.
     pub const MAX_TEXT: usize = 16 << 10;
 
-    /// Most bytes of the file. A longer one is not read, and past it the oldest acts are dropped.
+    /// The most bytes of the file. A longer file is not read, and the oldest acts are dropped to stay below it.
     pub const MAX_BYTES: u64 = 1 << 20;
 
-    /// Acts that are older are dropped: the user has gone on by then.
+    /// The age at which acts are dropped: the user has continued by then.
     pub const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
-    /// Opens the journal at `path`, and creates it and its folder if they do not exist. A file that is no
-    /// journal counts as an empty one and is replaced by the next write.
+    /// Opens the journal at `path`, and creates it and its folder if they do not exist. A file that is not a journal is
+    /// treated as empty and is replaced by the next write.
     ///
     /// # Errors
     /// Of the kind `taken` if another process has it open; of the kind `io` if it cannot be created or read.
-    pub fn open(path: impl AsRef<Path>) -> Result<Journal, Failure> {
+    pub fn open(path: impl AsRef<Path>) -> Result<ActJournal, Failure> {
         let path = path.as_ref().to_owned();
         let because = |error: io::Error| {
             let path = path.display();
@@ -121,12 +121,12 @@ impl Journal {
             .open(name)
             .map_err(because)?;
         lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => taken(),
+            fs::TryLockError::WouldBlock => second_watcher(),
             fs::TryLockError::Error(error) => because(error),
         })?;
         let acts = read(&path).map_err(because)?;
         let next = acts.iter().map(|act| act.id + 1).max().unwrap_or(0);
-        Ok(Journal {
+        Ok(ActJournal {
             path,
             _lock: lock,
             acts,
@@ -134,47 +134,34 @@ impl Journal {
         })
     }
 
-    /// The acts that were not completed, oldest first.
-    pub(super) fn pending(&self) -> Vec<Entry> {
+    /// Returns the acts that were not completed, oldest first.
+    pub(super) fn pending(&self) -> Vec<JournalEntry> {
         self.acts.clone()
     }
 
-    /// Records that an act begins; its id. Only stops are recorded: every other act is a single request.
-    pub(super) fn begin(&mut self, act: &Act) -> io::Result<Option<u64>> {
-        let Act::Stop {
-            session,
-            message,
-            delete,
-            steer,
-            to,
-            has_run,
-            permission,
-            ..
-        } = act
-        else {
-            return Ok(None);
-        };
+    /// Records that a stop begins and returns its id. Only stops are recorded: every other act is a single request.
+    pub(super) fn begin(&mut self, stop: &StopAct) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
-        self.acts.push(Entry {
+        self.acts.push(JournalEntry {
             id,
             at: now(),
-            session: session.clone(),
-            message: message.clone(),
-            delete: *delete,
-            to: to.clone(),
-            steer: steer.as_ref().map(Steer::of),
-            has_run: *has_run,
-            permission: permission.clone(),
-            stage: Stage::Begun,
+            session: stop.session.clone(),
+            message: stop.message.clone(),
+            delete: stop.delete,
+            to: stop.to.clone(),
+            steer: stop.steer.as_ref().map(JournaledPrompt::from_prompt),
+            has_run: stop.has_run,
+            permission: stop.permission.clone(),
+            stage: ActStage::Begun,
         });
-        let excess = self.acts.len().saturating_sub(Journal::MAX_ACTS);
+        let excess = self.acts.len().saturating_sub(ActJournal::MAX_ACTS);
         self.acts.drain(..excess);
         self.write()?;
-        Ok(Some(id))
+        Ok(id)
     }
 
-    pub(super) fn advance(&mut self, id: u64, stage: Stage) -> io::Result<()> {
+    pub(super) fn advance(&mut self, id: u64, stage: ActStage) -> io::Result<()> {
         for act in self.acts.iter_mut().filter(|act| act.id == id) {
             act.stage = stage;
         }
@@ -186,15 +173,15 @@ impl Journal {
         self.write()
     }
 
-    /// Replaces the file: a process that ends in the middle leaves the old one.
+    /// Replaces the file atomically: a process that ends during the write leaves the old file.
     fn write(&mut self) -> io::Result<()> {
         let text = loop {
-            let written = Written {
+            let written = JournalFile {
                 version: VERSION,
                 acts: self.acts.clone(),
             };
             let text = serde_json::to_vec(&written)?;
-            if text.len() as u64 <= Journal::MAX_BYTES || self.acts.is_empty() {
+            if text.len() as u64 <= ActJournal::MAX_BYTES || self.acts.is_empty() {
                 break text;
             }
             self.acts.remove(0);
@@ -213,22 +200,22 @@ impl Journal {
     }
 }
 
-/// Another watcher acts on the same server.
-pub(super) fn taken() -> Failure {
+/// Returns the failure for a server on which another watcher acts.
+pub(super) fn second_watcher() -> Failure {
     let why = "another `ttsr watch` acts on this server; `--dry-run` watches beside it";
     Failure::new("taken", why)
 }
 
-fn read(path: &Path) -> io::Result<Vec<Entry>> {
+fn read(path: &Path) -> io::Result<Vec<JournalEntry>> {
     let length = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    if length > Journal::MAX_BYTES {
+    if length > ActJournal::MAX_BYTES {
         return Ok(Vec::new());
     }
-    let written: Option<Written> = serde_json::from_slice(&fs::read(path)?).ok();
+    let written: Option<JournalFile> = serde_json::from_slice(&fs::read(path)?).ok();
     let acts = written.filter(|written| written.version == VERSION);
     Ok(acts.map_or_else(Vec::new, |written| written.acts))
 }
@@ -238,11 +225,11 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-impl Steer {
-    fn of(prompt: &Prompt) -> Steer {
+impl JournaledPrompt {
+    fn from_prompt(prompt: &Prompt) -> JournaledPrompt {
         let mut text = prompt.text.clone();
-        text.truncate(text.floor_char_boundary(Journal::MAX_TEXT));
-        Steer {
+        text.truncate(text.floor_char_boundary(ActJournal::MAX_TEXT));
+        JournaledPrompt {
             text,
             agent: prompt.agent.clone(),
             model: prompt.model.clone(),
@@ -250,10 +237,10 @@ impl Steer {
     }
 }
 
-impl Entry {
-    /// The act.
-    pub(super) fn act(&self) -> Act {
-        Act::Stop {
+impl JournalEntry {
+    /// Returns the act.
+    pub(super) fn stop(&self) -> StopAct {
+        StopAct {
             session: self.session.clone(),
             message: self.message.clone(),
             delete: self.delete,
@@ -271,6 +258,6 @@ impl Entry {
     }
 
     pub(super) fn is_old(&self) -> bool {
-        now().saturating_sub(self.at) > Journal::MAX_AGE.as_secs()
+        now().saturating_sub(self.at) > ActJournal::MAX_AGE.as_secs()
     }
 }

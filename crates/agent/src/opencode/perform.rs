@@ -1,4 +1,4 @@
-//! Acts as requests: in which order, what is checked before each, and where the user's own act takes precedence.
+//! Performs acts as requests: their order, the checks before each, and the precedence of the user's own acts.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,46 +9,46 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::handoff::{Written, WrittenPart};
-use super::journal::{Entry, Journal, Stage};
-use super::server::{Api, Server, segment};
-use super::watch::Act;
+use super::handoff::{ServerMessage, ServerMessagePart};
+use super::journal::{ActJournal, ActStage, JournalEntry};
+use super::server::{Server, ServerApi, segment};
+use super::watch::{Act, StopAct};
 use ttsr::harness::Failure;
 
-/// What became of an act.
+/// The outcome of an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// All of it is done.
+pub(super) enum ActOutcome {
+    /// The act is complete.
     Done,
-    /// The user acted first; the rest was left undone.
+    /// The user acted first; the remaining requests were not sent.
     Yielded(&'static str),
 }
 
-/// What the event loop knows of the session while an act on it is performed.
+/// The state of a session while it is being stopped, updated by the event loop.
 #[derive(Debug, Default)]
-pub(super) struct Control {
-    /// The request that stops the session was sent.
+pub(super) struct StopControl {
+    /// True once the request that stops the session was sent.
     is_stop_sent: AtomicBool,
-    /// Somebody else stopped the session.
+    /// True if somebody else stopped the session.
     is_overtaken: AtomicBool,
-    /// How often the session reported to be idle since the verdict.
+    /// The number of idle notices since the decision.
     idles: AtomicU32,
     changed: Notify,
 }
 
-/// How often a session reports to be idle after one abort: when it stops, and when the reply is stored.
+/// The number of idle notices after one abort: when the session stops, and when the reply is stored.
 const IDLES: u32 = 2;
 
-/// How long the second of them is waited for before the session is prompted.
+/// The time limit for the second idle notice before the session is prompted.
 const SETTLING: Duration = Duration::from_millis(300);
 
-/// How long a third one is waited for: it means that somebody else stopped the session too.
+/// The time limit for a third idle notice, which means that somebody else stopped the session too.
 const GRACE: Duration = Duration::from_millis(50);
 
 const STOPPED: &str = "the session was stopped by somebody else";
 
-impl Control {
-    /// Takes what the events say: whether the message ended with an abort, and the number of idle reports.
+impl StopControl {
+    /// Records the events of the session: an abort of the message, and the number of idle notices.
     pub(super) fn update(&self, is_aborted: bool, idles: u32, is_child: bool) {
         // The session of a sub-agent is stopped once more by its parent.
         let has_second = idles > IDLES && !is_child;
@@ -63,8 +63,8 @@ impl Control {
         self.is_overtaken.load(Ordering::Relaxed)
     }
 
-    /// Waits until the events of the abort have arrived, within bounds.
-    async fn settle(&self) {
+    /// Waits until the events of the abort have arrived, within [`SETTLING`].
+    async fn wait_for_idle(&self) {
         let settled = async {
             loop {
                 let changed = self.changed.notified();
@@ -80,27 +80,27 @@ impl Control {
     }
 }
 
-/// The journal, where there is one, and the act's place in it.
+/// The journal, if there is one, and the id of an act in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
-    journal: Arc<Mutex<Option<Journal>>>,
+pub(super) struct ActLog {
+    journal: Arc<Mutex<Option<ActJournal>>>,
     id: Option<u64>,
 }
 
-impl Log {
-    pub(super) fn new(journal: Option<Journal>) -> Log {
-        Log {
+impl ActLog {
+    pub(super) fn new(journal: Option<ActJournal>) -> ActLog {
+        ActLog {
             journal: Arc::new(Mutex::new(journal)),
             id: None,
         }
     }
 
-    /// Does something with the journal; gives it up where it cannot be written, with the reason.
-    fn with<T>(
+    /// Runs `use_it` on the journal; closes the journal and returns the reason if it cannot be written.
+    fn with_journal<T>(
         &self,
-        use_it: impl FnOnce(&mut Journal) -> std::io::Result<T>,
+        use_it: impl FnOnce(&mut ActJournal) -> std::io::Result<T>,
     ) -> Result<Option<T>, String> {
-        // A panic in between leaves an entry too many at worst.
+        // A panic while the lock is held leaves at worst one entry too many.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         match journal.as_mut().map(use_it).transpose() {
             Ok(done) => Ok(done),
@@ -112,34 +112,37 @@ impl Log {
     }
 
     /// Records that the act begins.
-    pub(super) fn begin(&self, act: &Act) -> Result<Log, String> {
-        let id = self.with(|journal| journal.begin(act))?.flatten();
-        Ok(Log { id, ..self.clone() })
+    pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
+        let id = match act {
+            Act::Stop(stop) => self.with_journal(|journal| journal.begin(stop))?,
+            _ => None,
+        };
+        Ok(ActLog { id, ..self.clone() })
     }
 
-    /// The acts that an earlier run left, as far as this process does not perform them.
-    pub(super) fn pending(&self) -> Vec<Entry> {
-        let pending = self.with(|journal| Ok(journal.pending()));
+    /// Returns the acts that an earlier process left and that this process does not perform.
+    pub(super) fn pending(&self) -> Vec<JournalEntry> {
+        let pending = self.with_journal(|journal| Ok(journal.pending()));
         pending.ok().flatten().unwrap_or_default()
     }
 
-    /// The same for the act of that entry.
-    pub(super) fn at(&self, entry: &Entry) -> Log {
-        Log {
+    /// Returns the log of the act of that entry.
+    pub(super) fn for_entry(&self, entry: &JournalEntry) -> ActLog {
+        ActLog {
             id: Some(entry.id),
             ..self.clone()
         }
     }
 
-    fn advance(&self, stage: Stage) {
+    fn advance(&self, stage: ActStage) {
         if let Some(id) = self.id {
-            // A journal that fails is given up; the act goes on without it.
-            self.with(|journal| journal.advance(id, stage)).ok();
+            // After a failure the journal is closed; the act continues without it.
+            self.with_journal(|journal| journal.advance(id, stage)).ok();
         }
     }
 
-    /// The act is over, unless the server could not be reached: then it is taken up with the next connection.
-    pub(super) fn end(&self, done: &Result<Outcome, Failure>) {
+    /// Removes the act, unless the server could not be reached: then it is resumed after the next connection.
+    pub(super) fn end(&self, done: &Result<ActOutcome, Failure>) {
         let is_unreached = |failure: &Failure| {
             matches!(
                 failure.kind(),
@@ -149,148 +152,145 @@ impl Log {
         if let Some(id) = self.id
             && !done.as_ref().is_err_and(is_unreached)
         {
-            self.with(|journal| journal.end(id)).ok();
+            self.with_journal(|journal| journal.end(id)).ok();
         }
     }
 }
 
-/// Does what the act says, from `stage` on.
+/// Performs the act from `stage` on.
 pub(super) async fn perform(
     server: &Server,
     act: &Act,
-    stage: Stage,
-    control: &Control,
-    log: &Log,
-) -> Result<Outcome, Failure> {
+    stage: ActStage,
+    control: &StopControl,
+    log: &ActLog,
+) -> Result<ActOutcome, Failure> {
     match act {
         Act::Inject {
             session, prompt, ..
         } => server.prompt(session, prompt).await?,
-        Act::Stop { .. } => return stop(server, act, stage, control, log).await,
-        Act::Switch { session, model } => return switch(server, session, model).await,
+        Act::Stop(stop) => return perform_stop(server, stop, stage, control, log).await,
+        Act::Switch { session, model } => return switch_model(server, session, model).await,
         Act::HandOver {
             handoff, directory, ..
         } => server.hand_over(handoff, directory.as_deref()).await?,
         Act::AddFiles { session, injection } => server.inject(session, injection).await?,
     }
-    Ok(Outcome::Done)
+    Ok(ActOutcome::Done)
 }
 
-async fn stop(
+async fn perform_stop(
     server: &Server,
-    act: &Act,
-    stage: Stage,
-    control: &Control,
-    log: &Log,
-) -> Result<Outcome, Failure> {
-    let Act::Stop {
+    stop: &StopAct,
+    stage: ActStage,
+    control: &StopControl,
+    log: &ActLog,
+) -> Result<ActOutcome, Failure> {
+    let StopAct {
         session,
         message,
-        delete,
         steer,
         to,
         has_run,
-        permission,
         ..
-    } = act
-    else {
-        return Ok(Outcome::Done);
-    };
-    if stage < Stage::Stopping && control.is_overtaken() {
-        return Ok(Outcome::Yielded(STOPPED));
+    } = stop;
+    if stage < ActStage::Stopping && control.is_overtaken() {
+        return Ok(ActOutcome::Yielded(STOPPED));
     }
     let mut steer = steer.clone();
-    // The parent's next request comes with the stop. It contains what is said before.
+    // The stop causes the parent's next request, which contains a prompt sent before it.
     let is_parent_told = to != session && !has_run;
     if is_parent_told
         && let Some(prompt) = steer.take()
-        && stage < Stage::Told
+        && stage < ActStage::Told
     {
-        log.advance(Stage::Told);
+        log.advance(ActStage::Told);
         server.prompt(to, &prompt).await?;
     }
-    if stage < Stage::Stopped {
+    if stage < ActStage::Stopped {
         control.is_stop_sent.store(true, Ordering::Relaxed);
-        log.advance(Stage::Stopping);
+        log.advance(ActStage::Stopping);
         server.abort(session).await?;
-        if let Some(permission) = permission {
-            // Its call is over; if it was answered meanwhile, there is nothing to reject.
+        if let Some(permission) = &stop.permission {
+            // The call is over; if the request was answered meanwhile, this fails and has no effect.
             server.reject_permission(permission).await.ok();
         }
         if control.is_overtaken() {
-            return Ok(Outcome::Yielded(STOPPED));
+            return Ok(ActOutcome::Yielded(STOPPED));
         }
-        if *delete {
-            forget(server, session, message).await?;
+        if stop.delete {
+            delete_with_retries(server, session, message).await?;
         }
     }
     let Some(mut prompt) = steer else {
-        return Ok(Outcome::Done);
+        return Ok(ActOutcome::Done);
     };
-    log.advance(Stage::Stopped);
+    log.advance(ActStage::Stopped);
     if *has_run {
-        prompt.text += &account(server, session, message).await;
+        prompt.text += &describe_calls(server, session, message).await;
     }
-    if to == session && stage < Stage::Stopped && server.api() == Api::Classic {
-        control.settle().await;
+    if to == session && stage < ActStage::Stopped && server.api() == ServerApi::Classic {
+        control.wait_for_idle().await;
         if control.is_overtaken() {
-            return Ok(Outcome::Yielded(STOPPED));
+            return Ok(ActOutcome::Yielded(STOPPED));
         }
     }
     server.prompt(to, &prompt).await?;
-    Ok(Outcome::Done)
+    Ok(ActOutcome::Done)
 }
 
-/// Most messages after the stopped one that are read when an act is taken up again.
+/// The most messages after the stopped one that are read when an act is resumed.
 const RECENT: usize = 20;
 
-/// Whether an act of an earlier run is still wanted, and from which stage on it is done.
+/// Returns the stage from which an act of an earlier process is performed, or its outcome if it is no longer wanted.
 pub(super) async fn resume(
     server: &Server,
-    entry: &Entry,
-) -> Result<Result<Stage, Outcome>, Failure> {
+    entry: &JournalEntry,
+) -> Result<Result<ActStage, ActOutcome>, Failure> {
     if entry.is_old() {
-        return Ok(Err(Outcome::Yielded("it is older than an hour")));
+        return Ok(Err(ActOutcome::Yielded("it is older than an hour")));
     }
-    if server.api() == Api::Next {
+    if server.api() == ServerApi::Next {
         return Ok(Ok(entry.stage));
     }
-    let Act::Stop { steer, to, .. } = entry.act() else {
-        return Ok(Err(Outcome::Done));
-    };
+    let StopAct { steer, to, .. } = entry.stop();
     let messages = match messages(server, &entry.session, RECENT).await {
         Ok(messages) => messages,
         Err(failure) if is_gone(&failure) => {
-            return Ok(Err(Outcome::Yielded("the session was deleted")));
+            return Ok(Err(ActOutcome::Yielded("the session was deleted")));
         }
         Err(failure) => return Err(failure),
     };
     let place = messages.iter().position(|it| it.info.id == entry.message);
     let after = &messages[place.map_or(0, |place| place + 1)..];
     let asked = after.iter().rfind(|it| it.info.role == "user");
-    if let (Some(place), Stage::Begun) = (place, entry.stage)
+    if let (Some(place), ActStage::Begun) = (place, entry.stage)
         && messages[place].info.error["name"] == "MessageAbortedError"
     {
-        return Ok(Err(Outcome::Yielded(STOPPED)));
+        return Ok(Err(ActOutcome::Yielded(STOPPED)));
     }
-    if place.is_none() && entry.stage < Stage::Stopping {
-        return Ok(Err(Outcome::Yielded("the message was deleted")));
+    if place.is_none() && entry.stage < ActStage::Stopping {
+        return Ok(Err(ActOutcome::Yielded("the message was deleted")));
     }
-    let is_ours = |written: &Written| {
+    let is_ours = |written: &ServerMessage| {
         let text = steer.as_ref().map_or("", |steer| steer.text.as_str());
-        let starts = |part: &WrittenPart| !text.is_empty() && part.text.starts_with(text);
+        let starts = |part: &ServerMessagePart| !text.is_empty() && part.text.starts_with(text);
         written.parts.iter().any(starts)
     };
-    // Without the stopped message, older prompts of the user cannot be told from newer ones.
+    // Without the stopped message, older user prompts cannot be told from newer ones.
     match asked.filter(|_| to == entry.session) {
-        Some(asked) if is_ours(asked) => Ok(Err(Outcome::Done)),
-        Some(_) if place.is_some() => Ok(Err(Outcome::Yielded("the user went on"))),
+        Some(asked) if is_ours(asked) => Ok(Err(ActOutcome::Done)),
+        Some(_) if place.is_some() => Ok(Err(ActOutcome::Yielded("the user went on"))),
         _ => Ok(Ok(entry.stage)),
     }
 }
 
-/// The last messages of a session, oldest first.
-async fn messages(server: &Server, session: &str, most: usize) -> Result<Vec<Written>, Failure> {
+/// Returns the last messages of a session, oldest first.
+async fn messages(
+    server: &Server,
+    session: &str,
+    most: usize,
+) -> Result<Vec<ServerMessage>, Failure> {
     let path = format!("/session/{}/message?limit={most}", segment(session)?);
     let answer = server.call(Method::GET, &path, None).await?;
     serde_json::from_value(answer)
@@ -298,11 +298,11 @@ async fn messages(server: &Server, session: &str, most: usize) -> Result<Vec<Wri
 }
 
 /// Aborts the refused request and sends the last user message again, to that model.
-async fn switch(
+async fn switch_model(
     server: &Server,
     session: &str,
     (provider, model): &(String, String),
-) -> Result<Outcome, Failure> {
+) -> Result<ActOutcome, Failure> {
     server.abort(session).await?;
     let path = format!("/session/{}/message?limit={RECENT}", segment(session)?);
     let answer = server.call(Method::GET, &path, None).await?;
@@ -313,7 +313,7 @@ async fn switch(
         Failure::new("protocol", why)
     })?;
     let mut parts = asked["parts"].as_array().cloned().unwrap_or_default();
-    // They get ids of their own: those of the first request are taken.
+    // The parts get new ids: those of the first request are in use.
     for part in parts.iter_mut().filter_map(Value::as_object_mut) {
         for name in ["id", "messageID", "sessionID"] {
             part.remove(name);
@@ -328,11 +328,11 @@ async fn switch(
     }
     let path = format!("/session/{}/prompt_async", segment(session)?);
     server.call(Method::POST, &path, Some(body)).await?;
-    Ok(Outcome::Done)
+    Ok(ActOutcome::Done)
 }
 
-/// Deletes a message as soon as the server lets go of it: right after an abort it may say that it is busy.
-async fn forget(server: &Server, session: &str, message: &str) -> Result<(), Failure> {
+/// Deletes a message, with retries: right after an abort the server may respond that it is busy.
+async fn delete_with_retries(server: &Server, session: &str, message: &str) -> Result<(), Failure> {
     for tried in 0.. {
         match server.delete_message(session, message).await {
             Err(failure) if tried < TRIES && !is_gone(&failure) => {
@@ -345,25 +345,25 @@ async fn forget(server: &Server, session: &str, message: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// How often a request is repeated that a server refuses while it ends a reply.
+/// The number of retries of a request that a server refuses while it ends a reply.
 const TRIES: u32 = 6;
 
 fn is_gone(failure: &Failure) -> bool {
     failure.kind() == "404"
 }
 
-/// Most tool calls that are listed.
+/// The most tool calls that are listed.
 const CALLS: usize = 8;
 
-/// Most characters shown of a call's input, and of its error.
+/// The most characters of a call's input and of its error that are shown.
 const EXCERPT: usize = 200;
 
-/// What became of the tool calls of a stopped message, for the model.
-async fn account(server: &Server, session: &str, message: &str) -> String {
+/// Describes the results of the tool calls of a stopped message, for the model.
+async fn describe_calls(server: &Server, session: &str, message: &str) -> String {
     let mut calls = Vec::new();
-    // A tool that is stopped takes a moment to end.
+    // A stopped tool takes a moment to end.
     for tried in 0..=TRIES {
-        match called(server, session, message).await {
+        match read_calls(server, session, message).await {
             Some((listed, is_over)) => {
                 calls = listed;
                 if is_over {
@@ -381,18 +381,18 @@ async fn account(server: &Server, session: &str, message: &str) -> String {
     }
 }
 
-/// The tool calls of a message, a line each, and whether none of them runs any more.
-async fn called(server: &Server, session: &str, message: &str) -> Option<(Vec<String>, bool)> {
+/// Returns one line for each tool call of a message, and true if none of them is running.
+async fn read_calls(server: &Server, session: &str, message: &str) -> Option<(Vec<String>, bool)> {
     let (session, message) = (segment(session).ok()?, segment(message).ok()?);
     let path = format!("/session/{session}/message/{message}");
     let answer = server.call(Method::GET, &path, None).await.ok()?;
-    let written: Written = serde_json::from_value(answer).ok()?;
+    let written: ServerMessage = serde_json::from_value(answer).ok()?;
     let calls = || written.parts.iter().filter(|part| part.kind == "tool");
     let is_over = calls().all(|call| !matches!(call.state.status.as_str(), "running" | "pending"));
-    Some((calls().take(CALLS).map(line).collect(), is_over))
+    Some((calls().take(CALLS).map(describe_call).collect(), is_over))
 }
 
-fn line(call: &WrittenPart) -> String {
+fn describe_call(call: &ServerMessagePart) -> String {
     let short = |text: &str| text.chars().take(EXCERPT).collect::<String>();
     let state = &call.state;
     let fate = match state.status.as_str() {

@@ -1,23 +1,23 @@
-//! Which rules can act on a server from outside.
+//! Counts the rules that can act on a server from outside.
 
 use std::cmp::Reverse;
 use std::fmt;
 
-use super::server::Api;
+use super::server::ServerApi;
 use super::watch::can_act;
 use ttsr::{Action, Channel, Mode, Pack, Rule};
 
-/// How many rules of a pack can act on a server, and why the others cannot.
+/// The number of rules of a pack that can act on a server, and the reasons why the others cannot.
 ///
 /// # Example: a rule that redacts
 /// ```
-/// use ttsr_agent::opencode::{Api, Reach};
+/// use ttsr_agent::opencode::{ServerApi, Reach};
 /// use ttsr::{Action, Pack, Pattern, Rule};
 /// let retry = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
 /// let mut redact = Rule::new("demo/token", vec![Pattern::literal("tok-1")]);
 /// redact.action = Action::Redact;
 /// let pack = Pack::builder().rule(retry).rule(redact).build()?;
-/// let reach = Reach::of(&pack, Api::Classic, false);
+/// let reach = Reach::of(&pack, ServerApi::Classic, false);
 /// assert_eq!((reach.acting, reach.rules), (1, 2));
 /// assert_eq!(
 ///     reach.to_string(),
@@ -27,19 +27,19 @@ use ttsr::{Action, Channel, Mode, Pack, Rule};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// All rules.
+    /// The number of rules.
     pub rules: usize,
-    /// Those that can act.
+    /// The number of rules that can act.
     pub acting: usize,
-    /// How many of the others share each reason, most first.
+    /// The reasons of the others, each with its number of rules, the most frequent first.
     pub others: Vec<(usize, String)>,
 }
 
 impl Reach {
-    /// The rules of `pack` on a server whose sessions are driven through `api`; `has_fallback` says whether
+    /// Counts the rules of `pack` for a server whose sessions are driven through `api`. `has_fallback` is true if
     /// chains of models are configured.
     #[must_use]
-    pub fn of(pack: &Pack, api: Api, has_fallback: bool) -> Reach {
+    pub fn of(pack: &Pack, api: ServerApi, has_fallback: bool) -> Reach {
         let mut reach = Reach::default();
         for rule in pack.rules() {
             reach.rules += 1;
@@ -67,8 +67,8 @@ impl fmt::Display for Reach {
     }
 }
 
-/// Why the rule cannot act, if it cannot.
-fn obstacle(rule: &Rule, api: Api, has_fallback: bool) -> Option<String> {
+/// Returns the reason why the rule cannot act, or `None` if it can.
+fn obstacle(rule: &Rule, api: ServerApi, has_fallback: bool) -> Option<String> {
     if rule.mode == Mode::Shadow {
         return Some("in shadow mode".to_owned());
     }
@@ -76,7 +76,7 @@ fn obstacle(rule: &Rule, api: Api, has_fallback: bool) -> Option<String> {
     if action == Action::Fallback {
         let reason =
             "with `fallback`: only with a chain of models (`--fallback`), classic interface";
-        return (!has_fallback || api == Api::Next).then(|| reason.to_owned());
+        return (!has_fallback || api == ServerApi::Next).then(|| reason.to_owned());
     }
     let mut heard = rule.on.iter().filter(|on| Channel::STREAMED.contains(on));
     if heard.clone().next().is_none() {
@@ -91,7 +91,7 @@ fn obstacle(rule: &Rule, api: Api, has_fallback: bool) -> Option<String> {
             action.name()
         ));
     }
-    let is_late = api == Api::Classic && heard.all(|on| *on == Channel::ToolInput);
+    let is_late = api == ServerApi::Classic && heard.all(|on| *on == Channel::ToolInput);
     is_late.then(|| {
         "on tool calls: in time only with `--api next` or `permission: ask`, else the call has run"
             .to_owned()

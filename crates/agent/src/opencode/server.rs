@@ -1,4 +1,6 @@
-//! The client: what a server can be asked for.
+//! The HTTP client of an OpenCode server.
+//!
+//! Source of the requests: the OpenAPI document that a server serves at `/doc`, and OpenCode 1.18.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,47 +13,46 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::address::{Address, open};
+use super::address::{ServerAddress, open};
 use crate::http::Connection;
 use ttsr::harness::Failure;
-use ttsr_wire::opencode::{Feed, Notice};
+use ttsr_wire::opencode::{Feed, ServerNotice};
 
-/// Which of the server's interfaces is used. A session is driven through one of them, and only that one
-/// tells of it in full.
+/// An interface of the server. A session is driven through one of them, and only that one reports it in full.
 ///
-/// # Example: which interface a session is driven through
+/// # Example: the names of the interfaces
 /// ```
-/// use ttsr_agent::opencode::{Api, Server};
-/// let server = Server::new("http://127.0.0.1:4096", Api::default())?;
+/// use ttsr_agent::opencode::{ServerApi, Server};
+/// let server = Server::new("http://127.0.0.1:4096", ServerApi::default())?;
 /// assert_eq!(server.api().name(), "classic");
-/// assert_eq!(Api::Next.name(), "next");
+/// assert_eq!(ServerApi::Next.name(), "next");
 /// # Ok::<(), ttsr::harness::Failure>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Api {
-    /// `/event` and `/session/…`: what OpenCode's own programs use. The input of a tool is told when the
-    /// tool already runs.
+pub enum ServerApi {
+    /// `/event` and `/session/…`, which OpenCode's own programs use. It reports the input of a tool when the tool
+    /// already runs.
     #[default]
     Classic,
-    /// `/api/…`: the input of a tool is told as it is written, so it can be stopped in time.
+    /// `/api/…`, which streams the input of a tool, so that the call can be stopped in time.
     Next,
 }
 
-impl Api {
-    /// `classic` or `next`.
+impl ServerApi {
+    /// Returns `classic` or `next`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Api::Classic => "classic",
-            Api::Next => "next",
+            ServerApi::Classic => "classic",
+            ServerApi::Next => "next",
         }
     }
 }
 
-/// Something to say to a session in the user's name.
+/// A message to a session in the user's name.
 ///
-/// # Example: a question, and a word aside
+/// # Example: a prompt, and a message without a reply
 /// ```
 /// use ttsr_agent::opencode::Prompt;
 /// let question = Prompt::new("What is left to do?");
@@ -61,18 +62,19 @@ impl Api {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
-    /// What is said.
+    /// The text.
     pub text: String,
-    /// The agent that is asked; none: the session's own. Classic interface only.
+    /// The agent that answers; `None` for the session's own. Classic interface only.
     pub agent: Option<String>,
-    /// The provider and the model that are asked; none: the session's own. Classic interface only.
+    /// The provider and the model that answer; `None` for the session's own. Classic interface only.
     pub model: Option<(String, String)>,
-    /// Only put it into the conversation: a reply under way goes on, and the next one will know of it.
+    /// True to only add the message to the conversation: a reply in progress continues, and the next request contains
+    /// it.
     pub is_aside: bool,
 }
 
 impl Prompt {
-    /// A prompt that wants an answer.
+    /// Returns a prompt that requests a reply.
     pub fn new(text: impl Into<String>) -> Prompt {
         Prompt {
             text: text.into(),
@@ -83,20 +85,20 @@ impl Prompt {
 
 /// A running OpenCode server.
 ///
-/// Every request is a connection of its own and is given up when the server says nothing for
-/// [`PATIENCE`](Server::PATIENCE). Redirects are not followed. An answer may have 16 MiB. Ids of sessions,
-/// messages and questions are letters, digits, `_` and `-`; with anything else nothing is sent, and the
-/// [kind](Failure::kind) of the failure is `request`. Where the server says no, the kind is the status, such as
-/// `404`. Needs a tokio runtime with I/O and time.
+/// Every request opens a connection and fails if the server sends nothing for [`PATIENCE`](Server::PATIENCE). Redirects
+/// are not followed. A response body may have 16 MiB. Ids of sessions, messages and questions consist of ASCII letters,
+/// digits, `_` and `-`; with any other id nothing is sent, and the [kind](Failure::kind) of the failure is `request`.
+/// If the server responds with an error, the kind is the status, such as `404`. Requires a tokio runtime with I/O and
+/// time.
 ///
-/// # Example: ask, and stop
+/// # Example: prompt, then stop
 /// ```
-/// use ttsr_agent::opencode::{Api, Prompt, Server};
+/// use ttsr_agent::opencode::{ServerApi, Prompt, Server};
 /// # use ttsr_testing::listener;
 /// # let (url, heard) = listener::answering([r#"{"id":"ses_1"}"#, "true", "true"])?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-/// // At `url` there is a server; `heard` is what it was asked.
-/// let server = Server::new(&url, Api::Classic)?;
+/// // A server listens at `url`; `heard` holds its requests.
+/// let server = Server::new(&url, ServerApi::Classic)?;
 /// runtime.block_on(async {
 ///     let session = server.create_session().await?;
 ///     server.prompt(&session, &Prompt::new("Write code, please.")).await?;
@@ -110,48 +112,47 @@ impl Prompt {
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    address: Address,
-    api: Api,
-    /// The value of the header.
+    address: ServerAddress,
+    api: ServerApi,
+    /// The value of the header `authorization`.
     authorization: Option<String>,
 }
 
-/// Most bytes of an answer that is not a stream.
+/// The most bytes of a response body that is not a stream.
 const ANSWER: usize = 16 << 20;
 
-/// Most characters shown of an answer that says no.
+/// The most characters of an error response that are shown.
 const EXCERPT: usize = 200;
 
 impl Server {
-    /// How long a server may take for the head of an answer, and for each piece of its body.
+    /// The time limit for the head of a response, and for each chunk of its body.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// How long an event stream may be silent. Servers send a heartbeat every ten seconds.
+    /// The time limit for a silent event stream. Servers send a heartbeat every ten seconds.
     pub const SILENCE: Duration = Duration::from_secs(35);
 
-    /// The server at that address, such as `http://127.0.0.1:4096`. Nothing is connected yet.
+    /// Returns a client for the server at that address, such as `http://127.0.0.1:4096`, without connecting.
     ///
     /// # Errors
-    /// If it is no such address: with `https`, a user, or a query. TLS is not spoken.
-    pub fn new(url: &str, api: Api) -> Result<Server, Failure> {
+    /// If the address is not a URL with the scheme `http`, or has a user or a query. TLS is not supported.
+    pub fn new(url: &str, api: ServerApi) -> Result<Server, Failure> {
         Ok(Server {
-            address: Address::parse(url)?,
+            address: ServerAddress::parse(url)?,
             api,
             authorization: None,
         })
     }
 
-    /// The same server, which wants to know who is there: user and password go with every request, in the
-    /// clear as all else (`Basic`). `Debug` does not show them.
+    /// Adds a user and a password to every request (`Basic`). They are sent in the clear; `Debug` does not show them.
     ///
-    /// # Example: who is there
+    /// # Example: a server with a password
     /// ```
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    /// // At `url` there is a server; `heard` is what it was asked.
-    /// let server = Server::new(&url, Api::Classic)?.with_password("opencode", "secret");
+    /// // A server listens at `url`; `heard` holds its requests.
+    /// let server = Server::new(&url, ServerApi::Classic)?.with_password("opencode", "secret");
     /// assert!(!format!("{server:?}").contains("b3BlbmNvZGU6c2VjcmV0"));
     /// runtime.block_on(server.abort("ses_1"))?;
     /// assert!(heard.join().unwrap()[0].contains("authorization: Basic b3BlbmNvZGU6c2VjcmV0\r\n"));
@@ -166,25 +167,24 @@ impl Server {
         }
     }
 
-    /// The interface that is used.
+    /// Returns the interface that is used.
     #[must_use]
-    pub fn api(&self) -> Api {
+    pub fn api(&self) -> ServerApi {
         self.api
     }
 
-    /// Subscribes to the events of all sessions. The classic interface reports the sessions of every
-    /// directory (`/global/event`); a server without that stream (404) reports those of its own directory
-    /// (`/event`).
+    /// Subscribes to the events of all sessions. The classic interface reports the sessions of every directory
+    /// (`/global/event`); a server without that stream (404) reports those of its own directory (`/event`).
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     pub async fn events(&self) -> Result<Events, Failure> {
         let path = match self.api {
-            Api::Classic => "/global/event",
-            Api::Next => "/api/event",
+            ServerApi::Classic => "/global/event",
+            ServerApi::Next => "/api/event",
         };
         let answered = match self.send(Method::GET, path, None).await {
-            Err(failure) if failure.kind() == "404" && self.api == Api::Classic => {
+            Err(failure) if failure.kind() == "404" && self.api == ServerApi::Classic => {
                 self.send(Method::GET, "/event", None).await
             }
             answered => answered,
@@ -200,14 +200,14 @@ impl Server {
         })
     }
 
-    /// Makes a session; its id.
+    /// Creates a session and returns its id.
     ///
     /// # Errors
-    /// If the server cannot be reached, says no or names no id.
+    /// If the server cannot be reached, responds with an error or returns no id.
     pub async fn create_session(&self) -> Result<String, Failure> {
         let path = match self.api {
-            Api::Classic => "/session",
-            Api::Next => "/api/session",
+            ServerApi::Classic => "/session",
+            ServerApi::Next => "/api/session",
         };
         let made = self.call(Method::POST, path, Some(json!({}))).await?;
         let id = made.pointer("/data/id").or(made.get("id"));
@@ -215,14 +215,14 @@ impl Server {
         id.ok_or_else(|| Failure::new("protocol", "the server named no session"))
     }
 
-    /// Says something to a session, and does not wait for the reply.
+    /// Sends a prompt to a session without waiting for the reply.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     pub async fn prompt(&self, session: &str, prompt: &Prompt) -> Result<(), Failure> {
         let session = segment(session)?;
         let (path, body) = match self.api {
-            Api::Classic => {
+            ServerApi::Classic => {
                 let mut body = json!({ "parts": [{ "type": "text", "text": prompt.text }] });
                 if let Some((provider, model)) = &prompt.model {
                     body["model"] = json!({ "providerID": provider, "modelID": model });
@@ -235,7 +235,7 @@ impl Server {
                 }
                 (format!("/session/{session}/prompt_async"), body)
             }
-            Api::Next => {
+            ServerApi::Next => {
                 let mut body = json!({ "prompt": { "text": prompt.text } });
                 if prompt.is_aside {
                     body["delivery"] = json!("steer");
@@ -247,64 +247,64 @@ impl Server {
         self.call(Method::POST, &path, Some(body)).await.map(drop)
     }
 
-    /// Stops what a session does.
+    /// Stops the reply and the tool calls of a session.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     pub async fn abort(&self, session: &str) -> Result<(), Failure> {
         let session = segment(session)?;
         let path = match self.api {
-            Api::Classic => format!("/session/{session}/abort"),
-            Api::Next => format!("/api/session/{session}/interrupt"),
+            ServerApi::Classic => format!("/session/{session}/abort"),
+            ServerApi::Next => format!("/api/session/{session}/interrupt"),
         };
         self.call(Method::POST, &path, None).await.map(drop)
     }
 
-    /// Fails unless the server has a session of that id.
+    /// Checks that the server has a session of that id.
     ///
     /// # Errors
-    /// Of the kind `404` if there is no such session; otherwise if the server cannot be reached or says no.
+    /// Of the kind `404` if there is no such session; otherwise if the server cannot be reached or responds with an
+    /// error.
     pub async fn check_session(&self, session: &str) -> Result<(), Failure> {
         let session = segment(session)?;
         let path = match self.api {
-            Api::Classic => format!("/session/{session}"),
-            Api::Next => format!("/api/session/{session}"),
+            ServerApi::Classic => format!("/session/{session}"),
+            ServerApi::Next => format!("/api/session/{session}"),
         };
         self.call(Method::GET, &path, None).await.map(drop)
     }
 
-    /// Rejects a permission request, so that no dialog stays open for a call that was stopped. Classic interface
-    /// only.
+    /// Rejects a permission request, so that no dialog stays open for a stopped call. Classic interface only.
     pub(super) async fn reject_permission(&self, request: &str) -> Result<(), Failure> {
         let path = format!("/permission/{}/reply", segment(request)?);
         let body = json!({ "reply": "reject" });
         self.call(Method::POST, &path, Some(body)).await.map(drop)
     }
 
-    /// Deletes a message, so that the model does not see it again. Classic interface only: the other one has
-    /// no such request.
+    /// Deletes a message, so that the model does not see it again. Classic interface only: the second one has no such
+    /// request.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no; of the kind `unsupported` for the other interface.
+    /// If the server cannot be reached or responds with an error; of the kind `unsupported` for the second interface.
     ///
-    /// # Example: it was never said
+    /// # Example: a deleted message
     /// ```
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    /// // At `url` there is a server; `heard` is what it was asked.
-    /// let server = Server::new(&url, Api::Classic)?;
+    /// // A server listens at `url`; `heard` holds its requests.
+    /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.delete_message("ses_1", "msg_1"))?;
     /// assert!(heard.join().unwrap()[0].starts_with("DELETE /session/ses_1/message/msg_1 "));
     ///
-    /// let server = Server::new(&url, Api::Next)?;
+    /// let server = Server::new(&url, ServerApi::Next)?;
     /// let failure = runtime.block_on(server.delete_message("ses_1", "msg_1")).unwrap_err();
     /// assert_eq!(failure.kind(), "unsupported");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn delete_message(&self, session: &str, message: &str) -> Result<(), Failure> {
-        if self.api != Api::Classic {
+        if self.api != ServerApi::Classic {
             let why = "this interface cannot delete a message";
             return Err(Failure::new("unsupported", why));
         }
@@ -316,19 +316,19 @@ impl Server {
         self.call(Method::DELETE, &path, None).await.map(drop)
     }
 
-    /// Answers what the model asked, by the id of the request: for each of its questions the answers chosen.
+    /// Answers a question request of the model by its id: for each of its questions, the chosen answers.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     ///
     /// # Example: two answers to one question
     /// ```
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    /// // At `url` there is a server; `heard` is what it was asked.
-    /// let server = Server::new(&url, Api::Classic)?;
+    /// // A server listens at `url`; `heard` holds its requests.
+    /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.answer("que_1", &[vec!["red".into(), "blue".into()]]))?;
     /// let heard = heard.join().unwrap();
     /// assert!(heard[0].starts_with("POST /question/que_1/reply "));
@@ -341,23 +341,23 @@ impl Server {
         self.call(Method::POST, &path, Some(body)).await.map(drop)
     }
 
-    /// Tells the model that what it asked, by the id of the request, is not answered.
+    /// Rejects a question request of the model by its id.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or responds with an error.
     ///
-    /// # Example: nobody answers
+    /// # Example: a rejected question
     /// ```
-    /// use ttsr_agent::opencode::{Api, Server};
+    /// use ttsr_agent::opencode::{ServerApi, Server};
     /// # use ttsr_testing::listener;
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    /// // At `url` there is a server; `heard` is what it was asked.
-    /// let server = Server::new(&url, Api::Classic)?;
+    /// // A server listens at `url`; `heard` holds its requests.
+    /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.reject("que_1"))?;
     /// assert!(heard.join().unwrap()[0].starts_with("POST /question/que_1/reject "));
     /// let failure = runtime.block_on(server.reject("../session")).unwrap_err();
-    /// assert_eq!(failure.kind(), "request", "that is no id, and nothing was sent");
+    /// assert_eq!(failure.kind(), "request", "that is not an id, and nothing was sent");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn reject(&self, question: &str) -> Result<(), Failure> {
@@ -365,7 +365,7 @@ impl Server {
         self.call(Method::POST, &path, None).await.map(drop)
     }
 
-    /// A request and its whole answer.
+    /// Sends a request and returns its whole response body.
     pub(super) async fn call(
         &self,
         method: Method,
@@ -381,11 +381,11 @@ impl Server {
                 return Err(Failure::new("protocol", "the answer is too long"));
             }
         }
-        // Many answers say nothing but that they are one.
+        // Many responses have no body, or one that is not JSON.
         Ok(serde_json::from_slice(&answer).unwrap_or_default())
     }
 
-    /// A request and the head of its answer, which says yes.
+    /// Sends a request and returns the head of a successful response.
     async fn send(
         &self,
         method: Method,
@@ -393,7 +393,7 @@ impl Server {
         body: Option<Value>,
     ) -> Result<(Connection, Response<Incoming>), Failure> {
         let what = format!("{method} {path}");
-        let Address {
+        let ServerAddress {
             authority,
             path: base,
             ..
@@ -412,7 +412,7 @@ impl Server {
             .body(body);
         let request = request.map_err(|error| Failure::new("request", error.to_string()))?;
         let mut connection = patiently(open(&self.address)).await?;
-        let response = patiently(connection.ask(request)).await?;
+        let response = patiently(connection.send(request)).await?;
         match response.status() {
             status if status.is_success() => Ok((connection, response)),
             status => Err(refused(&what, status, connection, response).await),
@@ -420,7 +420,7 @@ impl Server {
     }
 }
 
-/// The password stays where it is.
+/// Leaves the password out.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
@@ -456,7 +456,7 @@ async fn patiently<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result
     done.unwrap_or_else(|_| Err(Failure::new("timeout", "the server does not answer")))
 }
 
-/// An id as part of a path: nothing that would make it another path.
+/// Returns an id as a path segment, or fails if it has characters that would change the path.
 pub(super) fn segment(id: &str) -> Result<&str, Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match !id.is_empty() && id.chars().all(is_plain) {
@@ -467,18 +467,18 @@ pub(super) fn segment(id: &str) -> Result<&str, Failure> {
 
 /// The event stream of a server. Dropping it closes the connection.
 ///
-/// # Example: what a server tells, until it goes
+/// # Example: the events of a server
 /// ```
-/// use ttsr_agent::opencode::{Api, Server};
-/// use ttsr_wire::opencode::Notice;
+/// use ttsr_agent::opencode::{ServerApi, Server};
+/// use ttsr_wire::opencode::ServerNotice;
 /// # use ttsr_testing::listener;
 /// # let (url, heard) = listener::answering(["data: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"ses_1\"}}\n\n"])?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-/// // At `url` a server tells one thing, and closes the stream.
-/// let server = Server::new(&url, Api::Classic)?;
+/// // The server at `url` sends one event and closes the stream.
+/// let server = Server::new(&url, ServerApi::Classic)?;
 /// runtime.block_on(async {
-///     let mut events = server.events().await?; // before a prompt, so that nothing is missed
-///     assert_eq!(events.next().await?, Some(("ses_1".to_owned(), Notice::Idle)));
+///     let mut events = server.events().await?; // before a prompt, so that no event is missed
+///     assert_eq!(events.next().await?, Some(("ses_1".to_owned(), ServerNotice::Idle)));
 ///     assert_eq!(events.next().await?, None);
 ///     Ok::<(), ttsr::harness::Failure>(())
 /// })?;
@@ -489,21 +489,21 @@ pub struct Events {
     connection: Connection,
     body: Incoming,
     feed: Feed,
-    ready: VecDeque<(String, Notice)>,
+    ready: VecDeque<(String, ServerNotice)>,
     is_over: bool,
-    /// Why it broke off, if that was not told yet.
+    /// The error that ended the stream, if it was not returned yet.
     broken: Option<Failure>,
 }
 
 impl Events {
-    /// What happened next, and in which session; none once the server closed the stream.
+    /// Returns the next notice with the id of its session, or `None` once the server closed the stream.
     ///
     /// Dropping the future before it is ready loses nothing.
     ///
     /// # Errors
-    /// If the connection breaks or is silent for longer than [`Server::SILENCE`]. What was read before comes
-    /// first, and replies that were under way have broken off.
-    pub async fn next(&mut self) -> Result<Option<(String, Notice)>, Failure> {
+    /// If the connection breaks or is silent for longer than [`Server::SILENCE`]. Notices read before the failure are
+    /// returned first; replies in progress end as `truncated`.
+    pub async fn next(&mut self) -> Result<Option<(String, ServerNotice)>, Failure> {
         loop {
             if let Some(next) = self.ready.pop_front() {
                 return Ok(Some(next));

@@ -1,66 +1,66 @@
-//! Rules against what a server's sessions write: notices in, what was seen and what is to be done out.
+//! Rules over the sessions of a server: notices in, observations and acts out.
 //!
-//! It opens no connection and waits for nothing. What a decision becomes on a server that others drive is
-//! settled here: stop, delete, steer, put aside, or only tell.
+//! This module opens no connection and does not wait. It decides which act a decision causes on a server that other
+//! clients drive: stop the session, delete the message, steer, queue, or only report.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-use super::server::{Api, Prompt};
+use super::server::{Prompt, ServerApi};
 use crate::handoff::{Handoff, Injection};
 use ttsr::harness::fallback::{Foreground, SessionEvent, error_text};
 use ttsr::{
     Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
 };
 use ttsr_wire::MALFORMED;
-use ttsr_wire::opencode::{Notice, Stage, ToolState, Trouble};
+use ttsr_wire::opencode::{ServerError, ServerNotice, ToolStage, ToolState};
 
-/// Most sessions watched at once; past it the one that was quiet for longest is forgotten.
+/// The most sessions watched at once; past it the least recently active one is dropped.
 const SESSIONS: usize = 1024;
 
-/// Most acts of a session that wait for the end of the reply; further ones are dropped.
+/// The most acts of a session that wait for the end of the reply; further ones are dropped.
 const HELD: usize = 64;
 
-/// Most tool calls, permission requests and parts joined midway that are remembered of a reply.
+/// The most tool calls, permission requests and parts joined midway that are kept for a reply.
 const REMEMBERED: usize = 64;
 
-/// Something worth telling.
+/// An observation of the watcher, for its log.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Seen {
+pub enum WatchEvent {
     /// The event stream is open.
     Connected,
     /// The event stream broke, or could not be opened.
     Disconnected {
-        /// Why.
+        /// The reason.
         why: String,
-        /// In how many milliseconds it is tried again.
+        /// The time until the next attempt, in milliseconds.
         again_in: u64,
     },
-    /// The model begins to write.
+    /// The model begins a message.
     Message {
         /// The session.
         session: String,
         /// The message.
         message: String,
     },
-    /// An event of the server could not be read. Whatever a model wrote in it was held against no rule.
+    /// An event of the server could not be read. No rule saw what a model wrote in it.
     Malformed {
-        /// How long it was.
+        /// Its length in bytes.
         bytes: u64,
     },
     /// A decision was made.
     Judged(Judged),
-    /// Something is done about it.
+    /// An act begins.
     Act(Act),
-    /// It was done.
+    /// The act was completed.
     Done(Act),
-    /// It was not done, or not all of it: the user acted first.
+    /// The act was not completed, because the user acted first.
     Yielded {
         /// The act.
         act: Act,
-        /// What the user did.
+        /// The action of the user.
         why: String,
     },
     /// The provider of a session refuses, and another model takes over (not in a dry run).
@@ -70,18 +70,18 @@ pub enum Seen {
         /// The provider and the model that take over.
         model: (String, String),
     },
-    /// An act that an earlier run of the watcher had begun is completed.
+    /// An act that an earlier process had begun is completed.
     Resumed(Act),
-    /// The journal cannot be read or written. Acts go on without it.
+    /// The journal cannot be read or written. Acts continue without it.
     NoJournal {
         /// The reason.
         why: String,
     },
-    /// It could not be done.
+    /// An act failed.
     Failed {
-        /// What.
+        /// The act.
         act: Act,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A message is complete, or broke off.
@@ -90,21 +90,21 @@ pub enum Seen {
         session: String,
         /// The message.
         message: String,
-        /// Why it ended, as the server says it: `aborted`, `retry`, or the model's reason.
+        /// The reason that the server gave: `aborted`, `retry`, or the model's finish reason.
         reason: String,
         /// Bytes that rules could not read.
         unscanned: u64,
     },
-    /// The model asks its user something.
+    /// The model asks the user a question.
     Question {
         /// The session.
         session: String,
-        /// The question.
+        /// The id of the question.
         question: String,
     },
 }
 
-/// A decision, and what it rests on.
+/// A decision with its context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Judged {
@@ -112,47 +112,46 @@ pub struct Judged {
     pub session: String,
     /// The message.
     pub message: String,
-    /// The part, as the server calls it.
+    /// The server's id of the part.
     pub part: String,
-    /// What kind of part it is.
+    /// The channel of the part.
     pub channel: Option<Channel>,
     /// The tool's name.
     pub tool: Option<String>,
-    /// The full id of the rule, if one was broken.
+    /// The full id of the rule that matched; `None` for a limit.
     pub rule: Option<String>,
-    /// The limit that was reached, if none was.
+    /// The limit that was reached; `None` for a rule.
     pub limit: Option<String>,
-    /// What the rule wants.
+    /// The action of the rule.
     pub action: Action,
     /// The end of the match, in bytes of the part.
     pub end: Option<u64>,
-    /// Bytes of the part that had come.
+    /// The bytes of the part that had arrived.
     pub decided: u64,
     /// The turn, from 1.
     pub turn: u32,
-    /// Why the policy keeps it silent, if it does.
+    /// The reason why the policy suppressed the decision.
     pub suppressed: Option<&'static str>,
     /// The rule's message.
     pub text: String,
-    /// The tool runs already: stopping what follows is all that can be done.
+    /// True if the tool runs already, so that only what follows can be stopped.
     pub is_late: bool,
-    /// There is no way to do this from outside; it is only told.
+    /// True if the action is not possible from outside, so that it is only reported.
     pub is_beyond: bool,
-    /// The part was already being written when the watcher connected: `end` and `decided` count from the first
-    /// byte that it received.
+    /// True if the part was open when the watcher connected: `end` and `decided` count from the first byte received.
     pub is_midway: bool,
 }
 
-/// Something to be done on the server.
+/// A change to make on the server.
 ///
-/// # Example: what a host sends
+/// # Example: the message that a host sends
 /// ```
-/// use ttsr_agent::opencode::{Act, Api, Seen, Watch};
+/// use ttsr_agent::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
 /// use ttsr_wire::opencode::Feed;
 /// use ttsr::{Pack, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
 /// rule.message = Some("Use `?`.".into());
-/// let mut watch = Watch::new(Pack::builder().rule(rule).build()?, Api::Classic);
+/// let mut watch = SessionWatcher::new(Pack::builder().rule(rule).build()?, ServerApi::Classic);
 /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"x.unwrap()"}}}
 ///
 /// data: {"type":"session.idle","properties":{"sessionID":"s"}}
@@ -160,48 +159,28 @@ pub struct Judged {
 /// "#;
 /// let mut seen = Vec::new();
 /// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
-/// let Some(Seen::Act(act)) = seen.last() else { panic!("the rule is broken") };
+/// let Some(WatchEvent::Act(act)) = seen.last() else { panic!("the rule matches") };
 /// assert_eq!(act.session(), "s");
 /// match act {
 ///     Act::Inject { prompt, .. } => assert!(prompt.is_aside && prompt.text.ends_with("Use `?`.")),
-///     act => panic!("the reply goes on: {act:?}"),
+///     act => panic!("the reply is not stopped: {act:?}"),
 /// }
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// Stop the session; delete the message, if `delete` says so; then say something, if there is something
-    /// to say. In this order: each begins when the one before is done.
-    Stop {
-        /// The session.
-        session: String,
-        /// The message that is being written.
-        message: String,
-        /// Whether the model is not to see it again. False where a tool call of the message has run: the
-        /// message is the only record of that.
-        delete: bool,
-        /// What steers the next try.
-        steer: Option<Prompt>,
-        /// The session that is steered: this one, or for the session of a sub-agent its parent, which is told
-        /// before the stop so that its next request contains it.
-        to: String,
-        /// A tool call of the message has run. What became of it is appended to `steer`.
-        has_run: bool,
-        /// The permission request that waits for a tool call of the message. It is rejected after the stop.
-        permission: Option<String>,
-        /// The decision, for [`Watch::done`]; none for an act of an earlier run.
-        decision: Option<Decision>,
-    },
-    /// Put something into the conversation, and let the model go on. It is issued when a tool call of the reply
-    /// makes another request certain, or when the session is idle, because a message that arrives during the last
-    /// reply of a turn makes the server ask the model again.
+    /// Stop the session.
+    Stop(StopAct),
+    /// Add a message to the conversation and let the model continue. This act is issued when a tool call of the reply
+    /// makes another request certain, or when the session is idle, because a message that arrives during the last reply
+    /// of a turn causes another reply.
     Inject {
         /// The session.
         session: String,
-        /// What is said.
+        /// The message.
         prompt: Prompt,
-        /// What it rests on, for [`Watch::done`].
+        /// The decision, for [`SessionWatcher::done`].
         decision: Decision,
     },
     /// Stop the session and send its last user message again, to another model.
@@ -215,14 +194,14 @@ pub enum Act {
     HandOver {
         /// The session that is continued.
         session: String,
-        /// What is handed over.
+        /// The handoff.
         handoff: Handoff,
-        /// The directory of the session, where it is known.
+        /// The directory of the session, if it is known.
         directory: Option<String>,
-        /// The decision, for [`Watch::done`].
+        /// The decision, for [`SessionWatcher::done`].
         decision: Decision,
     },
-    /// Put the files that a continuation prompt refers to into its session.
+    /// Add the files that a continuation prompt refers to.
     AddFiles {
         /// The session.
         session: String,
@@ -231,12 +210,36 @@ pub enum Act {
     },
 }
 
+/// The stop of a session: stop it, then delete the message if `delete`, then send `steer` if there is one. Each step begins
+/// when the previous one is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopAct {
+    /// The session.
+    pub session: String,
+    /// The message in progress.
+    pub message: String,
+    /// True if the message is deleted, so that the model does not see it again. False if a tool call of the message has
+    /// run: the message is the only record of the call.
+    pub delete: bool,
+    /// The prompt that steers the next attempt.
+    pub steer: Option<Prompt>,
+    /// The session that is prompted: this one, or for the session of a sub-agent its parent. A parent is prompted before
+    /// the stop, so that its next request contains the prompt.
+    pub to: String,
+    /// True if a tool call of the message has run. The results of the calls are appended to `steer`.
+    pub has_run: bool,
+    /// The permission request of a tool call of the message. It is rejected after the stop.
+    pub permission: Option<String>,
+    /// The decision, for [`SessionWatcher::done`]; `None` for an act of an earlier process.
+    pub decision: Option<Decision>,
+}
+
 impl Act {
-    /// The session concerned.
+    /// Returns the session that the act is about.
     #[must_use]
     pub fn session(&self) -> &str {
         match self {
-            Act::Stop { session, .. }
+            Act::Stop(StopAct { session, .. })
             | Act::Inject { session, .. }
             | Act::Switch { session, .. }
             | Act::HandOver { session, .. }
@@ -246,27 +249,27 @@ impl Act {
 
     fn decision(&self) -> Option<&Decision> {
         match self {
-            Act::Stop { decision, .. } => decision.as_ref(),
+            Act::Stop(stop) => stop.decision.as_ref(),
             Act::Inject { decision, .. } | Act::HandOver { decision, .. } => Some(decision),
             Act::Switch { .. } | Act::AddFiles { .. } => None,
         }
     }
 
-    /// The session that gets a message in the user's name.
+    /// Returns the session that the act prompts.
     fn prompts(&self) -> Option<&str> {
         match self {
-            Act::Stop { steer: None, .. } | Act::HandOver { .. } => None,
-            Act::Stop { to, .. } => Some(to),
+            Act::Stop(StopAct { steer: None, .. }) | Act::HandOver { .. } => None,
+            Act::Stop(StopAct { to, .. }) => Some(to),
             _ => Some(self.session()),
         }
     }
 }
 
-/// The rules, and what they know of every session of a server.
+/// The rules and their state for every session of a server.
 ///
-/// # Example: a rule is broken in reasoning
+/// # Example: a rule matches reasoning
 /// ```
-/// use ttsr_agent::opencode::{Act, Api, Seen, Watch};
+/// use ttsr_agent::opencode::{Act, ServerApi, SessionWatcher, StopAct, WatchEvent};
 /// use ttsr_wire::opencode::Feed;
 /// use ttsr::Pack;
 /// let pack = Pack::from_toml(r#"
@@ -285,111 +288,111 @@ impl Act {
 /// data: {"type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":"x.unwrap()"}}
 ///
 /// "#;
-/// let mut watch = Watch::new(pack, Api::Classic);
+/// let mut watch = SessionWatcher::new(pack, ServerApi::Classic);
 /// let mut seen = Vec::new();
 /// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
-/// let Some(Seen::Act(Act::Stop { message, delete, steer: Some(steer), .. })) = seen.last() else {
-///     panic!("it is stopped");
+/// let Some(WatchEvent::Act(Act::Stop(StopAct { message, delete, steer: Some(steer), .. }))) = seen.last() else {
+///     panic!("the session is stopped");
 /// };
 /// assert_eq!((message.as_str(), *delete), ("m", true));
 /// assert_eq!(steer.text, "demo/no-unwrap: Use `?`.");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Debug)]
-pub struct Watch {
+pub struct SessionWatcher {
     pack: Pack,
-    api: Api,
+    api: ServerApi,
     only: Option<String>,
     is_dry: bool,
-    sessions: HashMap<String, Watched>,
-    /// Notices so far.
+    sessions: HashMap<String, WatchedSession>,
+    /// The number of notices so far.
     clock: u64,
-    /// The time of the next notice, of the host's clock.
+    /// The time of the next notice, by the host's clock.
     now: Duration,
     foreground: Option<Foreground>,
 }
 
 /// One session of the server.
 #[derive(Debug)]
-struct Watched {
+struct WatchedSession {
     session: Session,
     /// The session whose tool call opened this one.
     parent: Option<String>,
     directory: Option<String>,
-    /// Whether `parent` and `directory` are known.
+    /// True if `parent` and `directory` are known, or were requested.
     is_described: bool,
     /// The message that an act stops.
-    stopping: Option<Stopping>,
+    stopping: Option<PendingStop>,
     /// The message that ended with an abort.
     aborted: Option<String>,
-    /// Acts that wait for the end of the reply or for a tool call.
+    /// The acts that wait for the end of the reply or for a tool call.
     held: Vec<Act>,
-    /// Permission requests without an answer, each with its call.
+    /// The unanswered permission requests, each with its call.
     permissions: VecDeque<(String, Option<String>)>,
-    /// The next part that starts was open before its first event arrived.
+    /// True if the next part that starts was open before its first event arrived.
     is_joining: bool,
-    /// The reply that is being written.
-    reply: Option<Reply>,
-    /// Prompts of ours that the server did not tell of yet.
+    /// The reply in progress.
+    reply: Option<WatchedReply>,
+    /// The number of prompts of the watcher that the server did not report yet.
     ours: u32,
     agent: Option<String>,
     model: Option<(String, String)>,
-    /// When it was heard of last.
+    /// The number of the last notice.
     heard: u64,
 }
 
 #[derive(Debug)]
-struct Stopping {
+struct PendingStop {
     message: String,
-    /// The session is prompted after the stop.
+    /// True if the session is prompted after the stop.
     steers: bool,
-    /// How often the session reported to be idle since the verdict.
+    /// The number of idle notices since the decision.
     idles: u32,
 }
 
 #[derive(Debug)]
-struct Reply {
+struct WatchedReply {
     message: String,
     stream: Stream,
-    /// In the order in which they opened. Parts past a limit are not here.
-    parts: Vec<Part>,
-    /// The names of the parts, one after the other.
+    /// In the order in which they opened. Parts over the limit of the stream are left out.
+    parts: Vec<WatchedPart>,
+    /// The names of the parts, concatenated.
     names: String,
-    /// Of what was delivered of each open part.
+    /// The running checksums of the open parts.
     sums: HashMap<PartId, crc32fast::Hasher>,
     unscanned: u64,
     /// The last tool calls, each with its part.
     calls: VecDeque<(PartId, String)>,
     /// The last parts that were open before their first event arrived.
     midway: VecDeque<PartId>,
-    /// The message has a tool call, so the turn has another request.
+    /// True if the message has a tool call, so that the turn has another request.
     has_call: bool,
-    /// A tool call of the message has begun to run.
+    /// True if a tool call of the message has begun to run.
     has_run: bool,
 }
 
-/// What is kept of a part to the end of the reply, in 24 bytes.
+/// The state of a part that is kept until the end of the reply, in 24 bytes.
 #[derive(Debug)]
-struct Part {
+struct WatchedPart {
     id: PartId,
-    /// Where its name ends in the names of all.
+    /// The end of its name in the names of all parts.
     name_ends: u32,
-    /// Of what was delivered, once it is closed.
+    /// The checksum of its content, once it is closed.
     sum: u32,
-    /// Number of bytes, in halves, which need no padding.
+    /// The number of bytes as two halves, which need no padding.
     bytes: [u32; 2],
     channel: Channel,
 }
 
-impl Part {
+impl WatchedPart {
     fn bytes(&self) -> u64 {
         u64::from(self.bytes[1]) << 32 | u64::from(self.bytes[0])
     }
 }
 
-impl Reply {
-    fn new(message: String, stream: Stream) -> Reply {
-        Reply {
+impl WatchedReply {
+    fn new(message: String, stream: Stream) -> WatchedReply {
+        WatchedReply {
             message,
             stream,
             parts: Vec::new(),
@@ -403,13 +406,13 @@ impl Reply {
         }
     }
 
-    fn place(&self, id: PartId) -> Option<usize> {
+    fn index_of(&self, id: PartId) -> Option<usize> {
         self.parts.iter().rposition(|part| part.id == id)
     }
 
-    /// What the server calls the part; its number where it is not known.
+    /// Returns the server's id of the part, or its number if that is not known.
     fn name(&self, id: PartId) -> String {
-        let name = self.place(id).and_then(|place| {
+        let name = self.index_of(id).and_then(|place| {
             let before = place.checked_sub(1).map(|before| &self.parts[before]);
             let start = before.map_or(0, |before| before.name_ends as usize);
             self.names.get(start..self.parts[place].name_ends as usize)
@@ -417,8 +420,8 @@ impl Reply {
         name.map_or_else(|| id.0.to_string(), str::to_owned)
     }
 
-    fn delivered(&mut self, id: PartId, bytes: &[u8]) {
-        let place = self.sums.contains_key(&id).then(|| self.place(id));
+    fn record_delta(&mut self, id: PartId, bytes: &[u8]) {
+        let place = self.sums.contains_key(&id).then(|| self.index_of(id));
         if let (Some(place), Some(sum)) = (place.flatten(), self.sums.get_mut(&id)) {
             sum.update(bytes);
             let part = &mut self.parts[place];
@@ -428,20 +431,20 @@ impl Reply {
     }
 
     fn close(&mut self, id: PartId) {
-        if let (Some(place), Some(sum)) = (self.place(id), self.sums.remove(&id)) {
+        if let (Some(place), Some(sum)) = (self.index_of(id), self.sums.remove(&id)) {
             self.parts[place].sum = sum.finalize();
         }
     }
 
-    /// A part to read a repetition as, if it is not what was delivered: the server has it otherwise, or the
-    /// connection was lost in the middle of it.
-    fn again(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
-        let part = &self.parts[self.place(id)?];
+    /// Opens a new part for a snapshot that differs from the delivered text, and returns it; `None` if they are equal.
+    /// They differ if the server changed the text, or if the connection was lost in the middle of the part.
+    fn reopen_for_snapshot(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
+        let part = &self.parts[self.index_of(id)?];
         let open = self.sums.get(&id);
         let sum = open.map_or(part.sum, |sum| sum.clone().finalize());
         let is_same = part.bytes() == bytes.len() as u64 && sum == crc32fast::hash(bytes);
         let (name, channel) = (self.name(id), part.channel);
-        // Parts of the server are numbered from the other end.
+        // The server's own parts are numbered from 0 up.
         let id = PartId(u32::MAX - u32::try_from(self.parts.len()).ok()?);
         (!is_same).then(|| {
             self.open(id, &name, channel);
@@ -452,10 +455,10 @@ impl Reply {
     fn open(&mut self, id: PartId, name: &str, channel: Channel) {
         self.names.push_str(name);
         if self.parts.len() == self.parts.capacity() {
-            // Not twice the room that is needed: there may be very many.
+            // The capacity grows by an eighth and is not doubled: a reply can have very many parts.
             self.parts.reserve_exact(4.max(self.parts.len() / 8));
         }
-        self.parts.push(Part {
+        self.parts.push(WatchedPart {
             id,
             name_ends: u32::try_from(self.names.len()).unwrap_or(u32::MAX),
             sum: 0,
@@ -466,11 +469,11 @@ impl Reply {
     }
 }
 
-impl Watch {
-    /// A watch with these rules over the sessions that are driven through that interface.
+impl SessionWatcher {
+    /// Returns a watcher with these rules for the sessions that are driven through that interface.
     #[must_use]
-    pub fn new(pack: Pack, api: Api) -> Watch {
-        Watch {
+    pub fn new(pack: Pack, api: ServerApi) -> SessionWatcher {
+        SessionWatcher {
             pack,
             api,
             only: None,
@@ -482,35 +485,35 @@ impl Watch {
         }
     }
 
-    /// The same with other models for sessions whose provider refuses: an [`Act::Switch`] for each refusal that
-    /// `foreground` sees. Models are named `provider/model`. Classic interface only.
+    /// Enables fallback models: an [`Act::Switch`] for each refusal that `foreground` detects. Models are named
+    /// `provider/model`. Classic interface only.
     #[must_use]
-    pub fn fallback(self, foreground: Foreground) -> Watch {
-        Watch {
+    pub fn fallback(self, foreground: Foreground) -> SessionWatcher {
+        SessionWatcher {
             foreground: Some(foreground),
             ..self
         }
     }
 
-    /// Sets the time of the notices that follow; any clock that does not go back.
+    /// Sets the time of the notices that follow, by any monotonic clock.
     pub fn tick(&mut self, now: Duration) {
         self.now = now;
     }
 
-    /// Only that session.
+    /// Restricts the watcher to one session.
     #[must_use]
-    pub fn only(self, session: impl Into<String>) -> Watch {
-        Watch {
+    pub fn only(self, session: impl Into<String>) -> SessionWatcher {
+        SessionWatcher {
             only: Some(session.into()),
             ..self
         }
     }
 
-    /// Nothing is done; decisions are told as suppressed.
+    /// Reports decisions as suppressed and issues no acts.
     ///
-    /// # Example: what would be done in one session
+    /// # Example: a dry run of one session
     /// ```
-    /// use ttsr_agent::opencode::{Api, Seen, Watch};
+    /// use ttsr_agent::opencode::{ServerApi, WatchEvent, SessionWatcher};
     /// use ttsr_wire::opencode::Feed;
     /// use ttsr::{Action, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
@@ -522,32 +525,32 @@ impl Watch {
     ///
     /// "#;
     /// let seen = |only: &str| {
-    ///     let mut watch = Watch::new(pack.clone(), Api::Classic).only(only).dry_run();
+    ///     let mut watch = SessionWatcher::new(pack.clone(), ServerApi::Classic).only(only).dry_run();
     ///     let mut seen = Vec::new();
     ///     Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
     ///     seen
     /// };
     /// assert!(seen("another").is_empty());
     /// let seen = seen("s");
-    /// assert!(seen.iter().any(|it| matches!(it, Seen::Judged(it) if it.suppressed == Some("shadow"))));
-    /// assert!(!seen.iter().any(|it| matches!(it, Seen::Act(_))));
+    /// assert!(seen.iter().any(|it| matches!(it, WatchEvent::Judged(it) if it.suppressed == Some("shadow"))));
+    /// assert!(!seen.iter().any(|it| matches!(it, WatchEvent::Act(_))));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
-    pub fn dry_run(self) -> Watch {
-        Watch {
+    pub fn dry_run(self) -> SessionWatcher {
+        SessionWatcher {
             is_dry: true,
             ..self
         }
     }
 
-    /// Takes a notice of that session; appends what is to be told and done to `out`.
-    pub fn notice(&mut self, session: &str, notice: Notice, out: &mut Vec<Seen>) {
-        if let Notice::Event(Event::Unscanned { bytes, kind }) = &notice
+    /// Handles a notice of a session; appends observations and acts to `out`.
+    pub fn notice(&mut self, session: &str, notice: ServerNotice, out: &mut Vec<WatchEvent>) {
+        if let ServerNotice::Event(Event::Unscanned { bytes, kind }) = &notice
             && MALFORMED.contains(&kind.as_str())
         {
-            // Nobody can tell which session it is of.
-            return out.push(Seen::Malformed { bytes: *bytes });
+            // The session of a damaged event is unknown.
+            return out.push(WatchEvent::Malformed { bytes: *bytes });
         }
         if self.only.as_deref().is_some_and(|only| only != session) {
             return;
@@ -556,16 +559,16 @@ impl Watch {
         self.make_room(session);
         let (pack, is_dry, api) = (&self.pack, self.is_dry, self.api);
         let watched = self.sessions.entry(session.to_owned());
-        let watched = watched.or_insert_with(|| Watched::new(pack, is_dry));
+        let watched = watched.or_insert_with(|| WatchedSession::new(pack, is_dry));
         watched.heard = self.clock;
-        let is_deleted = notice == Notice::Deleted;
+        let is_deleted = notice == ServerNotice::Deleted;
         let switch = match api {
-            Api::Classic => session_event(session, &notice)
+            ServerApi::Classic => session_event(session, &notice)
                 .and_then(|event| self.foreground.as_mut()?.see(self.now, &event)),
-            Api::Next => None,
+            ServerApi::Next => None,
         };
         let from = out.len();
-        watched.take(session, api, notice, out);
+        watched.on_notice(session, api, notice, out);
         if is_deleted {
             self.sessions.remove(session);
         }
@@ -576,16 +579,16 @@ impl Watch {
         });
         if let Some(model) = model {
             let session = session.to_owned();
-            out.push(Seen::Refused {
+            out.push(WatchEvent::Refused {
                 session: session.clone(),
                 model: model.clone(),
             });
             if !is_dry {
-                out.push(Seen::Act(Act::Switch { session, model }));
+                out.push(WatchEvent::Act(Act::Switch { session, model }));
             }
         }
         let prompted = out[from..].iter().filter_map(|seen| match seen {
-            Seen::Act(act) => act.prompts().map(str::to_owned),
+            WatchEvent::Act(act) => act.prompts().map(str::to_owned),
             _ => None,
         });
         for session in prompted.collect::<Vec<_>>() {
@@ -593,19 +596,19 @@ impl Watch {
         }
     }
 
-    /// A message of the watcher is about to be sent to that session: it begins no turn.
+    /// Announces that the watcher is about to prompt a session: that prompt begins no turn.
     pub(super) fn expect_prompt(&mut self, session: &str) {
         if let Some(watched) = self.sessions.get_mut(session) {
             watched.ours += 1;
         }
     }
 
-    /// A stopped sub-agent is not prompted: nobody waits for its reply any more. Its parent is told.
-    fn steer_parents(&self, out: &mut [Seen]) {
+    /// Addresses the prompt for a stopped sub-agent to its parent, because nobody waits for the sub-agent's reply.
+    fn steer_parents(&self, out: &mut [WatchEvent]) {
         for seen in out {
-            let Seen::Act(Act::Stop {
+            let WatchEvent::Act(Act::Stop(StopAct {
                 session, steer, to, ..
-            }) = seen
+            })) = seen
             else {
                 continue;
             };
@@ -629,8 +632,8 @@ impl Watch {
         }
     }
 
-    /// Whether the description of the session is still to be asked for: it was created before the first event
-    /// arrived.
+    /// Returns true once for a session that was created before the first event arrived and whose description must be
+    /// requested.
     pub(super) fn wants_description(&mut self, session: &str) -> bool {
         let watched = self.sessions.get_mut(session);
         watched.is_some_and(|watched| {
@@ -650,7 +653,7 @@ impl Watch {
         }
     }
 
-    /// The agent and the model that the user spoke to last, and the directory.
+    /// Returns the agent and the model that the user addressed last, and the directory.
     pub(super) fn described(
         &self,
         session: &str,
@@ -665,8 +668,7 @@ impl Watch {
         }
     }
 
-    /// Whether `message` ended with an abort, and how often the session reported to be idle since it was to be
-    /// stopped.
+    /// Returns true if `message` ended with an abort, and the number of idle notices since its stop was decided.
     pub(super) fn ended(&self, session: &str, message: &str) -> (bool, u32) {
         let Some(watched) = self.sessions.get(session) else {
             return (false, 0);
@@ -677,7 +679,7 @@ impl Watch {
         (is_aborted, stopping.map_or(0, |stopping| stopping.idles))
     }
 
-    /// Whether the session was opened by the tool call of another.
+    /// Returns true if the session was opened by the tool call of another one.
     pub(super) fn is_child(&self, session: &str) -> bool {
         let watched = self.sessions.get(session);
         watched.is_some_and(|watched| watched.parent.is_some())
@@ -687,30 +689,30 @@ impl Watch {
         self.is_dry
     }
 
-    /// What became of an act: the policy counts on it.
+    /// Reports the outcome of an act to the policy.
     ///
     /// # Example: a message that did not arrive is sent again
     /// ```
-    /// use ttsr_agent::opencode::{Act, Api, Seen, Watch};
+    /// use ttsr_agent::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
     /// use ttsr_wire::opencode::Feed;
     /// use ttsr::{Pack, Pattern, Rule};
     /// let rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
-    /// let mut watch = Watch::new(Pack::builder().rule(rule).build()?, Api::Classic);
-    /// let mut acts = |watch: &mut Watch, message: &str| {
+    /// let mut watch = SessionWatcher::new(Pack::builder().rule(rule).build()?, ServerApi::Classic);
+    /// let mut acts = |watch: &mut SessionWatcher, message: &str| {
     ///     let body = format!(
     ///         r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p{message}","messageID":"{message}","type":"text","text":"x.unwrap()"}}}}}}"#
     ///     ) + "\n\ndata: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"s\"}}\n\n";
     ///     let mut seen = Vec::new();
     ///     let mut feed = Feed::default();
     ///     feed.push(body.as_bytes(), &mut |session, notice| watch.notice(session, notice, &mut seen));
-    ///     let act = |seen: Seen| if let Seen::Act(act) = seen { Some(act) } else { None };
+    ///     let act = |seen: WatchEvent| if let WatchEvent::Act(act) = seen { Some(act) } else { None };
     ///     seen.into_iter().filter_map(act).collect::<Vec<Act>>()
     /// };
     /// let first = acts(&mut watch, "m1");
     /// watch.done(&first[0], false);
     /// let second = acts(&mut watch, "m2");
     /// watch.done(&second[0], true);
-    /// assert!(acts(&mut watch, "m3").is_empty(), "it was said");
+    /// assert!(acts(&mut watch, "m3").is_empty(), "the message was delivered");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn done(&mut self, act: &Act, is_done: bool) {
@@ -722,7 +724,7 @@ impl Watch {
         let Some(watched) = self.sessions.get_mut(act.session()) else {
             return;
         };
-        if let Act::Stop { message, .. } = act {
+        if let Act::Stop(StopAct { message, .. }) = act {
             watched
                 .stopping
                 .take_if(|stopping| stopping.message == *message);
@@ -747,15 +749,15 @@ impl Watch {
     }
 }
 
-impl Watched {
-    fn new(pack: &Pack, is_dry: bool) -> Watched {
+impl WatchedSession {
+    fn new(pack: &Pack, is_dry: bool) -> WatchedSession {
         let mut session = pack.session();
         if is_dry {
             session.set_mode(Mode::Shadow);
         }
-        // The turn under way, if there is one, began before anyone watched.
+        // The turn in progress, if there is one, began before the watcher connected.
         session.begin_turn();
-        Watched {
+        WatchedSession {
             session,
             parent: None,
             directory: None,
@@ -773,24 +775,30 @@ impl Watched {
         }
     }
 
-    fn take(&mut self, id: &str, api: Api, notice: Notice, out: &mut Vec<Seen>) {
+    fn on_notice(
+        &mut self,
+        id: &str,
+        api: ServerApi,
+        notice: ServerNotice,
+        out: &mut Vec<WatchEvent>,
+    ) {
         match notice {
-            Notice::Prompt { agent, model, .. } => self.prompted(agent, model),
-            Notice::Message(message) => {
-                self.reply = Some(Reply::new(message.clone(), self.session.stream()));
-                out.push(Seen::Message {
+            ServerNotice::Prompt { agent, model, .. } => self.on_prompt(agent, model),
+            ServerNotice::Message(message) => {
+                self.reply = Some(WatchedReply::new(message.clone(), self.session.stream()));
+                out.push(WatchEvent::Message {
                     session: id.to_owned(),
                     message,
                 });
             }
-            Notice::Event(event) => self.event(id, api, event, out),
-            Notice::Question { id: question, .. } => out.push(Seen::Question {
+            ServerNotice::Event(event) => self.event(id, api, event, out),
+            ServerNotice::Question { id: question, .. } => out.push(WatchEvent::Question {
                 session: id.to_owned(),
                 question,
             }),
-            Notice::Tool(state) => self.called(&state, out),
-            Notice::Joined => self.is_joining = true,
-            Notice::Created {
+            ServerNotice::Tool(state) => self.on_tool_state(&state, out),
+            ServerNotice::Joined => self.is_joining = true,
+            ServerNotice::Created {
                 parent,
                 agent,
                 directory,
@@ -800,18 +808,18 @@ impl Watched {
                 self.directory = directory;
                 self.agent = agent.or(self.agent.take());
             }
-            Notice::Permission { id, call } => remember(&mut self.permissions, (id, call)),
-            Notice::PermissionClosed(id) => self.permission_closed(&id),
-            Notice::Answer {
+            ServerNotice::Permission { id, call } => remember(&mut self.permissions, (id, call)),
+            ServerNotice::PermissionClosed(id) => self.permission_closed(&id),
+            ServerNotice::Answer {
                 message,
                 error: Some(error),
                 ..
             } if error.is_abort() => self.aborted = Some(message),
-            Notice::Idle | Notice::IdleAgain => {
+            ServerNotice::Idle | ServerNotice::IdleAgain => {
                 if let Some(stopping) = &mut self.stopping {
                     stopping.idles += 1;
                 }
-                // A session that is steered goes on: what waits is not for the end of the stopped reply.
+                // A steered session continues: queued acts do not wait for the end of the stopped reply.
                 if !self.stopping.as_ref().is_some_and(|it| it.steers) {
                     self.release(out);
                 }
@@ -820,23 +828,23 @@ impl Watched {
         }
     }
 
-    /// A tool call that does not wait for a permission has begun.
-    fn called(&mut self, state: &ToolState, out: &mut Vec<Seen>) {
-        let is_waiting = self.waiting(&state.call).is_some();
+    /// Records the state of a tool call. A call that does not wait for a permission has begun to run.
+    fn on_tool_state(&mut self, state: &ToolState, out: &mut Vec<WatchEvent>) {
+        let is_waiting = self.permission_for(&state.call).is_some();
         if let Some(reply) = &mut self.reply {
             reply.has_call = true;
-            reply.has_run |= state.stage != Stage::Pending && !is_waiting;
+            reply.has_run |= state.stage != ToolStage::Pending && !is_waiting;
         }
         self.release(out);
     }
 
-    /// The permission request that waits for that call.
-    fn waiting(&self, call: &str) -> Option<&str> {
+    /// Returns the permission request of that call.
+    fn permission_for(&self, call: &str) -> Option<&str> {
         let of_call = |(_, of): &&(String, Option<String>)| of.as_deref() == Some(call);
         self.permissions.iter().find(of_call).map(|(id, _)| &**id)
     }
 
-    /// The call of an answered request may run from now on.
+    /// Records the answer to a permission request: its call may run from now on.
     fn permission_closed(&mut self, id: &str) {
         let Some(closed) = self.permissions.iter().position(|(known, _)| known == id) else {
             return;
@@ -847,9 +855,9 @@ impl Watched {
         }
     }
 
-    /// Issues the acts that waited.
-    fn release(&mut self, out: &mut Vec<Seen>) {
-        out.extend(self.held.drain(..).map(Seen::Act));
+    /// Issues the queued acts.
+    fn release(&mut self, out: &mut Vec<WatchEvent>) {
+        out.extend(self.held.drain(..).map(WatchEvent::Act));
     }
 
     fn hold(&mut self, act: Act) {
@@ -859,8 +867,8 @@ impl Watched {
         }
     }
 
-    /// Someone spoke to the model: a new turn, unless it was us.
-    fn prompted(&mut self, agent: Option<String>, model: Option<(String, String)>) {
+    /// Records a user prompt: it begins a turn, unless the watcher sent it.
+    fn on_prompt(&mut self, agent: Option<String>, model: Option<(String, String)>) {
         match self.ours {
             0 => self.session.begin_turn(),
             _ => self.ours -= 1,
@@ -869,7 +877,7 @@ impl Watched {
         self.model = model.or(self.model.take());
     }
 
-    fn event(&mut self, id: &str, api: Api, event: Event, out: &mut Vec<Seen>) {
+    fn event(&mut self, id: &str, api: ServerApi, event: Event, out: &mut Vec<WatchEvent>) {
         let Some(reply) = &mut self.reply else {
             return;
         };
@@ -906,14 +914,16 @@ impl Watched {
                 session.tool(&mut reply.stream, part, &tool, call)
             }
             Event::Delta { part, bytes } => {
-                reply.delivered(part, &bytes);
+                reply.record_delta(part, &bytes);
                 session.push(&mut reply.stream, part, &bytes)
             }
-            Event::Snapshot { part, bytes } => match reply.again(part, &bytes) {
-                Some((again, channel)) => {
-                    let opened = session.open(&mut reply.stream, again, channel);
+            Event::Snapshot { part, bytes } => match reply.reopen_for_snapshot(part, &bytes) {
+                Some((reopen_for_snapshot, channel)) => {
+                    let opened = session.open(&mut reply.stream, reopen_for_snapshot, channel);
                     match opened {
-                        Verdict::Continue => session.push(&mut reply.stream, again, &bytes),
+                        Verdict::Continue => {
+                            session.push(&mut reply.stream, reopen_for_snapshot, &bytes)
+                        }
                         _ => opened,
                     }
                 }
@@ -929,9 +939,9 @@ impl Watched {
             }
             Event::Restart => {
                 let message = mem::take(&mut reply.message);
-                *reply = Reply {
+                *reply = WatchedReply {
                     unscanned: reply.unscanned,
-                    ..Reply::new(message, session.stream())
+                    ..WatchedReply::new(message, session.stream())
                 };
                 return;
             }
@@ -939,11 +949,11 @@ impl Watched {
             Event::Usage { .. } | Event::Error { .. } => return,
         };
         if verdict != Verdict::Continue || !self.session.decisions().is_empty() {
-            self.judged(id, api, out);
+            self.report_decisions(id, api, out);
         }
     }
 
-    fn finish(&mut self, id: &str, api: Api, reason: String, out: &mut Vec<Seen>) {
+    fn finish(&mut self, id: &str, api: ServerApi, reason: String, out: &mut Vec<WatchEvent>) {
         let Some(reply) = &mut self.reply else {
             return;
         };
@@ -951,32 +961,32 @@ impl Watched {
             self.aborted = Some(reply.message.clone());
         }
         let has_next = reason == "tool-calls";
-        // What broke off is no reply: nothing is decided on it as a whole.
+        // A reply that broke off is not judged as a whole.
         if !matches!(reason.as_str(), "aborted" | "retry" | "truncated" | "error") {
             let _ = self.session.finish(&mut reply.stream);
-            self.judged(id, api, out);
+            self.report_decisions(id, api, out);
         }
         if let Some(reply) = self.reply.take() {
-            out.push(Seen::Finish {
+            out.push(WatchEvent::Finish {
                 session: id.to_owned(),
                 message: reply.message,
                 reason,
                 unscanned: reply.unscanned + reply.stream.counters().unscanned_bytes,
             });
         }
-        // The second interface does not report when a session is idle: its turn ends with its last step.
-        if api == Api::Next && !has_next {
+        // The second interface does not report idle sessions: a turn ends with its last step.
+        if api == ServerApi::Next && !has_next {
             self.release(out);
         }
     }
 
-    /// Tells of the decisions of the last call, and acts on those that want it.
-    fn judged(&mut self, id: &str, api: Api, out: &mut Vec<Seen>) {
+    /// Reports the decisions of the last call, and issues their acts.
+    fn report_decisions(&mut self, id: &str, api: ServerApi, out: &mut Vec<WatchEvent>) {
         let Some(reply) = &self.reply else {
             return;
         };
         let decisions = self.session.decisions().to_vec();
-        // One act that cuts takes the place of all others.
+        // One act that cuts replaces all other acts that cut.
         let is_live = |decision: &&Decision| !decision.is_suppressed();
         let cut = decisions
             .iter()
@@ -985,9 +995,9 @@ impl Watched {
         let mut acts = Vec::new();
         let has_call = reply.has_call;
         for decision in &decisions {
-            let judged = self.judge(id, api, reply, decision);
+            let judged = self.describe_decision(id, api, reply, decision);
             let is_silent = judged.suppressed.is_some() || judged.is_beyond;
-            out.push(Seen::Judged(judged));
+            out.push(WatchEvent::Judged(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
                 (false, Action::Inject) => acts.push(self.inject(id, reply, decision)),
@@ -1000,8 +1010,8 @@ impl Watched {
         }
         for act in acts {
             match &act {
-                Act::Stop { message, steer, .. } => {
-                    self.stopping = Some(Stopping {
+                Act::Stop(StopAct { message, steer, .. }) => {
+                    self.stopping = Some(PendingStop {
                         message: message.clone(),
                         steers: steer.is_some(),
                         idles: 0,
@@ -1017,7 +1027,7 @@ impl Watched {
                 }
                 _ => {}
             }
-            out.push(Seen::Act(act));
+            out.push(WatchEvent::Act(act));
         }
         for decision in &decisions {
             if matches!(decision.action, Action::Warn | Action::Observe) {
@@ -1026,7 +1036,7 @@ impl Watched {
         }
     }
 
-    fn inject(&self, id: &str, reply: &Reply, decision: &Decision) -> Act {
+    fn inject(&self, id: &str, reply: &WatchedReply, decision: &Decision) -> Act {
         let text = reply.stream.message(decision);
         Act::Inject {
             session: id.to_owned(),
@@ -1038,7 +1048,7 @@ impl Watched {
         }
     }
 
-    fn hand_over(&self, id: &str, reply: &Reply, decision: &Decision) -> Act {
+    fn hand_over(&self, id: &str, reply: &WatchedReply, decision: &Decision) -> Act {
         Act::HandOver {
             session: id.to_owned(),
             handoff: Handoff::new(id, reply.stream.message(decision)),
@@ -1047,29 +1057,29 @@ impl Watched {
         }
     }
 
-    fn stop(&self, id: &str, api: Api, reply: &Reply, decision: &Decision) -> Act {
+    fn stop(&self, id: &str, api: ServerApi, reply: &WatchedReply, decision: &Decision) -> Act {
         let rule = reply.stream.rule(decision);
         let partial = rule.map_or(Partial::Discard, |rule| rule.partial);
         let text = reply.stream.message(decision);
         let steers = decision.action == Action::Retry && !text.is_empty();
-        let has_run = api == Api::Classic && reply.has_run;
+        let has_run = api == ServerApi::Classic && reply.has_run;
         let mut calls = reply.calls.iter();
-        let permission = calls.find_map(|(_, call)| self.waiting(call));
-        Act::Stop {
+        let permission = calls.find_map(|(_, call)| self.permission_for(call));
+        Act::Stop(StopAct {
             session: id.to_owned(),
             message: reply.message.clone(),
-            // Nobody outside can cut a message short: what must not stay whole does not stay. Where a tool has
-            // run, the message is the record of it.
-            delete: api == Api::Classic && partial != Partial::Keep && !has_run,
+            // A message cannot be shortened from outside: if a part of it must not stay, the whole message is deleted.
+            // After a tool call has run, the message is kept as its record.
+            delete: api == ServerApi::Classic && partial != Partial::Keep && !has_run,
             steer: steers.then(|| self.prompt(text)),
             to: id.to_owned(),
             has_run,
             permission: permission.map(str::to_owned),
             decision: Some(*decision),
-        }
+        })
     }
 
-    /// Said to whom the user spoke last.
+    /// Returns a prompt to the agent and the model that the user addressed last.
     fn prompt(&self, text: String) -> Prompt {
         Prompt {
             text,
@@ -1080,8 +1090,14 @@ impl Watched {
     }
 }
 
-impl Watched {
-    fn judge(&self, id: &str, api: Api, reply: &Reply, decision: &Decision) -> Judged {
+impl WatchedSession {
+    fn describe_decision(
+        &self,
+        id: &str,
+        api: ServerApi,
+        reply: &WatchedReply,
+        decision: &Decision,
+    ) -> Judged {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
@@ -1090,7 +1106,7 @@ impl Watched {
             ttsr::Source::Rule(_) => None,
         };
         let mut calls = reply.calls.iter();
-        let is_waiting = calls.any(|(of, call)| *of == part && self.waiting(call).is_some());
+        let is_waiting = calls.any(|(of, call)| *of == part && self.permission_for(call).is_some());
         Judged {
             session: id.to_owned(),
             message: reply.message.clone(),
@@ -1105,14 +1121,16 @@ impl Watched {
             turn: decision.turn,
             suppressed: decision.suppression.map(|why| why.name()),
             text: stream.message(decision),
-            is_late: api == Api::Classic && channel == Some(Channel::ToolInput) && !is_waiting,
+            is_late: api == ServerApi::Classic
+                && channel == Some(Channel::ToolInput)
+                && !is_waiting,
             is_beyond: !can_act(decision.action, api),
             is_midway: reply.midway.contains(&part),
         }
     }
 }
 
-/// Adds to a list of what came last.
+/// Appends to a bounded list of the most recent items.
 fn remember<T>(last: &mut VecDeque<T>, one: T) {
     if last.len() >= REMEMBERED {
         last.pop_front();
@@ -1120,24 +1138,24 @@ fn remember<T>(last: &mut VecDeque<T>, one: T) {
     last.push_back(one);
 }
 
-/// Whether an action has an effect from outside. `warn` and `observe` have: they are reported.
-pub(super) fn can_act(action: Action, api: Api) -> bool {
+/// Returns true if an action has an effect from outside. `warn` and `observe` have one: they are reported.
+pub(super) fn can_act(action: Action, api: ServerApi) -> bool {
     match action {
         Action::Inject | Action::Warn | Action::Observe => true,
-        Action::Handoff => api == Api::Classic,
+        Action::Handoff => api == ServerApi::Classic,
         action => action.cuts(),
     }
 }
 
-/// A notice as [`Foreground`] reads it.
-fn session_event(session: &str, notice: &Notice) -> Option<SessionEvent> {
+/// Converts a notice for [`Foreground`].
+fn session_event(session: &str, notice: &ServerNotice) -> Option<SessionEvent> {
     let session = session.to_owned();
-    let text = |trouble: &Trouble| {
-        let text = format!("{}: {}", trouble.kind, trouble.message);
-        error_text(&text, trouble.status)
+    let text = |error: &ServerError| {
+        let text = format!("{}: {}", error.kind, error.message);
+        error_text(&text, error.status)
     };
     Some(match notice {
-        Notice::Answer {
+        ServerNotice::Answer {
             agent,
             model,
             error,
@@ -1150,22 +1168,22 @@ fn session_event(session: &str, notice: &Notice) -> Option<SessionEvent> {
                 .map(|(provider, model)| format!("{provider}/{model}")),
             error: error.as_ref().map(text),
         },
-        Notice::Trouble(trouble) => SessionEvent::Error {
+        ServerNotice::SessionError(error) => SessionEvent::Error {
             session,
-            error: text(trouble),
+            error: text(error),
         },
-        Notice::Retrying { message } => SessionEvent::Status {
+        ServerNotice::Retrying { message } => SessionEvent::Status {
             session,
             message: message.clone(),
         },
-        Notice::Created {
+        ServerNotice::Created {
             agent: Some(agent), ..
         } => SessionEvent::SubagentCreated {
             session,
             agent: agent.clone(),
         },
-        Notice::Deleted => SessionEvent::Deleted { session },
-        Notice::Idle => SessionEvent::Idle { session },
+        ServerNotice::Deleted => SessionEvent::Deleted { session },
+        ServerNotice::Idle => SessionEvent::Idle { session },
         _ => return None,
     })
 }

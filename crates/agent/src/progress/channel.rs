@@ -1,4 +1,4 @@
-//! The seam to a chat: what a channel must be able to do, and what it may lack.
+//! The interface to a chat channel, with its required and optional capabilities.
 
 use std::error::Error;
 use std::fmt;
@@ -7,46 +7,46 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-/// A message from a user. Users are told apart by channel and peer: an inbox may be that of several channels.
+/// A message from a user. Channel and peer identify the user, because several channels may share an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inbound {
-    /// The [id](ChannelAdapter::id) of the channel that it came over.
+    /// The [id](ChannelAdapter::id) of the channel.
     pub channel: String,
-    /// Who wrote it, as the channel names them.
+    /// The author, as the channel identifies them.
     pub peer: String,
-    /// What they wrote.
+    /// The text.
     pub text: String,
-    /// The message's id, for a reply to it.
+    /// The id of the message, for a reply to it.
     pub id: Option<String>,
 }
 
-/// Where a channel puts messages that arrive.
+/// Receives the messages that arrive on a channel.
 pub type Inbox = mpsc::UnboundedSender<Inbound>;
 
 /// A message to a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outbound {
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// The message that it replies to.
+    /// The id of the message that it replies to.
     pub reply_to: Option<String>,
 }
 
-/// Whether a channel is there.
+/// The state of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelStatus {
     /// It was not started, or was stopped.
     Stopped,
-    /// Messages come and go.
+    /// It receives and sends messages.
     Running,
-    /// It cannot work.
+    /// It cannot work, for this reason.
     Failed(String),
 }
 
-/// Why a message did not go out.
+/// The reason why a message could not be sent.
 ///
-/// # Example: why, in words
+/// # Example: the text of an error
 /// ```
 /// use std::io::{Error, ErrorKind};
 /// use ttsr_agent::progress::ChannelError;
@@ -57,7 +57,7 @@ pub enum ChannelStatus {
 pub struct ChannelError(String);
 
 impl ChannelError {
-    /// An error with that message.
+    /// Returns an error with that message.
     pub fn new(message: impl fmt::Display) -> ChannelError {
         ChannelError(message.to_string())
     }
@@ -71,68 +71,68 @@ impl fmt::Display for ChannelError {
 
 impl Error for ChannelError {}
 
-/// How a channel shows that somebody writes.
+/// The typing indicator of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Typing {
-    /// Not at all.
+    /// The channel has none.
     Unsupported,
-    /// For that long, unless it is said again.
+    /// It is shown for that time, and must be repeated.
     Expires(Duration),
-    /// Until it is told that nobody does.
+    /// It is shown until it is stopped.
     UntilStopped,
 }
 
-/// What the kind of a channel lets one do.
+/// The capabilities of a kind of channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constraints {
-    /// How it shows that somebody writes.
+    /// The typing indicator.
     pub typing: Typing,
-    /// Whether a message that was sent can be changed.
+    /// True if a sent message can be edited.
     pub can_edit: bool,
 }
 
-/// Telegram: typing is shown for five seconds.
+/// Telegram: the typing indicator is shown for five seconds.
 pub const TELEGRAM: Constraints = Constraints {
     typing: Typing::Expires(Duration::from_secs(5)),
     can_edit: true,
 };
 
-/// Slack: bots cannot type.
+/// Slack: bots have no typing indicator.
 pub const SLACK: Constraints = Constraints {
     typing: Typing::Unsupported,
     can_edit: true,
 };
 
-/// WhatsApp: typing is shown until it is stopped; what was sent stays as it is.
+/// WhatsApp: the typing indicator is shown until it is stopped; sent messages cannot be edited.
 pub const WHATSAPP: Constraints = Constraints {
     typing: Typing::UntilStopped,
     can_edit: false,
 };
 
-/// A message on its way.
-pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), ChannelError>> + Send + 'a>>;
+/// A message that is being sent.
+pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<(), ChannelError>> + Send + 'a>>;
 
-/// A chat.
+/// A chat channel.
 ///
-/// # Example: a channel that keeps what it was sent
+/// # Example: a channel that stores sent messages
 /// ```
 /// use std::future::ready;
 /// use ttsr_agent::progress::{
-///     ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, Sending,
+///     ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, SendFuture,
 ///     Typing,
 /// };
 /// #[derive(Default)]
-/// struct Kept {
+/// struct Stored {
 ///     inbox: Option<Inbox>,
 ///     sent: Vec<(String, String)>,
 /// }
-/// impl ChannelAdapter for Kept {
+/// impl ChannelAdapter for Stored {
 ///     fn id(&self) -> &str {
-///         "kept"
+///         "stored"
 ///     }
 ///     fn name(&self) -> &str {
-///         "Kept messages"
+///         "Stored messages"
 ///     }
 ///     fn constraints(&self) -> Constraints {
 ///         Constraints { typing: Typing::Unsupported, can_edit: false }
@@ -150,7 +150,7 @@ pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), ChannelError>> + S
 ///             None => ChannelStatus::Stopped,
 ///         }
 ///     }
-///     fn send<'a>(&'a mut self, peer: &'a str, message: Outbound) -> Sending<'a> {
+///     fn send<'a>(&'a mut self, peer: &'a str, message: Outbound) -> SendFuture<'a> {
 ///         if self.inbox.is_none() {
 ///             return Box::pin(ready(Err(ChannelError::new("the channel is stopped"))));
 ///         }
@@ -159,7 +159,7 @@ pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), ChannelError>> + S
 ///     }
 /// }
 /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-/// let mut channel = Kept::default();
+/// let mut channel = Stored::default();
 /// let hello = Outbound { text: "Hello.".into(), reply_to: None };
 /// assert!(runtime.block_on(channel.send("alice", hello.clone())).is_err());
 /// let (inbox, _messages) = tokio::sync::mpsc::unbounded_channel();
@@ -171,39 +171,38 @@ pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), ChannelError>> + S
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ChannelAdapter: Send {
-    /// The channel's id, such as `telegram`.
+    /// Returns the channel's id, such as `telegram`.
     fn id(&self) -> &str;
 
-    /// Its name, for people.
+    /// Returns the channel's name, for people.
     fn name(&self) -> &str;
 
-    /// What its kind lets one do.
+    /// Returns the capabilities of its kind.
     fn constraints(&self) -> Constraints;
 
-    /// Begins to put messages that arrive into the inbox. Does not wait for any.
+    /// Starts to deliver arriving messages to the inbox, without waiting for one.
     ///
     /// # Errors
     /// If the channel cannot be reached, or cannot be started again.
     fn start(&mut self, inbox: Inbox) -> Result<(), ChannelError>;
 
-    /// Ends that: what arrives later is not put there.
+    /// Stops the delivery: messages that arrive later are not delivered.
     fn stop(&mut self);
 
-    /// Whether it is there.
+    /// Returns the state of the channel.
     fn status(&self) -> ChannelStatus;
 
-    /// Sends a message to that user. Its future ends once the message is on its way, with an error if it could
-    /// not be sent.
-    fn send<'a>(&'a mut self, peer: &'a str, message: Outbound) -> Sending<'a>;
+    /// Sends a message to that user. The future completes once the message is sent, with an error if it could not be.
+    fn send<'a>(&'a mut self, peer: &'a str, message: Outbound) -> SendFuture<'a>;
 
-    /// Shows that somebody writes; none where the channel cannot, which is silently skipped.
-    fn send_typing<'a>(&'a mut self, peer: &'a str) -> Option<Sending<'a>> {
+    /// Shows the typing indicator; `None` if the channel has none, which is not an error.
+    fn send_typing<'a>(&'a mut self, peer: &'a str) -> Option<SendFuture<'a>> {
         let _ = peer;
         None
     }
 
-    /// Shows that nobody writes any more; none where the channel cannot or need not.
-    fn stop_typing<'a>(&'a mut self, peer: &'a str) -> Option<Sending<'a>> {
+    /// Hides the typing indicator; `None` if the channel cannot or need not.
+    fn stop_typing<'a>(&'a mut self, peer: &'a str) -> Option<SendFuture<'a>> {
         let _ = peer;
         None
     }

@@ -1,4 +1,4 @@
-//! A chat of lines: one user, who reads and writes text.
+//! A chat channel over lines of text, with one user.
 
 use std::fmt;
 use std::future::ready;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::channel::{
-    ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, Sending,
+    ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, SendFuture,
     Typing,
 };
 
 const ID: &str = "console";
 
-/// The only one who writes here.
+/// The only user.
 const PEER: &str = "console";
 
 /// A channel over a reader and a writer, such as those of a terminal. Each line is a message.
@@ -35,7 +35,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// A console over these two.
+    /// Returns a console over this reader and writer.
     pub fn new(lines: impl BufRead + Send + 'static, out: impl Write + Send + 'static) -> Console {
         Console {
             lines: Some(Box::new(lines)),
@@ -89,7 +89,7 @@ impl ChannelAdapter for Console {
                     text,
                     id: None,
                 };
-                // A line that arrives after the stop is nobody's.
+                // A line that arrives after the stop is dropped.
                 if !is_running.load(Ordering::Acquire) || inbox.send(message).is_err() {
                     break;
                 }
@@ -112,7 +112,7 @@ impl ChannelAdapter for Console {
         }
     }
 
-    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
+    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> SendFuture<'a> {
         Box::pin(ready(self.write(&format!("{}\n", message.text))))
     }
 }

@@ -1,4 +1,4 @@
-//! One prompt, from the moment it is sent to the whole reply: events and time in, things to do out.
+//! The state machine of one prompt, from the start to the whole reply: events and times in, actions out.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -6,70 +6,70 @@ use std::fmt;
 use std::time::Duration;
 
 use super::RouterSettings;
-use crate::question::QuestionRequest;
+use crate::user_prompt::QuestionRequest;
 use ttsr::harness::is_truncation;
 
-/// What is sent where the agent said nothing.
+/// The reply if the agent wrote no text.
 pub const EMPTY: &str = "(empty response)";
 
-/// What stands below a reply that the model could not finish, because it reached a limit of its length.
+/// The note below a reply that reached the model's length limit.
 pub const TRUNCATED: &str = "(The reply is cut off: the model reached its length limit.)";
 
 /// The reply to `/cancel`.
 pub const CANCELLED: &str = "Cancelled.";
 
-/// What the user is told where a question that they were asked was answered or rejected by somebody else.
+/// The note to a user whose question was answered or rejected elsewhere.
 pub const CLOSED_ELSEWHERE: &str = "The question was closed elsewhere. No answer is needed.";
 
-/// What an agent's server says. It says so for every session at once.
+/// An event of an agent's server. The server sends the events of every session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AgentEvent {
-    /// A message exists; parts of the user's own messages are no reply.
+    /// A message was created. Parts of the user's own messages are not part of the reply.
     Message {
         /// The session.
         session: String,
         /// The message.
         message: String,
-        /// Whether the user wrote it.
+        /// True if the user wrote it.
         is_user: bool,
     },
-    /// A part as it is now: a snapshot.
+    /// A snapshot of a part.
     Part {
         /// The session.
         session: String,
-        /// The message that it is of.
+        /// The message of the part.
         message: String,
         /// The part.
         part: String,
-        /// What is in it.
+        /// The content.
         content: AgentPart,
     },
-    /// A part grew. Of reasoning this says `text`, too: what it is, its snapshot says.
+    /// A part grew. The field of reasoning is `text` too; only its snapshot identifies it as reasoning.
     Delta {
         /// The session.
         session: String,
-        /// The message that it is of.
+        /// The message of the part.
         message: String,
         /// The part.
         part: String,
         /// The field that grew.
         field: String,
-        /// By what.
+        /// The appended text.
         delta: String,
     },
     /// The agent waits for an answer.
     Question {
         /// The session.
         session: String,
-        /// What it wants to know.
+        /// The questions.
         request: QuestionRequest,
     },
-    /// Questions that the agent asked were answered or rejected, by whomever.
+    /// A question request was answered or rejected, here or elsewhere.
     QuestionClosed {
         /// The session.
         session: String,
-        /// The request that they were asked in.
+        /// The request.
         request: String,
     },
     /// The model stopped writing a message.
@@ -78,7 +78,7 @@ pub enum AgentEvent {
         session: String,
         /// The message.
         message: String,
-        /// The reason, as the server names it: `stop`, `tool-calls`, `length`, …
+        /// The reason that the server gave: `stop`, `tool-calls`, `length`, …
         reason: String,
     },
     /// The agent is done.
@@ -86,22 +86,22 @@ pub enum AgentEvent {
         /// The session.
         session: String,
     },
-    /// The agent cannot go on, or was told not to.
+    /// The agent failed, or was stopped.
     Failed {
         /// The session.
         session: String,
-        /// Whether somebody aborted it.
+        /// True if it was aborted.
         is_abort: bool,
-        /// What went wrong.
+        /// The description of the failure.
         message: String,
     },
 }
 
-/// What is in a part.
+/// The content of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AgentPart {
-    /// Text of the reply, all there is so far.
+    /// The text of the reply so far.
     Text(String),
     /// Reasoning.
     Reasoning,
@@ -111,47 +111,47 @@ pub enum AgentPart {
         tool: String,
         /// The id of the call.
         call: String,
-        /// How far it is.
+        /// The state of the call.
         status: ToolStatus,
-        /// What it does, in a few words.
+        /// A short description of the call.
         title: Option<String>,
     },
-    /// Anything else.
+    /// Any other content.
     Other,
 }
 
-/// How far a tool call is.
+/// The state of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolStatus {
-    /// It is being written, or waits.
+    /// Its input is being written, or it waits to run.
     Pending,
     /// It runs.
     Running,
-    /// It is done.
+    /// It completed.
     Completed,
     /// It failed.
     Error,
 }
 
-/// What is to be done, in order.
+/// An action for the host. Actions are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Do {
-    /// Show that somebody writes, where the channel can.
+pub enum ChatAction {
+    /// Show the typing indicator, if the channel has one.
     Typing,
-    /// Read the events of the server from now on.
+    /// Open the event stream of the server.
     Subscribe,
-    /// Send the prompt, and do not wait for its reply.
+    /// Send the prompt, without waiting for its reply.
     Prompt,
-    /// Send this to the user.
+    /// Send this text to the user.
     Note(String),
-    /// Send this to the user; the next message is the answer. Where it cannot be sent,
-    /// [`Prompting::not_asked`].
+    /// Send this text to the user, whose next message is the answer. If it cannot be sent, call
+    /// [`PendingPrompt::not_asked`].
     Ask {
         /// The request.
         request: String,
-        /// What the user is shown.
+        /// The text.
         text: String,
     },
     /// Answer the questions of that request.
@@ -166,39 +166,39 @@ pub enum Do {
         /// The request.
         request: String,
     },
-    /// Tell the agent to stop.
+    /// Stop the agent.
     Abort,
-    /// Read no more events.
+    /// Close the event stream.
     Unsubscribe,
-    /// The prompt is over: deliver the whole reply, as one message, or tell the user why there is none.
+    /// The prompt is over: deliver the whole reply as one message, or tell the user why there is none.
     Done(Result<String, PromptError>),
-    /// The last thing to do, once the reply is delivered: show no longer that somebody writes.
+    /// Hide the typing indicator, once the reply is delivered. The last action.
     StopTyping,
 }
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 ///
-/// # Example: what a user is told
+/// # Example: texts for the log and for the user
 /// ```
 /// use ttsr_agent::progress::PromptError;
 /// let failed = PromptError::Failed("connection refused".into());
 /// assert_eq!(failed.to_string(), "connection refused", "for a log");
 /// assert_eq!(failed.text(), Some("Something went wrong while the agent was working."));
-/// assert_eq!(PromptError::Aborted.text(), None, "they know");
+/// assert_eq!(PromptError::Aborted.text(), None, "the user caused it");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PromptError {
-    /// It took too long.
+    /// The time limit passed.
     Timeout,
-    /// Somebody aborted it.
+    /// It was aborted.
     Aborted,
     /// The agent or its server failed.
     Failed(String),
 }
 
 impl PromptError {
-    /// What the user is told; nothing where the user did it.
+    /// Returns the text for the user, or `None` if the user caused the error.
     #[must_use]
     pub fn text(&self) -> Option<&'static str> {
         match self {
@@ -221,15 +221,15 @@ impl fmt::Display for PromptError {
 
 impl Error for PromptError {}
 
-/// One prompt under way. All times count from its beginning.
+/// A prompt in progress. All times count from its start.
 ///
 /// # Example: a tool runs, and then the reply comes
 /// ```
 /// use std::time::Duration;
-/// use ttsr_agent::progress::{AgentEvent, AgentPart, Do, Prompting, RouterSettings, ToolStatus};
+/// use ttsr_agent::progress::{AgentEvent, AgentPart, ChatAction, PendingPrompt, RouterSettings, ToolStatus};
 /// let mut out = Vec::new();
-/// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
-/// assert_eq!(out, [Do::Typing, Do::Subscribe, Do::Prompt]);
+/// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
+/// assert_eq!(out, [ChatAction::Typing, ChatAction::Subscribe, ChatAction::Prompt]);
 /// out.clear();
 /// let part = |part: &str, content| AgentEvent::Part {
 ///     session: "ses_1".into(),
@@ -246,51 +246,55 @@ impl Error for PromptError {}
 /// prompting.see(Duration::ZERO, &part("prt_1", reads), &mut out);
 /// prompting.see(Duration::ZERO, &part("prt_2", AgentPart::Text("Done.".into())), &mut out);
 /// prompting.see(Duration::ZERO, &AgentEvent::Idle { session: "ses_1".into() }, &mut out);
-/// assert_eq!(out[0], Do::Note("🔧 Reading src/lib.rs...".into()));
-/// assert_eq!(out[out.len() - 2..], [Do::Done(Ok("Done.".into())), Do::StopTyping]);
+/// assert_eq!(out[0], ChatAction::Note("🔧 Reading src/lib.rs...".into()));
+/// assert_eq!(out[out.len() - 2..], [ChatAction::Done(Ok("Done.".into())), ChatAction::StopTyping]);
 /// ```
 #[derive(Debug)]
-pub struct Prompting {
+pub struct PendingPrompt {
     session: String,
     settings: RouterSettings,
     now: Duration,
-    /// When the user heard something last.
+    /// The time of the last message to the user.
     heard: Duration,
     noted: Option<Duration>,
-    /// Calls that had their note, or would have had.
+    /// The calls that were noted, or were skipped by the throttle.
     seen_calls: HashSet<String>,
     users: HashSet<String>,
-    parts: Vec<Part>,
-    /// The message that the model stopped writing at its limit, if that was the last one.
+    parts: Vec<ChatPart>,
+    /// The last message, if the model reached its length limit in it.
     truncated: Option<String>,
-    /// What the agent wants to know; the first one is before the user.
+    /// The open questions; the first one was sent to the user.
     questions: Vec<QuestionRequest>,
-    /// Since when the user is asked.
+    /// The time at which the first question was sent.
     asked: Option<Duration>,
-    /// For how long the clock stood still.
+    /// The total time for which the time limit was paused.
     paused: Duration,
     is_over: bool,
 }
 
 #[derive(Debug)]
-struct Part {
+struct ChatPart {
     message: String,
     id: String,
-    /// None until its snapshot says what it is.
+    /// `None` until a snapshot identifies the part.
     is_text: Option<bool>,
     text: String,
 }
 
-impl Prompting {
-    /// Begins: typing is shown at once, and events are read before the prompt is sent, so that none is
-    /// missed.
+impl PendingPrompt {
+    /// Starts a prompt: shows the typing indicator, and opens the event stream before the prompt is sent, so that no
+    /// event is missed.
     pub fn begin(
         session: impl Into<String>,
         settings: RouterSettings,
-        out: &mut Vec<Do>,
-    ) -> Prompting {
-        out.extend([Do::Typing, Do::Subscribe, Do::Prompt]);
-        Prompting {
+        out: &mut Vec<ChatAction>,
+    ) -> PendingPrompt {
+        out.extend([
+            ChatAction::Typing,
+            ChatAction::Subscribe,
+            ChatAction::Prompt,
+        ]);
+        PendingPrompt {
             session: session.into(),
             settings,
             now: Duration::ZERO,
@@ -307,8 +311,8 @@ impl Prompting {
         }
     }
 
-    /// Takes an event. Those of other sessions change nothing.
-    pub fn see(&mut self, now: Duration, event: &AgentEvent, out: &mut Vec<Do>) {
+    /// Handles an event. Events of other sessions are ignored.
+    pub fn see(&mut self, now: Duration, event: &AgentEvent, out: &mut Vec<ChatAction>) {
         self.tick(now, out);
         if self.is_over || *event.session() != self.session {
             return;
@@ -320,7 +324,7 @@ impl Prompting {
                 if *is_user {
                     self.users.insert(message.clone());
                 }
-                self.writes(message);
+                self.on_writing(message);
             }
             AgentEvent::Part {
                 message,
@@ -336,7 +340,7 @@ impl Prompting {
                 ..
             } => {
                 if field == "text" {
-                    self.place(message, part).text.push_str(delta);
+                    self.part_mut(message, part).text.push_str(delta);
                 }
             }
             AgentEvent::Question { request, .. } => self.question(request, out),
@@ -352,21 +356,21 @@ impl Prompting {
         }
     }
 
-    /// Time has passed: it may be too late, or time for a heartbeat.
+    /// Advances the time: a time limit may have passed, or a heartbeat may be due.
     ///
-    /// # Example: an agent that says nothing
+    /// # Example: a silent agent
     /// ```
-    /// use ttsr_agent::progress::{Do, PromptError, Prompting, RouterSettings};
+    /// use ttsr_agent::progress::{ChatAction, PromptError, PendingPrompt, RouterSettings};
     /// let mut out = Vec::new();
-    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// while !prompting.is_over() {
     ///     prompting.tick(prompting.deadline(), &mut out);
     /// }
-    /// assert!(out.contains(&Do::Note("⏳ Still working...".into())), "meanwhile the user hears of it");
-    /// assert!(out.contains(&Do::Abort));
-    /// assert!(out.contains(&Do::Done(Err(PromptError::Timeout))));
+    /// assert!(out.contains(&ChatAction::Note("⏳ Still working...".into())), "a heartbeat");
+    /// assert!(out.contains(&ChatAction::Abort));
+    /// assert!(out.contains(&ChatAction::Done(Err(PromptError::Timeout))));
     /// ```
-    pub fn tick(&mut self, now: Duration, out: &mut Vec<Do>) {
+    pub fn tick(&mut self, now: Duration, out: &mut Vec<ChatAction>) {
         self.now = self.now.max(now);
         if self.is_over {
             return;
@@ -378,17 +382,20 @@ impl Prompting {
             return;
         }
         if self.now >= self.timeout().saturating_add(self.paused) {
-            out.push(Do::Abort);
+            out.push(ChatAction::Abort);
             return self.end(Err(PromptError::Timeout), out);
         }
         let is_silent = self.now >= self.heard.saturating_add(self.heartbeat());
         if self.settings.progress().is_enabled() && is_silent {
             self.heard = self.now;
-            out.extend([Do::Typing, Do::Note("⏳ Still working...".to_owned())]);
+            out.extend([
+                ChatAction::Typing,
+                ChatAction::Note("⏳ Still working...".to_owned()),
+            ]);
         }
     }
 
-    /// Until when to wait before the next [`tick`](Self::tick).
+    /// Returns the time of the next [`tick`](Self::tick).
     #[must_use]
     pub fn deadline(&self) -> Duration {
         match self.asked {
@@ -406,33 +413,33 @@ impl Prompting {
         since.saturating_add(self.timeout())
     }
 
-    /// Whether the prompt is over: nothing changes any more.
+    /// Returns true once the prompt is over; its state no longer changes.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether the user's next message is an answer.
+    /// Returns true if the user's next message is an answer.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Returns the request whose questions are before the user.
+    /// Returns the request whose questions were sent to the user.
     pub(super) fn asking(&self) -> Option<&str> {
         let first = self.questions.first().filter(|_| self.is_asking());
         first.map(|request| request.id.as_str())
     }
 
-    /// The user answered: all questions of the request that is before them.
+    /// Answers all questions of the request that was sent to the user.
     ///
-    /// # Example: a question, and then the reply
+    /// # Example: a question and its answer
     /// ```
     /// use std::time::Duration;
-    /// use ttsr_agent::progress::{AgentEvent, Do, Prompting, RouterSettings};
-    /// use ttsr_agent::question::{Question, QuestionRequest};
+    /// use ttsr_agent::progress::{AgentEvent, ChatAction, PendingPrompt, RouterSettings};
+    /// use ttsr_agent::user_prompt::{Question, QuestionRequest};
     /// let mut out = Vec::new();
-    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// let question = Question { text: "Which one?".into(), ..Question::default() };
     /// let request = QuestionRequest { id: "que_1".into(), questions: vec![question] };
     /// let asks = AgentEvent::Question { session: "ses_1".into(), request };
@@ -440,74 +447,73 @@ impl Prompting {
     /// assert!(prompting.is_asking());
     /// prompting.answer(Duration::from_secs(1), "the red one", &mut out);
     /// let answers = vec![vec!["the red one".to_owned()]];
-    /// assert!(out.contains(&Do::Answer { request: "que_1".into(), answers }));
+    /// assert!(out.contains(&ChatAction::Answer { request: "que_1".into(), answers }));
     /// assert!(!prompting.is_asking());
     /// ```
-    pub fn answer(&mut self, now: Duration, text: &str, out: &mut Vec<Do>) {
+    pub fn answer(&mut self, now: Duration, text: &str, out: &mut Vec<ChatAction>) {
         self.now = self.now.max(now);
         if self.asked.is_none() || self.is_over {
             return;
         }
         let request = self.questions.remove(0);
-        out.push(Do::Answer {
+        out.push(ChatAction::Answer {
             answers: request.answers(text),
             request: request.id,
         });
-        self.asked_no_more(out);
+        self.resume_clock(out);
     }
 
-    /// The questions of that request could not be sent to the user: they are rejected at once, and the agent
-    /// goes on.
+    /// Rejects a request whose questions could not be sent to the user, so that the agent continues.
     ///
-    /// # Example: a chat that is gone
+    /// # Example: a channel that failed
     /// ```
     /// use std::time::Duration;
-    /// use ttsr_agent::progress::{AgentEvent, Do, Prompting, RouterSettings};
-    /// use ttsr_agent::question::QuestionRequest;
+    /// use ttsr_agent::progress::{AgentEvent, ChatAction, PendingPrompt, RouterSettings};
+    /// use ttsr_agent::user_prompt::QuestionRequest;
     /// let mut out = Vec::new();
-    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// let request = QuestionRequest { id: "que_1".into(), ..QuestionRequest::default() };
     /// let asks = AgentEvent::Question { session: "ses_1".into(), request };
     /// prompting.see(Duration::ZERO, &asks, &mut out);
     /// prompting.not_asked(Duration::ZERO, "que_1", &mut out);
-    /// assert_eq!(out.last(), Some(&Do::Reject { request: "que_1".into() }));
+    /// assert_eq!(out.last(), Some(&ChatAction::Reject { request: "que_1".into() }));
     /// assert!(!prompting.is_asking());
     /// ```
-    pub fn not_asked(&mut self, now: Duration, request: &str, out: &mut Vec<Do>) {
+    pub fn not_asked(&mut self, now: Duration, request: &str, out: &mut Vec<ChatAction>) {
         self.now = self.now.max(now);
         if self.asking() == Some(request) {
             self.reject(out);
         }
     }
 
-    /// The user wants no more of it, and is told that they were heard.
+    /// Cancels the prompt for the user, and acknowledges it.
     ///
-    /// # Example: the user has enough
+    /// # Example: the user cancels
     /// ```
     /// use std::time::Duration;
-    /// use ttsr_agent::progress::{Do, PromptError, Prompting, RouterSettings};
-    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut Vec::new());
+    /// use ttsr_agent::progress::{ChatAction, PromptError, PendingPrompt, RouterSettings};
+    /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut Vec::new());
     /// let mut out = Vec::new();
     /// prompting.cancel(Duration::ZERO, &mut out);
-    /// assert_eq!(out[..2], [Do::Abort, Do::Note("Cancelled.".into())]);
-    /// assert!(out.contains(&Do::Done(Err(PromptError::Aborted))));
+    /// assert_eq!(out[..2], [ChatAction::Abort, ChatAction::Note("Cancelled.".into())]);
+    /// assert!(out.contains(&ChatAction::Done(Err(PromptError::Aborted))));
     /// ```
-    pub fn cancel(&mut self, now: Duration, out: &mut Vec<Do>) {
+    pub fn cancel(&mut self, now: Duration, out: &mut Vec<ChatAction>) {
         self.now = self.now.max(now);
         if !self.is_over {
-            out.extend([Do::Abort, Do::Note(CANCELLED.to_owned())]);
+            out.extend([ChatAction::Abort, ChatAction::Note(CANCELLED.to_owned())]);
             self.end(Err(PromptError::Aborted), out);
         }
     }
 
-    /// The events ended without the agent being done: what there is, is the reply.
+    /// Ends the prompt after its event stream ended early: the reply is the text so far.
     ///
     /// # Example: half a reply
     /// ```
     /// use std::time::Duration;
-    /// use ttsr_agent::progress::{AgentEvent, AgentPart, Do, Prompting, RouterSettings};
+    /// use ttsr_agent::progress::{AgentEvent, AgentPart, ChatAction, PendingPrompt, RouterSettings};
     /// let mut out = Vec::new();
-    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// let half = AgentEvent::Part {
     ///     session: "ses_1".into(),
     ///     message: "msg_1".into(),
@@ -516,32 +522,32 @@ impl Prompting {
     /// };
     /// prompting.see(Duration::ZERO, &half, &mut out);
     /// prompting.disconnected(Duration::ZERO, &mut out);
-    /// assert!(out.contains(&Do::Done(Ok("Once upon".into()))));
+    /// assert!(out.contains(&ChatAction::Done(Ok("Once upon".into()))));
     /// ```
-    pub fn disconnected(&mut self, now: Duration, out: &mut Vec<Do>) {
+    pub fn disconnected(&mut self, now: Duration, out: &mut Vec<ChatAction>) {
         self.now = self.now.max(now);
         self.end(Ok(self.text()), out);
     }
 
-    /// The prompt could not be sent, or the events not be read.
+    /// Ends the prompt because it could not be sent, or its events could not be read.
     ///
-    /// # Example: a server that is not there
+    /// # Example: a server that does not run
     /// ```
     /// use std::time::Duration;
-    /// use ttsr_agent::progress::{Do, PromptError, Prompting, RouterSettings};
+    /// use ttsr_agent::progress::{ChatAction, PromptError, PendingPrompt, RouterSettings};
     /// let mut out = Vec::new();
-    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// prompting.failed(Duration::ZERO, "connection refused", &mut out);
     /// let error = PromptError::Failed("connection refused".into());
-    /// assert!(out.contains(&Do::Done(Err(error))));
+    /// assert!(out.contains(&ChatAction::Done(Err(error))));
     /// ```
-    pub fn failed(&mut self, now: Duration, message: impl Into<String>, out: &mut Vec<Do>) {
+    pub fn failed(&mut self, now: Duration, message: impl Into<String>, out: &mut Vec<ChatAction>) {
         self.now = self.now.max(now);
         self.end(Err(PromptError::Failed(message.into())), out);
     }
 
-    fn part(&mut self, message: &str, id: &str, content: &AgentPart, out: &mut Vec<Do>) {
-        let part = self.place(message, id);
+    fn part(&mut self, message: &str, id: &str, content: &AgentPart, out: &mut Vec<ChatAction>) {
+        let part = self.part_mut(message, id);
         part.is_text = Some(matches!(content, AgentPart::Text(_)));
         match content {
             AgentPart::Text(text) => part.text.clone_from(text),
@@ -555,7 +561,7 @@ impl Prompting {
         }
     }
 
-    fn tool_runs(&mut self, call: &str, title: &str, out: &mut Vec<Do>) {
+    fn tool_runs(&mut self, call: &str, title: &str, out: &mut Vec<ChatAction>) {
         let is_new = !title.is_empty() && self.seen_calls.insert(call.to_owned());
         let throttle = Duration::from_millis(self.settings.progress().tool_throttle_ms());
         let is_soon = |noted: Duration| self.now < noted.saturating_add(throttle);
@@ -564,13 +570,13 @@ impl Prompting {
         }
         self.noted = Some(self.now);
         self.heard = self.now;
-        out.push(Do::Note(format!("🔧 {title}...")));
+        out.push(ChatAction::Note(format!("🔧 {title}...")));
     }
 
-    fn question(&mut self, request: &QuestionRequest, out: &mut Vec<Do>) {
+    fn question(&mut self, request: &QuestionRequest, out: &mut Vec<ChatAction>) {
         if !self.settings.progress().is_enabled() {
-            // Nobody forwards it, so the agent must not wait for it.
-            return out.push(Do::Reject {
+            // Questions are not forwarded, so the agent must not wait for an answer.
+            return out.push(ChatAction::Reject {
                 request: request.id.clone(),
             });
         }
@@ -583,54 +589,58 @@ impl Prompting {
         }
     }
 
-    fn ask(&mut self, out: &mut Vec<Do>) {
+    fn ask(&mut self, out: &mut Vec<ChatAction>) {
         if let Some(request) = self.questions.first() {
             self.asked = Some(self.now);
-            out.push(Do::Ask {
+            out.push(ChatAction::Ask {
                 request: request.id.clone(),
                 text: request.text(),
             });
         }
     }
 
-    /// Somebody else answered or rejected a request, or what was answered here is told back.
-    fn closed(&mut self, request: &str, out: &mut Vec<Do>) {
+    /// Handles the end of a request: answered or rejected elsewhere, or the confirmation of the answer sent here.
+    fn closed(&mut self, request: &str, out: &mut Vec<ChatAction>) {
         let is_asked = self.asking() == Some(request);
         self.questions.retain(|known| known.id != request);
         if is_asked {
-            out.push(Do::Note(CLOSED_ELSEWHERE.to_owned()));
-            self.asked_no_more(out);
+            out.push(ChatAction::Note(CLOSED_ELSEWHERE.to_owned()));
+            self.resume_clock(out);
         }
     }
 
-    fn reject(&mut self, out: &mut Vec<Do>) {
+    fn reject(&mut self, out: &mut Vec<ChatAction>) {
         let request = self.questions.remove(0).id;
-        out.push(Do::Reject { request });
-        self.asked_no_more(out);
+        out.push(ChatAction::Reject { request });
+        self.resume_clock(out);
     }
 
-    /// The clock goes on, unless there is more to ask.
-    fn asked_no_more(&mut self, out: &mut Vec<Do>) {
+    /// Resumes the time limit, and asks the next question if there is one.
+    fn resume_clock(&mut self, out: &mut Vec<ChatAction>) {
         let asked = self.asked.take().unwrap_or(self.now);
         self.paused = self.paused.saturating_add(self.now.saturating_sub(asked));
         self.heard = self.now;
         self.ask(out);
     }
 
-    fn end(&mut self, result: Result<String, PromptError>, out: &mut Vec<Do>) {
+    fn end(&mut self, result: Result<String, PromptError>, out: &mut Vec<ChatAction>) {
         if self.is_over {
             return;
         }
         self.is_over = true;
         self.asked = None;
         let open = std::mem::take(&mut self.questions).into_iter();
-        out.extend(open.map(|request| Do::Reject {
+        out.extend(open.map(|request| ChatAction::Reject {
             request: request.id,
         }));
-        out.extend([Do::Unsubscribe, Do::Done(result), Do::StopTyping]);
+        out.extend([
+            ChatAction::Unsubscribe,
+            ChatAction::Done(result),
+            ChatAction::StopTyping,
+        ]);
     }
 
-    /// Text of the reply, part after part.
+    /// Returns the text of the reply, part by part.
     fn text(&self) -> String {
         let parts = self.parts.iter();
         let own = parts.filter(|part| !self.users.contains(&part.message));
@@ -646,17 +656,17 @@ impl Prompting {
         }
     }
 
-    /// A message is being written: what the one before it lacks does not matter any more.
-    fn writes(&mut self, message: &str) {
+    /// Records that a message is being written, so that a truncation of an earlier one no longer matters.
+    fn on_writing(&mut self, message: &str) {
         let is_written = |known: &String| known == message || self.users.contains(message);
         self.truncated = self.truncated.take().filter(is_written);
     }
 
-    fn place(&mut self, message: &str, id: &str) -> &mut Part {
-        self.writes(message);
+    fn part_mut(&mut self, message: &str, id: &str) -> &mut ChatPart {
+        self.on_writing(message);
         let known = self.parts.iter().position(|part| part.id == id);
         let index = known.unwrap_or_else(|| {
-            self.parts.push(Part {
+            self.parts.push(ChatPart {
                 message: message.to_owned(),
                 id: id.to_owned(),
                 is_text: None,

@@ -1,4 +1,4 @@
-//! Prompts with their I/O: an agent on one side, a chat on the other.
+//! Drives prompts between an agent and a chat channel.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -10,26 +10,26 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::RouterSettings;
-use super::channel::{ChannelAdapter, ChannelError, Inbound, Outbound, Sending};
-use super::prompt::{AgentEvent, Do, PromptError, Prompting};
+use super::channel::{ChannelAdapter, ChannelError, Inbound, Outbound, SendFuture};
+use super::prompt::{AgentEvent, ChatAction, PendingPrompt, PromptError};
 
-/// The reply to a `/cancel` where no prompt is under way.
+/// The reply to a `/cancel` without a prompt in progress.
 pub const NOTHING_TO_CANCEL: &str = "There is nothing to cancel.";
 
-/// What the server of an agent says, until it is dropped: that closes the connection.
+/// The events of an agent's server. Dropping the stream closes the connection.
 pub type AgentEvents = Pin<Box<dyn Stream<Item = AgentEvent> + Send>>;
 
-/// A request to an agent's server. The error is what went wrong, in words.
-pub type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+/// A request to an agent's server. The error describes the failure in words.
+pub type AgentFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
-/// An agent behind a server of its own.
+/// An agent that runs in a server.
 ///
-/// # Example: an agent that shouts
+/// # Example: an agent that replies in upper case
 /// ```
 /// use std::{future::ready, pin::Pin, task::{Context, Poll}};
 /// use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// use ttsr_agent::progress::{
-///     Agent, AgentEvent, AgentEvents, AgentPart, Asking, Console, Router, RouterSettings,
+///     Agent, AgentEvent, AgentEvents, AgentPart, AgentFuture, Console, Router, RouterSettings,
 ///     prompt_streaming,
 /// };
 /// # struct Events(UnboundedReceiver<AgentEvent>);
@@ -39,35 +39,35 @@ pub type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send +
 /// #         self.0.poll_recv(cx)
 /// #     }
 /// # }
-/// /// Whom it tells what happens.
+/// /// Holds the sender of its events.
 /// #[derive(Default)]
 /// struct Shouter(Option<UnboundedSender<AgentEvent>>);
 /// impl Agent for Shouter {
-///     fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
-///         let (told, events) = unbounded_channel();
-///         self.0 = Some(told);
-///         // A `Stream` of what is told.
+///     fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
+///         let (sender, events) = unbounded_channel();
+///         self.0 = Some(sender);
+///         // `Events` implements `Stream`.
 ///         let events: AgentEvents = Box::pin(Events(events));
 ///         Box::pin(ready(Ok(events)))
 ///     }
-///     fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
+///     fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()> {
 ///         let (session, content) = (session.to_owned(), AgentPart::Text(text.to_uppercase()));
 ///         let (message, part) = ("msg_1".into(), "prt_1".into());
 ///         let says = AgentEvent::Part { session: session.clone(), message, part, content };
-///         let told = self.0.as_ref().ok_or_else(|| "nobody listens".to_owned());
-///         let told = told.map(|told| {
-///             told.send(says).ok();
-///             told.send(AgentEvent::Idle { session }).ok();
+///         let sender = self.0.as_ref().ok_or_else(|| "no subscriber".to_owned());
+///         let sent = sender.map(|sender| {
+///             sender.send(says).ok();
+///             sender.send(AgentEvent::Idle { session }).ok();
 ///         });
-///         Box::pin(ready(told))
+///         Box::pin(ready(sent))
 ///     }
-///     fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///     fn abort<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
 ///         Box::pin(ready(Ok(())))
 ///     }
-///     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
-///         Box::pin(ready(Err("it asked nothing".into())))
+///     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> AgentFuture<'a, ()> {
+///         Box::pin(ready(Err("there is no question".into())))
 ///     }
-///     fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///     fn reject<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
 ///         Box::pin(ready(Ok(())))
 ///     }
 /// }
@@ -81,51 +81,51 @@ pub type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send +
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Agent: Send {
-    /// Opens the stream of events; ready once no event can be missed any more.
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents>;
+    /// Opens the event stream; ready once later events cannot be missed.
+    fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents>;
 
-    /// Sends a prompt; ready once it was taken, not when it is answered.
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()>;
+    /// Sends a prompt; ready once it is accepted, not when it is answered.
+    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()>;
 
-    /// Tells the session to stop.
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()>;
+    /// Stops the session.
+    fn abort<'a>(&'a mut self, session: &'a str) -> AgentFuture<'a, ()>;
 
-    /// Answers the questions of a request, one list of answers each.
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()>;
+    /// Answers the questions of a request, with one list of answers for each question.
+    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>)
+    -> AgentFuture<'a, ()>;
 
-    /// Says that nobody answers a request.
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()>;
+    /// Rejects a request, because nobody answers it.
+    fn reject<'a>(&'a mut self, request: &'a str) -> AgentFuture<'a, ()>;
 }
 
-/// Where a prompt came from, and where its reply goes.
+/// The agent and the user of a prompt.
 #[derive(Debug)]
 pub struct Router<'a, A: ?Sized, C: ?Sized> {
     /// The agent.
     pub agent: &'a mut A,
-    /// The chat.
+    /// The channel.
     pub channel: &'a mut C,
-    /// Who is asked and answered.
+    /// The user who prompts and answers.
     pub peer: &'a str,
-    /// Messages that arrive meanwhile.
+    /// The messages that arrive on all channels.
     pub inbox: &'a mut UnboundedReceiver<Inbound>,
 }
 
-/// Sends a prompt and gives the whole reply, as one text. Meanwhile the user sees who works and on what,
-/// is asked what the agent wants to know, and can stop it with `/cancel`, which is replied to. Messages that are
-/// neither an answer nor that stay unread: they are given back, in order. Whoever writes over another channel, or
-/// is another peer, neither answers nor cancels.
+/// Sends a prompt and returns the whole reply as one text. Meanwhile the user sees progress notes, is asked the agent's
+/// questions, and can stop the prompt with `/cancel`, which is acknowledged. Messages that are neither an answer nor
+/// `/cancel` are returned in order. Messages of other peers or channels neither answer nor cancel.
 ///
-/// It ends within the timeout, and at once with `/cancel`, whatever the channel and the agent's server do: a note
-/// or the sign of typing that takes longer than 5 s, or a tenth of the timeout, is given up, and so is each thing
-/// that is left to do at the end.
+/// It returns within the time limit, and at once after `/cancel`, whatever the channel and the agent's server do: a
+/// note or a typing indicator that takes longer than 5 s, or a tenth of the time limit, is abandoned, and so is each
+/// remaining action at the end.
 ///
-/// The events are closed in every case. The channel still shows that somebody writes: the caller stops that once
-/// the reply is delivered, as [`respond`] does.
+/// The event stream is closed in every case. The typing indicator stays on: the caller hides it once the reply is
+/// delivered, as [`respond`] does.
 ///
-/// # Example: the user has enough
+/// # Example: the user cancels
 /// ```
 /// use ttsr_agent::progress::{
-///     Agent, AgentEvent, AgentEvents, Asking, Console, Inbound, PromptError, Router, RouterSettings,
+///     Agent, AgentEvent, AgentEvents, AgentFuture, Console, Inbound, PromptError, Router, RouterSettings,
 ///     prompt_streaming,
 /// };
 /// # use std::{future::ready, pin::Pin, task::{Context, Poll}};
@@ -141,25 +141,25 @@ pub struct Router<'a, A: ?Sized, C: ?Sized> {
 /// #     is_aborted: bool,
 /// # }
 /// # impl Agent for Silent {
-/// #     fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+/// #     fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
 /// #         let events: AgentEvents = Box::pin(Never);
 /// #         Box::pin(ready(Ok(events)))
 /// #     }
-/// #     fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+/// #     fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> AgentFuture<'a, ()> {
 /// #         Box::pin(ready(Ok(())))
 /// #     }
-/// #     fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+/// #     fn abort<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
 /// #         self.is_aborted = true;
 /// #         Box::pin(ready(Ok(())))
 /// #     }
-/// #     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+/// #     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> AgentFuture<'a, ()> {
 /// #         Box::pin(ready(Ok(())))
 /// #     }
-/// #     fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+/// #     fn reject<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
 /// #         Box::pin(ready(Ok(())))
 /// #     }
 /// # }
-/// // `Silent` is an agent that takes a prompt and never says anything.
+/// // `Silent` is an agent that accepts a prompt and never replies.
 /// let (mut agent, mut channel) = (Silent::default(), Console::new(&b""[..], Vec::new()));
 /// let (users, mut inbox) = tokio::sync::mpsc::unbounded_channel();
 /// let says = |text: &str| Inbound {
@@ -191,8 +191,8 @@ where
 {
     let mut out = Vec::new();
     let patience = patience(&settings);
-    let mut running = Running {
-        prompting: Prompting::begin(session, settings, &mut out),
+    let mut running = PromptDriver {
+        prompting: PendingPrompt::begin(session, settings, &mut out),
         router,
         session,
         text,
@@ -206,13 +206,13 @@ where
     let mut planned = VecDeque::from(out);
     loop {
         while let Some(what) = planned.pop_front() {
-            if let Do::Done(result) = what {
+            if let ChatAction::Done(result) = what {
                 return (result, running.other);
             }
             let mut more = Vec::new();
             running.perform(what, &mut more).await;
             if running.prompting.is_over() && !more.is_empty() {
-                // What ends it comes before what was planned.
+                // The actions that end the prompt replace the planned ones.
                 planned.clear();
             }
             planned.extend(more);
@@ -223,25 +223,24 @@ where
     }
 }
 
-/// Answers a message of the user: [`prompt_streaming`], then one message with all of the reply, or with what the
-/// user is to know instead, and then nobody types any more. A cancel has had its reply. Gives what else was
-/// written meanwhile, whatever becomes of the reply.
+/// Replies to a message of the user: runs [`prompt_streaming`], sends one message with the whole reply or with the
+/// reason why there is none, and hides the typing indicator. After a cancel, which was acknowledged, nothing is sent.
+/// Returns the other messages that arrived meanwhile in every case.
 ///
-/// A channel that does not take the reply within the timeout, or before the user writes `/cancel`, has failed.
-/// Where the message itself is `/cancel`, there is nothing to cancel: the user is told so, and the agent is not
-/// asked.
+/// A channel that does not accept the reply within the time limit, or before the user sends `/cancel`, has failed. If
+/// the message itself is `/cancel`, the user is told that there is nothing to cancel, and the agent is not prompted.
 ///
 /// # Errors
-/// If the answer could not be sent.
+/// If the reply could not be sent.
 ///
-/// # Example: an echo
+/// # Example: an agent with a fixed reply
 /// ```
 /// use std::collections::VecDeque;
 /// use std::{future::ready, pin::Pin, task::{Context, Poll}};
 /// use ttsr_agent::progress::{
-///     Agent, AgentEvent, AgentEvents, AgentPart, Asking, ChannelAdapter, ChannelError,
+///     Agent, AgentEvent, AgentEvents, AgentPart, AgentFuture, ChannelAdapter, ChannelError,
 ///     ChannelStatus, Constraints, Inbound, Inbox, Outbound, Router, RouterSettings, SLACK,
-///     Sending, respond,
+///     SendFuture, respond,
 /// };
 /// # struct Events(VecDeque<AgentEvent>);
 /// # impl futures_core::Stream for Events {
@@ -252,7 +251,7 @@ where
 /// # }
 /// struct Echo;
 /// impl Agent for Echo {
-///     fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+///     fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
 ///         let says = AgentEvent::Part {
 ///             session: "ses_1".into(),
 ///             message: "msg_1".into(),
@@ -260,20 +259,20 @@ where
 ///             content: AgentPart::Text("Hello you.".into()),
 ///         };
 ///         let idle = AgentEvent::Idle { session: "ses_1".into() };
-///         // A `Stream` of what its server says.
+///         // `Events` implements `Stream`.
 ///         let events: AgentEvents = Box::pin(Events([says, idle].into()));
 ///         Box::pin(ready(Ok(events)))
 ///     }
-///     fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+///     fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> AgentFuture<'a, ()> {
 ///         Box::pin(ready(Ok(())))
 ///     }
-///     fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///     fn abort<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
 ///         Box::pin(ready(Ok(())))
 ///     }
-///     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+///     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> AgentFuture<'a, ()> {
 ///         Box::pin(ready(Ok(())))
 ///     }
-///     fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///     fn reject<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
 ///         Box::pin(ready(Ok(())))
 ///     }
 /// }
@@ -296,7 +295,7 @@ where
 ///     fn status(&self) -> ChannelStatus {
 ///         ChannelStatus::Running
 ///     }
-///     fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
+///     fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> SendFuture<'a> {
 ///         self.0.push(message);
 ///         Box::pin(ready(Ok(())))
 ///     }
@@ -314,7 +313,7 @@ where
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let (delivered, other) = runtime.block_on(answering);
 /// delivered?;
-/// assert!(other.is_empty(), "nothing else was written");
+/// assert!(other.is_empty(), "no other message arrived");
 /// let answer = Outbound { text: "Hello you.".into(), reply_to: Some("7".into()) };
 /// assert_eq!(channel.0.last(), Some(&answer));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -368,7 +367,7 @@ where
     (delivered, other)
 }
 
-/// Sends the answer, within that time and until the user cancels.
+/// Sends the reply, within the time limit and until the user cancels.
 async fn deliver<C: ChannelAdapter + ?Sized>(
     channel: &mut C,
     peer: &str,
@@ -401,8 +400,7 @@ async fn deliver<C: ChannelAdapter + ?Sized>(
     }
 }
 
-/// Most time that a channel has to show a note or that somebody writes, and that each thing has that is left to
-/// do at the end.
+/// The most time for a channel to show a note or the typing indicator, and for each remaining action at the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn timeout(settings: &RouterSettings) -> Duration {
@@ -421,45 +419,45 @@ fn is_from(message: &Inbound, channel: &str, peer: &str) -> bool {
     message.channel == channel && message.peer == peer
 }
 
-struct Running<'a, A: ?Sized, C: ?Sized> {
-    prompting: Prompting,
+struct PromptDriver<'a, A: ?Sized, C: ?Sized> {
+    prompting: PendingPrompt,
     router: Router<'a, A, C>,
     session: &'a str,
     text: &'a str,
     events: Option<AgentEvents>,
     began: Instant,
     patience: Duration,
-    /// The request whose questions were sent to the user last, or are on their way.
+    /// The request whose questions were sent to the user last, or are being sent.
     shown: Option<String>,
-    /// Nobody can write any more.
+    /// True once the inbox is closed.
     is_deaf: bool,
     other: Vec<Inbound>,
 }
 
-/// The result of something that was done.
-enum Performed {
+/// The result of an action.
+enum ActionResult {
     Fine,
     Subscribed(AgentEvents),
-    /// The prompt cannot go on.
+    /// The prompt cannot continue.
     Failed(String),
     /// The questions of that request did not reach the user.
     NotAsked(String),
 }
 
-impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
-    /// Does one thing, for as long as it may take. Meanwhile the user may cancel, or answer.
-    async fn perform(&mut self, what: Do, out: &mut Vec<Do>) {
+impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
+    /// Carries out one action within its time limit. Meanwhile the user may cancel or answer.
+    async fn perform(&mut self, what: ChatAction, out: &mut Vec<ChatAction>) {
         let is_over = self.prompting.is_over();
-        let is_brief = is_over || matches!(what, Do::Typing | Do::Note(_));
-        let is_ask = matches!(what, Do::Ask { .. });
+        let is_brief = is_over || matches!(what, ChatAction::Typing | ChatAction::Note(_));
+        let is_ask = matches!(what, ChatAction::Ask { .. });
         let patience = Instant::now() + self.patience;
         match &what {
-            Do::Unsubscribe => return self.events = None,
-            Do::Ask { request, .. } if self.prompting.asking() != Some(request) => return,
-            Do::Ask { request, .. } => self.shown = Some(request.clone()),
+            ChatAction::Unsubscribe => return self.events = None,
+            ChatAction::Ask { request, .. } if self.prompting.asking() != Some(request) => return,
+            ChatAction::Ask { request, .. } => self.shown = Some(request.clone()),
             _ => {}
         }
-        let Running {
+        let PromptDriver {
             prompting,
             router:
                 Router {
@@ -490,25 +488,25 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
                 performed = &mut doing => {
                     let now = self.began.elapsed();
                     match performed {
-                        Performed::Fine => {}
-                        Performed::Subscribed(events) => self.events = Some(events),
-                        Performed::Failed(why) => prompting.failed(now, why, out),
-                        Performed::NotAsked(request) => prompting.not_asked(now, &request, out),
+                        ActionResult::Fine => {}
+                        ActionResult::Subscribed(events) => self.events = Some(events),
+                        ActionResult::Failed(why) => prompting.failed(now, why, out),
+                        ActionResult::NotAsked(request) => prompting.not_asked(now, &request, out),
                     }
                     return;
                 }
                 message = inbox.recv(), if !is_over && !self.is_deaf => {
-                    let heard = Heard { id: &id, peer, shown: self.shown.as_deref() };
-                    match heard.take(self.began.elapsed(), message, prompting, out) {
-                        // What is being done is of no use any more.
-                        Taken::Cancel => return,
-                        Taken::Answer if is_ask => return,
-                        Taken::Answer => {}
-                        Taken::Other(message) => self.other.push(message),
-                        Taken::Deaf => self.is_deaf = true,
+                    let expected = ExpectedUser { id: &id, peer, shown: self.shown.as_deref() };
+                    match expected.classify(self.began.elapsed(), message, prompting, out) {
+                        // The result of the action is no longer needed.
+                        InboxMessage::Cancel => return,
+                        InboxMessage::Answer if is_ask => return,
+                        InboxMessage::Answer => {}
+                        InboxMessage::Other(message) => self.other.push(message),
+                        InboxMessage::Deaf => self.is_deaf = true,
                     }
                 }
-                () = until_then(until) => {
+                () = sleep_until_deadline(until) => {
                     if !is_over {
                         prompting.tick(self.began.elapsed(), out);
                     }
@@ -520,30 +518,30 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
         }
     }
 
-    async fn wait(&mut self, out: &mut Vec<Do>) {
+    async fn wait(&mut self, out: &mut Vec<ChatAction>) {
         let deadline = self.began.checked_add(self.prompting.deadline());
         tokio::select! {
             biased;
             message = self.router.inbox.recv(), if !self.is_deaf => {
-                let heard = Heard {
+                let expected = ExpectedUser {
                     id: self.router.channel.id(),
                     peer: self.router.peer,
                     shown: self.shown.as_deref(),
                 };
                 let now = self.began.elapsed();
-                match heard.take(now, message, &mut self.prompting, out) {
-                    Taken::Answer | Taken::Cancel => {}
-                    Taken::Other(message) => self.other.push(message),
-                    // The reply still comes.
-                    Taken::Deaf => self.is_deaf = true,
+                match expected.classify(now, message, &mut self.prompting, out) {
+                    InboxMessage::Answer | InboxMessage::Cancel => {}
+                    InboxMessage::Other(message) => self.other.push(message),
+                    // The reply can still arrive.
+                    InboxMessage::Deaf => self.is_deaf = true,
                 }
             }
-            event = next(&mut self.events) => self.took(event, out),
-            () = until_then(deadline) => self.prompting.tick(self.began.elapsed(), out),
+            event = next(&mut self.events) => self.on_event(event, out),
+            () = sleep_until_deadline(deadline) => self.prompting.tick(self.began.elapsed(), out),
         }
     }
 
-    fn took(&mut self, event: Option<AgentEvent>, out: &mut Vec<Do>) {
+    fn on_event(&mut self, event: Option<AgentEvent>, out: &mut Vec<ChatAction>) {
         let now = self.began.elapsed();
         match event {
             Some(event) => self.prompting.see(now, &event, out),
@@ -552,99 +550,99 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
     }
 }
 
-/// The user that is listened to, and what they were asked.
-struct Heard<'a> {
+/// The user whose messages answer or cancel, and the request that they were asked.
+struct ExpectedUser<'a> {
     id: &'a str,
     peer: &'a str,
     shown: Option<&'a str>,
 }
 
-/// What became of a message in the inbox.
-enum Taken {
+/// The classification of a message in the inbox.
+enum InboxMessage {
     Answer,
     Cancel,
-    /// It is neither an answer nor a cancel of this user.
+    /// Neither an answer nor a cancel of this user.
     Other(Inbound),
     Deaf,
 }
 
-impl Heard<'_> {
-    fn take(
+impl ExpectedUser<'_> {
+    fn classify(
         &self,
         now: Duration,
         message: Option<Inbound>,
-        prompting: &mut Prompting,
-        out: &mut Vec<Do>,
-    ) -> Taken {
+        prompting: &mut PendingPrompt,
+        out: &mut Vec<ChatAction>,
+    ) -> InboxMessage {
         let Some(message) = message else {
-            return Taken::Deaf;
+            return InboxMessage::Deaf;
         };
         let is_own = is_from(&message, self.id, self.peer);
         if is_own && is_cancel(&message) {
             prompting.cancel(now, out);
-            return Taken::Cancel;
+            return InboxMessage::Cancel;
         }
         let is_asked = prompting.asking().is_some() && prompting.asking() == self.shown;
         if is_own && is_asked {
             prompting.answer(now, &message.text, out);
-            return Taken::Answer;
+            return InboxMessage::Answer;
         }
-        Taken::Other(message)
+        InboxMessage::Other(message)
     }
 }
 
 async fn carry_out<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
-    what: Do,
+    what: ChatAction,
     agent: &mut A,
     channel: &mut C,
     peer: &str,
     session: &str,
     text: &str,
-) -> Performed {
+) -> ActionResult {
     match what {
-        Do::Typing => skip(channel.send_typing(peer)).await,
-        Do::StopTyping => skip(channel.stop_typing(peer)).await,
-        Do::Subscribe => match agent.subscribe().await {
-            Ok(events) => return Performed::Subscribed(events),
-            Err(error) => return Performed::Failed(error),
+        ChatAction::Typing => send_if_supported(channel.send_typing(peer)).await,
+        ChatAction::StopTyping => send_if_supported(channel.stop_typing(peer)).await,
+        ChatAction::Subscribe => match agent.subscribe().await {
+            Ok(events) => return ActionResult::Subscribed(events),
+            Err(error) => return ActionResult::Failed(error),
         },
-        Do::Prompt => {
+        ChatAction::Prompt => {
             if let Err(error) = agent.prompt(session, text).await {
-                return Performed::Failed(error);
+                return ActionResult::Failed(error);
             }
         }
-        Do::Note(text) => {
+        ChatAction::Note(text) => {
             let message = Outbound {
                 text,
                 reply_to: None,
             };
-            // Progress that cannot be shown must not cost the reply.
+            // A progress note that cannot be shown must not cost the reply.
             let _lost = channel.send(peer, message).await;
         }
-        Do::Ask { request, text } => {
+        ChatAction::Ask { request, text } => {
             let message = Outbound {
                 text,
                 reply_to: None,
             };
             if channel.send(peer, message).await.is_err() {
-                return Performed::NotAsked(request);
+                return ActionResult::NotAsked(request);
             }
         }
-        // Where the server is gone its events end, and that is what counts.
-        Do::Abort => drop(agent.abort(session).await),
-        Do::Answer { request, answers } => {
+        // If the server is gone, its event stream ends, which ends the prompt.
+        ChatAction::Abort => drop(agent.abort(session).await),
+        ChatAction::Answer { request, answers } => {
             if agent.answer(&request, answers).await.is_err() {
                 drop(agent.reject(&request).await);
             }
         }
-        Do::Reject { request } => drop(agent.reject(&request).await),
-        Do::Unsubscribe | Do::Done(_) => {}
+        ChatAction::Reject { request } => drop(agent.reject(&request).await),
+        ChatAction::Unsubscribe | ChatAction::Done(_) => {}
     }
-    Performed::Fine
+    ActionResult::Fine
 }
 
-/// What the channel cannot show is skipped.
-async fn skip(sending: Option<Sending<'_>>) {
+/// Sends, unless the channel does not support it; errors are ignored.
+async fn send_if_supported(sending: Option<SendFuture<'_>>) {
     let _shown: Option<Result<(), ChannelError>> = match sending {
         Some(sending) => Some(sending.await),
         None => None,
@@ -658,7 +656,7 @@ async fn next(events: &mut Option<AgentEvents>) -> Option<AgentEvent> {
     }
 }
 
-async fn until_then(deadline: Option<Instant>) {
+async fn sleep_until_deadline(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,

@@ -1,23 +1,23 @@
-//! What tells the providers' APIs apart, besides their bodies.
+//! The properties of each API, except its request bodies.
 
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::key::Key;
+use super::key::ApiKey;
 
-/// An API that an [`Endpoint`](super::Endpoint) can speak.
+/// An API that an [`Endpoint`](super::Endpoint) can use.
 ///
-/// # Example: what an API is known by
+/// # Example: the properties of an API
 /// ```
-/// use ttsr_agent::providers::Api;
-/// let api = Api::ALL.into_iter().find(|api| api.name() == "anthropic-messages").unwrap();
-/// assert_eq!(api, Api::AnthropicMessages);
+/// use ttsr_agent::providers::ProviderApi;
+/// let api = ProviderApi::ALL.into_iter().find(|api| api.name() == "anthropic-messages").unwrap();
+/// assert_eq!(api, ProviderApi::AnthropicMessages);
 /// assert_eq!(api.base(), "https://api.anthropic.com/v1");
 /// assert_eq!(api.key_variable(), "ANTHROPIC_API_KEY");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Api {
-    /// OpenAI's Chat Completions, and the many servers that imitate it.
+pub enum ProviderApi {
+    /// OpenAI's Chat Completions, and compatible servers.
     OpenAiChat,
     /// OpenAI's Responses.
     OpenAiResponses,
@@ -25,67 +25,69 @@ pub enum Api {
     AnthropicMessages,
 }
 
-impl Api {
-    /// All of them.
-    pub const ALL: [Api; 3] = [
-        Api::OpenAiChat,
-        Api::OpenAiResponses,
-        Api::AnthropicMessages,
+impl ProviderApi {
+    /// All APIs.
+    pub const ALL: [ProviderApi; 3] = [
+        ProviderApi::OpenAiChat,
+        ProviderApi::OpenAiResponses,
+        ProviderApi::AnthropicMessages,
     ];
 
-    /// The name used on the command line and in outputs.
+    /// Returns the name used on the command line and in output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Api::OpenAiChat => "openai-chat",
-            Api::OpenAiResponses => "openai-responses",
-            Api::AnthropicMessages => "anthropic-messages",
+            ProviderApi::OpenAiChat => "openai-chat",
+            ProviderApi::OpenAiResponses => "openai-responses",
+            ProviderApi::AnthropicMessages => "anthropic-messages",
         }
     }
 
-    /// Where the company behind the API offers it.
+    /// Returns the base URL of the API's vendor.
     #[must_use]
     pub fn base(self) -> &'static str {
         match self {
-            Api::OpenAiChat | Api::OpenAiResponses => "https://api.openai.com/v1",
-            Api::AnthropicMessages => "https://api.anthropic.com/v1",
+            ProviderApi::OpenAiChat | ProviderApi::OpenAiResponses => "https://api.openai.com/v1",
+            ProviderApi::AnthropicMessages => "https://api.anthropic.com/v1",
         }
     }
 
-    /// The environment variable that the company's own tools take the key from.
+    /// Returns the environment variable from which the vendor's own tools read the key.
     #[must_use]
     pub fn key_variable(self) -> &'static str {
         match self {
-            Api::OpenAiChat | Api::OpenAiResponses => "OPENAI_API_KEY",
-            Api::AnthropicMessages => "ANTHROPIC_API_KEY",
+            ProviderApi::OpenAiChat | ProviderApi::OpenAiResponses => "OPENAI_API_KEY",
+            ProviderApi::AnthropicMessages => "ANTHROPIC_API_KEY",
         }
     }
 
-    /// What follows the base.
+    /// Returns the path after the base URL.
     pub(super) fn path(self) -> &'static str {
         match self {
-            Api::OpenAiChat => "/chat/completions",
-            Api::OpenAiResponses => "/responses",
-            Api::AnthropicMessages => "/messages",
+            ProviderApi::OpenAiChat => "/chat/completions",
+            ProviderApi::OpenAiResponses => "/responses",
+            ProviderApi::AnthropicMessages => "/messages",
         }
     }
 
-    /// The header that the API wants of everyone, if there is one.
+    /// Returns the header that the API requires, if there is one.
     pub(super) fn header(self) -> Option<(HeaderName, HeaderValue)> {
         match self {
-            Api::OpenAiChat | Api::OpenAiResponses => None,
-            Api::AnthropicMessages => Some((
+            ProviderApi::OpenAiChat | ProviderApi::OpenAiResponses => None,
+            ProviderApi::AnthropicMessages => Some((
                 HeaderName::from_static("anthropic-version"),
                 HeaderValue::from_static("2023-06-01"),
             )),
         }
     }
 
-    /// The header that carries the key.
-    pub(super) fn authorization(self, key: &Key) -> (HeaderName, HeaderValue) {
+    /// Returns the header with the key.
+    pub(super) fn authorization(self, key: &ApiKey) -> (HeaderName, HeaderValue) {
         match self {
-            Api::OpenAiChat | Api::OpenAiResponses => (hyper::header::AUTHORIZATION, key.bearer()),
-            Api::AnthropicMessages => (HeaderName::from_static("x-api-key"), key.plain()),
+            ProviderApi::OpenAiChat | ProviderApi::OpenAiResponses => {
+                (hyper::header::AUTHORIZATION, key.bearer())
+            }
+            ProviderApi::AnthropicMessages => (HeaderName::from_static("x-api-key"), key.plain()),
         }
     }
 }

@@ -1,28 +1,33 @@
-//! Bodies of requests: the conversation as each API wants it.
+//! Request bodies of each API.
+//!
+//! Source of the formats: `CreateChatCompletionRequest` and `CreateResponse` in OpenAI's OpenAPI document (`v1`), and
+//! Anthropic's `POST /v1/messages` (`anthropic-version: 2023-06-01`).
 
 use serde_json::{Map, Value, json};
 
-use super::api::Api;
-use super::conversation::{Call, Conversation, Piece, ToolResult, Turn};
-use super::sealed::Sealed;
+use super::api::ProviderApi;
+use super::conversation::{
+    AssistantItem, Conversation, ConversationTurn, FunctionCall, ToolResult,
+};
+use super::signed_reasoning::SignedReasoning;
 use ttsr::harness::{Request, Tool};
 
-/// Anthropic wants a number in every request.
+/// The default of `max_tokens`, which Anthropic requires in every request.
 const MAX_TOKENS: u32 = 8192;
 
-/// The body of that request. `more` are members that the host adds or replaces.
+/// Returns the body of a request. `more` are members that the host adds or replaces.
 pub(super) fn body(
-    api: Api,
+    api: ProviderApi,
     is_openai: bool,
     request: &Request,
     more: &Map<String, Value>,
-    sealed: &Sealed,
+    signed_reasoning: &SignedReasoning,
 ) -> String {
     let conversation = Conversation::new(&request.messages);
     let mut body = match api {
-        Api::OpenAiChat => chat(&conversation, request, is_openai),
-        Api::OpenAiResponses => responses(&conversation, request),
-        Api::AnthropicMessages => messages(&conversation, request, sealed),
+        ProviderApi::OpenAiChat => chat(&conversation, request, is_openai),
+        ProviderApi::OpenAiResponses => responses(&conversation, request),
+        ProviderApi::AnthropicMessages => messages(&conversation, request, signed_reasoning),
     };
     body.insert("model".into(), json!(request.model));
     body.insert("stream".into(), json!(true));
@@ -43,7 +48,7 @@ fn chat(conversation: &Conversation, request: &Request, is_openai: bool) -> Map<
     }
     for turn in &conversation.turns {
         match turn {
-            Turn::User { results, texts } => {
+            ConversationTurn::User { results, texts } => {
                 messages.extend(results.iter().map(|result| {
                     json!({"role": "tool", "tool_call_id": result.id, "content": result.output})
                 }));
@@ -51,14 +56,14 @@ fn chat(conversation: &Conversation, request: &Request, is_openai: bool) -> Map<
                     messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
                 }
             }
-            Turn::Assistant(pieces) => messages.push(chat_assistant(pieces)),
+            ConversationTurn::Assistant(pieces) => messages.push(chat_assistant(pieces)),
         }
     }
     let mut body = Map::new();
     body.insert("messages".into(), messages.into());
     body.insert("stream_options".into(), json!({"include_usage": true}));
     if let Some(most) = request.max_tokens {
-        // The old name is the one that the imitations know; the original refuses it for newer models.
+        // Compatible servers know the old name; OpenAI refuses it for newer models.
         let name = if is_openai {
             "max_completion_tokens"
         } else {
@@ -75,7 +80,7 @@ fn chat(conversation: &Conversation, request: &Request, is_openai: bool) -> Map<
     body
 }
 
-fn chat_assistant(pieces: &[Piece]) -> Value {
+fn chat_assistant(pieces: &[AssistantItem]) -> Value {
     let text = text_of(pieces);
     let calls: Vec<Value> = calls_of(pieces)
         .map(|call| {
@@ -99,7 +104,7 @@ fn responses(conversation: &Conversation, request: &Request) -> Map<String, Valu
     let mut input = Vec::new();
     for turn in &conversation.turns {
         match turn {
-            Turn::User { results, texts } => {
+            ConversationTurn::User { results, texts } => {
                 input.extend(results.iter().map(|result| {
                     json!({"type": "function_call_output", "call_id": result.id, "output": result.output})
                 }));
@@ -109,18 +114,20 @@ fn responses(conversation: &Conversation, request: &Request) -> Map<String, Valu
                         .map(|text| json!({"role": "user", "content": text})),
                 );
             }
-            Turn::Assistant(pieces) => input.extend(pieces.iter().map(|piece| match piece {
-                Piece::Text(text) => json!({"role": "assistant", "content": text}),
-                Piece::Call(call) => json!({
-                    "type": "function_call", "call_id": call.id, "name": call.tool,
-                    "arguments": call.input,
-                }),
-            })),
+            ConversationTurn::Assistant(pieces) => {
+                input.extend(pieces.iter().map(|piece| match piece {
+                    AssistantItem::Text(text) => json!({"role": "assistant", "content": text}),
+                    AssistantItem::FunctionCall(call) => json!({
+                        "type": "function_call", "call_id": call.id, "name": call.tool,
+                        "arguments": call.input,
+                    }),
+                }))
+            }
         }
     }
     let mut body = Map::new();
     body.insert("input".into(), input.into());
-    // The conversation is sent whole each time, so nothing needs to be kept there.
+    // The whole conversation is sent each time, so the server need not store it.
     body.insert("store".into(), json!(false));
     if !conversation.system.is_empty() {
         body.insert("instructions".into(), json!(conversation.system));
@@ -137,20 +144,25 @@ fn responses(conversation: &Conversation, request: &Request) -> Map<String, Valu
     body
 }
 
-fn messages(conversation: &Conversation, request: &Request, sealed: &Sealed) -> Map<String, Value> {
+fn messages(
+    conversation: &Conversation,
+    request: &Request,
+    signed_reasoning: &SignedReasoning,
+) -> Map<String, Value> {
     let turns = conversation.turns.iter().map(|turn| match turn {
-        Turn::User { results, texts } => {
+        ConversationTurn::User { results, texts } => {
             let results = results.iter().map(anthropic_result);
             let texts = texts
                 .iter()
                 .map(|text| json!({"type": "text", "text": text}));
             json!({"role": "user", "content": results.chain(texts).collect::<Vec<_>>()})
         }
-        Turn::Assistant(pieces) => {
+        ConversationTurn::Assistant(pieces) => {
             let mut blocks: Vec<Value> = pieces.iter().map(anthropic_block).collect();
             let first = calls_of(pieces).next();
-            let signed = first.map(|call| sealed.of(&request.model, &call.id));
-            // From the last on, so that the places of those before stay what they are.
+            let signed =
+                first.map(|call| signed_reasoning.blocks_for_call(&request.model, &call.id));
+            // From the last block on, so that insertions do not shift the indices of the blocks before.
             for block in signed.unwrap_or_default().into_iter().rev() {
                 blocks.insert(block.place.min(blocks.len()), block.content);
             }
@@ -179,16 +191,16 @@ fn anthropic_result(result: &ToolResult) -> Value {
     })
 }
 
-fn anthropic_block(piece: &Piece) -> Value {
+fn anthropic_block(piece: &AssistantItem) -> Value {
     match piece {
-        Piece::Text(text) => json!({"type": "text", "text": text}),
-        Piece::Call(call) => json!({
+        AssistantItem::Text(text) => json!({"type": "text", "text": text}),
+        AssistantItem::FunctionCall(call) => json!({
             "type": "tool_use", "id": call.id, "name": call.tool, "input": call.object(),
         }),
     }
 }
 
-/// An empty list is refused by some, so there is none.
+/// Inserts the tools, unless there are none: some APIs refuse an empty list.
 fn tools(body: &mut Map<String, Value>, request: &Request, form: impl Fn(&Tool) -> Value) {
     if !request.tools.is_empty() {
         let tools: Vec<Value> = request.tools.iter().map(form).collect();
@@ -196,17 +208,17 @@ fn tools(body: &mut Map<String, Value>, request: &Request, form: impl Fn(&Tool) 
     }
 }
 
-fn text_of(pieces: &[Piece]) -> String {
+fn text_of(pieces: &[AssistantItem]) -> String {
     let texts = pieces.iter().filter_map(|piece| match piece {
-        Piece::Text(text) => Some(text.as_str()),
-        Piece::Call(_) => None,
+        AssistantItem::Text(text) => Some(text.as_str()),
+        AssistantItem::FunctionCall(_) => None,
     });
     texts.collect()
 }
 
-fn calls_of(pieces: &[Piece]) -> impl Iterator<Item = &Call> {
+fn calls_of(pieces: &[AssistantItem]) -> impl Iterator<Item = &FunctionCall> {
     pieces.iter().filter_map(|piece| match piece {
-        Piece::Call(call) => Some(call),
-        Piece::Text(_) => None,
+        AssistantItem::FunctionCall(call) => Some(call),
+        AssistantItem::Text(_) => None,
     })
 }

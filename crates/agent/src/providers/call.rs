@@ -1,4 +1,4 @@
-//! One request under way: connect, ask, read; and again, while nothing of a reply was given out.
+//! A request in progress: connect, send, read, and retry until an event of the reply was returned.
 
 use std::collections::VecDeque;
 
@@ -9,54 +9,54 @@ use hyper::header::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::answer::Answer;
-use super::api::Api;
+use super::api::ProviderApi;
 use super::body::body;
-use super::endpoint::{Endpoint, Notice};
-use super::mask::Mask;
-use super::retry::NotAgain;
-use super::sealed::Seals;
+use super::endpoint::{Endpoint, ProviderNotice};
+use super::mask::KeyMask;
+use super::response::ResponseStream;
+use super::retry::NoRetry;
+use super::signed_reasoning::SignedReasoningReader;
 use super::transport;
 use ttsr::Event;
 use ttsr::harness::Failure;
 use ttsr::harness::Request;
 
-/// Most events that are held back before a reply begins.
+/// The most events that are buffered before a reply begins.
 const MOST_HELD: usize = 1_000;
 
-/// A reply that is asked for or arrives. It owns the connection.
-pub(super) struct Pending {
+/// A reply that is requested or being received. It owns the connection.
+pub(super) struct PendingReply {
     endpoint: Endpoint,
-    /// What to send; the failure if it cannot be.
+    /// The request, or the reason why it cannot be sent.
     request: Result<HttpRequest<String>, Failure>,
-    answer: Option<Answer>,
+    response: Option<ResponseStream>,
     model: String,
-    /// How often the request was sent again.
+    /// The number of retries so far.
     times: u32,
-    /// What came before the reply began: counts, mostly.
+    /// The events before the reply began: usage and unscanned counts.
     held: VecDeque<Event>,
-    mask: Mask,
+    mask: KeyMask,
     has_begun: bool,
     is_over: bool,
 }
 
-impl Pending {
-    pub(super) fn new(endpoint: &Endpoint, request: &Request) -> Pending {
-        Pending {
+impl PendingReply {
+    pub(super) fn new(endpoint: &Endpoint, request: &Request) -> PendingReply {
+        PendingReply {
             endpoint: endpoint.clone(),
             request: http_request(endpoint, request),
-            answer: None,
+            response: None,
             model: request.model.clone(),
             times: 0,
             held: VecDeque::new(),
-            mask: Mask::new(endpoint.key.clone()),
+            mask: KeyMask::new(endpoint.key.clone()),
             has_begun: false,
             is_over: false,
         }
     }
 
-    /// The next event, and what gives the one after it.
-    pub(super) async fn next(mut self) -> Option<(Result<Event, Failure>, Pending)> {
+    /// Returns the next event, and the state that returns the one after it.
+    pub(super) async fn next(mut self) -> Option<(Result<Event, Failure>, PendingReply)> {
         loop {
             if self.has_begun
                 && let Some(event) = self.held.pop_front()
@@ -73,39 +73,42 @@ impl Pending {
                     self.mask.flush(&mut self.held);
                 }
                 Err(failure) => {
-                    self.answer = None;
-                    if let Some(failure) = self.goes_on(failure).await {
+                    self.response = None;
+                    if let Some(failure) = self.wait_for_retry(failure).await {
                         self.is_over = true;
-                        return Some((Err(self.told(failure)), self));
+                        return Some((Err(self.redacted(failure)), self));
                     }
                 }
             }
         }
     }
 
-    /// Asks, or reads one event; false at the end of the reply.
+    /// Connects, or reads one event; returns false at the end of the reply.
     async fn advance(&mut self) -> Result<bool, Failure> {
-        let Some(answer) = &mut self.answer else {
+        let Some(response) = &mut self.response else {
             let request = self.request.clone()?;
-            let mut answer = ask(&self.endpoint, request).await?;
-            if self.endpoint.api == Api::AnthropicMessages {
-                let sealed = self.endpoint.sealed.clone();
-                answer.keep_seals(Seals::new(sealed, self.model.clone()));
+            let mut response = connect_and_send(&self.endpoint, request).await?;
+            if self.endpoint.api == ProviderApi::AnthropicMessages {
+                let signed_reasoning = self.endpoint.signed_reasoning.clone();
+                response.keep_signed_reasoning(SignedReasoningReader::new(
+                    signed_reasoning,
+                    self.model.clone(),
+                ));
             }
-            self.answer = Some(answer);
+            self.response = Some(response);
             return Ok(true);
         };
-        let Some(event) = answer.next().await else {
+        let Some(event) = response.next().await else {
             return Ok(false);
         };
         match event? {
-            // Nothing of the reply was given out, so this is an answer like a 500.
+            // No event of the reply was returned yet, so the error is handled like an error response.
             Event::Error { kind, message } if !self.has_begun => {
                 return Err(Failure::new(kind, message).with_status(200));
             }
             event => {
                 self.has_begun |= !matches!(event, Event::Usage { .. } | Event::Unscanned { .. });
-                // A provider that only counts must not fill the memory.
+                // A provider that sends only counts must not exhaust the memory.
                 self.has_begun |= self.held.len() >= MOST_HELD;
                 self.mask.push(event, &mut self.held);
             }
@@ -113,17 +116,17 @@ impl Pending {
         Ok(true)
     }
 
-    /// Waits until the request may be sent again; the failure, if it is not.
-    async fn goes_on(&mut self, failure: Failure) -> Option<Failure> {
+    /// Waits until the request may be retried; returns the failure if it may not.
+    async fn wait_for_retry(&mut self, failure: Failure) -> Option<Failure> {
         if self.has_begun {
             return Some(failure);
         }
         let wait = match self.endpoint.retries.wait(&failure, self.times) {
             Ok(wait) => wait,
-            Err(NotAgain::Never) => return Some(failure),
-            Err(NotAgain::TooLong { asked, longest }) => {
-                self.tell(&Notice::NotRetried {
-                    failure: self.told(failure.clone()),
+            Err(NoRetry::Never) => return Some(failure),
+            Err(NoRetry::TooLong { asked, longest }) => {
+                self.notify(&ProviderNotice::NotRetried {
+                    failure: self.redacted(failure.clone()),
                     asked,
                     longest,
                 });
@@ -136,9 +139,9 @@ impl Pending {
         };
         self.times += 1;
         self.held.clear();
-        self.mask = Mask::new(self.endpoint.key.clone());
-        self.tell(&Notice::Retrying {
-            failure: self.told(failure),
+        self.mask = KeyMask::new(self.endpoint.key.clone());
+        self.notify(&ProviderNotice::Retrying {
+            failure: self.redacted(failure),
             wait,
             times: self.times,
         });
@@ -146,14 +149,14 @@ impl Pending {
         None
     }
 
-    fn tell(&self, notice: &Notice) {
+    fn notify(&self, notice: &ProviderNotice) {
         if let Some(watch) = &self.endpoint.watch {
             watch(notice);
         }
     }
 
-    /// The failure as hosts may see it.
-    fn told(&self, failure: Failure) -> Failure {
+    /// Returns the failure without the key.
+    fn redacted(&self, failure: Failure) -> Failure {
         let message = self.endpoint.redact(failure.message());
         failure.with_message(message)
     }
@@ -168,27 +171,30 @@ impl Endpoint {
     }
 }
 
-/// Connects, sends the request, and waits for the head of its answer.
-async fn ask(endpoint: &Endpoint, request: HttpRequest<String>) -> Result<Answer, Failure> {
+/// Connects, sends the request, and waits for the head of the response.
+async fn connect_and_send(
+    endpoint: &Endpoint,
+    request: HttpRequest<String>,
+) -> Result<ResponseStream, Failure> {
     let Endpoint {
         address,
         trust,
-        patience,
+        timeouts,
         ..
     } = endpoint;
     let connecting = transport::open(address, trust.as_ref());
-    let connection = timeout(patience.connect, connecting).await;
+    let connection = timeout(timeouts.connect, connecting).await;
     let late = |what: &str| Failure::new("timeout", format!("{what} from {}", address.authority));
     let mut connection = connection.unwrap_or_else(|_| {
         Err(late(&format!(
             "no connection within {:?}",
-            patience.connect
+            timeouts.connect
         )))
     })?;
-    let head = timeout(patience.head, connection.ask(request)).await;
+    let head = timeout(timeouts.head, connection.send(request)).await;
     let head =
-        head.unwrap_or_else(|_| Err(late(&format!("no answer within {:?}", patience.head))))?;
-    Answer::new(connection, head, patience.idle).await
+        head.unwrap_or_else(|_| Err(late(&format!("no answer within {:?}", timeouts.head))))?;
+    ResponseStream::new(connection, head, timeouts.idle).await
 }
 
 fn http_request(endpoint: &Endpoint, request: &Request) -> Result<HttpRequest<String>, Failure> {
@@ -205,7 +211,7 @@ fn http_request(endpoint: &Endpoint, request: &Request) -> Result<HttpRequest<St
             is_openai,
             request,
             &endpoint.more,
-            &endpoint.sealed,
+            &endpoint.signed_reasoning,
         ))
         .map_err(|error| Failure::new("header", error.to_string()))?;
     let headers = sent.headers_mut();
@@ -221,7 +227,8 @@ fn http_request(endpoint: &Endpoint, request: &Request) -> Result<HttpRequest<St
     Ok(sent)
 }
 
-/// A header of the host or of a rule, which must not change where a request goes or who sends it.
+/// Parses a header of the host or of a rule. Headers that determine the destination, the sender or the framing are
+/// reserved.
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Failure> {
     const OURS: [HeaderName; 8] = [
         AUTHORIZATION,

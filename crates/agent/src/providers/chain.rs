@@ -1,4 +1,4 @@
-//! Models one after the other: where one cannot answer, the next is asked.
+//! A chain of models: if one cannot answer, the next one is asked.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::endpoint::{Notice, Watch};
+use super::endpoint::{NoticeCallback, ProviderNotice};
 use super::retry::is_transient;
 use ttsr::Event;
 use ttsr::harness::Request;
 use ttsr::harness::{EventStream, Failure, Provider, unfold};
 
-/// Most events that are held back before a reply begins.
+/// The most events that are buffered before a reply begins.
 const MOST_HELD: usize = 1_000;
 
-/// See [`Chain::rest`].
+/// The default of [`Chain::rest`].
 const REST: Duration = Duration::from_secs(5);
 
-/// A [`Provider`] that asks its first model, and the next one where that cannot answer: after a rate
-/// limit, an overload, a failure of the server or of the way to it, and where the model is not known or
-/// its quota is spent. A request that is wrong is wrong for all of them, so it is not tried further.
+/// A [`Provider`] that asks its first model, and the next one if that cannot answer: after a rate limit, an overload, a
+/// failure of the server or of the connection, and if the model is unknown or its quota is spent. An invalid request is
+/// not retried, because every model would refuse it.
 ///
-/// Only what failed before anything of a reply was given out is tried elsewhere; each model is tried once
-/// a request, so there is no loop. A model that failed is left alone for as long as its provider asks
-/// (5 s where it does not say), unless all of them are.
+/// A model is replaced only before any event of its reply was returned, and each model is asked once per request. A
+/// model that failed is skipped for as long as its provider asks (5 s if it does not say), unless all models are
+/// skipped.
 ///
-/// The first model is asked under the name in the request, so that a rule can choose another one.
+/// The first model is the one that the request names, so that a rule can choose another one.
 ///
 /// # Example: two models
 /// ```
@@ -40,21 +40,21 @@ const REST: Duration = Duration::from_secs(5);
 /// assert_eq!(chain.models(), ["", "small-model"]);
 /// ```
 pub struct Chain {
-    links: Vec<Link>,
-    /// Until when a link is left alone.
+    links: Vec<ChainLink>,
+    /// The time until which each link is skipped.
     resting: Arc<Mutex<Vec<Option<Instant>>>>,
     rest: Duration,
-    watch: Option<Watch>,
+    watch: Option<NoticeCallback>,
 }
 
-struct Link {
-    /// Empty for the first one: the request names it.
+struct ChainLink {
+    /// Empty for the first link, whose model the request names.
     model: String,
     provider: Box<dyn Provider + Sync>,
 }
 
 impl Chain {
-    /// Asks that provider first.
+    /// Returns a chain that asks this provider first.
     pub fn new(first: impl Provider + Sync + 'static) -> Chain {
         let chain = Chain {
             links: Vec::new(),
@@ -65,14 +65,14 @@ impl Chain {
         chain.then("", first)
     }
 
-    /// Asks that model of that provider where those before cannot answer.
+    /// Appends a model, which is asked if the previous ones cannot answer.
     #[must_use]
     pub fn then(
         mut self,
         model: impl Into<String>,
         provider: impl Provider + Sync + 'static,
     ) -> Chain {
-        self.links.push(Link {
+        self.links.push(ChainLink {
             model: model.into(),
             provider: Box::new(provider),
         });
@@ -80,9 +80,9 @@ impl Chain {
         self
     }
 
-    /// How long a model is left alone that failed and did not say for how long. Default 5 s.
+    /// Sets the time for which a failed model is skipped if its provider does not ask for one. Default 5 s.
     ///
-    /// # Example: a model that failed is not asked again at once
+    /// # Example: a failed model is skipped
     /// ```
     /// use std::{future::poll_fn, time::Duration};
     /// use ttsr_agent::providers::Chain;
@@ -105,14 +105,14 @@ impl Chain {
         Chain { rest, ..self }
     }
 
-    /// Tells `watch` when the next model is asked.
+    /// Calls `watch` when the next model is asked.
     ///
     /// # Example: the second model answers
     /// ```
     /// use std::future::poll_fn;
     /// use std::sync::{Arc, Mutex};
     /// use std::time::Duration;
-    /// use ttsr_agent::providers::{Chain, Notice};
+    /// use ttsr_agent::providers::{Chain, ProviderNotice};
     /// use ttsr::harness::{Failure, Provider, Request, Script, Scripted};
     /// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
     /// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
@@ -120,7 +120,7 @@ impl Chain {
     /// let seen = Arc::clone(&asked);
     /// let mut chain = Chain::new(busy).then("small-model", good).rest(Duration::from_secs(60)).watch(
     ///     move |notice| {
-    ///         if let Notice::FallingBack { to, .. } = notice {
+    ///         if let ProviderNotice::FallingBack { to, .. } = notice {
     ///             seen.lock().unwrap().push(to.clone());
     ///         }
     ///     },
@@ -134,47 +134,47 @@ impl Chain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn watch(mut self, watch: impl Fn(&Notice) + Send + Sync + 'static) -> Chain {
+    pub fn watch(mut self, watch: impl Fn(&ProviderNotice) + Send + Sync + 'static) -> Chain {
         self.watch = Some(Arc::new(watch));
         self
     }
 
-    /// The models in their order; the first is named by each request.
+    /// Returns the models in order; the first is empty, because each request names it.
     #[must_use]
     pub fn models(&self) -> Vec<&str> {
         self.links.iter().map(|link| link.model.as_str()).collect()
     }
 
-    /// Which links to ask, in their order: those that rest are left out, unless all do.
-    fn awake(&self) -> Vec<usize> {
+    /// Returns the links to ask, in order: those that are not skipped, or all if all are.
+    fn available(&self) -> Vec<usize> {
         let now = Instant::now();
         let resting = lock(&self.resting);
-        let is_awake = |index: &usize| resting[*index].is_none_or(|until| until <= now);
-        let awake: Vec<usize> = (0..self.links.len()).filter(is_awake).collect();
-        match awake.is_empty() {
+        let is_available = |index: &usize| resting[*index].is_none_or(|until| until <= now);
+        let available: Vec<usize> = (0..self.links.len()).filter(is_available).collect();
+        match available.is_empty() {
             true => (0..self.links.len()).collect(),
-            false => awake,
+            false => available,
         }
     }
 }
 
 impl Provider for Chain {
     fn send(&mut self, request: &Request) -> EventStream {
-        // No stream connects before it is polled, so those that are not needed cost nothing.
+        // A stream connects when it is first polled, so unused streams cost nothing.
         let mut streams = VecDeque::new();
-        for index in self.awake() {
+        for index in self.available() {
             let link = &mut self.links[index];
             let mut request = request.clone();
             if !link.model.is_empty() {
                 request.model.clone_from(&link.model);
             }
-            streams.push_back(Asked {
+            streams.push_back(ChainAttempt {
                 index,
                 stream: link.provider.send(&request),
                 model: request.model,
             });
         }
-        let trying = Trying {
+        let trying = ChainReply {
             streams,
             held: VecDeque::new(),
             has_begun: false,
@@ -182,7 +182,7 @@ impl Provider for Chain {
             rest: self.rest,
             watch: self.watch.clone(),
         };
-        unfold(trying, Trying::next)
+        unfold(trying, ChainReply::next)
     }
 }
 
@@ -192,25 +192,25 @@ impl fmt::Debug for Chain {
     }
 }
 
-struct Asked {
+struct ChainAttempt {
     index: usize,
     model: String,
     stream: EventStream,
 }
 
-/// A reply of the first model that gives one.
-struct Trying {
-    /// The one that is asked, and those after it.
-    streams: VecDeque<Asked>,
+/// The reply of the first model that begins one.
+struct ChainReply {
+    /// The current attempt, and those after it.
+    streams: VecDeque<ChainAttempt>,
     held: VecDeque<Event>,
     has_begun: bool,
     resting: Arc<Mutex<Vec<Option<Instant>>>>,
     rest: Duration,
-    watch: Option<Watch>,
+    watch: Option<NoticeCallback>,
 }
 
-impl Trying {
-    async fn next(mut self) -> Option<(Result<Event, Failure>, Trying)> {
+impl ChainReply {
+    async fn next(mut self) -> Option<(Result<Event, Failure>, ChainReply)> {
         loop {
             if self.has_begun
                 && let Some(event) = self.held.pop_front()
@@ -220,7 +220,7 @@ impl Trying {
             let asked = self.streams.front_mut()?;
             let item = poll_fn(|cx| asked.stream.as_mut().poll_next(cx)).await;
             let failure = match item {
-                // Cut off, which whoever reads this stream sees by its end.
+                // The reply was cut off; the caller detects that by the missing end.
                 None if self.has_begun => return None,
                 None => Failure::new("cut-off", "the reply ended before it began"),
                 Some(Ok(Event::Error { kind, message })) if !self.has_begun => {
@@ -235,15 +235,15 @@ impl Trying {
                 Some(Err(failure)) if self.has_begun => return Some((Err(failure), self)),
                 Some(Err(failure)) => failure,
             };
-            if !self.falls_back(&failure) {
+            if !self.advance(&failure) {
                 self.streams.clear();
                 return Some((Err(failure), self));
             }
         }
     }
 
-    /// Goes on to the next model, if it may answer and there is one.
-    fn falls_back(&mut self, failure: &Failure) -> bool {
+    /// Advances to the next model; returns false if the failure is not about the model or there is no other model.
+    fn advance(&mut self, failure: &Failure) -> bool {
         if !is_about_the_model(failure) {
             return false;
         }
@@ -257,7 +257,7 @@ impl Trying {
             return false;
         };
         if let Some(watch) = &self.watch {
-            watch(&Notice::FallingBack {
+            watch(&ProviderNotice::FallingBack {
                 failure: failure.clone(),
                 from: failed.model,
                 to: next.model.clone(),
@@ -267,7 +267,7 @@ impl Trying {
     }
 }
 
-/// Whether another model may answer what this one could not.
+/// Returns true if another model may succeed after this failure.
 fn is_about_the_model(failure: &Failure) -> bool {
     const KINDS: [&str; 4] = [
         "insufficient_quota",

@@ -1,7 +1,7 @@
-//! A conversation in the shape that every API takes: turns that alternate, each tool call with its result.
+//! Normalises a conversation for every API: turns that alternate, and a result for each tool call.
 //!
-//! Providers refuse a request in which a call has no result or a result no call. Replies that were cut,
-//! tools that never ran and hosts that dropped a message leave such gaps; they are closed here.
+//! Providers refuse a request with a call without a result or a result without a call. Replies that were cut, tools
+//! that never ran and hosts that dropped a message leave such gaps; this module closes them.
 
 use std::collections::HashSet;
 
@@ -13,32 +13,32 @@ use ttsr::harness::{Content, Message, Role};
 /// Instructions, and turns that alternate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Conversation {
-    /// What the application says, joined.
+    /// The system messages, joined.
     pub(super) system: String,
-    pub(super) turns: Vec<Turn>,
+    pub(super) turns: Vec<ConversationTurn>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// First the results of the calls of the turn before, in their order; then what was written.
+pub(super) enum ConversationTurn {
+    /// The results of the previous turn's calls in their order, then the texts.
     User {
         results: Vec<ToolResult>,
         texts: Vec<String>,
     },
-    Assistant(Vec<Piece>),
+    Assistant(Vec<AssistantItem>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum AssistantItem {
     Text(String),
-    Call(Call),
+    FunctionCall(FunctionCall),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct FunctionCall {
     pub(super) id: String,
     pub(super) tool: String,
-    /// As the model wrote it; an object without members if it wrote nothing.
+    /// The input as the model wrote it, or `{}` if it wrote none.
     pub(super) input: String,
 }
 
@@ -63,22 +63,26 @@ impl Conversation {
 
     fn add(&mut self, role: Role, content: &Content) {
         match (role, content) {
-            // Blank text is refused by some, and says nothing to any.
+            // Some APIs refuse blank text, and it carries no meaning.
             (_, Content::Text { text, .. }) if text.trim().is_empty() => {}
             (Role::System, Content::Text { text, .. }) => {
                 let gap = if self.system.is_empty() { "" } else { "\n\n" };
                 self.system.extend([gap, text]);
             }
-            (Role::Assistant, Content::Text { text, .. }) => self.say(Piece::Text(text.clone())),
-            (_, Content::Text { text, .. }) => self.user().1.push(text.clone()),
-            (_, Content::ToolCall { call, tool, input }) => self.say(Piece::Call(Call {
-                id: id(call),
-                tool: tool.clone(),
-                input: match input.trim() {
-                    "" => "{}".to_owned(),
-                    _ => input.clone(),
-                },
-            })),
+            (Role::Assistant, Content::Text { text, .. }) => {
+                self.push_assistant(AssistantItem::Text(text.clone()))
+            }
+            (_, Content::Text { text, .. }) => self.user_turn().1.push(text.clone()),
+            (_, Content::ToolCall { call, tool, input }) => {
+                self.push_assistant(AssistantItem::FunctionCall(FunctionCall {
+                    id: sanitized_id(call),
+                    tool: tool.clone(),
+                    input: match input.trim() {
+                        "" => "{}".to_owned(),
+                        _ => input.clone(),
+                    },
+                }))
+            }
             (
                 _,
                 Content::ToolResult {
@@ -86,47 +90,47 @@ impl Conversation {
                     output,
                     is_error,
                 },
-            ) => self.user().0.push(ToolResult {
-                id: id(call),
+            ) => self.user_turn().0.push(ToolResult {
+                id: sanitized_id(call),
                 output: output.clone(),
                 is_error: *is_error,
             }),
-            // Unsigned reasoning is for people: no API takes it back.
+            // Unsigned reasoning is not sent: no API accepts it.
             (_, Content::Reasoning { .. }) => {}
         }
     }
 
-    fn say(&mut self, piece: Piece) {
+    fn push_assistant(&mut self, piece: AssistantItem) {
         match self.turns.last_mut() {
-            Some(Turn::Assistant(pieces)) => pieces.push(piece),
-            _ => self.turns.push(Turn::Assistant(vec![piece])),
+            Some(ConversationTurn::Assistant(pieces)) => pieces.push(piece),
+            _ => self.turns.push(ConversationTurn::Assistant(vec![piece])),
         }
     }
 
-    /// The user's turn at the end, begun if there is none.
-    fn user(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<String>) {
-        if !matches!(self.turns.last(), Some(Turn::User { .. })) {
-            self.turns.push(Turn::User {
+    /// Returns the user turn at the end, and begins one if there is none.
+    fn user_turn(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<String>) {
+        if !matches!(self.turns.last(), Some(ConversationTurn::User { .. })) {
+            self.turns.push(ConversationTurn::User {
                 results: Vec::new(),
                 texts: Vec::new(),
             });
         }
         match self.turns.last_mut() {
-            Some(Turn::User { results, texts }) => (results, texts),
+            Some(ConversationTurn::User { results, texts }) => (results, texts),
             _ => unreachable!("the last turn was made the user's"),
         }
     }
 
-    /// Gives every call its result and an id of its own, and makes text of results without a call.
+    /// Gives every call its result and a unique id, and turns results without a call into text.
     fn answer_calls(&mut self) {
         let mut taken = HashSet::new();
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<ExpectedResult> = Vec::new();
         let mut turns = Vec::with_capacity(self.turns.len() + 1);
         for mut turn in self.turns.drain(..) {
             match &mut turn {
-                Turn::Assistant(pieces) => asked = name_calls(pieces, &mut taken),
-                Turn::User { results, texts } => {
-                    let (answers, strays) = pair(&asked, std::mem::take(results));
+                ConversationTurn::Assistant(pieces) => asked = name_calls(pieces, &mut taken),
+                ConversationTurn::User { results, texts } => {
+                    let (answers, strays) = pair_results(&asked, std::mem::take(results));
                     *results = answers;
                     texts.splice(0..0, strays);
                     asked.clear();
@@ -135,15 +139,15 @@ impl Conversation {
             turns.push(turn);
         }
         if !asked.is_empty() {
-            let (results, texts) = pair(&asked, Vec::new());
-            turns.push(Turn::User { results, texts });
+            let (results, texts) = pair_results(&asked, Vec::new());
+            turns.push(ConversationTurn::User { results, texts });
         }
         self.turns = turns;
     }
 }
 
-impl Call {
-    /// The input as an object: some APIs take nothing else.
+impl FunctionCall {
+    /// Returns the input as an object, because some APIs accept no other JSON.
     pub(super) fn object(&self) -> Map<String, Value> {
         match serde_json::from_str(&self.input) {
             Ok(Value::Object(object)) => object,
@@ -155,19 +159,20 @@ impl Call {
     }
 }
 
-/// A call that wants a result.
-struct Asked {
-    /// The id that its result has.
+/// A call that needs a result.
+struct ExpectedResult {
+    /// The id in the conversation, by which its result is found.
     known: String,
-    /// The id that both get.
+    /// The unique id that the call and its result get.
     id: String,
 }
 
-/// The calls of a turn. Ids are made where a provider gives none, and then begin anew with each reply.
-fn name_calls(pieces: &mut [Piece], taken: &mut HashSet<String>) -> Vec<Asked> {
+/// Makes the ids of the calls of a turn unique and returns the calls. Readers generate ids where a provider gives none,
+/// and number them from the start in each reply.
+fn name_calls(pieces: &mut [AssistantItem], taken: &mut HashSet<String>) -> Vec<ExpectedResult> {
     let calls = pieces.iter_mut().filter_map(|piece| match piece {
-        Piece::Call(call) => Some(call),
-        Piece::Text(_) => None,
+        AssistantItem::FunctionCall(call) => Some(call),
+        AssistantItem::Text(_) => None,
     });
     let named = calls.map(|call| {
         let known = call.id.clone();
@@ -177,13 +182,16 @@ fn name_calls(pieces: &mut [Piece], taken: &mut HashSet<String>) -> Vec<Asked> {
             number += 1;
         }
         let id = call.id.clone();
-        Asked { known, id }
+        ExpectedResult { known, id }
     });
     named.collect()
 }
 
-/// The results of these calls in their order, and what the others say.
-fn pair(asked: &[Asked], mut results: Vec<ToolResult>) -> (Vec<ToolResult>, Vec<String>) {
+/// Returns the results of the calls in their order, and the other results as text.
+fn pair_results(
+    asked: &[ExpectedResult],
+    mut results: Vec<ToolResult>,
+) -> (Vec<ToolResult>, Vec<String>) {
     let answers = asked.iter().map(|call| {
         let found = results.iter().position(|result| result.id == call.known);
         let id = call.id.clone();
@@ -207,8 +215,8 @@ fn pair(asked: &[Asked], mut results: Vec<ToolResult>) -> (Vec<ToolResult>, Vec<
     (answers, strays.collect())
 }
 
-/// The id of a call in the characters that every API takes: it may be another provider's.
-fn id(call: &str) -> String {
+/// Replaces the characters of an id that some API refuses: the id may come from another provider.
+fn sanitized_id(call: &str) -> String {
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let known = call.chars().map(|c| if is_known(c) { c } else { '_' });
     known.collect()
@@ -240,13 +248,13 @@ mod tests {
 
     fn outputs(conversation: &Conversation) -> Vec<Vec<&str>> {
         let turns = conversation.turns.iter().filter_map(|turn| match turn {
-            Turn::User { results, .. } => Some(
+            ConversationTurn::User { results, .. } => Some(
                 results
                     .iter()
                     .map(|result| result.output.as_str())
                     .collect(),
             ),
-            Turn::Assistant(_) => None,
+            ConversationTurn::Assistant(_) => None,
         });
         turns.collect()
     }
@@ -281,7 +289,7 @@ mod tests {
         assert_eq!(outputs(&Conversation::new(&half)), [[TOOL_ABORTED, "two"]]);
     }
 
-    /// Where a provider gives no ids, those of each reply are the same.
+    /// Generated ids are the same in each reply.
     #[test]
     fn calls_of_the_same_id_are_told_apart() {
         let round = |output: &str| {
@@ -294,14 +302,16 @@ mod tests {
             Conversation::new(&[round("one"), round("two"), round("three")].concat());
         assert_eq!(outputs(&conversation), [["one"], ["two"], ["three"]]);
         let ids = conversation.turns.iter().flat_map(|turn| match turn {
-            Turn::Assistant(pieces) => pieces
+            ConversationTurn::Assistant(pieces) => pieces
                 .iter()
                 .filter_map(|piece| match piece {
-                    Piece::Call(call) => Some(call.id.clone()),
-                    Piece::Text(_) => None,
+                    AssistantItem::FunctionCall(call) => Some(call.id.clone()),
+                    AssistantItem::Text(_) => None,
                 })
                 .collect::<Vec<_>>(),
-            Turn::User { results, .. } => results.iter().map(|result| result.id.clone()).collect(),
+            ConversationTurn::User { results, .. } => {
+                results.iter().map(|result| result.id.clone()).collect()
+            }
         });
         let expected = [
             "call_0", "call_0", "call_0_2", "call_0_2", "call_0_3", "call_0_3",
@@ -312,7 +322,7 @@ mod tests {
     #[test]
     fn a_result_without_a_call_is_told_as_text() {
         let conversation = Conversation::new(&[message(Role::Tool, vec![result("a", "one")])]);
-        let Turn::User { results, texts } = &conversation.turns[0] else {
+        let ConversationTurn::User { results, texts } = &conversation.turns[0] else {
             panic!("a result is the user's");
         };
         assert!(results.is_empty());
@@ -339,7 +349,7 @@ mod tests {
         let with = |input: &str| {
             let (id, tool) = (String::new(), String::new());
             let input = input.to_owned();
-            Value::Object(Call { id, tool, input }.object())
+            Value::Object(FunctionCall { id, tool, input }.object())
         };
         assert_eq!(with(r#"{"a":1}"#), json!({"a": 1}));
         assert_eq!(with(r#"{"a":"#), json!({"input": "{\"a\":"}));
@@ -348,6 +358,6 @@ mod tests {
 
     #[test]
     fn ids_of_other_providers_are_taken() {
-        assert_eq!(id("functions.read:0"), "functions_read_0");
+        assert_eq!(sanitized_id("functions.read:0"), "functions_read_0");
     }
 }

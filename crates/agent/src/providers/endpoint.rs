@@ -1,4 +1,4 @@
-//! An API at an address, with whatever a request needs besides the conversation.
+//! An API at a base URL, with the settings of its requests.
 
 use std::error::Error;
 use std::fmt;
@@ -7,30 +7,30 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::address::Address;
-use super::api::Api;
-use super::call::Pending;
-use super::key::Key;
+use super::api::ProviderApi;
+use super::base_url::BaseUrl;
+use super::call::PendingReply;
+use super::key::ApiKey;
 use super::retry::Retries;
-use super::sealed::Sealed;
+use super::signed_reasoning::SignedReasoning;
 use super::transport::Trust;
 use ttsr::harness::Request;
 use ttsr::harness::{EventStream, Failure, Provider, unfold};
 
-/// How long to wait for what.
+/// Time limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// For a connection, TLS included. Default 10 s.
+pub struct Timeouts {
+    /// The limit for a connection, TLS included. Default 10 s.
     pub connect: Duration,
-    /// For the head of an answer: some providers think before they write one. Default 2 min.
+    /// The limit for the head of a response, which some providers send only after thinking. Default 2 min.
     pub head: Duration,
-    /// For more bytes, once there was a head. Default 2 min.
+    /// The limit for the next bytes after the head. Default 2 min.
     pub idle: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
             connect: Duration::from_secs(10),
             head: Duration::from_secs(120),
             idle: Duration::from_secs(120),
@@ -38,94 +38,94 @@ impl Default for Patience {
     }
 }
 
-/// Something that happened before a reply began, for whoever watches.
+/// A retry or a fallback before a reply began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Notice {
-    /// The request failed and is sent again.
+pub enum ProviderNotice {
+    /// The request failed and is retried.
     Retrying {
-        /// Why.
+        /// The failure.
         failure: Failure,
-        /// How long is waited first.
+        /// The wait before the retry.
         wait: Duration,
-        /// How often it was sent again, this time included.
+        /// The number of retries, this one included.
         times: u32,
     },
-    /// The request failed and is not sent again, because the provider asks to be left alone for too long.
+    /// The request failed and is not retried, because the provider asks for a longer wait than the longest.
     NotRetried {
-        /// Why the request failed.
+        /// The failure.
         failure: Failure,
-        /// How long the provider asks to be left alone.
+        /// The wait that the provider asks for.
         asked: Duration,
         /// The longest wait: [`Retries::longest`].
         longest: Duration,
     },
-    /// A [`Chain`](super::Chain) goes on to the next model.
+    /// A [`Chain`](super::Chain) advances to the next model.
     FallingBack {
-        /// Why.
+        /// The failure.
         failure: Failure,
-        /// The model that could not answer.
+        /// The model that failed.
         from: String,
         /// The model that is asked instead.
         to: String,
     },
 }
 
-pub(super) type Watch = Arc<dyn Fn(&Notice) + Send + Sync>;
+pub(super) type NoticeCallback = Arc<dyn Fn(&ProviderNotice) + Send + Sync>;
 
-/// A [`Provider`] that speaks an API over HTTP/1.1.
+/// A [`Provider`] that sends requests to an API over HTTP/1.1.
 ///
-/// It makes one connection a request and closes it when the reply is over or its stream is dropped, so a
-/// verdict that cuts ends the generation. The key is in requests only: neither `Debug`, nor any message or event
-/// has it, also where a server repeats it. Over plain HTTP a key is sent to this machine only. Redirects
-/// are not followed and compression is not asked for. It needs a tokio runtime with I/O and time.
+/// It opens one connection per request and closes it when the reply is over or its stream is dropped, so a verdict that
+/// cuts stops the generation. The key appears in requests only: `Debug`, messages and events do not contain it, even if
+/// the server repeats it. Over plain HTTP a key is sent to this machine only. Redirects are not followed and
+/// compression is not requested. Requires a tokio runtime with I/O and time.
 ///
-/// # Example: an endpoint of one's own
+/// # Example: a local endpoint
 /// ```
-/// use ttsr_agent::providers::{Api, Endpoint};
-/// let endpoint = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?.key("k-12345678")?;
+/// use ttsr_agent::providers::{ProviderApi, Endpoint};
+/// let endpoint = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:8080/v1")?.key("k-12345678")?;
 /// assert!(!format!("{endpoint:?}").contains("k-1234"));
-/// assert!(Endpoint::at(Api::OpenAiChat, "http://models.example/v1")?.key("k-12345678").is_err());
+/// assert!(Endpoint::at(ProviderApi::OpenAiChat, "http://models.example/v1")?.key("k-12345678").is_err());
 /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
 /// ```
 #[derive(Clone)]
 pub struct Endpoint {
-    pub(super) api: Api,
-    pub(super) address: Address,
-    pub(super) key: Option<Key>,
+    pub(super) api: ProviderApi,
+    pub(super) address: BaseUrl,
+    pub(super) key: Option<ApiKey>,
     pub(super) trust: Option<Trust>,
     pub(super) more: Map<String, Value>,
     pub(super) retries: Retries,
-    pub(super) patience: Patience,
-    pub(super) watch: Option<Watch>,
-    pub(super) sealed: Sealed,
+    pub(super) timeouts: Timeouts,
+    pub(super) watch: Option<NoticeCallback>,
+    pub(super) signed_reasoning: SignedReasoning,
 }
 
 impl Endpoint {
-    /// The API where the company behind it offers it.
+    /// Returns an endpoint at the base URL of the API's vendor.
     ///
     /// # Errors
-    /// If no authority is found that TLS could trust.
+    /// If the system has no certificate authority that TLS could trust.
     ///
-    /// # Example: where a company offers it
+    /// # Example: the vendor's endpoint
     /// ```no_run
-    /// use ttsr_agent::providers::{Api, Endpoint};
-    /// let api = Api::AnthropicMessages;
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint};
+    /// let api = ProviderApi::AnthropicMessages;
     /// let endpoint = Endpoint::new(api)?.key_from_env(api.key_variable())?;
     /// assert_eq!(endpoint.api(), api);
     /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
     /// ```
-    pub fn new(api: Api) -> Result<Endpoint, EndpointError> {
+    pub fn new(api: ProviderApi) -> Result<Endpoint, EndpointError> {
         Endpoint::at(api, api.base())
     }
 
-    /// The API at that base address: what stands before `/chat/completions`, `/responses` or
-    /// `/messages`, mostly ending in `/v1`.
+    /// Returns an endpoint at a base URL: the part before `/chat/completions`, `/responses` or `/messages`, which
+    /// usually ends in `/v1`.
     ///
     /// # Errors
-    /// If it is no address of that form, or no authority is found that TLS could trust.
-    pub fn at(api: Api, base: &str) -> Result<Endpoint, EndpointError> {
-        let address = Address::parse(base).map_err(|problem| {
+    /// If it is not a URL of that form, or the system has no certificate authority that TLS could trust.
+    pub fn at(api: ProviderApi, base: &str) -> Result<Endpoint, EndpointError> {
+        let address = BaseUrl::parse(base).map_err(|problem| {
             EndpointError::new(
                 EndpointErrorKind::Address,
                 format!("base address `{base}`: {problem}"),
@@ -138,9 +138,9 @@ impl Endpoint {
             trust: None,
             more: Map::new(),
             retries: Retries::default(),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             watch: None,
-            sealed: Sealed::default(),
+            signed_reasoning: SignedReasoning::default(),
         };
         match endpoint.address.is_https {
             true => endpoint.trust(&[]),
@@ -148,16 +148,16 @@ impl Endpoint {
         }
     }
 
-    /// The key to send.
+    /// Sets the API key.
     ///
     /// # Errors
-    /// If it cannot stand in a header, or would be sent in the clear to another machine.
+    /// If it is not a valid header value, or would be sent unencrypted to another machine.
     pub fn key(mut self, key: &str) -> Result<Endpoint, EndpointError> {
         let kind = EndpointErrorKind::Key;
-        let key = Key::new(key).filter(|key| !key.is_empty());
+        let key = ApiKey::new(key).filter(|key| !key.is_empty());
         let key = key
             .ok_or_else(|| EndpointError::new(kind, "the key is empty or no text for a header"))?;
-        if self.address.is_overheard() {
+        if self.address.is_unencrypted() {
             let host = &self.address.host;
             let message = format!("the key would be sent to {host} in the clear: use https");
             return Err(EndpointError::new(kind, message));
@@ -166,15 +166,15 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// The key from that variable of the environment; see [`Api::key_variable`].
+    /// Sets the API key from an environment variable; see [`ProviderApi::key_variable`].
     ///
     /// # Errors
-    /// If it is not set, and as [`key`](Self::key).
+    /// If the variable is not set, and as [`key`](Self::key).
     ///
     /// # Example: a variable that is not set
     /// ```
-    /// use ttsr_agent::providers::{Api, Endpoint, EndpointErrorKind};
-    /// let endpoint = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?;
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint, EndpointErrorKind};
+    /// let endpoint = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:8080/v1")?;
     /// let error = endpoint.key_from_env("NO_SUCH_VARIABLE_HERE").unwrap_err();
     /// assert_eq!(error.kind(), EndpointErrorKind::Key);
     /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
@@ -187,16 +187,16 @@ impl Endpoint {
         self.key(&key)
     }
 
-    /// Trusts these certificates (PEM) besides the authorities of this system, for gateways with
-    /// certificates of their own. Without effect over plain HTTP.
+    /// Trusts these certificates (PEM) in addition to the system's authorities, for gateways with private certificates.
+    /// No effect over plain HTTP.
     ///
     /// # Errors
-    /// If they cannot be read, or there is nobody to trust at all.
+    /// If a certificate cannot be parsed, or no authority is trusted at all.
     ///
-    /// # Example: what is no certificate
+    /// # Example: an invalid certificate
     /// ```
-    /// use ttsr_agent::providers::{Api, Endpoint, EndpointErrorKind};
-    /// let endpoint = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?;
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint, EndpointErrorKind};
+    /// let endpoint = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:8080/v1")?;
     /// let pem = b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n".to_vec();
     /// assert_eq!(endpoint.trust(&[pem]).unwrap_err().kind(), EndpointErrorKind::Trust);
     /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
@@ -210,19 +210,19 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Adds a member to the body of every request, or replaces it: what an API has and the loop does not
-    /// know, such as `thinking` or `reasoning_effort`.
+    /// Adds or replaces a member of every request body, for options that the loop does not know, such as `thinking` or
+    /// `reasoning_effort`.
     ///
-    /// # Example: a server that is not there
+    /// # Example: a server that does not run
     /// ```
     /// use std::{future::poll_fn, time::Duration};
-    /// use ttsr_agent::providers::{Api, Endpoint, Patience, Retries};
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint, Timeouts, Retries};
     /// use ttsr::harness::{Provider, Request};
     /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    /// let patience = Patience { connect: Duration::from_secs(5), ..Patience::default() };
-    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{free}/v1"))?
+    /// let timeouts = Timeouts { connect: Duration::from_secs(5), ..Timeouts::default() };
+    /// let mut endpoint = Endpoint::at(ProviderApi::OpenAiChat, &format!("http://{free}/v1"))?
     ///     .member("reasoning_effort", "low".into())
-    ///     .patience(patience)
+    ///     .timeouts(timeouts)
     ///     .retries(Retries::none());
     /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -236,13 +236,13 @@ impl Endpoint {
         self
     }
 
-    /// How often and how patiently a request is sent again.
+    /// Sets the number of retries and their waits.
     ///
     /// # Example: a server that is busy once
     /// ```
     /// use std::{future::poll_fn, time::Duration};
     /// use ttsr::Event;
-    /// use ttsr_agent::providers::{Api, Endpoint, Retries};
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint, Retries};
     /// use ttsr::harness::{Provider, Request};
     /// # use std::io::{BufRead, BufReader, Read, Write};
     /// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -264,9 +264,9 @@ impl Endpoint {
     /// #         write!(&stream, "HTTP/1.1 {status}\r\n{kind}\r\n\r\n{body}").unwrap();
     /// #     }
     /// # });
-    /// // At `base` a server says 503, and answers the next request.
+    /// // The server at `base` responds with 503, and answers the next request.
     /// let retries = Retries { first: Duration::from_millis(1), ..Retries::default() };
-    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &base)?.retries(retries);
+    /// let mut endpoint = Endpoint::at(ProviderApi::OpenAiChat, &base)?.retries(retries);
     /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// let mut text = Vec::new();
@@ -283,17 +283,17 @@ impl Endpoint {
         Endpoint { retries, ..self }
     }
 
-    /// How long to wait for what.
+    /// Sets the time limits.
     ///
-    /// # Example: a server that says nothing
+    /// # Example: a server that does not respond
     /// ```
     /// use std::{future::poll_fn, time::Duration};
-    /// use ttsr_agent::providers::{Api, Endpoint, Patience, Retries};
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint, Timeouts, Retries};
     /// use ttsr::harness::{Provider, Request};
     /// let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
-    /// let patience = Patience { head: Duration::from_millis(20), ..Patience::default() };
-    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{}/v1", silent.local_addr()?))?
-    ///     .patience(patience)
+    /// let timeouts = Timeouts { head: Duration::from_millis(20), ..Timeouts::default() };
+    /// let mut endpoint = Endpoint::at(ProviderApi::OpenAiChat, &format!("http://{}/v1", silent.local_addr()?))?
+    ///     .timeouts(timeouts)
     ///     .retries(Retries::none());
     /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -302,26 +302,26 @@ impl Endpoint {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn patience(self, patience: Patience) -> Endpoint {
-        Endpoint { patience, ..self }
+    pub fn timeouts(self, timeouts: Timeouts) -> Endpoint {
+        Endpoint { timeouts, ..self }
     }
 
-    /// Tells `watch` when a request is sent again.
+    /// Calls `watch` when a request is retried.
     ///
-    /// # Example: how often it was tried
+    /// # Example: the number of retries
     /// ```
     /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
     /// use std::{future::poll_fn, time::Duration};
-    /// use ttsr_agent::providers::{Api, Endpoint, Notice, Retries};
+    /// use ttsr_agent::providers::{ProviderApi, Endpoint, ProviderNotice, Retries};
     /// use ttsr::harness::{Provider, Request};
     /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     /// let tried = Arc::new(AtomicU32::new(0));
     /// let seen = Arc::clone(&tried);
     /// let retries = Retries { most: 2, first: Duration::from_millis(1), ..Retries::default() };
-    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{free}/v1"))?
+    /// let mut endpoint = Endpoint::at(ProviderApi::OpenAiChat, &format!("http://{free}/v1"))?
     ///     .retries(retries)
     ///     .watch(move |notice| {
-    ///         if let Notice::Retrying { times, .. } = notice {
+    ///         if let ProviderNotice::Retrying { times, .. } = notice {
     ///             seen.store(*times, Ordering::Relaxed);
     ///         }
     ///     });
@@ -333,21 +333,21 @@ impl Endpoint {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn watch(mut self, watch: impl Fn(&Notice) + Send + Sync + 'static) -> Endpoint {
+    pub fn watch(mut self, watch: impl Fn(&ProviderNotice) + Send + Sync + 'static) -> Endpoint {
         self.watch = Some(Arc::new(watch));
         self
     }
 
-    /// The API it speaks.
+    /// Returns the API.
     #[must_use]
-    pub fn api(&self) -> Api {
+    pub fn api(&self) -> ProviderApi {
         self.api
     }
 }
 
 impl Provider for Endpoint {
     fn send(&mut self, request: &Request) -> EventStream {
-        unfold(Pending::new(self, request), Pending::next)
+        unfold(PendingReply::new(self, request), PendingReply::next)
     }
 }
 
@@ -358,20 +358,20 @@ impl fmt::Debug for Endpoint {
             .field("address", &self.address)
             .field("key", &self.key)
             .field("retries", &self.retries)
-            .field("patience", &self.patience)
+            .field("patience", &self.timeouts)
             .finish_non_exhaustive()
     }
 }
 
-/// Why an endpoint cannot be made.
+/// The reason why an endpoint cannot be built.
 ///
-/// # Example: what cannot be an endpoint
+/// # Example: invalid endpoints
 /// ```
-/// use ttsr_agent::providers::{Api, Endpoint, EndpointErrorKind};
-/// let error = Endpoint::at(Api::OpenAiChat, "models.example/v1").unwrap_err();
+/// use ttsr_agent::providers::{ProviderApi, Endpoint, EndpointErrorKind};
+/// let error = Endpoint::at(ProviderApi::OpenAiChat, "models.example/v1").unwrap_err();
 /// assert_eq!(error.kind(), EndpointErrorKind::Address);
 /// assert!(error.to_string().starts_with("base address `models.example/v1`: "), "{error}");
-/// let local = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?;
+/// let local = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:8080/v1")?;
 /// assert_eq!(local.key("two\nlines").unwrap_err().kind(), EndpointErrorKind::Key);
 /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
 /// ```
@@ -381,11 +381,11 @@ pub struct EndpointError {
     message: String,
 }
 
-/// What is wrong with an endpoint.
+/// The invalid setting of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndpointErrorKind {
-    /// The base address.
+    /// The base URL.
     Address,
     /// The key.
     Key,
@@ -401,7 +401,7 @@ impl EndpointError {
         }
     }
 
-    /// What is wrong.
+    /// Returns the invalid setting.
     #[must_use]
     pub fn kind(&self) -> EndpointErrorKind {
         self.kind

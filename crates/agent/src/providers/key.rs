@@ -1,32 +1,32 @@
-//! A key that can be sent and cannot be seen.
+//! An API key that is sent but never shown.
 
 use std::fmt;
 
 use hyper::header::HeaderValue;
 
-/// What stands where a key was.
+/// The replacement for a key.
 const REDACTED: &str = "[key]";
 
-/// Shorter ones are not looked for in messages: they would be found in words.
-const LOOKED_FOR: usize = 8;
+/// The shortest key that is searched for, in bytes: a shorter one would match parts of words.
+const MIN_SEARCHED: usize = 8;
 
-/// A key of a provider: in requests only, never in `Debug` or in messages.
+/// The API key of a provider. It appears in requests only, never in `Debug` or in messages.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct ApiKey {
     text: String,
     plain: HeaderValue,
     bearer: HeaderValue,
 }
 
-impl Key {
-    /// None for text that cannot stand in a header.
-    pub(super) fn new(text: &str) -> Option<Key> {
+impl ApiKey {
+    /// Returns `None` if `text` is not a valid header value.
+    pub(super) fn new(text: &str) -> Option<ApiKey> {
         let text = text.trim();
         let mut plain = HeaderValue::from_str(text).ok()?;
         let mut bearer = HeaderValue::from_str(&format!("Bearer {text}")).ok()?;
         plain.set_sensitive(true);
         bearer.set_sensitive(true);
-        Some(Key {
+        Some(ApiKey {
             text: text.to_owned(),
             plain,
             bearer,
@@ -45,20 +45,20 @@ impl Key {
         self.bearer.clone()
     }
 
-    /// `text` without the key: some servers repeat what they refuse.
+    /// Returns `text` without the key: some servers repeat the key that they refuse.
     pub(super) fn redact(&self, text: &str) -> String {
-        match self.is_looked_for() {
+        match self.is_searchable() {
             true => text.replace(&self.text, REDACTED),
             false => text.to_owned(),
         }
     }
 
-    /// True if the key is long enough to be looked for.
-    pub(super) fn is_looked_for(&self) -> bool {
-        self.text.len() >= LOOKED_FOR
+    /// Returns true if the key is long enough to be searched for.
+    pub(super) fn is_searchable(&self) -> bool {
+        self.text.len() >= MIN_SEARCHED
     }
 
-    /// `text` without the key.
+    /// Returns `text` without the key.
     pub(super) fn redact_bytes(&self, text: &[u8]) -> Vec<u8> {
         let key = self.text.as_bytes();
         let mut redacted = Vec::with_capacity(text.len());
@@ -72,8 +72,8 @@ impl Key {
         redacted
     }
 
-    /// The length of the longest end of `text` that the key begins with and that is not all of the key.
-    pub(super) fn begun_at_end_of(&self, text: &[u8]) -> usize {
+    /// Returns the length of the longest suffix of `text` that is a proper prefix of the key.
+    pub(super) fn longest_prefix_at_end(&self, text: &[u8]) -> usize {
         let key = self.text.as_bytes();
         let longest = text.len().min(key.len().saturating_sub(1));
         let mut lengths = (1..=longest).rev();
@@ -82,7 +82,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(REDACTED)
     }

@@ -1,35 +1,35 @@
-//! The key of an endpoint in what its provider streams: taken out before anybody sees it.
+//! Removes the key of an endpoint from the events of its provider.
 //!
-//! A key may arrive in pieces. So the end of a part is held back while it may be the beginning of the key, at most
-//! the length of the key less one byte, until more of the part, something else, or the end of the reply arrives.
+//! A key may arrive in several deltas. So the end of a part is held back while it may be the start of the key (at most
+//! the length of the key less one byte), until more of the part, another event, or the end of the reply arrives.
 
 use std::collections::VecDeque;
 use std::mem;
 
-use super::key::Key;
+use super::key::ApiKey;
 use ttsr::{Event, PartId};
 
 /// Replaces the key in the events of one reply.
 #[derive(Debug)]
-pub(super) struct Mask {
-    key: Option<Key>,
-    /// The part that grew last, and what of it may be the beginning of the key. Never empty.
+pub(super) struct KeyMask {
+    key: Option<ApiKey>,
+    /// The part that grew last, and its held bytes, which may be the start of the key. Never empty.
     held: Option<(PartId, Vec<u8>)>,
 }
 
-impl Mask {
-    pub(super) fn new(key: Option<Key>) -> Mask {
-        let key = key.filter(Key::is_looked_for);
-        Mask { key, held: None }
+impl KeyMask {
+    pub(super) fn new(key: Option<ApiKey>) -> KeyMask {
+        let key = key.filter(ApiKey::is_searchable);
+        KeyMask { key, held: None }
     }
 
-    /// Takes an event; gives what can be shown by now.
+    /// Handles an event; appends the events that can be returned.
     pub(super) fn push(&mut self, event: Event, out: &mut VecDeque<Event>) {
         let Some(key) = &self.key else {
             return out.push_back(event);
         };
         let Event::Delta { part, bytes } = event else {
-            // The reply starts over: what was held is void with the rest of it.
+            // The reply restarts, so the held bytes are void.
             if event == Event::Restart {
                 self.held = None;
             }
@@ -43,7 +43,7 @@ impl Mask {
         let mut text = self.held.take().map(|(_, held)| held).unwrap_or_default();
         text.extend_from_slice(&bytes);
         let mut text = key.redact_bytes(&text);
-        let held = text.split_off(text.len() - key.begun_at_end_of(&text));
+        let held = text.split_off(text.len() - key.longest_prefix_at_end(&text));
         if !held.is_empty() {
             self.held = Some((part, held));
         }
@@ -52,14 +52,14 @@ impl Mask {
         }
     }
 
-    /// Gives out what is held: it was not the key.
+    /// Appends the held bytes, which were not the key.
     pub(super) fn flush(&mut self, out: &mut VecDeque<Event>) {
         let held = self.held.take();
         out.extend(held.map(|(part, bytes)| Event::Delta { part, bytes }));
     }
 }
 
-fn masked(mut event: Event, key: &Key) -> Event {
+fn masked(mut event: Event, key: &ApiKey) -> Event {
     let mask = |text: &mut String| *text = key.redact(&mem::take(text));
     match &mut event {
         Event::PartStart {
@@ -89,7 +89,7 @@ mod tests {
     const KEY: &str = "sk-canary-0123456789";
 
     fn texts(deltas: &[(u32, &str)]) -> (String, String) {
-        let mut mask = Mask::new(Key::new(KEY));
+        let mut mask = KeyMask::new(ApiKey::new(KEY));
         let mut out = VecDeque::new();
         for (part, text) in deltas {
             let bytes = text.as_bytes().to_vec();
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_held_comes_before_what_follows_it() {
-        let mut mask = Mask::new(Key::new(KEY));
+        let mut mask = KeyMask::new(ApiKey::new(KEY));
         let mut out = VecDeque::new();
         let delta = |text: &str| Event::Delta {
             part: PartId(0),

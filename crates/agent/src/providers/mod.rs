@@ -1,37 +1,36 @@
 //! Providers over HTTP: requests of the loop out, streamed replies in.
 //!
-//! An [`Endpoint`] is one provider's API at one address; a [`Chain`] tries other models, or other
-//! endpoints, where one cannot answer. Nothing is spawned and no connection is kept: what reads a reply
-//! owns its socket, and dropping it closes the socket at once. Rules are not known here, and what the
-//! provider says is read by [`wire`](ttsr_wire).
+//! An [`Endpoint`] is the API of one provider at one base URL; a [`Chain`] falls back to other models or endpoints if
+//! one cannot answer. No task is spawned and no connection is reused: the reader of a reply owns its socket, and
+//! dropping it closes the socket at once. This module knows no rules; responses are parsed by [`wire`](ttsr_wire).
 //!
-//! # What fails, and how
+//! # Failures
 //!
-//! A stream's [`Failure`](super::Failure) has the kind that the provider gave its error (its code or type), and its
-//! [`status`](super::Failure::status). What is not an answer of the provider has one of these kinds:
+//! The kind of a stream's [`Failure`](ttsr::harness::Failure) is the provider's error code or type, and its
+//! [`status`](ttsr::harness::Failure::status) the HTTP status. A failure without an error of the provider has one of these
+//! kinds:
 //!
-//! | kind | what happened |
+//! | kind | cause |
 //! |---|---|
 //! | `connect` | no connection: the name, the address, the port |
-//! | `tls` | no trust: certificate or handshake |
-//! | `timeout` | one of the [`Patience`] ran out |
-//! | `closed` | the connection closed before an answer |
-//! | `protocol` | what came is not HTTP |
-//! | `cut-off` | the answer broke off |
-//! | `redirect` | the endpoint is elsewhere; redirects are not followed |
-//! | `content-type`, `content-encoding` | an answer that cannot be read as a reply |
-//! | `http` | an error without a code of the provider's |
-//! | `header` | a header that cannot be sent, or must not be |
+//! | `tls` | the certificate is not trusted, or the handshake failed |
+//! | `timeout` | one of the [`Timeouts`] limits passed |
+//! | `closed` | the connection closed before a response |
+//! | `protocol` | the response is not HTTP |
+//! | `cut-off` | the response ended early |
+//! | `redirect` | the endpoint moved; redirects are not followed |
+//! | `content-type`, `content-encoding` | the response cannot be read as a reply |
+//! | `http` | an error response without a code |
+//! | `header` | a request header is invalid or reserved |
 //!
-//! A provider that asks to be left alone for longer than [`Retries::longest`] is not asked again. The failure's
-//! message says so, and [`Notice::NotRetried`] has both times.
+//! A request is not retried if its provider asks for a longer wait than [`Retries::longest`]. The failure's message
+//! says so, and [`ProviderNotice::NotRetried`] has both times.
 //!
-//! An endpoint's key is replaced by `[key]` in everything that its provider sends, also where it arrives in pieces:
-//! as it stands, not where it is encoded in another way. Keys of less than 8 bytes are not looked for.
+//! The key of an endpoint is replaced by `[key]` in everything that its provider sends, also if it arrives in several
+//! deltas. A key in another encoding, or of less than 8 bytes, is not recognised.
 
-mod address;
-mod answer;
 mod api;
+mod base_url;
 mod body;
 mod call;
 mod chain;
@@ -39,11 +38,12 @@ mod conversation;
 mod endpoint;
 mod key;
 mod mask;
+mod response;
 mod retry;
-mod sealed;
+mod signed_reasoning;
 mod transport;
 
-pub use api::Api;
+pub use api::ProviderApi;
 pub use chain::Chain;
-pub use endpoint::{Endpoint, EndpointError, EndpointErrorKind, Notice, Patience};
+pub use endpoint::{Endpoint, EndpointError, EndpointErrorKind, ProviderNotice, Timeouts};
 pub use retry::Retries;

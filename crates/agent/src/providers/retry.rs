@@ -1,4 +1,4 @@
-//! Whether and when to ask again.
+//! The decision to retry a request, and the wait before it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,13 +8,12 @@ use hyper::header::{DATE, RETRY_AFTER};
 
 use ttsr::harness::Failure;
 
-/// How often and how patiently a request is sent again before its reply has begun.
+/// The number of retries of a request before its reply has begun, and their waits.
 ///
-/// What is sent again: a request that got no connection or no answer, one that was answered with the
-/// status 408, 409, 429 or 5xx, and one whose reply is an error from its first event. Once anything of
-/// a reply was given out nothing is sent again: that is for rules, hooks and hosts to decide.
+/// A request is retried if it got no connection or no response, if the status is 408, 409, 429 or 5xx, or if its reply
+/// begins with an error. Once an event of a reply was returned nothing is retried: then rules, hooks and hosts decide.
 ///
-/// # Example: more patience, and none
+/// # Example: more retries, and none
 /// ```
 /// use std::time::Duration;
 /// use ttsr_agent::providers::Retries;
@@ -24,20 +23,20 @@ use ttsr::harness::Failure;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// Most times that a request is sent again. Default 2.
+    /// The most retries of a request. Default 2.
     pub most: u32,
-    /// How long to wait before the first time; twice as long before each further one. By chance it is up to a
-    /// quarter less. A provider that says how long is taken at its word. Default 500 ms.
+    /// The wait before the first retry; it doubles with each further one, less a random part of up to a quarter. A wait
+    /// that the provider asks for replaces it. Default 500 ms.
     pub first: Duration,
-    /// Longest wait. A provider that asks for more is not asked again: its failure says when it may be.
+    /// The longest wait. If the provider asks for more, the request is not retried: its failure contains the time.
     /// Default 20 s.
     pub longest: Duration,
 }
 
-/// Why a request is not sent again.
+/// The reason why a request is not retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotAgain {
-    /// It would fail again, or was sent often enough.
+pub(super) enum NoRetry {
+    /// It would fail again, or has no retries left.
     Never,
     /// The provider asks for a longer wait than the longest.
     TooLong { asked: Duration, longest: Duration },
@@ -54,7 +53,7 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// Sends nothing again.
+    /// Returns the settings for no retries.
     #[must_use]
     pub fn none() -> Retries {
         Retries {
@@ -63,21 +62,22 @@ impl Retries {
         }
     }
 
-    /// How long to wait before the request is sent again. `times`: how often it was.
-    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Result<Duration, NotAgain> {
+    /// Returns the wait before the next retry. `times` is the number of retries so far.
+    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Result<Duration, NoRetry> {
         if self.most == 0 || !is_transient(failure) {
-            return Err(NotAgain::Never);
+            return Err(NoRetry::Never);
         }
         let longest = self.longest;
         match failure.retry_after() {
-            Some(asked) if asked > longest => Err(NotAgain::TooLong { asked, longest }),
-            _ if times >= self.most => Err(NotAgain::Never),
+            Some(asked) if asked > longest => Err(NoRetry::TooLong { asked, longest }),
+            _ if times >= self.most => Err(NoRetry::Never),
             Some(wait) => Ok(wait),
             None => Ok(self.backoff(times)),
         }
     }
 
-    /// Doubles with each time, less up to a quarter, so that clients do not come back together.
+    /// Returns an exponential wait, less a random part of up to a quarter, so that clients do not retry at the same
+    /// time.
     fn backoff(&self, times: u32) -> Duration {
         let doubled = self.first.saturating_mul(1 << times.min(16));
         let bounded = doubled.min(self.longest);
@@ -86,10 +86,10 @@ impl Retries {
     }
 }
 
-/// Whether the same request may be answered another time.
+/// Returns true if the same request may succeed later.
 pub(super) fn is_transient(failure: &Failure) -> bool {
     const WAYS: [&str; 4] = ["connect", "closed", "timeout", "cut-off"];
-    // In-band errors have no status of their own.
+    // Errors within a stream have no status of their own.
     const KINDS: [&str; 8] = [
         "overloaded_error",
         "overloaded",
@@ -101,7 +101,7 @@ pub(super) fn is_transient(failure: &Failure) -> bool {
         "timeout_error",
     ];
     match failure.status() {
-        // More money, not more time.
+        // A spent quota is not a matter of time.
         _ if failure.kind() == "insufficient_quota" => false,
         Some(408 | 409 | 429 | 500..) => true,
         Some(200) | None => WAYS.contains(&failure.kind()) || KINDS.contains(&failure.kind()),
@@ -109,7 +109,7 @@ pub(super) fn is_transient(failure: &Failure) -> bool {
     }
 }
 
-/// For how long a response asks to be left alone: `Retry-After` in seconds or as a date, or the
+/// Returns the wait that a response asks for: `Retry-After` in seconds or as a date (RFC 9110, section 10.2.3), or the
 /// milliseconds that some providers add.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim());
@@ -118,11 +118,11 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let value = text(RETRY_AFTER.as_str())?;
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are a long time all the same.
+        // A number that overflows is a long wait.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let until = http_date(value)?;
-    // The server's own clock, where it tells it: ours may be wrong.
+    // The server's clock is preferred, because the local one may be wrong.
     let now = text(DATE.as_str()).and_then(http_date).or_else(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         Some(since.as_secs())
@@ -130,7 +130,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(until.saturating_sub(now)))
 }
 
-/// Seconds since 1970 of a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7) to seconds since 1970.
 fn http_date(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -153,11 +153,11 @@ fn http_date(text: &str) -> Option<u64> {
     Some(days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-/// Days from 1970 to that day; months count from 0.
+/// Returns the number of days from 1970 to that day; months count from 0.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let leaps = |year: u64| year / 4 - year / 100 + year / 400;
-    // This year's leap day counts only once it is over.
+    // This year's leap day counts only after February.
     let past = if month > 1 { year } else { year - 1 };
     (year - 1970) * 365 + leaps(past) - leaps(1969) + BEFORE[month as usize] + day - 1
 }
@@ -233,7 +233,7 @@ mod tests {
         let busy = Failure::new("overloaded_error", "").with_status(529);
         let first = retries.wait(&busy, 0).unwrap();
         assert!(first <= retries.first && first > retries.first / 2);
-        assert_eq!(retries.wait(&busy, 2), Err(NotAgain::Never));
+        assert_eq!(retries.wait(&busy, 2), Err(NoRetry::Never));
         assert!(
             Retries {
                 most: 99,
@@ -247,10 +247,10 @@ mod tests {
         let late = busy.clone().with_retry_after(asked);
         let longest = retries.longest;
         for times in [0, 2] {
-            let too_long = Err(NotAgain::TooLong { asked, longest });
+            let too_long = Err(NoRetry::TooLong { asked, longest });
             assert_eq!(retries.wait(&late, times), too_long);
         }
-        assert_eq!(Retries::none().wait(&late, 0), Err(NotAgain::Never));
+        assert_eq!(Retries::none().wait(&late, 0), Err(NoRetry::Never));
         let soon = busy.with_retry_after(Duration::from_secs(3));
         assert_eq!(retries.wait(&soon, 0), Ok(Duration::from_secs(3)));
     }

@@ -1,4 +1,4 @@
-//! Connections to providers: over TCP, or over TLS on it.
+//! Connections to providers, over TCP or TLS.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::super::http::{Connection, Socket, reach};
-use super::address::Address;
+use super::super::http::{Connection, Socket, connect};
+use super::base_url::BaseUrl;
 use ttsr::harness::Failure;
 
-/// Whom TLS trusts.
+/// The certificate authorities that TLS trusts.
 #[derive(Clone, Debug)]
 pub(super) struct Trust(Arc<ClientConfig>);
 
 impl Trust {
-    /// The authorities of this system and the certificates of `pems` besides.
+    /// Returns the authorities of this system and the certificates of `pems`.
     pub(super) fn new(pems: &[Vec<u8>]) -> Result<Trust, String> {
         let mut roots = RootCertStore::empty();
         let found = load_native_certs();
         let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        // One odd certificate among those of the system is no reason to trust none of them.
+        // An invalid certificate of the system does not affect the others.
         roots.add_parsable_certificates(found.certs);
         for pem in pems {
             for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -48,15 +48,15 @@ impl Trust {
     }
 }
 
-/// Connects; `trust` is there for `https`.
-pub(super) async fn open(address: &Address, trust: Option<&Trust>) -> Result<Connection, Failure> {
+/// Opens a connection; `trust` is set for `https`.
+pub(super) async fn open(address: &BaseUrl, trust: Option<&Trust>) -> Result<Connection, Failure> {
     let host = address.host.as_str();
-    let stream = reach(host, address.port, &address.authority).await?;
+    let stream = connect(host, address.port, &address.authority).await?;
     let socket: Box<dyn Socket> = match trust {
         Some(trust) => Box::new(secure(stream, host, trust).await?),
         None => Box::new(stream),
     };
-    Connection::over(socket).await
+    Connection::handshake(socket).await
 }
 
 async fn secure(

@@ -1,19 +1,19 @@
-//! The seam to the disk: what a [`Store`](super::Store) asks of it, and the real one.
+//! The interface between a [`Store`](super::Store) and the disk, and its implementation with the file system.
 //!
-//! Everything that can fail for reasons of the disk goes through here, so that tests can fail it.
+//! Every operation that the disk can fail is in this interface, so that tests can inject failures.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-/// A disk with files on it.
+/// A disk with files.
 ///
 /// # Example: a disk that is full after two writes
 /// ```
 /// use std::{io, path::Path};
 /// use ttsr::harness::Message;
-/// use ttsr_agent::store::{Disk, DiskFile, Entry, Options, RealDisk, Store, StoreErrorKind};
+/// use ttsr_agent::store::{Disk, DiskFile, Entry, StoreOptions, RealDisk, Store, StoreErrorKind};
 /// #[derive(Debug)]
 /// struct Small;
 /// impl Disk for Small {
@@ -54,8 +54,8 @@ use std::path::Path;
 /// }
 /// let path = std::env::temp_dir().join(format!("ttsr-small-{}.ttsr", std::process::id()));
 /// # std::fs::remove_file(&path).ok();
-/// let options = Options { disk: Box::new(Small), ..Options::default() };
-/// let (mut store, _) = Store::open_with(&path, options)?; // writes the head of the file
+/// let options = StoreOptions { disk: Box::new(Small), ..StoreOptions::default() };
+/// let (mut store, _) = Store::open_with(&path, options)?; // writes the header
 /// let says = |text: &str| vec![Entry::Message { message: Message::user(text) }];
 /// store.append(says("Hi."))?;
 /// assert_eq!(store.append(says("And?")).unwrap_err().kind(), StoreErrorKind::Full);
@@ -66,37 +66,36 @@ use std::path::Path;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Disk: Send + fmt::Debug {
-    /// Opens a file for reading from its beginning and writing at its end, and locks it against everyone
-    /// else who opens it here. Makes it if it is not there.
+    /// Opens a file for reading from the start and appending, and locks it against other users of this trait. Creates
+    /// it if it does not exist.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if someone has it open,
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is no plain file (a link, a folder, a pipe), and
-    /// whatever else the disk says.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it is locked, [`InvalidInput`](io::ErrorKind::InvalidInput) if it
+    /// is not a regular file (a link, a folder, a pipe), and other errors of the disk.
     fn open(&mut self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Gives the file another name, in place of the file that has it.
+    /// Renames a file, and replaces a file of the new name.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the disk says; [`NotFound`](io::ErrorKind::NotFound) if it is not there.
+    /// Errors of the disk; [`NotFound`](io::ErrorKind::NotFound) if the file does not exist.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Returns when the names in the folder of that file would survive a loss of power.
+    /// Syncs the folder of that file: returns when its file names would survive a loss of power.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     fn sync_folder(&mut self, of: &Path) -> io::Result<()>;
 }
 
-/// A file that is open and locked; dropping it unlocks it.
+/// An open and locked file; dropping it unlocks it.
 ///
-/// # Example: written, cut, read
+/// # Example: append, cut, read
 /// ```
 /// use ttsr_agent::store::{Disk, RealDisk};
 /// let path = std::env::temp_dir().join(format!("ttsr-file-{}", std::process::id()));
@@ -108,44 +107,44 @@ pub trait Disk: Send + fmt::Debug {
 /// let mut read = [0; 16];
 /// assert_eq!(file.read(&mut read)?, 4);
 /// assert_eq!(&read[..4], b"one\n");
-/// assert_eq!(file.read(&mut read)?, 0, "that was all");
+/// assert_eq!(file.read(&mut read)?, 0, "the end of the file");
 /// # std::fs::remove_file(path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait DiskFile: Send {
-    /// Reads on from where the last read ended; says how many bytes. None: the end.
+    /// Reads from the current position and returns the number of bytes; 0 at the end.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
 
-    /// The next read begins at the beginning again.
+    /// Sets the read position to the start.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// Writes at the end, wherever the last read ended; says how many of the bytes. Whoever calls it goes on
-    /// with the rest.
+    /// Appends bytes at the end, whatever the read position, and returns the number of bytes written. The caller writes
+    /// the rest.
     ///
     /// # Errors
-    /// What the disk says. Some of the bytes may be there all the same.
+    /// Errors of the disk. Some of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Cuts the file to that length, in bytes.
+    /// Truncates the file to that length, in bytes.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Returns when what was written would survive a loss of power.
+    /// Syncs the file: returns when its contents would survive a loss of power.
     ///
     /// # Errors
-    /// What the disk says. Nobody knows then what survives.
+    /// Errors of the disk. It is then unknown which contents survive.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The disk of this machine.
+/// The file system of this machine.
 ///
 /// # Example: a file is open once
 /// ```
@@ -167,7 +166,7 @@ pub struct RealDisk;
 impl Disk for RealDisk {
     fn open(&mut self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         loop {
-            // Before it is opened: opening a pipe may wait for ever.
+            // Checked before the file is opened, because opening a pipe may block.
             match fs::symlink_metadata(path) {
                 Ok(found) if !found.is_file() => return Err(not_plain()),
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -182,8 +181,8 @@ impl Disk for RealDisk {
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            let file = Locked(file);
-            // Whoever had the lock before may have put another file in its place.
+            let file = LockedFile(file);
+            // The previous owner of the lock may have replaced the file.
             match fs::symlink_metadata(path) {
                 Ok(found) if is_same(&found, &file.0.metadata()?) => return Ok(Box::new(file)),
                 Ok(found) if !found.is_file() => return Err(not_plain()),
@@ -207,24 +206,24 @@ impl Disk for RealDisk {
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Folders cannot be synced here; the file system keeps its names in order.
+    /// Does nothing: folders cannot be synced on this system, and its file systems keep names in order.
     #[cfg(not(unix))]
     fn sync_folder(&mut self, _of: &Path) -> io::Result<()> {
         Ok(())
     }
 }
 
-struct Locked(File);
+struct LockedFile(File);
 
-/// Closing it is not enough: a process that is just being started may hold a copy of the handle until it
-/// runs, and the lock with it.
-impl Drop for Locked {
+/// Unlocks explicitly, because closing is not enough: a child process between fork and exec may hold a copy of the
+/// descriptor, and with it the lock.
+impl Drop for LockedFile {
     fn drop(&mut self) {
         self.0.unlock().ok();
     }
 }
 
-impl DiskFile for Locked {
+impl DiskFile for LockedFile {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(into)
     }
@@ -250,7 +249,7 @@ fn not_plain() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a plain file")
 }
 
-/// A conversation is nobody else's business.
+/// Makes new files readable by their owner only.
 #[cfg(unix)]
 fn private(options: &mut OpenOptions) {
     use std::os::unix::fs::OpenOptionsExt;
@@ -260,7 +259,7 @@ fn private(options: &mut OpenOptions) {
 #[cfg(not(unix))]
 fn private(_options: &mut OpenOptions) {}
 
-/// Whether both are the same file; a link to it is not.
+/// Returns true if both are the same file; false for a link to it.
 #[cfg(unix)]
 fn is_same(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -1,13 +1,13 @@
-//! Why a session could not be kept or taken up.
+//! The errors of a session file.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a session could not be kept or taken up.
+/// The reason why a session could not be stored or resumed.
 ///
-/// # Example: a file that is something else
+/// # Example: a file of another format
 /// ```
 /// use ttsr_agent::store::{Store, StoreErrorKind};
 /// let path = std::env::temp_dir().join(format!("ttsr-diary-{}.txt", std::process::id()));
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// let error = Store::open(&path).unwrap_err();
 /// assert_eq!(error.kind(), StoreErrorKind::Foreign);
 /// assert_eq!(error.to_string(), format!("{}: not a session of ttsr", path.display()));
-/// assert_eq!(std::fs::read(&path)?, b"Dear diary,\n", "it was not touched");
+/// assert_eq!(std::fs::read(&path)?, b"Dear diary,\n", "it is unchanged");
 /// # std::fs::remove_file(path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -30,36 +30,36 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// Another process, or this one, has the file open.
+    /// The file is open, in this process or another one.
     Locked,
-    /// The path is a link, a folder, a pipe: no plain file.
+    /// The path is not a regular file but a link, a folder or a pipe.
     NotPlain,
-    /// The file is something else. It was not touched.
+    /// The file has another format. It is unchanged.
     Foreign,
-    /// There is nothing in the file.
+    /// The file is empty.
     Empty,
-    /// The file is of another version. It was not touched.
+    /// The file has another version of the format. It is unchanged.
     Version(u32),
-    /// A record is whole, and this version does not understand it: going on without it would be to go on
-    /// with another state. The file was not touched.
+    /// A record is complete, but this version does not understand it: resuming without it would resume another state.
+    /// The file is unchanged.
     Strange,
-    /// A record would be longer than [`Options::record_bytes`](super::Options::record_bytes).
+    /// A record would be longer than [`StoreOptions::record_bytes`](super::StoreOptions::record_bytes).
     TooLarge,
-    /// The disk is full, or a quota is.
+    /// The disk or a quota is full.
     Full,
     /// The disk failed in another way.
     Disk,
 }
 
 impl StoreError {
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// The same once more, for somebody else.
-    pub(super) fn again(&self) -> StoreError {
+    /// Returns a copy of the error.
+    pub(super) fn duplicate(&self) -> StoreError {
         let source = self.source.as_ref();
         StoreError {
             kind: self.kind,
@@ -73,7 +73,7 @@ impl StoreError {
         self
     }
 
-    pub(super) fn of(
+    pub(super) fn with_reason(
         kind: StoreErrorKind,
         why: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> StoreError {

@@ -1,51 +1,50 @@
-//! From bytes to records: what is whole, what is damaged, what is torn.
+//! Parses a file into records, and detects damaged and torn lines.
 
 use std::io::{self, Read};
 
 use super::error::{StoreError, StoreErrorKind};
-use super::record::{self, HEADER, Line, MAGIC, Record};
+use super::record::{self, HEADER, MAGIC, Record, RecordLine};
 
-/// What stands at one place of a file.
+/// An item of a file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Piece {
-    /// A record, checksum right.
+pub enum StoredItem {
+    /// A record with a valid checksum.
     Record(Record),
-    /// A line whose checksum is wrong. It is not believed, and what stands behind it is read.
+    /// A line with an invalid checksum. It is skipped, and reading continues after it.
     Damaged {
-        /// Where it begins, in bytes.
+        /// Its offset, in bytes.
         at: u64,
-        /// How long it is.
+        /// Its length, in bytes.
         bytes: u64,
     },
-    /// A record whose checksum is right and whose contents this version does not understand.
+    /// A record with a valid checksum and contents that this version does not understand.
     Strange {
-        /// Where it begins, in bytes.
+        /// Its offset, in bytes.
         at: u64,
-        /// What is not understood.
+        /// The reason.
         why: String,
     },
-    /// A record whose number was there already, or is lower than one before.
+    /// A record whose number is not higher than that of a record before it.
     Repeated {
         /// Its number.
         seq: u64,
     },
-    /// The end of the last line is missing: whoever wrote it was stopped half way. It was never reported
-    /// as written.
+    /// A last line without its end: the write was interrupted. It was never reported as written.
     Torn {
-        /// Where it begins, in bytes.
+        /// Its offset, in bytes.
         at: u64,
-        /// How much of it there is.
+        /// Its length, in bytes.
         bytes: u64,
     },
 }
 
-/// Reads a file piece by piece, without changing or locking it. A file that is being written to can be read;
-/// its last record may then look torn.
+/// Reads a file item by item, without changing or locking it. A file in use can be read; its last record may then
+/// appear torn.
 ///
-/// # Example: a file that ends in the middle of a record
+/// # Example: a file that ends within a record
 /// ```
-/// use ttsr_agent::store::{Entry, Piece, Reader, Store};
+/// use ttsr_agent::store::{Entry, StoredItem, StoreReader, Store};
 /// let folder = std::env::temp_dir().join(format!("ttsr-reader-{}", std::process::id()));
 /// std::fs::create_dir_all(&folder)?;
 /// let path = folder.join("talk.ttsr");
@@ -56,30 +55,30 @@ pub enum Piece {
 /// drop(store);
 /// let mut bytes = std::fs::read(&path)?;
 /// bytes.truncate(bytes.len() - 3);
-/// let pieces: Vec<Piece> = Reader::new(&*bytes)?.collect::<Result<_, _>>()?;
-/// assert!(matches!(pieces[..], [Piece::Record(_), Piece::Torn { .. }]));
+/// let items: Vec<StoredItem> = StoreReader::new(&*bytes)?.collect::<Result<_, _>>()?;
+/// assert!(matches!(items[..], [StoredItem::Record(_), StoredItem::Torn { .. }]));
 /// # std::fs::remove_dir_all(folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Reader<R> {
-    lines: Lines<R>,
+pub struct StoreReader<R> {
+    lines: LineReader<R>,
     latest: u64,
 }
 
-impl<R: Read> Reader<R> {
-    /// Reads the first line, which says whether it is such a file.
+impl<R: Read> StoreReader<R> {
+    /// Reads the first line, which identifies the format.
     ///
     /// # Errors
-    /// If it is none, of another version, or cannot be read.
-    pub fn new(from: R) -> Result<Reader<R>, StoreError> {
-        let mut lines = Lines::new(from, LINE);
+    /// If the file is of another format or version, or cannot be read.
+    pub fn new(from: R) -> Result<StoreReader<R>, StoreError> {
+        let mut lines = LineReader::new(from, LINE);
         let first = lines.next()?;
         match first {
             Some(RawLine::Whole { ref line, .. })
                 if line.as_slice() == HEADER.trim_end().as_bytes() =>
             {
-                Ok(Reader { lines, latest: 0 })
+                Ok(StoreReader { lines, latest: 0 })
             }
             Some(RawLine::Whole { line, .. }) => Err(foreign(&line)),
             Some(RawLine::Torn { line, .. }) if is_beginning(&line) => {
@@ -92,36 +91,38 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Where the next piece begins, in bytes.
+    /// Returns the offset of the next item, in bytes.
     #[must_use]
-    pub fn place(&self) -> u64 {
-        self.lines.place
+    pub fn offset(&self) -> u64 {
+        self.lines.offset
     }
 
-    fn piece(&mut self, line: RawLine) -> Piece {
+    fn parse_item(&mut self, line: RawLine) -> StoredItem {
         match line {
-            RawLine::Whole { at, line } => self.judge(at, &line),
-            RawLine::TooLong { at, bytes } => Piece::Damaged { at, bytes },
-            RawLine::Torn { at, line } => Piece::Torn {
+            RawLine::Whole { at, line } => self.classify(at, &line),
+            RawLine::TooLong { at, bytes } => StoredItem::Damaged { at, bytes },
+            RawLine::Torn { at, line } => StoredItem::Torn {
                 at,
                 bytes: line.len() as u64,
             },
         }
     }
 
-    fn judge(&mut self, at: u64, line: &[u8]) -> Piece {
+    fn classify(&mut self, at: u64, line: &[u8]) -> StoredItem {
         match record::read(line) {
-            Line::Whole(record) if record.seq == u64::MAX => Piece::Strange {
+            RecordLine::Whole(record) if record.seq == u64::MAX => StoredItem::Strange {
                 at,
                 why: "no number can follow that one".to_owned(),
             },
-            Line::Whole(record) if record.seq <= self.latest => Piece::Repeated { seq: record.seq },
-            Line::Whole(record) => {
-                self.latest = record.seq;
-                Piece::Record(record)
+            RecordLine::Whole(record) if record.seq <= self.latest => {
+                StoredItem::Repeated { seq: record.seq }
             }
-            Line::Strange(why) => Piece::Strange { at, why },
-            Line::Damaged => Piece::Damaged {
+            RecordLine::Whole(record) => {
+                self.latest = record.seq;
+                StoredItem::Record(record)
+            }
+            RecordLine::Strange(why) => StoredItem::Strange { at, why },
+            RecordLine::Damaged => StoredItem::Damaged {
                 at,
                 bytes: line.len() as u64 + 1,
             },
@@ -129,15 +130,15 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Piece, StoreError>;
+impl<R: Read> Iterator for StoreReader<R> {
+    type Item = Result<StoredItem, StoreError>;
 
-    fn next(&mut self) -> Option<Result<Piece, StoreError>> {
+    fn next(&mut self) -> Option<Result<StoredItem, StoreError>> {
         loop {
             match self.lines.next() {
-                // An empty line stands before what each process writes first.
+                // An empty line precedes the first record of each process.
                 Ok(Some(RawLine::Whole { line, .. })) if line.is_empty() => {}
-                Ok(line) => return line.map(|line| Ok(self.piece(line))),
+                Ok(line) => return line.map(|line| Ok(self.parse_item(line))),
                 Err(error) => {
                     self.lines.is_over = true;
                     return Some(Err(error.into()));
@@ -147,15 +148,15 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Whether that is what a loss of power leaves of a first line: its beginning, and zeros where the length
-/// came to the disk and the bytes did not.
+/// Returns true if a loss of power can leave these bytes of a first line: its start, followed by zeros if the length
+/// reached the disk and the rest did not.
 fn is_beginning(line: &[u8]) -> bool {
     let written = line.iter().rposition(|byte| *byte != 0);
     let written = &line[..written.map_or(0, |last| last + 1)];
     line.len() <= HEADER.len() && HEADER.as_bytes().starts_with(written)
 }
 
-/// Why a first line is not ours.
+/// Returns the error for a first line of another format or version.
 fn foreign(line: &[u8]) -> StoreError {
     let version = line.strip_prefix(MAGIC.as_bytes());
     let version = version.and_then(|version| str::from_utf8(version).ok()?.parse().ok());
@@ -165,20 +166,20 @@ fn foreign(line: &[u8]) -> StoreError {
     }
 }
 
-/// The longest line that is read; what a store writes is shorter.
+/// The longest line that is read, in bytes; a store writes shorter ones.
 pub(super) const LINE: usize = 256 << 20;
 
 #[derive(Debug)]
-struct Lines<R> {
+struct LineReader<R> {
     from: R,
-    /// What is read at once.
+    /// The read buffer.
     chunk: Box<[u8]>,
     buffer: Vec<u8>,
-    /// What of the buffer was given out.
+    /// The number of bytes of `buffer` that were returned.
     used: usize,
-    /// Where in the file `used` is.
-    place: u64,
-    /// The longest line.
+    /// The offset of `used` in the file.
+    offset: u64,
+    /// The longest line, in bytes.
     longest: usize,
     is_over: bool,
 }
@@ -189,21 +190,21 @@ enum RawLine {
     Torn { at: u64, line: Vec<u8> },
 }
 
-impl<R: Read> Lines<R> {
-    fn new(from: R, longest: usize) -> Lines<R> {
-        Lines {
+impl<R: Read> LineReader<R> {
+    fn new(from: R, longest: usize) -> LineReader<R> {
+        LineReader {
             from,
             chunk: vec![0; 64 << 10].into(),
             buffer: Vec::new(),
             used: 0,
-            place: 0,
+            offset: 0,
             longest,
             is_over: false,
         }
     }
 
     fn next(&mut self) -> io::Result<Option<RawLine>> {
-        let at = self.place;
+        let at = self.offset;
         let mut searched = 0;
         let mut dropped = 0;
         while !self.is_over {
@@ -212,7 +213,7 @@ impl<R: Read> Lines<R> {
                 let line = rest[..searched + end].to_vec();
                 self.advance(line.len() + 1);
                 if dropped > 0 {
-                    let bytes = self.place - at;
+                    let bytes = self.offset - at;
                     return Ok(Some(RawLine::TooLong { at, bytes }));
                 }
                 return Ok(Some(RawLine::Whole { at, line }));
@@ -228,19 +229,19 @@ impl<R: Read> Lines<R> {
         let line = self.buffer.split_off(self.used);
         self.buffer.clear();
         self.used = 0;
-        self.place += line.len() as u64;
+        self.offset += line.len() as u64;
         Ok((!line.is_empty() || dropped > 0).then_some(match dropped {
             0 => RawLine::Torn { at, line },
             _ => RawLine::TooLong {
                 at,
-                bytes: self.place - at,
+                bytes: self.offset - at,
             },
         }))
     }
 
     fn advance(&mut self, bytes: usize) {
         self.used += bytes;
-        self.place += bytes as u64;
+        self.offset += bytes as u64;
     }
 
     fn fill(&mut self) -> io::Result<()> {

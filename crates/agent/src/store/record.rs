@@ -1,4 +1,4 @@
-//! A record, and the line it is written as.
+//! A record and its line in the file.
 
 use std::io;
 
@@ -9,71 +9,70 @@ use ttsr::Snapshot;
 use ttsr::harness::Message;
 use ttsr::harness::log::LogEvent;
 
-/// The first line of every file: what it is, and the version of what follows.
+/// The first line of every file: the format and its version.
 pub(super) const HEADER: &str = "ttsr-session 1\n";
-/// What the first line of a file of any version begins with.
+/// The start of the first line of a file of any version.
 pub(super) const MAGIC: &str = "ttsr-session ";
 
-/// What was written at once: all of it is there, or nothing.
+/// The entries that are written at once, completely or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its number, from 1; never twice in a file, and rising.
+    /// Its number, from 1; unique and rising in a file.
     pub seq: u64,
-    /// When it was written, in milliseconds since 1970, as that machine's clock had it. Clocks go back: the
-    /// order is that of `seq`.
+    /// The time of the write, in milliseconds since 1970, by the clock of that machine. Clocks can go back: the order
+    /// is that of `seq`.
     pub at: u64,
-    /// What it says, in order.
+    /// The entries, in order.
     pub entries: Vec<Entry>,
 }
 
-/// One thing that a record says.
+/// One entry of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// A process took the session up.
+    /// A process opened the session.
     Begin {
         /// The version of the crate that wrote it.
         version: String,
     },
-    /// A message that belongs to the conversation.
+    /// A message of the conversation.
     Message {
         /// The message.
         message: Message,
     },
-    /// Guidance that waits for the next request, and becomes a message with it.
+    /// Guidance for the next request, with which it becomes a message.
     Waiting {
-        /// The message that it will be.
+        /// The message.
         message: Message,
     },
-    /// The guidance that waited is in a request, or was given up.
+    /// The waiting guidance was sent in a request, or was dropped.
     Sent,
-    /// What the rules know.
+    /// The state of the rules.
     Snapshot {
         /// The state of the session.
         snapshot: Box<Snapshot>,
     },
-    /// Something that happened.
+    /// An event for the log.
     Event {
-        /// What it was.
+        /// The event.
         event: LogEvent,
     },
     /// Events that could not be written when they happened.
     Lost {
-        /// How many.
+        /// Their number.
         events: u64,
     },
-    /// The file was written anew without what nobody needs to go on: numbers missing before here are not
-    /// lost.
+    /// The file was rewritten with only the data needed to resume: numbers missing before this entry are not lost.
     Compacted,
-    /// Something that a later version of the crate writes.
+    /// An entry of a later version of the crate.
     #[serde(other)]
     Unknown,
 }
 
 impl Record {
-    /// The record as a line of the file.
+    /// Returns the record as a line of the file.
     pub(super) fn line(&self) -> io::Result<Vec<u8>> {
         let mut line = vec![0; SUM];
         let mut serializer = Serializer::with_formatter(&mut line, OneLine);
@@ -85,29 +84,29 @@ impl Record {
     }
 }
 
-/// What a line holds.
-pub(super) enum Line {
+/// A parsed line.
+pub(super) enum RecordLine {
     Whole(Record),
-    /// The checksum is right and the contents are not understood.
+    /// The checksum is valid, but the contents are not understood.
     Strange(String),
     Damaged,
 }
 
-/// Reads a line, without its end.
-pub(super) fn read(line: &[u8]) -> Line {
+/// Parses a line without its end.
+pub(super) fn read(line: &[u8]) -> RecordLine {
     let Some((written, json)) = line.split_at_checked(SUM) else {
-        return Line::Damaged;
+        return RecordLine::Damaged;
     };
     if written != sum(json) {
-        return Line::Damaged;
+        return RecordLine::Damaged;
     }
     match serde_json::from_slice(json) {
-        Ok(record) => Line::Whole(record),
-        Err(error) => Line::Strange(error.to_string()),
+        Ok(record) => RecordLine::Whole(record),
+        Err(error) => RecordLine::Strange(error.to_string()),
     }
 }
 
-/// Bytes of a checksum and the space after it.
+/// The length of a checksum and the space after it, in bytes.
 const SUM: usize = 9;
 
 fn sum(json: &[u8]) -> [u8; SUM] {
@@ -117,8 +116,8 @@ fn sum(json: &[u8]) -> [u8; SUM] {
     written
 }
 
-/// Compact JSON in which no character ends a line, moves a cursor or turns the direction of text around,
-/// whatever the model wrote: a record is one line in every viewer.
+/// Writes compact JSON without a character that ends a line, moves the cursor or changes the text direction, so that a
+/// record is one line in every viewer.
 struct OneLine;
 
 impl Formatter for OneLine {
@@ -148,7 +147,7 @@ impl Formatter for OneLine {
     }
 }
 
-/// ASCII controls are escaped by JSON already, but for DEL.
+/// Returns true for characters to escape. JSON already escapes the ASCII controls except DEL.
 fn is_unruly(character: char) -> bool {
     matches!(character,
         '\u{7F}'..='\u{9F}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'

@@ -1,4 +1,4 @@
-//! From what a processor says to records: what is written when, and what happens if it cannot be.
+//! Converts the steps of a processor to records, and handles records that cannot be written.
 
 use std::time::Duration;
 
@@ -7,28 +7,27 @@ use ttsr::Session;
 use ttsr::harness::log::Journal;
 use ttsr::harness::{Content, End, Message, NotRecorded, Observation, Role, Step, TurnRecorder};
 
-/// What becomes of a conversation whose records cannot be written.
+/// The handling of records that cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// It goes on; see [`Recorder::is_degraded`]. What happened meanwhile is counted, and the messages are
-    /// written once the disk works again.
+    /// The conversation continues; see [`SessionRecorder::is_degraded`]. Events are counted, and messages are written once the
+    /// disk works again.
     #[default]
     GoOn,
-    /// It stops: [`Recorder`] gives the error, and the host cancels the reply.
+    /// [`SessionRecorder`] returns the error, and the host cancels the reply.
     Stop,
 }
 
-/// Writes down what a [`Processor`](ttsr::harness::Processor) says, as it says it.
+/// Records the steps of a [`Processor`](ttsr::harness::Processor) as they happen.
 ///
-/// Whatever a step brings is one record: a request with its messages, the rules' state and the event; a
-/// decision with the state that it leaves. Text of the model is written when a reply is complete, as a
-/// message of the conversation.
+/// The entries of a step are one record: a request with its messages, the state of the rules and the event; a decision
+/// with the state after it. The model's text is written when a reply is complete, as a message of the conversation.
 ///
-/// # Example: a loop that writes down what it does
+/// # Example: a loop that is recorded
 /// ```
 /// use ttsr::Pack;
-/// use ttsr_agent::store::{OnFailure, Recorder, Store};
+/// use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
 /// use ttsr::harness::{
 ///     Cancel, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Step,
 /// };
@@ -38,7 +37,7 @@ pub enum OnFailure {
 /// let pack = Pack::builtin("std/secrets")?;
 /// let (store, found) = Store::open(&path)?;
 /// let (session, _) = found.session(&pack);
-/// let mut recorder = Recorder::new(store, OnFailure::GoOn);
+/// let mut recorder = SessionRecorder::new(store, OnFailure::GoOn);
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
 ///
 /// let prompt = Message::user("Hi.");
@@ -65,23 +64,23 @@ pub enum OnFailure {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Recorder {
+pub struct SessionRecorder {
     store: Store,
     on_failure: OnFailure,
     journal: Journal,
-    /// What could not be written and is needed to go on.
+    /// Entries that could not be written and are needed to resume.
     backlog: Vec<Entry>,
-    /// Events that could not be written since the last record.
+    /// The events lost since the last record.
     lost: u64,
-    /// Those of the whole conversation.
+    /// The events lost in total.
     lost_in_all: u64,
     has_begun: bool,
-    /// A request is asked for and not on its way: what is injected now is in it.
+    /// True while a request is being built: injected messages are part of it.
     is_sending: bool,
     error: Option<StoreError>,
 }
 
-impl TurnRecorder for Recorder {
+impl TurnRecorder for SessionRecorder {
     fn record_step(
         &mut self,
         elapsed: Duration,
@@ -96,11 +95,11 @@ impl TurnRecorder for Recorder {
     }
 }
 
-impl Recorder {
-    /// A recorder that writes to that file.
+impl SessionRecorder {
+    /// Returns a recorder that writes to that file.
     #[must_use]
-    pub fn new(store: Store, on_failure: OnFailure) -> Recorder {
-        Recorder {
+    pub fn new(store: Store, on_failure: OnFailure) -> SessionRecorder {
+        SessionRecorder {
             store,
             on_failure,
             journal: Journal::default(),
@@ -113,8 +112,7 @@ impl Recorder {
         }
     }
 
-    /// Writes down a message that the host adds to the conversation: what the user said, the result of a
-    /// tool.
+    /// Records a message that the host adds to the conversation: a user message, or the result of a tool.
     ///
     /// # Errors
     /// With [`OnFailure::Stop`], if it cannot be written.
@@ -123,8 +121,8 @@ impl Recorder {
         self.write(vec![Entry::Message { message }, snapshot(session)])
     }
 
-    /// Writes down what a turn begins with, at once: what the user said, and guidance that
-    /// [waited](super::Kept::waiting) when the conversation was taken up, which is in the request behind it.
+    /// Records the start of a turn in one record: the user message, and the guidance that
+    /// [waited](super::ResumeState::waiting) when the conversation was resumed and is sent with it.
     ///
     /// # Errors
     /// With [`OnFailure::Stop`], if it cannot be written.
@@ -141,8 +139,8 @@ impl Recorder {
         self.write(entries)
     }
 
-    /// Writes down a step, if there is something to write. Call it before the step is carried out, with
-    /// the session as it is after the step.
+    /// Records a step, if it has anything to record. Must be called before the step is carried out, with the session in
+    /// its state after the step.
     ///
     /// # Errors
     /// With [`OnFailure::Stop`], if it cannot be written.
@@ -170,37 +168,37 @@ impl Recorder {
         }
     }
 
-    /// Whether something happened that is not in the file yet, or never will be.
+    /// Returns true if entries were lost or are not written yet.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.lost > 0 || !self.backlog.is_empty()
     }
 
-    /// Events that could not be written, over all.
+    /// Returns the number of lost events in total.
     #[must_use]
     pub fn lost_events(&self) -> u64 {
         self.lost_in_all
     }
 
-    /// Why something could not be written first, with [`OnFailure::Stop`].
+    /// Returns the first error, with [`OnFailure::Stop`].
     #[must_use]
     pub fn error(&self) -> Option<&StoreError> {
         self.error.as_ref()
     }
 
-    /// The file. What is not written by now is lost.
+    /// Returns the file. Entries that are not written yet are lost.
     ///
-    /// # Example: a conversation is over
+    /// # Example: the end of a conversation
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::Message;
-    /// use ttsr_agent::store::{OnFailure, Recorder, Store};
+    /// use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
     /// let path = std::env::temp_dir().join(format!("ttsr-over-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
     /// let (store, _) = Store::open(&path)?;
-    /// let mut recorder = Recorder::new(store, OnFailure::GoOn);
+    /// let mut recorder = SessionRecorder::new(store, OnFailure::GoOn);
     /// recorder.message(&Message::user("Bye."), &Pack::builder().build()?.session())?;
-    /// assert!(!recorder.is_degraded(), "all of it is written");
+    /// assert!(!recorder.is_degraded(), "all entries are written");
     /// let mut store = recorder.into_store();
     /// store.compact()?;
     /// store.close()?;
@@ -230,11 +228,11 @@ impl Recorder {
                 Ok(())
             }
             Err(error) => {
-                self.keep(all);
+                self.keep_for_retry(all);
                 match self.on_failure {
                     OnFailure::GoOn => Ok(()),
                     OnFailure::Stop => {
-                        let again = error.again();
+                        let again = error.duplicate();
                         self.error.get_or_insert(error);
                         Err(again)
                     }
@@ -243,8 +241,8 @@ impl Recorder {
         }
     }
 
-    /// Keeps what is needed to go on: every message, and the last state of the rules.
-    fn keep(&mut self, entries: Vec<Entry>) {
+    /// Keeps the entries needed to resume: every message, and the last state of the rules.
+    fn keep_for_retry(&mut self, entries: Vec<Entry>) {
         let latest = entries
             .iter()
             .rposition(|entry| matches!(entry, Entry::Snapshot { .. }));
@@ -261,7 +259,7 @@ impl Recorder {
         }
     }
 
-    /// What of a step belongs to the conversation.
+    /// Returns the entries of a step that belong to the conversation.
     fn entries(&self, step: &Step) -> Vec<Entry> {
         let added = |message: &Message| Entry::Message {
             message: message.clone(),
@@ -271,7 +269,7 @@ impl Recorder {
                 let sent = [Entry::Sent].into_iter();
                 sent.chain(messages.iter().map(added)).collect()
             }
-            // Of a rule that read what the user wrote: it is in the request already.
+            // From a rule that read the user's message: it is already part of the request.
             Step::Inject { message, .. } if self.is_sending => vec![added(message)],
             Step::Inject { message, .. } => vec![Entry::Waiting {
                 message: message.clone(),

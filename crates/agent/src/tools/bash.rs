@@ -1,8 +1,8 @@
-//! `bash`: a command, everything it starts, and their end.
+//! `bash`: runs a command, and kills everything that it started.
 //!
-//! The command is the leader of a process group of its own. When it ends, when its time is over and when nobody waits
-//! any more, everything it started is killed, as far as [`Containment`] finds it. The wait for that is bounded,
-//! whatever the processes do: a process that cannot be killed is left to the system, and the model is told.
+//! A command leads a process group of its own. When it ends, when its time limit passes and when its future is dropped,
+//! the processes that it started are killed, as far as [`Containment`] finds them. The wait for that is bounded: a
+//! process that cannot be killed is left to the system, and the model is told.
 
 #[cfg(target_os = "linux")]
 mod cgroup;
@@ -22,27 +22,27 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Bash, Folder};
-pub(super) use group::Containers;
-use group::{Group, HARD, REST};
+use super::{BashInput, WorkingFolder};
+pub(super) use group::ContainmentSupport;
+use group::{CommandProcesses, HARD, REST};
 use ttsr::harness::After;
 
-/// How the processes of a command of `bash` are found when they are to be killed, from strong to weak.
+/// The means by which the processes of a command are found to be killed, from strong to weak.
 ///
-/// | | what is killed with a command |
+/// | | killed with a command |
 /// |---|---|
-/// | [`Cgroup`](Self::Cgroup) | everything it started; the kernel does it. A process that may write to the control group above, and moves itself there, is out |
-/// | [`Subreaper`](Self::Subreaper) | everything it started, also where a process is a daemon of its own session with an empty environment. A command that kills its supervisor is followed as with `Group` from then on |
-/// | [`Group`](Self::Group) | its process group, and on Linux every process with the variable `TTSR_COMMAND` in its environment. A process that leaves the group and clears its environment is out |
+/// | [`Cgroup`](Self::Cgroup) | every process that it started; the kernel kills them. Not a process that may write to the parent control group and moves itself there |
+/// | [`Subreaper`](Self::Subreaper) | every process that it started, also a daemon in its own session with an empty environment. After a command has killed its supervisor, as with `Group` |
+/// | [`Group`](Self::Group) | its process group, and on Linux every process with the variable `TTSR_COMMAND` in its environment. Not a process that leaves the group and clears its environment |
 ///
-/// In none of them a process is killed that the system does not let this process signal, such as one of another user
-/// (`sudo`). Outside Linux there is only `Group`, without the variable: what leaves the group is out.
+/// A process that this process may not signal, such as one of another user (`sudo`), is never killed. Outside Linux
+/// there is only `Group`, without the variable: a process that leaves the group is not killed.
 ///
-/// # Example: what is promised here
+/// # Example: the containment of this system
 /// ```
-/// use ttsr_agent::tools::{Containment, Folder};
-/// let folder = Folder::open(std::env::temp_dir())?;
-/// assert_ne!(folder.containment(), Containment::Subreaper, "nobody has named a supervisor");
+/// use ttsr_agent::tools::{Containment, WorkingFolder};
+/// let folder = WorkingFolder::open(std::env::temp_dir())?;
+/// assert_ne!(folder.containment(), Containment::Subreaper, "no supervisor was set");
 /// let folder = folder.at_most(Containment::Group);
 /// assert_eq!(folder.containment(), Containment::Group);
 /// # Ok::<(), std::io::Error>(())
@@ -50,25 +50,25 @@ use ttsr::harness::After;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Containment {
-    /// The process group, and on Linux what carries the mark of the command.
+    /// The process group, and on Linux the processes that carry the mark of the command.
     Group,
-    /// Descendants of a supervisor, which is the reaper of all of them. Linux, where the host names a
-    /// [supervisor](Folder::supervisor).
+    /// The descendants of a supervisor, which is their reaper. Linux, if the host sets a
+    /// [supervisor](WorkingFolder::supervisor).
     Subreaper,
-    /// A control group. Linux, where control groups of version 2 may be made and `cgroup.kill` is there (5.14).
+    /// A control group. Linux, if control groups of version 2 may be created and have `cgroup.kill` (5.14).
     Cgroup,
 }
 
-/// Makes this process the supervisor of a command and does not return, if a [`Folder`] started it as that; returns
-/// at once otherwise. A program that a host names with [`Folder::supervisor`] calls it first in its `main`, before it
-/// reads arguments or starts threads. Does nothing outside Linux.
+/// Turns this process into the supervisor of a command and does not return, if a [`WorkingFolder`] started it as one;
+/// otherwise returns at once. A program that a host sets with [`WorkingFolder::supervisor`] must call it first in its `main`,
+/// before it reads arguments or starts threads. No effect outside Linux.
 ///
 /// # Example: a host that is its own supervisor
 /// ```no_run
-/// use ttsr_agent::tools::{Folder, supervise_if_asked};
+/// use ttsr_agent::tools::{WorkingFolder, supervise_if_asked};
 /// fn main() -> std::io::Result<()> {
 ///     supervise_if_asked();
-///     let folder = Folder::open(".")?.supervisor(std::env::current_exe()?);
+///     let folder = WorkingFolder::open(".")?.supervisor(std::env::current_exe()?);
 ///     # drop(folder);
 ///     Ok(())
 /// }
@@ -78,24 +78,24 @@ pub fn supervise_if_asked() {
     supervisor::supervise_if_asked();
 }
 
-impl Folder {
-    pub(super) async fn bash(&self, bash: &Bash) -> After {
+impl WorkingFolder {
+    pub(super) async fn bash(&self, bash: &BashInput) -> After {
         let asked = bash.timeout.map(Duration::from_secs);
-        let limit = asked.map_or(self.bounds.command, |asked| asked.min(self.bounds.command));
-        let mut output = Output::new(self.bounds.output);
+        let limit = asked.map_or(self.limits.command, |asked| asked.min(self.limits.command));
+        let mut output = CapturedOutput::new(self.limits.output);
         match run(self, &bash.command, limit, &mut output).await {
-            Ok(Ended::By(status)) => told(output, status),
-            Ok(Ended::Late) => {
+            Ok(CommandEnd::By(status)) => command_result(output, status),
+            Ok(CommandEnd::Late) => {
                 let note = format!("the command did not end within {limit:?} and was killed");
-                After::error(output.noted(&note))
+                After::error(output.with_note(&note))
             }
-            Ok(Ended::Stuck) => {
+            Ok(CommandEnd::Stuck) => {
                 let note = format!(
                     "the command did not end within {limit:?}, and not when it was killed: it may still run"
                 );
-                After::error(output.noted(&note))
+                After::error(output.with_note(&note))
             }
-            Ok(Ended::Lost) => After::error(output.noted(
+            Ok(CommandEnd::Lost) => After::error(output.with_note(
                 "the process that supervised the command was killed, and so was the command",
             )),
             Err(error) => After::error(format!("bash cannot be run: {error}")),
@@ -103,37 +103,37 @@ impl Folder {
     }
 }
 
-enum Ended {
+enum CommandEnd {
     By(ExitStatus),
-    /// Killed when its time was over.
+    /// Killed when its time limit passed.
     Late,
-    /// It could not be killed within [`HARD`].
+    /// Not killed within [`HARD`].
     Stuck,
-    /// How it ended is not known.
+    /// Its exit status is unknown.
     Lost,
 }
 
-fn told(output: Output, status: ExitStatus) -> After {
+fn command_result(output: CapturedOutput, status: ExitStatus) -> After {
     match (status.code(), status.signal()) {
         (Some(0), _) => After::output(output.text()),
-        (Some(code), _) => After::error(output.noted(&format!("exit code {code}"))),
+        (Some(code), _) => After::error(output.with_note(&format!("exit code {code}"))),
         (None, signal) => {
             let signal = signal.unwrap_or_default();
-            After::error(output.noted(&format!("ended by signal {signal}")))
+            After::error(output.with_note(&format!("ended by signal {signal}")))
         }
     }
 }
 
 async fn run(
-    folder: &Folder,
+    folder: &WorkingFolder,
     command: &str,
     limit: Duration,
-    output: &mut Output,
-) -> io::Result<Ended> {
+    output: &mut CapturedOutput,
+) -> io::Result<CommandEnd> {
     let deadline = Instant::now().checked_add(limit);
     let containment = folder.containment();
     let (group, mut status, pipe) =
-        Group::start(&folder.path, command, containment, &folder.containers)?;
+        CommandProcesses::start(&folder.path, command, containment, &folder.support)?;
     let mut pipe = Some(Receiver::from_owned_fd_unchecked(pipe)?);
     let mut deadline = until(deadline);
     let mut is_late = false;
@@ -141,14 +141,14 @@ async fn run(
         tokio::select! {
             biased;
             status = &mut status => break match status {
-                Ok(Some(_)) if is_late => Ended::Late,
-                Ok(Some(status)) => Ended::By(status),
-                Ok(None) if is_late => Ended::Late,
-                _ => Ended::Lost,
+                Ok(Some(_)) if is_late => CommandEnd::Late,
+                Ok(Some(status)) => CommandEnd::By(status),
+                Ok(None) if is_late => CommandEnd::Late,
+                _ => CommandEnd::Lost,
             },
             () = &mut deadline => {
                 if is_late {
-                    break Ended::Stuck;
+                    break CommandEnd::Stuck;
                 }
                 is_late = true;
                 group.kill();
@@ -157,14 +157,14 @@ async fn run(
             went = read(&mut pipe, output) => went?,
         }
     };
-    // What is left of the output is in the pipe. A process that was not found may still hold the other end.
+    // Read the rest of the output from the pipe. A process that was not found may still hold the other end.
     let rest = async { while pipe.is_some() && read(&mut pipe, output).await.is_ok() {} };
     timeout(REST, rest).await.ok();
     Ok(ended)
 }
 
-/// Reads some of the output; where there is none any more it never ends.
-async fn read(pipe: &mut Option<Receiver>, output: &mut Output) -> io::Result<()> {
+/// Reads some of the output; never returns once the output has ended.
+async fn read(pipe: &mut Option<Receiver>, output: &mut CapturedOutput) -> io::Result<()> {
     let Some(open) = pipe else {
         return pending().await;
     };
@@ -185,18 +185,18 @@ fn until(deadline: Option<Instant>) -> std::pin::Pin<Box<dyn Future<Output = ()>
     })
 }
 
-/// What a command wrote: its beginning and its end, where all of it is too much.
-struct Output {
+/// The output of a command, truncated in the middle.
+struct CapturedOutput {
     most: usize,
     first: Vec<u8>,
-    /// The last bytes, with up to as many old ones before them.
+    /// The last bytes, with up to as many older ones before them.
     last: Vec<u8>,
     left_out: u64,
 }
 
-impl Output {
-    fn new(most: usize) -> Output {
-        Output {
+impl CapturedOutput {
+    fn new(most: usize) -> CapturedOutput {
+        CapturedOutput {
             most,
             first: Vec::new(),
             last: Vec::new(),
@@ -221,8 +221,8 @@ impl Output {
         self.left_out += old as u64;
     }
 
-    /// The text, and a remark on a line of its own.
-    fn noted(self, note: &str) -> String {
+    /// Returns the text with a note on a line of its own.
+    fn with_note(self, note: &str) -> String {
         let text = self.text();
         let gap = if text.is_empty() || text.ends_with('\n') {
             ""

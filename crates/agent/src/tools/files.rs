@@ -1,4 +1,4 @@
-//! `read`, `write` and `edit`: regular files, whole.
+//! `read`, `write` and `edit` for whole regular files.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -8,17 +8,17 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::path::{self, Missing, Place};
-use super::{Edit, Folder, Read, Write};
+use super::path::{self, MissingFolders, ResolvedPath};
+use super::{EditInput, ReadInput, WorkingFolder, WriteInput};
 
-/// Lines that `read` gives where it is not told how many.
+/// The default limit of lines of `read`.
 const LINES: usize = 2_000;
 
-/// The mode of a file that is new, before the mask of the process.
+/// The mode of a new file, before the umask of the process.
 const MODE: Mode = Mode::from_raw_mode(0o666);
 
-impl Folder {
-    pub(super) fn read(&self, read: &Read) -> Result<String, String> {
+impl WorkingFolder {
+    pub(super) fn read(&self, read: &ReadInput) -> Result<String, String> {
         let (text, _) = self.load(&read.path)?;
         let first = read.offset.unwrap_or(1).max(1) - 1;
         let most = read.limit.unwrap_or(LINES);
@@ -26,11 +26,11 @@ impl Folder {
         let mut shown = String::new();
         let mut count = 0;
         for line in lines.by_ref().take(most) {
-            if shown.len() + line.len() > self.bounds.output {
+            if shown.len() + line.len() > self.limits.output {
                 return Ok(match count {
                     0 => format!(
                         "{}\n[line {} is longer than what fits here]",
-                        cut(line, self.bounds.output),
+                        cut(line, self.limits.output),
                         first + 1
                     ),
                     _ => more(shown, first + count),
@@ -46,10 +46,10 @@ impl Folder {
         }
     }
 
-    pub(super) fn write(&self, write: &Write) -> Result<String, String> {
-        let Write { path, content } = write;
+    pub(super) fn write(&self, write: &WriteInput) -> Result<String, String> {
+        let WriteInput { path, content } = write;
         self.fits(path, content.len() as u64)?;
-        let place = self.place(path, Missing::Make)?;
+        let place = self.place(path, MissingFolders::Make)?;
         let mode = match self.open_file(&place, path) {
             Ok((_, mode, _)) => Some(mode),
             Err((Errno::NOENT, _)) => None,
@@ -59,8 +59,8 @@ impl Folder {
         Ok(format!("Wrote {} bytes to {path}.", content.len()))
     }
 
-    pub(super) fn edit(&self, edit: &Edit) -> Result<String, String> {
-        let Edit {
+    pub(super) fn edit(&self, edit: &EditInput) -> Result<String, String> {
+        let EditInput {
             path,
             old_string: old,
             new_string: new,
@@ -86,23 +86,23 @@ impl Folder {
         let grown =
             (text.len() as u64).saturating_add((count as u64).saturating_mul(new.len() as u64));
         self.fits(path, grown)?;
-        let place = self.place(path, Missing::Refuse)?;
+        let place = self.place(path, MissingFolders::Refuse)?;
         let text = text.replace(old.as_str(), new);
         store(&place, text.as_bytes(), Some(mode)).map_err(|error| format!("`{path}`: {error}"))?;
         let places = if count == 1 { "place" } else { "places" };
         Ok(format!("Edited {path} in {count} {places}."))
     }
 
-    /// The text of a file, and its mode.
+    /// Returns the text of a file, and its mode.
     fn load(&self, path: &str) -> Result<(String, Mode), String> {
-        let place = self.place(path, Missing::Refuse)?;
+        let place = self.place(path, MissingFolders::Refuse)?;
         let (file, mode, length) = self
             .open_file(&place, path)
             .map_err(|(_, problem)| problem)?;
         self.fits(path, length)?;
         let mut bytes = Vec::new();
-        // It may grow while it is read.
-        let mut file = File::from(file).take(self.bounds.file);
+        // The file may grow while it is read.
+        let mut file = File::from(file).take(self.limits.file);
         file.read_to_end(&mut bytes)
             .map_err(|error| format!("`{path}`: {error}"))?;
         if bytes.contains(&0) {
@@ -112,14 +112,14 @@ impl Folder {
         Ok((text.map_err(|_| format!("`{path}` is not UTF-8"))?, mode))
     }
 
-    fn place(&self, path: &str, missing: Missing) -> Result<Place, String> {
+    fn place(&self, path: &str, missing: MissingFolders) -> Result<ResolvedPath, String> {
         path::resolve(self.root.as_fd(), &self.path, path, missing)
     }
 
-    /// Opens what is there, if it is a regular file. Never waits: what is no file may have no end.
+    /// Opens a regular file. Never blocks: another kind of file, such as a pipe, may have no end.
     fn open_file(
         &self,
-        place: &Place,
+        place: &ResolvedPath,
         path: &str,
     ) -> Result<(OwnedFd, Mode, u64), (Errno, String)> {
         let flags =
@@ -141,7 +141,7 @@ impl Folder {
     }
 
     fn fits(&self, path: &str, length: u64) -> Result<(), String> {
-        let limit = self.bounds.file;
+        let limit = self.limits.file;
         if length <= limit {
             return Ok(());
         }
@@ -149,9 +149,9 @@ impl Folder {
     }
 }
 
-/// Puts a file in its place whole: whoever reads meanwhile sees the old one or the new one, and a disk
-/// that is full leaves the old one.
-fn store(place: &Place, bytes: &[u8], mode: Option<Mode>) -> io::Result<()> {
+/// Replaces a file atomically: a concurrent reader sees the old file or the new one, and a full disk leaves the old
+/// one.
+fn store(place: &ResolvedPath, bytes: &[u8], mode: Option<Mode>) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let temporary = format!(".ttsr-{}-{number}.tmp", std::process::id());
@@ -159,7 +159,7 @@ fn store(place: &Place, bytes: &[u8], mode: Option<Mode>) -> io::Result<()> {
     let file = openat(&place.parent, temporary.as_str(), flags, MODE)?;
     let stored = (|| {
         if let Some(mode) = mode {
-            // A program with new contents must not run with the rights that the old one was given.
+            // A program with new contents must not run with the rights of the old one.
             fchmod(&file, mode.difference(Mode::SUID | Mode::SGID))?;
         }
         File::from(file).write_all(bytes)?;
@@ -180,7 +180,7 @@ fn more(shown: String, lines: usize) -> String {
     format!("{shown}[more follows: read on with offset {}]", lines + 1)
 }
 
-/// At most so many bytes of it, on a character's boundary.
+/// Returns the start of a text, at most `most` bytes, cut at a character boundary.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -1,7 +1,7 @@
-//! From a path that a model wrote to an open folder and a name in it.
+//! Resolves a path that a model wrote to an open folder and a file name.
 //!
-//! Paths are resolved one name at a time from the root's descriptor, and no name that is a symbolic link
-//! is entered. So nothing that changes meanwhile can lead outside, and `..` can be resolved in the text.
+//! A path is resolved one component at a time from the descriptor of the root, and a component that is a symbolic link
+//! is never entered. So a concurrent change cannot lead outside, and `..` is resolved in the text.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -12,22 +12,22 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, statat};
 use rustix::io::Errno;
 
-/// What folders are opened with.
+/// The flags with which folders are opened.
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Whether folders on the way are made.
+/// The handling of missing parent folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum MissingFolders {
     Refuse,
     Make,
 }
 
-/// A place in the folder: an open parent and a name.
+/// A resolved path: an open parent folder and a name in it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     pub(super) parent: OwnedFd,
     pub(super) name: CString,
 }
@@ -36,13 +36,13 @@ pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, FOLDER, Mode::empty())?)
 }
 
-/// The place that `path` names below `root`, which is at `at`.
+/// Resolves `path` below `root`, whose own path is `at`.
 pub(super) fn resolve(
     root: BorrowedFd<'_>,
     at: &Path,
     path: &str,
-    missing: Missing,
-) -> Result<Place, String> {
+    missing: MissingFolders,
+) -> Result<ResolvedPath, String> {
     let names = names(at, path)?;
     let Some((last, parents)) = names.split_last() else {
         return Err(format!("`{path}` is the folder itself"));
@@ -57,7 +57,7 @@ pub(super) fn resolve(
             errno => say(errno),
         })?;
     }
-    Ok(Place {
+    Ok(ResolvedPath {
         parent,
         name: last.clone(),
     })
@@ -67,7 +67,7 @@ pub(super) fn linked(path: &str) -> String {
     format!("`{path}` leads over a symbolic link, and links are not followed")
 }
 
-/// The names on the way, `..` resolved. What begins with the folder's own path is taken as below it.
+/// Returns the components of a path with `..` resolved. An absolute path must start with the folder's own path.
 fn names(at: &Path, path: &str) -> Result<Vec<CString>, String> {
     let outside = || format!("`{path}` is outside the working folder");
     let given = Path::new(path);
@@ -91,16 +91,20 @@ fn names(at: &Path, path: &str) -> Result<Vec<CString>, String> {
     names.map_err(|_| "the path holds a NUL".to_owned())
 }
 
-fn enter(parent: BorrowedFd<'_>, name: &CString, missing: Missing) -> Result<OwnedFd, Errno> {
+fn enter(
+    parent: BorrowedFd<'_>,
+    name: &CString,
+    missing: MissingFolders,
+) -> Result<OwnedFd, Errno> {
     let open = || openat(parent, name, FOLDER, Mode::empty());
     match open() {
-        Err(Errno::NOENT) if missing == Missing::Make => {
+        Err(Errno::NOENT) if missing == MissingFolders::Make => {
             match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => open(),
                 Err(errno) => Err(errno),
             }
         }
-        // What a link is to a call that wants a folder differs between systems.
+        // The error for a link where a folder is expected differs between systems.
         Err(Errno::NOTDIR) if is_link(parent, name) => Err(Errno::LOOP),
         other => other,
     }
@@ -111,7 +115,7 @@ pub(super) fn is_link(parent: BorrowedFd<'_>, name: &CString) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// The mode and length of a file, if it is a regular one.
+/// Returns the mode and the length of a file, or `None` if it is not a regular file.
 pub(super) fn regular(file: impl AsFd) -> Result<Option<(Mode, u64)>, Errno> {
     let stat = fstat(file)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;

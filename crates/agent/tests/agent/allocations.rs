@@ -1,6 +1,6 @@
-//! What streams ask of the allocator: nothing per delta once they are warm, and bounded memory for
-//! any input. Counted by an allocator of this test program alone, for each thread. And what happens where the
-//! allocator refuses: the process ends, and nothing that was said or written before is wrong.
+//! Allocations of streams: none per delta in the steady state, and bounded memory for any input, counted per thread by
+//! an allocator of this test program. If the allocator refuses, the process ends, and everything that it reported or
+//! wrote before is correct.
 
 #![allow(unsafe_code)] // implementing `GlobalAlloc` is unsafe; this one only counts and passes on
 
@@ -23,14 +23,14 @@ thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
-    /// So many calls are answered, and the next one is not.
+    /// The number of calls that still succeed; the one after them is refused.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Whether this call finds nothing left.
+/// Returns true if this call is refused.
 fn is_refused() -> bool {
     let left = LEFT.get();
-    // One call is refused, so that whoever tells of it can do so.
+    // One call is refused, so that the failure can be reported.
     LEFT.set(if left == u64::MAX {
         left
     } else {
@@ -39,28 +39,28 @@ fn is_refused() -> bool {
     left == 0
 }
 
-/// Counts `bytes` more in use, or fewer. The cells have nothing to drop, so they are there to the end.
+/// Adds `bytes` to the bytes in use. The cells have no destructor, so they are valid until the thread ends.
 fn count(bytes: isize) {
     LIVE.set(LIVE.get() + bytes);
     PEAK.set(PEAK.get().max(LIVE.get()));
     CALLS.set(CALLS.get() + u64::from(bytes > 0));
 }
 
-// SAFETY: every call goes to the system's allocator as it is, or gives nothing, as an allocator may; counting
-// allocates nothing.
+// SAFETY: every call is passed to the system's allocator unchanged, or returns null, as an allocator may; counting does
+// not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_refused() {
             return std::ptr::null_mut();
         }
         count(layout.size() as isize);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's obligations are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's obligations are passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -68,7 +68,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Number of allocations of `run`, and the most bytes that were in use besides those before it.
+/// Returns the number of allocations of `run`, and the peak of the bytes in use above those before it.
 fn measure(run: impl FnOnce()) -> (u64, isize) {
     let (calls, live) = (CALLS.get(), LIVE.get());
     PEAK.set(live);
@@ -76,7 +76,7 @@ fn measure(run: impl FnOnce()) -> (u64, isize) {
     (CALLS.get() - calls, PEAK.get() - live)
 }
 
-/// Rules that hold text, or look into what matched, keep bytes of it; the promises here are those of the others.
+/// Rules that hold text back, or read the matched text, keep bytes of it; these bounds are those of all other rules.
 fn pack() -> Pack {
     let secrets = Pack::builtin("std/secrets").unwrap();
     let plain = secrets.rules().iter().filter(|rule| keeps_nothing(rule));
@@ -91,8 +91,8 @@ fn keeps_nothing(rule: &Rule) -> bool {
     rule.action != Action::Redact && rule.condition.capture.is_none()
 }
 
-/// A list of 50,000 names in 1,000 rules is held once: some 60 bytes for each name and for what it is compared as, and
-/// a few kilobytes for each rule.
+/// A list of 50,000 names in 1,000 rules is stored once: about 60 bytes for each name and for its folded form, and a
+/// few kilobytes for each rule.
 #[test]
 fn a_list_that_many_rules_name_is_held_once() {
     let (entries, rules) = (50_000, 1_000);
@@ -149,7 +149,7 @@ fn long_value() -> Vec<u8> {
 fn a_warm_stream_allocates_nothing_per_delta() {
     let pack = pack();
     for (channel, bytes) in [(Channel::Text, prose()), (Channel::ToolInput, long_value())] {
-        // All states the text visits are built, whatever the size of the pieces.
+        // Builds all states that the text visits, whatever the size of the pieces.
         push_all(&mut open(&pack, channel), &bytes, 1);
         for size in [1, 4, 13, 4096] {
             let mut stream = open(&pack, channel);
@@ -232,7 +232,7 @@ fn a02_a_million_empty_deltas_allocate_nothing() {
     let pack = pack();
     for channel in Channel::ALL {
         let mut stream = open(&pack, channel);
-        // A part takes the room it needs with its first delta.
+        // A part allocates its buffers with its first delta.
         assert!(stream.push(PART, b"").is_empty());
         let (calls, _) = measure(|| {
             (0..1_000_000).for_each(|_| assert!(stream.push(PART, b"").is_empty()));
@@ -305,11 +305,11 @@ fn one_rule_that_hits_again_and_again_keeps_one_excerpt() {
         }
     });
     assert_eq!(hits, 1);
-    // The automaton's states are built here, too: they are shared and do not grow with the input.
+    // The automaton's states are built here too: they are shared and do not grow with the input.
     assert!(peak <= MIB as isize, "{peak} bytes");
 }
 
-/// The pack of one rule, as it is written.
+/// Returns the pack of one rule.
 fn one(rule: &str) -> Pack {
     let text = format!(
         "schema = 1\n[pack]\nname = 'a'\n[rule.b]\ndescription = 'c'\n{rule}\nexamples.match = ['x']\n"
@@ -317,7 +317,7 @@ fn one(rule: &str) -> Pack {
     Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Bytes that a stream has in use once the text is in it; states of the automaton were built before.
+/// Returns the bytes that a stream has in use after the text; the states of the automaton were built before.
 fn retained(pack: &Pack, channel: Channel, text: &str) -> isize {
     let run = || {
         let mut stream = pack.stream();
@@ -335,7 +335,7 @@ fn retained(pack: &Pack, channel: Channel, text: &str) -> isize {
     kept
 }
 
-/// What a match that waits is besides its text, and what a stream has without any rule.
+/// The bound of a waiting match without its text, and of a stream without rules.
 const WAITING: isize = 256 * 256;
 
 #[test]
@@ -424,7 +424,7 @@ fn what_a_stream_retains_is_within_the_bound_that_is_stated() {
         let pack = one(rule);
         let bound = pack.rules()[0].retained_bytes(pack.limits()) as isize;
         let kept = retained(&pack, channel, text);
-        // A buffer that grows has at most twice the room that it needs.
+        // A growing buffer has at most twice the capacity that it needs.
         assert!(
             kept <= 2 * bound + WAITING,
             "{rule}: keeps {kept} bytes, the bound is {bound}"
@@ -465,7 +465,7 @@ fn g106_streams_that_are_never_closed_leave_nothing_behind() {
         });
         drop(streams.collect::<Vec<_>>());
     };
-    // The table has its states, and every list of the pack's its room.
+    // The table has its states, and every list of the pack its capacity.
     round();
     let live = LIVE.get();
     for _ in 0..5 {
@@ -474,7 +474,8 @@ fn g106_streams_that_are_never_closed_leave_nothing_behind() {
     }
 }
 
-/// Bytes in use after so many parts of the same call were opened, read and closed, and what keeps them.
+/// Returns the bytes in use after the given number of parts were opened, read and closed, and the stream that keeps
+/// them.
 fn of_closed_parts(pack: &Pack, parts: u32) -> (isize, Stream) {
     let live = LIVE.get();
     let mut stream = pack.stream();
@@ -516,7 +517,7 @@ fn a_million_closed_parts_cost_a_stream_little_and_nothing_past_the_limit() {
     );
 }
 
-/// One line of a recording: a part that is opened, written and closed.
+/// Returns one line of a recording: a part that is opened, written and closed.
 fn line_of_part(part: u32) -> String {
     format!("{{\"part\":\"{part}\",\"d\":\"a word\",\"end\":true}}\n")
 }
@@ -552,10 +553,13 @@ fn a_million_closed_parts_cost_a_reader_little_and_nothing_past_the_limit() {
 #[test]
 #[cfg(feature = "opencode")]
 fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
-    use ttsr_agent::opencode::{Api, Seen, Watch};
+    use ttsr_agent::opencode::{ServerApi, SessionWatcher, WatchEvent};
     use ttsr_wire::opencode::Feed;
     let rule = Rule::new("a/b", vec![ttsr::Pattern::literal("needle")]);
-    let mut watch = Watch::new(Pack::builder().rule(rule).build().unwrap(), Api::Classic);
+    let mut watch = SessionWatcher::new(
+        Pack::builder().rule(rule).build().unwrap(),
+        ServerApi::Classic,
+    );
     let mut feed = Feed::default();
     let mut cuts = 0;
     let mut read = |parts: std::ops::Range<u32>| {
@@ -570,7 +574,7 @@ fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
             });
             cuts += seen
                 .iter()
-                .filter(|seen| matches!(seen, Seen::Act(_)))
+                .filter(|seen| matches!(seen, WatchEvent::Act(_)))
                 .count();
         }
     };
@@ -579,7 +583,7 @@ fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
     read(10..10_000);
     let kept = LIVE.get() - live;
     assert!(kept <= 100 * 10_000, "{kept} bytes for 10,000 parts");
-    // The limit of parts fires, and from there on only the reader tells parts apart.
+    // The limit of parts is reached, and from here on only the reader tells parts apart.
     read(10_000..1 << 17);
     let kept = LIVE.get() - live;
     assert!(
@@ -592,13 +596,13 @@ fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
     assert_eq!(cuts, 1);
 }
 
-/// Where the child below writes, if it can write sessions.
+/// The variable with the path of the child's session file, if it can write sessions.
 const FILE: &str = "TTSR_REFUSED_FILE";
 
-/// How many calls of the allocator are answered in the child.
+/// The variable with the number of allocator calls that succeed in the child.
 const ANSWERED: &str = "TTSR_REFUSED_AFTER";
 
-/// Not a test of its own: loads rules, reads replies and writes down what they hit, line by line.
+/// Not a test of its own: loads rules, reads replies and prints their hits, line by line.
 #[test]
 #[ignore = "started by the test below"]
 fn refused_child() {
@@ -635,10 +639,10 @@ fn converse(path: &std::path::Path) {
     );
     let pack = pack.unwrap();
     let mut store = {
-        use ttsr_agent::store::{Durability, Options, Store};
-        let options = Options {
+        use ttsr_agent::store::{Durability, Store, StoreOptions};
+        let options = StoreOptions {
             durability: Durability::Process,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         Store::open_with(path, options).unwrap().0
     };
@@ -664,12 +668,12 @@ fn converse(path: &std::path::Path) {
     }
 }
 
-/// What the child said that is a result, and how it ended.
+/// Returns the results that the child printed, and its exit status.
 fn refused_after(answered: u64, path: &std::path::Path) -> (Vec<String>, std::process::Output) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "refused_child",
+            "allocations::refused_child",
             "--ignored",
             "--nocapture",
             "--test-threads=1",
@@ -700,18 +704,18 @@ fn the_nth_allocation_is_refused_for_every_n_and_nothing_said_before_is_wrong() 
         .lines()
         .find_map(|line| line.split_once("calls ")?.1.parse().ok());
     let calls: u64 = calls.unwrap();
-    // A process each: a hundred of them, spread over all, and fewer where less is asked for.
+    // One process each: a hundred of them, spread over all calls, and fewer at a smaller scale.
     let every = calls.div_ceil(scale(100).max(10) as u64);
     let mut refused = 0;
     for answered in (0..calls).step_by(every as usize) {
         std::fs::remove_file(&path).ok();
         let (lines, output) = refused_after(answered, &path);
-        // SIGABRT: the process ended by itself, and at once.
+        // SIGABRT: the process aborted at once.
         assert_eq!(output.status.signal(), Some(6), "{answered}: {output:?}");
         assert!(whole.starts_with(&lines), "{answered}: {lines:?}");
         refused += 1;
         {
-            // A file that was not begun is none, and what was said to be durable is there.
+            // A file without a complete header is empty, and every record that was reported is present.
             let (_, kept) = ttsr_agent::store::Store::open(&path).unwrap();
             let written: Vec<String> = kept.messages().iter().map(|m| m.text()).collect();
             let said: Vec<&str> = lines

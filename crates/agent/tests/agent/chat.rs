@@ -1,16 +1,17 @@
-//! What the user of a chat hears. Names that begin with `e1_` to `e7_` are of the corresponding row of the
-//! behaviour it is modelled on.
+//! The messages that the user of a chat receives. Names that begin with `e1_` to `e7_` refer to a row of the behaviour
+//! that is covered.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr_agent::progress::{
-    Agent, AgentEvent, AgentEvents, AgentPart, Asking, ChannelAdapter, ChannelStatus, Console,
-    Constraints, Do, EMPTY, Inbound, Outbound, ProgressSettings, PromptError, Prompting, Router,
-    RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing, WHATSAPP, prompt_streaming, respond,
+    Agent, AgentEvent, AgentEvents, AgentFuture, AgentPart, ChannelAdapter, ChannelStatus,
+    ChatAction, Console, Constraints, EMPTY, Inbound, Outbound, PendingPrompt, ProgressSettings,
+    PromptError, Router, RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing, WHATSAPP,
+    prompt_streaming, respond,
 };
-use ttsr_agent::question::{Question, QuestionRequest};
+use ttsr_agent::user_prompt::{Question, QuestionRequest};
 
 use super::runtime;
 use crate::sides::{Chat, Done, Goes, Next, Server, Tell};
@@ -72,10 +73,10 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A prompt under way, and what it wanted done so far.
+/// A prompt in progress, with its actions so far.
 struct Sheet {
-    prompting: Prompting,
-    out: Vec<Do>,
+    prompting: PendingPrompt,
+    out: Vec<ChatAction>,
 }
 
 impl Sheet {
@@ -85,7 +86,7 @@ impl Sheet {
 
     fn with(settings: RouterSettings) -> Sheet {
         let mut out = Vec::new();
-        let prompting = Prompting::begin("s", settings, &mut out);
+        let prompting = PendingPrompt::begin("s", settings, &mut out);
         Sheet { prompting, out }
     }
 
@@ -96,7 +97,7 @@ impl Sheet {
 
     fn notes(&self) -> Vec<&str> {
         let notes = self.out.iter().filter_map(|what| match what {
-            Do::Note(text) => Some(text.as_str()),
+            ChatAction::Note(text) => Some(text.as_str()),
             _ => None,
         });
         notes.collect()
@@ -104,7 +105,7 @@ impl Sheet {
 
     fn reply(&self) -> Option<&Result<String, PromptError>> {
         let done = self.out.iter().filter_map(|what| match what {
-            Do::Done(result) => Some(result),
+            ChatAction::Done(result) => Some(result),
             _ => None,
         });
         let done: Vec<_> = done.collect();
@@ -119,7 +120,14 @@ impl Sheet {
 
 #[test]
 fn e1_events_are_read_before_the_prompt_is_sent() {
-    assert_eq!(Sheet::new().out, [Do::Typing, Do::Subscribe, Do::Prompt]);
+    assert_eq!(
+        Sheet::new().out,
+        [
+            ChatAction::Typing,
+            ChatAction::Subscribe,
+            ChatAction::Prompt
+        ]
+    );
 }
 
 #[test]
@@ -139,7 +147,7 @@ fn e1_deltas_of_reasoning_are_told_by_their_part() {
     sheet
         .see(0, &part("p1", AgentPart::Reasoning))
         .see(0, &grows("p1", "Hm."));
-    // This one is told later.
+    // This one is reported later.
     sheet
         .see(0, &grows("p2", "Hm again."))
         .see(0, &part("p2", AgentPart::Reasoning));
@@ -226,7 +234,10 @@ fn e3_a_heartbeat_after_silence_shows_typing_again_and_activity_puts_it_off() {
     sheet.prompting.tick(at(100), &mut sheet.out);
     assert_eq!(
         sheet.out,
-        [Do::Typing, Do::Note("⏳ Still working...".into())]
+        [
+            ChatAction::Typing,
+            ChatAction::Note("⏳ Still working...".into())
+        ]
     );
     assert_eq!(sheet.prompting.deadline(), at(160));
 }
@@ -245,7 +256,13 @@ fn e3_typing_stops_and_events_are_closed_in_every_case() {
     for end in ends {
         let mut sheet = Sheet::new();
         end(&mut sheet);
-        let [.., Do::Unsubscribe, Do::Done(_), Do::StopTyping] = &sheet.out[..] else {
+        let [
+            ..,
+            ChatAction::Unsubscribe,
+            ChatAction::Done(_),
+            ChatAction::StopTyping,
+        ] = &sheet.out[..]
+        else {
             panic!("{:?}", sheet.out);
         };
         let said = sheet.out.len();
@@ -259,12 +276,14 @@ fn e4_one_answer_serves_all_questions_and_the_clock_stands_still_meanwhile() {
     let mut sheet = Sheet::new();
     sheet.see(100, &asks("q1", 2));
     assert!(sheet.prompting.is_asking());
-    assert!(matches!(sheet.out.last(), Some(Do::Ask { text, .. }) if text.starts_with("❓")));
+    assert!(
+        matches!(sheet.out.last(), Some(ChatAction::Ask { text, .. }) if text.starts_with("❓"))
+    );
     sheet.out.clear();
     sheet.prompting.answer(at(350), "left", &mut sheet.out);
     let answers = vec![vec!["left".to_owned()]; 2];
     let request = "q1".into();
-    assert_eq!(sheet.out, [Do::Answer { request, answers }]);
+    assert_eq!(sheet.out, [ChatAction::Answer { request, answers }]);
     // 250 s were spent on the question.
     sheet.prompting.tick(at(549), &mut sheet.out);
     assert_eq!(sheet.reply(), None);
@@ -279,12 +298,12 @@ fn e4_a_question_that_nobody_answers_is_rejected_and_the_agent_goes_on() {
     assert_eq!(sheet.prompting.deadline(), at(310));
     sheet.out.clear();
     sheet.prompting.tick(at(310), &mut sheet.out);
-    let rejected = Do::Reject {
+    let rejected = ChatAction::Reject {
         request: "q1".into(),
     };
     assert_eq!(sheet.out[0], rejected);
     assert!(
-        matches!(&sheet.out[1], Do::Ask { request, .. } if request == "q2"),
+        matches!(&sheet.out[1], ChatAction::Ask { request, .. } if request == "q2"),
         "the next one comes"
     );
     sheet.prompting.answer(at(311), "yes", &mut sheet.out);
@@ -302,7 +321,7 @@ fn e5_what_the_user_is_told_at_each_end() {
     assert_eq!(timeout.to_string(), "timeout");
     let text = "Request timed out. The agent took too long to respond.";
     assert_eq!(timeout.text(), Some(text));
-    assert!(sheet.out.contains(&Do::Abort));
+    assert!(sheet.out.contains(&ChatAction::Abort));
 
     let failed = |is_abort| AgentEvent::Failed {
         session: "s".into(),
@@ -348,7 +367,7 @@ fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
     sheet.see(1, &runs("c", "Reading")).see(2, &asks("q", 1));
     sheet.prompting.tick(at(200), &mut sheet.out);
     assert_eq!(sheet.notes(), Vec::<&str>::new());
-    let rejected = Do::Reject {
+    let rejected = ChatAction::Reject {
         request: "q".into(),
     };
     assert!(sheet.out.contains(&rejected) && !sheet.prompting.is_asking());
@@ -356,7 +375,7 @@ fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what was done, a line each.
+/// Logs the actions, one per line.
 fn written(log: &Log) -> Tell {
     let log = Arc::clone(log);
     Arc::new(move |done| {
@@ -400,7 +419,7 @@ fn inbound(text: &str) -> Inbound {
     }
 }
 
-/// Everything that was done while a message was answered, with `more` in the inbox.
+/// Returns every action while a message was answered, with `more` in the inbox.
 fn answered(constraints: Constraints, events: Vec<AgentEvent>, more: &[&str]) -> Vec<String> {
     let log = Log::default();
     let mut chat = chat(constraints, &log);
@@ -568,8 +587,8 @@ fn e7_the_console_is_a_channel() {
     assert_eq!(*screen.0.lock().unwrap(), b"Hello.\n");
 }
 
-/// Answers a message over a channel where things go as `goes` says; the user writes `/cancel` when what is done
-/// next after `when` would hang.
+/// Answers a message over a channel with the results of `goes`; the user sends `/cancel` when the next action after
+/// `when` would hang.
 fn cancelled(
     events: Vec<AgentEvent>,
     goes: impl Fn(&Done<'_>, &mpsc::UnboundedSender<Inbound>) -> Goes + Send + 'static,
@@ -587,14 +606,14 @@ fn cancelled(
     };
     let message = inbound("Go.");
     let answering = respond(router, "s", &message, RouterSettings::default());
-    // The settings have five minutes: whoever waited for them would not be done.
+    // The settings have a limit of five minutes; the cancel must end the prompt before.
     let within = async { tokio::time::timeout(at(60), answering).await };
     let (delivered, other) = runtime().block_on(within).expect("the cancel ends it");
     let log = log.lock().unwrap().clone();
     (log, delivered.is_ok(), other)
 }
 
-/// A channel that does not take what starts with `text`; somebody else writes, and then the user cancels.
+/// A channel that does not accept a message that starts with `text`; somebody else writes, and then the user cancels.
 fn hangs_at(
     text: &'static str,
 ) -> impl Fn(&Done<'_>, &mpsc::UnboundedSender<Inbound>) -> Goes + Send + 'static {
@@ -634,7 +653,7 @@ fn e5_a_cancel_ends_what_the_channel_does_not() {
     assert_eq!(other.len(), 1, "what was written meanwhile is not lost");
 }
 
-/// An answer that comes before the channel says that the question went out is one.
+/// An answer that arrives while the question is being sent counts.
 #[test]
 fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
     let answers = |done: &Done<'_>, inbox: &mpsc::UnboundedSender<Inbound>| match done {
@@ -651,24 +670,24 @@ fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
     assert!(log.contains(&"say Left. (to 7)".to_owned()), "{log:?}");
 }
 
-/// A server that takes a prompt and does not say so, and one that does not even abort, are bounded as well.
+/// The timeout also bounds a server that accepts a prompt without a response, and one that does not abort.
 #[test]
 fn e5_a_server_that_hangs_is_bounded_by_the_timeout() {
     struct Stuck;
     impl Agent for Stuck {
-        fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+        fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
             Box::pin(std::future::pending())
         }
-        fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+        fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
-        fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+        fn abort<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
-        fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+        fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
-        fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+        fn reject<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
     }

@@ -1,7 +1,7 @@
 //! The behaviour of the loop as data: `crates/agent/tests/agent/conformance/*.toml`, in the format of `docs/conformance.md`.
 //!
-//! Each case runs as written and with its deltas cut into single bytes; what is published joined must be
-//! the same. `UPDATE_GOLDEN=1` writes the steps that were given into the files: look at the difference.
+//! Each case runs as written and with its deltas cut into single bytes; the published text must be the same.
+//! `UPDATE_GOLDEN=1` writes the actual steps into the files: check the difference.
 
 mod channel;
 #[cfg(feature = "opencode")]
@@ -30,10 +30,10 @@ use ttsr::harness::{
 use ttsr::rule::Consult;
 use ttsr::{Origin, Pack};
 use ttsr_agent::handoff::{
-    Arrived, Draft, Files, Handoff, Handoffs, ReadSession, command, read_part, references,
-    summary_prompt,
+    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTracker, ReadSession, command,
+    read_part, references, summary_prompt,
 };
-use ttsr_agent::progress::{Do, Prompting, RouterSettings};
+use ttsr_agent::progress::{ChatAction, PendingPrompt, RouterSettings};
 
 use given::Given;
 use steps::{done, shown, shown_end, synthetic_text};
@@ -43,7 +43,7 @@ use steps::{done, shown, shown_end, synthetic_text};
 struct File {
     /// The version of the format.
     format: u32,
-    /// Rules of the cases that have none of their own.
+    /// The rules of cases without rules of their own.
     #[serde(default)]
     rules: String,
     case: Vec<Case>,
@@ -61,10 +61,10 @@ struct Case {
     settings: CaseSettings,
     #[serde(default)]
     hooks: Vec<CaseHook>,
-    /// Kinds of steps to look at besides those that always count.
+    /// Kinds of steps to compare, in addition to those that always count.
     #[serde(default)]
     also: Vec<String>,
-    /// Whether the case is about where deltas are cut.
+    /// True if the case depends on the cuts of its deltas.
     #[serde(default)]
     as_written: bool,
     r#in: Vec<toml::Table>,
@@ -88,15 +88,15 @@ struct CaseSettings {
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
-    /// For each agent, or `*`, the models that take over where a provider refuses a session.
+    /// For each agent, or `*`, the models that take over if a provider refuses a session.
     chains: BTreeMap<String, Vec<String>>,
     router: toml::Table,
-    /// What kind of chat a prompt comes from.
+    /// The kind of chat that the prompt comes from.
     channel: Option<String>,
-    /// What the channel cannot do, and what it never finishes: `typing`, or to say something with this in it.
+    /// The action that the channel fails at or never completes: `typing`, or a message that contains this text.
     fails: Option<String>,
     hangs: Option<String>,
-    /// The interface of the server that the case is about, and its password.
+    /// The interface of the server, and its password.
     api: Option<String>,
     password: Option<String>,
 }
@@ -106,7 +106,7 @@ struct CaseSettings {
 struct CaseHook {
     name: String,
     at: String,
-    /// The hook does nothing unless this is in the text so far.
+    /// The hook acts only if the text so far contains this.
     #[serde(default)]
     when: String,
     #[serde(default)]
@@ -116,11 +116,11 @@ struct CaseHook {
     retry: bool,
     inject: Option<String>,
     block: Option<String>,
-    /// What a sub-agent is asked.
+    /// The prompt of a sub-agent.
     ask: Option<String>,
 }
 
-/// One step in the words of the format, keys in order.
+/// One step in the terms of the format, keys in order.
 type Shown = Vec<(&'static str, Value)>;
 
 #[test]
@@ -200,8 +200,8 @@ fn every_case_gives_its_steps() {
     assert!(cases > 30, "{cases} cases");
 }
 
-/// Whether all that is wanted is there; lists must be of one length. Of a text it may be wanted how it starts
-/// and ends, and what it holds, in that order.
+/// Returns true if `given` contains all of `wanted`; lists must have the same length. The start, the end and contained
+/// texts of a string can be wanted, in that order.
 fn fits(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (Value::String(given), Value::Object(wanted)) => {
@@ -232,11 +232,11 @@ fn object(shown: &Shown) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// The steps, with what is forwarded of a part in a row as one, and without what only says where deltas end.
-/// What an attempt came to before it was cut does depend on that.
+/// Joins consecutive forwarded deltas of a part, and drops steps that only show where deltas end. The text of an
+/// attempt that was cut does depend on that.
 fn joined(steps: &[Shown]) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
-    // Words about the text stand before the delta that brought them, wherever that begins.
+    // Steps about the text come before the delta that caused them, wherever that begins.
     let mut words: Vec<Value> = Vec::new();
     let is_cut = steps.iter().any(|step| step[0].0 == "aborted");
     for step in steps {
@@ -296,7 +296,7 @@ fn in_toml(value: &Value) -> String {
     }
 }
 
-/// The file with the steps of that case in it.
+/// Returns the file with the steps of that case replaced.
 fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     let name = file.find(&format!("name = \"{}\"", case.name)).unwrap();
     let start = name + file[name..].find("\nout = [").expect("each case has `out`") + 1;
@@ -313,7 +313,7 @@ fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     )
 }
 
-/// What hooks were asked, in order.
+/// The calls of hooks, in order.
 type Calls = Arc<Mutex<Vec<Shown>>>;
 
 /// A hook of a case.
@@ -451,7 +451,7 @@ fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
     processor
 }
 
-/// Feeds the inputs, deltas cut into pieces of that size; gives the steps.
+/// Feeds the inputs, with deltas cut into pieces of that size; returns the steps.
 fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
     #[cfg(feature = "opencode")]
     if case.settings.api.is_some() {
@@ -472,7 +472,7 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
         shown: Vec::new(),
         now: Duration::ZERO,
         chat: None,
-        handoffs: Handoffs::default(),
+        handoffs: HandoffTracker::default(),
         handoff: None,
         files: Memory::default(),
         router: &case.settings.router,
@@ -495,20 +495,20 @@ struct Run<'a> {
     calls: Calls,
     shown: Vec<Shown>,
     now: Duration,
-    /// The prompt of a chat that is under way, and its session.
-    chat: Option<(Prompting, String)>,
-    handoffs: Handoffs,
-    /// What a rule or the model handed over last.
+    /// The prompt of a chat in progress, and its session.
+    chat: Option<(PendingPrompt, String)>,
+    handoffs: HandoffTracker,
+    /// The last handoff of a rule or the model.
     handoff: Option<Handoff>,
     files: Memory,
     router: &'a toml::Table,
 }
 
-/// Files that are only there in memory.
+/// Files in memory.
 #[derive(Default)]
 struct Memory(Vec<(String, String)>);
 
-impl Files for Memory {
+impl FileSource for Memory {
     fn resolve(&self, reference: &str) -> Option<PathBuf> {
         let known = self.0.iter().find(|(name, _)| name == reference)?;
         Some(Path::new("/project").join(&known.0))
@@ -595,7 +595,7 @@ impl Run<'_> {
         self.steps(out);
     }
 
-    /// Going on in a new session. Says whether the input was about that.
+    /// Handles inputs of handoffs; returns true if the input was one.
     fn take_handoff(&mut self, input: &Given<'_>) -> bool {
         let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
         if let Some(text) = input.text("handoff") {
@@ -626,7 +626,7 @@ impl Run<'_> {
             self.show(vec![("parts", parts.unwrap_or(Value::Bool(false)))]);
         } else if let Some(text) = input.text("arrived") {
             let synthetic = input.has("synthetic");
-            let arrived = Arrived {
+            let arrived = ArrivedMessage {
                 session: &session,
                 model: "a/model",
                 agent: "build",
@@ -660,12 +660,12 @@ impl Run<'_> {
     }
 
     fn draft(&mut self, handoff: &Handoff) {
-        for draft in Draft::steps(handoff) {
+        for draft in DraftStep::steps(handoff) {
             self.show(match draft {
-                Draft::OpenSession => vec![("open-session", json!(true))],
-                Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
-                Draft::Append(text) => vec![("append", json!(text))],
-                Draft::Toast { text, lasts } => vec![
+                DraftStep::OpenSession => vec![("open-session", json!(true))],
+                DraftStep::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
+                DraftStep::Append(text) => vec![("append", json!(text))],
+                DraftStep::Toast { text, lasts } => vec![
                     ("toast", json!(text)),
                     ("lasts-ms", json!(lasts.as_millis() as u64)),
                 ],
@@ -674,7 +674,7 @@ impl Run<'_> {
         }
     }
 
-    /// The prompt of a chat. Says whether the input was about that.
+    /// Handles inputs of a chat prompt; returns true if the input was one.
     fn take_chat(&mut self, input: &Given<'_>) -> bool {
         let mut out = Vec::new();
         if let Some(json) = input.text("settings") {
@@ -691,7 +691,7 @@ impl Run<'_> {
             let json = serde_json::to_string(self.router).unwrap();
             let settings = RouterSettings::from_json(&json);
             let settings = settings.unwrap_or_else(|why| panic!("{}: {why}", input.case));
-            let prompting = Prompting::begin(session.clone(), settings, &mut out);
+            let prompting = PendingPrompt::begin(session.clone(), settings, &mut out);
             self.chat = Some((prompting, session));
         } else if let Some((prompting, session)) = &mut self.chat {
             if let Some(event) = input.agent_event(session) {
@@ -700,7 +700,7 @@ impl Run<'_> {
                 match (&*text, prompting.is_asking()) {
                     ("/cancel", _) => prompting.cancel(self.now, &mut out),
                     (_, true) => prompting.answer(self.now, &text, &mut out),
-                    (_, false) => out.push(Do::Note(format!("(unread: {text})"))),
+                    (_, false) => out.push(ChatAction::Note(format!("(unread: {text})"))),
                 }
             } else if let Some(request) = input.text("not-asked") {
                 prompting.not_asked(self.now, &request, &mut out);
@@ -740,7 +740,7 @@ impl Run<'_> {
         }
     }
 
-    /// What hooks were asked since the last steps.
+    /// Appends the calls of hooks since the last steps.
     fn calls(&mut self) {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         for call in calls {

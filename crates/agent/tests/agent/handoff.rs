@@ -1,4 +1,4 @@
-//! Going on in a new session: rows B1 to B7.
+//! Handoffs to a new session: rows B1 to B7.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,18 +12,18 @@ use ttsr::harness::{
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 use ttsr_agent::handoff::{
-    Arrived, Draft, Files, Handoff, HandoffTools, Handoffs, ProjectFiles, ReadSession, Said,
-    SaidPart, Speaker, StoredSessions, TEMPLATE, command, definitions, is_binary, read_part,
-    references, summary_prompt,
+    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, ProjectFiles,
+    ReadSession, Speaker, StoredSessions, TEMPLATE, TranscriptMessage, TranscriptPart, command,
+    definitions, is_binary, read_part, references, summary_prompt,
 };
-use ttsr_agent::store::{OnFailure, Recorder, Store};
+use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
 
 use ttsr_testing::Folder;
 
 const FIRST_LINE: &str = "Continuing work from session ses_1. \
     When you lack specific information you can use read_session to get it.";
 
-/// Files that are only there in memory.
+/// Files in memory.
 #[derive(Default)]
 struct Memory(HashMap<PathBuf, Vec<u8>>);
 
@@ -35,7 +35,7 @@ impl Memory {
     }
 }
 
-impl Files for Memory {
+impl FileSource for Memory {
     fn resolve(&self, reference: &str) -> Option<PathBuf> {
         let path = Path::new("/project").join(reference);
         self.0.contains_key(&path).then_some(path)
@@ -55,8 +55,8 @@ fn written(text: &str, synthetic: bool) -> Content {
     Content::Text { text, synthetic }
 }
 
-fn arrived<'a>(session: &'a str, content: &'a [Content]) -> Arrived<'a> {
-    Arrived {
+fn arrived<'a>(session: &'a str, content: &'a [Content]) -> ArrivedMessage<'a> {
+    ArrivedMessage {
         session,
         model: "a/model",
         agent: "build",
@@ -83,15 +83,15 @@ fn b1_draft_is_shown_150_ms_after_the_session_is_opened() {
     let handoff = Handoff::new("ses_1", "Go on.");
     let toast = "Handoff Ready — Review and edit the draft, then send";
     let expected = [
-        Draft::OpenSession,
-        Draft::Wait(Duration::from_millis(150)),
-        Draft::Append(handoff.prompt()),
-        Draft::Toast {
+        DraftStep::OpenSession,
+        DraftStep::Wait(Duration::from_millis(150)),
+        DraftStep::Append(handoff.prompt()),
+        DraftStep::Toast {
             text: toast,
             lasts: Duration::from_secs(4),
         },
     ];
-    assert_eq!(Draft::steps(&handoff), expected);
+    assert_eq!(DraftStep::steps(&handoff), expected);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn b4_paths_stay_in_the_project() {
     }
 }
 
-/// The texts of a request, with who says them and whether the application does.
+/// Returns the texts of a request, each with its role and true if it is synthetic.
 fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
     let mut said = Vec::new();
     for message in &request.messages {
@@ -239,12 +239,12 @@ fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
     said
 }
 
-/// Two prompts of one session through the loop, as a host runs them. The files are in the first request and no request
-/// is made for them.
+/// Two prompts of one session through the loop, as a host runs them. The files are in the first request, and cause no
+/// request of their own.
 #[test]
 fn b5_files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     let pack = Pack::builder().build().unwrap();
     let says = Script::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([says]);
@@ -297,9 +297,9 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
             (Role::User, false, prompt.text())
         );
     }
-    // Each session by itself; one that was deleted is new.
+    // Each session is tracked by itself; a deleted one counts as new.
     let content = [written(&format!("{HANDOFF_MARKER} ses_0. @a.rs"), false)];
-    let is_injected = |session: &str, handoffs: &mut Handoffs| {
+    let is_injected = |session: &str, handoffs: &mut HandoffTracker| {
         let arrived = arrived(session, &content);
         handoffs.arrived(&arrived, &files).is_some()
     };
@@ -309,7 +309,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     assert!(!is_injected("ses_2", &mut handoffs));
 }
 
-/// The memory of another process is the conversation itself.
+/// The conversation itself shows that an earlier process injected the files.
 #[test]
 fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
     let files = Memory::default().with("a.rs", "fn a() {}");
@@ -322,23 +322,23 @@ fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
         (vec![Message::user("Hi."), repeated, made_up], true),
         (vec![continued, Message::user("And?")], false),
     ] {
-        let mut handoffs = Handoffs::default();
+        let mut handoffs = HandoffTracker::default();
         handoffs.take_up("ses_1", &earlier);
         let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
         assert_eq!(injection.is_some(), is_new, "{earlier:?}");
     }
 }
 
-/// The tool as a model calls it, on a session that a loop wrote down.
+/// The tool as a model calls it, on a session that a loop recorded.
 #[test]
 fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     let folder = Folder::new();
     let pack = Pack::builder().build().unwrap();
     let (store, _) = Store::open(folder.0.join("ses_1.ttsr")).unwrap();
-    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let files = Memory::default().with("src/a.rs", "fn a() {}");
     let prompt = Message::user(format!("{HANDOFF_MARKER} ses_0.\n\n@src/a.rs\n\nMend it."));
-    let injection = Handoffs::default().arrived(&arrived("ses_1", &prompt.content), &files);
+    let injection = HandoffTracker::default().arrived(&arrived("ses_1", &prompt.content), &files);
     let attached = injection.unwrap().message();
     let reply = Message {
         role: Role::Assistant,
@@ -392,7 +392,7 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     }
 }
 
-/// What a model is given for that call of `read_session`, and whether it failed.
+/// Returns the result of a call of `read_session`, and true if it failed.
 fn read_session(folder: &Folder, input: &str) -> (String, bool) {
     let pack = Pack::builder().build().unwrap();
     let calls = Script::default()
@@ -466,7 +466,7 @@ fn b6_numbers_are_numbers() {
     }
 }
 
-/// A sub-agent works for a session and is none: it must not open one.
+/// A sub-agent works for a session and must not open one.
 #[test]
 fn b1_a_sub_agent_does_not_hand_over() {
     let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
@@ -489,7 +489,7 @@ fn b1_a_sub_agent_does_not_hand_over() {
 #[test]
 fn b5_only_what_a_person_wrote_counts() {
     let files = Memory::default().with("a.rs", "a").with("b.rs", "b");
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     let plain = [written("look at @a.rs", false)];
     assert_eq!(handoffs.arrived(&arrived("ses_1", &plain), &files), None);
     let made = [
@@ -508,18 +508,18 @@ fn b5_only_what_a_person_wrote_counts() {
 #[test]
 fn b6_transcript_shows_who_said_what() {
     let said = vec![
-        Said {
+        TranscriptMessage {
             by: Speaker::User,
             parts: vec![
-                SaidPart::Text("Look at this.".into()),
-                SaidPart::Attached("shot.png".into()),
+                TranscriptPart::Text("Look at this.".into()),
+                TranscriptPart::Attached("shot.png".into()),
             ],
         },
-        Said {
+        TranscriptMessage {
             by: Speaker::Assistant,
             parts: vec![
-                SaidPart::Text("I will.".into()),
-                SaidPart::Tool {
+                TranscriptPart::Text("I will.".into()),
+                TranscriptPart::Tool {
                     name: "read".into(),
                     title: "shot.png".into(),
                 },
@@ -544,15 +544,19 @@ fn b6_transcript_is_bounded_and_says_so() {
     for (limit, expected) in limits {
         assert_eq!(ReadSession::new("ses_1", limit).limit(), expected);
     }
-    let said = ["one", "two", "three"].map(|text| Said::from_message(&Message::user(text)));
-    let said: Vec<Said> = said.into_iter().flatten().collect();
+    let said =
+        ["one", "two", "three"].map(|text| TranscriptMessage::from_message(&Message::user(text)));
+    let said: Vec<TranscriptMessage> = said.into_iter().flatten().collect();
     let read = ReadSession::new("ses_1", Some(2));
     let shown = read.transcript(|_, at_most| Ok::<_, String>(said[..at_most].to_vec()));
     let footer = "(Showing 2 most recent messages. Use a higher 'limit' to see more.)";
     assert_eq!(shown, format!("## User\ntwo\n\n## User\nthree\n\n{footer}"));
     let failed = read.transcript(|_, _| Err("no such session"));
     assert_eq!(failed, "Could not read session ses_1: no such session");
-    assert_eq!(Said::from_message(&Message::steering("made up")), None);
+    assert_eq!(
+        TranscriptMessage::from_message(&Message::steering("made up")),
+        None
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The parts of an agent, over real sockets, files and processes.
+//! Tests of the agent's parts, with real sockets, files and processes.
 
 mod allocations;
 mod chat;

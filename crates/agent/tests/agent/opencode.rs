@@ -1,5 +1,5 @@
-//! Rules over a running OpenCode server, against an imitation of one over real sockets. Names that begin with
-//! `e1_` to `e8_` are of the corresponding row of the behaviour that is covered.
+//! Rules over a running OpenCode server, tested with an imitation of one over real sockets. Names that begin with `e1_`
+//! to `e8_` refer to a row of the behaviour that is covered.
 
 mod acts;
 mod agent;
@@ -9,7 +9,7 @@ mod real;
 mod watch;
 
 use ttsr::Pack;
-use ttsr_agent::opencode::{Api, Server};
+use ttsr_agent::opencode::{Server, ServerApi};
 
 const RULES: &str = r#"
 schema = 1
@@ -34,7 +34,7 @@ fn pack() -> Pack {
     Pack::from_toml(RULES).unwrap()
 }
 
-fn server(url: &str, api: Api) -> Server {
+fn server(url: &str, api: ServerApi) -> Server {
     Server::new(url, api).unwrap()
 }
 

@@ -1,7 +1,7 @@
-//! What users of a chat see while a model works: rows E4 (the texts) and E6 (the settings).
+//! Progress messages and settings of a chat: rows E4 (the texts) and E6 (the settings).
 
 use ttsr_agent::progress::{ProgressSettings, RouterSettings};
-use ttsr_agent::question::{Choice, Question, QuestionRequest};
+use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
 
 #[test]
 fn e4_question_is_shown_with_its_choices_and_answered_once_for_all() {
@@ -62,7 +62,7 @@ fn e6_settings_have_defaults_and_least_values() {
     }
 }
 
-/// There is no way around the minimums: files, code, and whoever deserialises the settings as part of theirs.
+/// The minimums hold for settings from files, from code, and within deserialised structs of a host.
 #[test]
 fn e6_minimums_hold_however_settings_are_made() {
     let progress = ProgressSettings::default;

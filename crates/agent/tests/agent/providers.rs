@@ -1,4 +1,4 @@
-//! Providers over real sockets: a server on this machine replays recorded replies, cut, slow and broken.
+//! Providers over real sockets: a local server replays recorded replies, cut, slow and broken.
 
 mod chain;
 mod close;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ttsr::harness::{Failure, Message, Provider, Request};
 use ttsr::{Channel, Event};
-use ttsr_agent::providers::{Api, Endpoint, Retries};
+use ttsr_agent::providers::{Endpoint, ProviderApi, Retries};
 use ttsr_wire::Reader;
 
 use server::{Plan, Server};
@@ -25,7 +25,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Came {
     events: Vec<Event>,
@@ -33,7 +33,7 @@ struct Came {
 }
 
 impl Came {
-    /// The text of a channel.
+    /// Returns the text of a channel.
     fn text(&self, channel: Channel) -> String {
         let mut kinds = Vec::new();
         let mut text = Vec::new();
@@ -62,13 +62,13 @@ fn request() -> Request {
     Request::new("a-model", vec![Message::user("Go.")])
 }
 
-/// An endpoint that sends nothing again.
-fn endpoint(api: Api, server: &Server) -> Endpoint {
+/// An endpoint without retries.
+fn endpoint(api: ProviderApi, server: &Server) -> Endpoint {
     let endpoint = Endpoint::at(api, &server.base()).unwrap();
     endpoint.retries(Retries::none())
 }
 
-/// Retries that no test has to wait for.
+/// Retries with short waits.
 fn soon(most: u32) -> Retries {
     Retries {
         most,
@@ -93,12 +93,12 @@ async fn ask(provider: &mut dyn Provider, request: &Request) -> Came {
 }
 
 /// Serves one plan to one request.
-async fn play(api: Api, plan: Plan) -> Came {
+async fn play(api: ProviderApi, plan: Plan) -> Came {
     let server = Server::start([plan]).await;
     ask(&mut endpoint(api, &server), &request()).await
 }
 
-/// The events of the first reply in a body, as the reader has them.
+/// Returns the events of the first reply in a body, as the wire reader returns them.
 fn first_reply(body: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();
     let mut reader = Reader::new("reply");
@@ -113,11 +113,11 @@ fn first_reply(body: &[u8]) -> Vec<Event> {
 }
 
 /// A small reply of each API: text, and a tool call.
-fn small(api: Api) -> &'static [u8] {
+fn small(api: ProviderApi) -> &'static [u8] {
     match api {
-        Api::OpenAiChat => include_bytes!("providers/chat.sse"),
-        Api::OpenAiResponses => include_bytes!("providers/responses.sse"),
-        Api::AnthropicMessages => include_bytes!("providers/messages.sse"),
+        ProviderApi::OpenAiChat => include_bytes!("providers/chat.sse"),
+        ProviderApi::OpenAiResponses => include_bytes!("providers/responses.sse"),
+        ProviderApi::AnthropicMessages => include_bytes!("providers/messages.sse"),
         other => panic!("no reply of {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Both sides of a router: a chat, and an agent that says what it is told to. What is done to them is told.
+//! Both sides of a router: a chat, and an agent with scripted events. Actions on them are logged.
 #![allow(dead_code, reason = "each who takes it in uses some of it")]
 
 use std::collections::VecDeque;
@@ -9,17 +9,17 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use ttsr_agent::progress::{
-    Agent, AgentEvent, AgentEvents, Asking, ChannelAdapter, ChannelError, ChannelStatus,
-    Constraints, Inbox, Outbound, Sending, Typing,
+    Agent, AgentEvent, AgentEvents, AgentFuture, ChannelAdapter, ChannelError, ChannelStatus,
+    Constraints, Inbox, Outbound, SendFuture, Typing,
 };
 
-/// What was done to a chat or to an agent.
+/// An action on a chat or on an agent.
 #[derive(Debug)]
 pub(crate) enum Done<'a> {
     Say(&'a Outbound),
-    /// Whether it is shown from here on.
+    /// True if the typing indicator is shown from here on.
     Type(bool),
-    /// Whether the events are read from here on.
+    /// True if the events are read from here on.
     Subscribe(bool),
     Prompt {
         session: &'a str,
@@ -32,25 +32,25 @@ pub(crate) enum Done<'a> {
 
 pub(crate) type Tell = Arc<dyn Fn(Done<'_>) + Send + Sync>;
 
-/// What becomes of something that is done to a chat.
+/// The result of an action on a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goes {
     Well,
     Wrong,
-    /// It never ends.
+    /// It never completes.
     On,
 }
 
-/// A channel that can do what its kind can.
+/// A channel with the capabilities of its kind.
 pub(crate) struct Chat {
     pub(crate) constraints: Constraints,
     pub(crate) tell: Tell,
-    /// Says how each thing goes. What goes wrong is not told.
+    /// Returns the result of each action. An action that fails is not logged.
     pub(crate) goes: Box<dyn Fn(&Done<'_>) -> Goes + Send>,
 }
 
 impl Chat {
-    /// A channel where everything goes well.
+    /// A channel on which every action succeeds.
     pub(crate) fn new(constraints: Constraints, tell: Tell) -> Chat {
         Chat {
             constraints,
@@ -59,7 +59,7 @@ impl Chat {
         }
     }
 
-    fn tell(&self, done: Done<'_>) -> Sending<'static> {
+    fn tell(&self, done: Done<'_>) -> SendFuture<'static> {
         match (self.goes)(&done) {
             Goes::Well => {
                 (self.tell)(done);
@@ -94,34 +94,34 @@ impl ChannelAdapter for Chat {
         ChannelStatus::Running
     }
 
-    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
+    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> SendFuture<'a> {
         self.tell(Done::Say(&message))
     }
 
-    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
+    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<SendFuture<'a>> {
         let can = self.constraints.typing != Typing::Unsupported;
         can.then(|| self.tell(Done::Type(true)))
     }
 
-    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
+    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<SendFuture<'a>> {
         let must = self.constraints.typing == Typing::UntilStopped;
         must.then(|| self.tell(Done::Type(false)))
     }
 }
 
-/// What happens next on the side of the agent.
+/// The next event of the agent.
 pub(crate) enum Next {
     Event(Box<AgentEvent>),
-    /// Somebody else does something, before anything else of the agent is heard.
+    /// A third party acts before the next event of the agent.
     Meanwhile(Box<dyn FnOnce() + Send>),
-    /// The events end. Without it they go on, and nothing more comes.
+    /// The event stream ends. Without it the stream stays open and silent.
     End,
 }
 
 /// An agent for one prompt.
 pub(crate) struct Server {
     pub(crate) script: VecDeque<Next>,
-    /// The prompt is refused.
+    /// True if the prompt is refused.
     pub(crate) refuses: bool,
     pub(crate) tell: Tell,
 }
@@ -131,14 +131,14 @@ impl Server {
         &self,
         done: Done<'_>,
         said: Result<T, String>,
-    ) -> Asking<'static, T> {
+    ) -> AgentFuture<'static, T> {
         (self.tell)(done);
         Box::pin(ready(said))
     }
 }
 
 impl Agent for Server {
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+    fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
         let events: AgentEvents = Box::pin(Events {
             script: std::mem::take(&mut self.script),
             tell: Arc::clone(&self.tell),
@@ -146,7 +146,7 @@ impl Agent for Server {
         self.tell(Done::Subscribe(true), Ok(events))
     }
 
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
+    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()> {
         let said = match self.refuses {
             true => Err("no".to_owned()),
             false => Ok(()),
@@ -154,15 +154,19 @@ impl Agent for Server {
         self.tell(Done::Prompt { session, text }, said)
     }
 
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()> {
+    fn abort<'a>(&'a mut self, session: &'a str) -> AgentFuture<'a, ()> {
         self.tell(Done::Abort(session), Ok(()))
     }
 
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()> {
+    fn answer<'a>(
+        &'a mut self,
+        request: &'a str,
+        answers: Vec<Vec<String>>,
+    ) -> AgentFuture<'a, ()> {
         self.tell(Done::Answer(request, &answers), Ok(()))
     }
 
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()> {
+    fn reject<'a>(&'a mut self, request: &'a str) -> AgentFuture<'a, ()> {
         self.tell(Done::Reject(request), Ok(()))
     }
 }

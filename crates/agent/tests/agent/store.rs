@@ -1,5 +1,5 @@
-//! Sessions on disk: what of them is there after a crash, a disk that fails, a file that someone changed.
-//! Names that begin with `g98_` to `g104_` are of the corresponding line of the list of faults.
+//! Sessions on disk, after a crash, a disk failure, or a change by somebody else. Names that begin with `g98_` to
+//! `g104_` refer to a line of the list of faults.
 
 mod case;
 mod disk;
@@ -12,11 +12,11 @@ mod turn;
 use std::path::{Path, PathBuf};
 
 use ttsr::harness::Message;
-use ttsr_agent::store::{Entry, Kept};
+use ttsr_agent::store::{Entry, ResumeState};
 
 use ttsr_testing::Folder;
 
-/// The file of a session store in a folder of a test.
+/// The file of a session store in a test folder.
 trait StoreFile {
     fn file(&self) -> PathBuf;
 }
@@ -33,7 +33,7 @@ fn said(text: impl Into<String>) -> Entry {
     }
 }
 
-fn texts(kept: &Kept) -> Vec<String> {
+fn texts(kept: &ResumeState) -> Vec<String> {
     kept.messages().iter().map(Message::text).collect()
 }
 

@@ -1,8 +1,8 @@
-//! Times a pack on a script, and finds out what each rule has to do with it.
+//! Times a pack on a recorded stream and estimates the cost of each rule.
 //!
-//! All rules of a channel are one automaton, so the time of a rule by itself does not exist: what can be
-//! had is what changes without it. States are counted, and so are the same in every run; times are
-//! medians of passes in turn, and a few percent of them are noise.
+//! All rules of a channel share one automaton, so one rule has no time of its own. The cost of a rule is the
+//! difference that leaving it out makes. State counts are exact and reproducible. Times are medians of interleaved
+//! passes and carry a few percent of noise.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -12,36 +12,36 @@ use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use ttsr::{Channel, Pack, PartId, Rule, Stream};
 
-use super::report::{Automaton, Cost, Growth, Report, Rescan, RuleCost, Why};
-use super::script::{Script, Step};
-use crate::{Stop, packs};
+use super::report::{BenchReport, ChannelAutomaton, GrowthPoint, PassCost, Rescan, RuleCost, Why};
+use super::script::{ReplayScript, StreamOp};
+use crate::{CommandError, load};
 
-/// How long one figure may take.
+/// Time limit for one figure.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// How long searching again may take: it is quadratic.
+/// Time limit for rescanning, which is quadratic.
 const RESCAN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Rules that are left out one by one: those that need the most states by themselves. Each takes a load.
+/// Number of rules that are left out one by one: those that need the most states alone. Each costs one load.
 const LEFT_OUT: usize = 40;
 
-/// Rules whose time is measured: those that add the most states.
+/// Number of rules that are timed: those that add the most states.
 const TIMED: usize = 8;
 
-/// Stretches of the longest reply that are timed by themselves.
+/// Number of equal sections of the longest reply that are timed separately.
 const STRETCHES: usize = 16;
 
-pub(crate) fn measure(pack: &Pack, script: &Script) -> Result<Report, Stop> {
+pub(crate) fn measure(pack: &Pack, script: &ReplayScript) -> Result<BenchReport, CommandError> {
     let hits = script.play(pack).hits; // builds the states
-    let automata: Vec<Automaton> = Channel::ALL
+    let automata: Vec<ChannelAutomaton> = Channel::ALL
         .into_iter()
         .flat_map(|channel| automata(pack, channel))
         .collect();
     let states = states(pack);
-    let cost = Cost::new(time(|| script.play(pack).took), script);
-    let host = Host::new(pack);
-    let bare = Cost::new(time(|| accumulate(script)), script);
-    Ok(Report {
+    let cost = PassCost::new(time(|| script.play(pack).took), script);
+    let host = RescanHost::new(pack);
+    let bare = PassCost::new(time(|| accumulate(script)), script);
+    Ok(BenchReport {
         version: env!("CARGO_PKG_VERSION"),
         packs: names(pack),
         streams: script.names.clone(),
@@ -67,7 +67,7 @@ pub(crate) fn measure(pack: &Pack, script: &Script) -> Result<Report, Stop> {
     })
 }
 
-/// The packs, with their versions where they have any.
+/// Returns the names of the packs, with their versions if they declare one.
 fn names(pack: &Pack) -> Vec<String> {
     let headers = pack.headers().iter();
     let name = headers.map(|header| match &header.version {
@@ -77,7 +77,7 @@ fn names(pack: &Pack) -> Vec<String> {
     name.collect()
 }
 
-/// Median of passes within [`PATIENCE`], of at least three.
+/// Returns the median of at least three passes, as many as fit into [`PATIENCE`].
 fn time(mut pass: impl FnMut() -> Duration) -> Duration {
     let started = Instant::now();
     let mut times = Vec::new();
@@ -92,17 +92,17 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn automata(pack: &Pack, channel: Channel) -> Vec<Automaton> {
+fn automata(pack: &Pack, channel: Channel) -> Vec<ChannelAutomaton> {
     let sizes = pack.automata(channel);
     sizes
-        .map(|size| Automaton {
+        .map(|size| ChannelAutomaton {
             channel: channel.name(),
             size,
         })
         .collect()
 }
 
-/// States of all automata, as the script has left them.
+/// Returns the number of states that all automata have built after the script.
 fn states(pack: &Pack) -> usize {
     let sizes = Channel::ALL
         .into_iter()
@@ -110,13 +110,13 @@ fn states(pack: &Pack) -> usize {
     sizes.map(|size| size.states).sum()
 }
 
-/// The least that a host does: it keeps the deltas.
-fn accumulate(script: &Script) -> Duration {
+/// Times the minimal host, which only appends the deltas to a buffer.
+fn accumulate(script: &ReplayScript) -> Duration {
     let started = Instant::now();
     for reply in &script.replies {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         for step in reply {
-            if let Step::Delta(part, bytes) = step {
+            if let StreamOp::Delta(part, bytes) = step {
                 kept(&mut parts, *part).extend_from_slice(bytes);
             }
         }
@@ -125,7 +125,7 @@ fn accumulate(script: &Script) -> Duration {
     started.elapsed()
 }
 
-/// The bytes of a part so far. Parts are numbered from 0, without gaps.
+/// Returns the bytes of a part so far. Parts are numbered from 0 without gaps.
 fn kept(parts: &mut Vec<Vec<u8>>, part: PartId) -> &mut Vec<u8> {
     let index = part.0 as usize;
     if parts.len() <= index {
@@ -134,19 +134,19 @@ fn kept(parts: &mut Vec<Vec<u8>>, part: PartId) -> &mut Vec<u8> {
     &mut parts[index]
 }
 
-/// A host that has a regex for each pattern, and at each delta searches the part so far with those whose rules read
-/// its channel.
-struct Host {
+/// A host that compiles one regex per pattern and, at each delta, searches the whole part so far with the regexes
+/// whose rules read its channel.
+struct RescanHost {
     regexes: Vec<(Regex, Vec<Channel>)>,
-    /// Patterns that the regex engine does not take.
+    /// Number of patterns that the regex engine rejects.
     unread: usize,
 }
 
-/// The parts of a reply so far, by their numbers.
+/// The parts of one reply so far, indexed by part number.
 #[derive(Default)]
-struct Texts(Vec<(Option<Channel>, Vec<u8>)>);
+struct PartTexts(Vec<(Option<Channel>, Vec<u8>)>);
 
-impl Texts {
+impl PartTexts {
     fn part(&mut self, part: PartId) -> &mut (Option<Channel>, Vec<u8>) {
         let index = part.0 as usize;
         if self.0.len() <= index {
@@ -156,9 +156,9 @@ impl Texts {
     }
 }
 
-impl Host {
-    fn new(pack: &Pack) -> Host {
-        let mut host = Host {
+impl RescanHost {
+    fn new(pack: &Pack) -> RescanHost {
+        let mut host = RescanHost {
             regexes: Vec::new(),
             unread: 0,
         };
@@ -173,14 +173,14 @@ impl Host {
         host
     }
 
-    /// Takes a step; whether it was a delta.
-    fn take(&self, texts: &mut Texts, step: &Step) -> bool {
+    /// Applies one step. Returns true if it was a delta.
+    fn apply(&self, texts: &mut PartTexts, step: &StreamOp) -> bool {
         match step {
-            Step::Open(part, channel) => {
+            StreamOp::Open(part, channel) => {
                 texts.part(*part).0 = Some(*channel);
                 false
             }
-            Step::Delta(part, bytes) => {
+            StreamOp::Delta(part, bytes) => {
                 let (channel, text) = texts.part(*part);
                 text.extend_from_slice(bytes);
                 let channel = channel.unwrap_or(Channel::Text);
@@ -188,29 +188,29 @@ impl Host {
                 black_box(read.filter(|(regex, _)| regex.is_match(&text[..])).count());
                 true
             }
-            Step::Tool(..) | Step::Close(_) => false,
+            StreamOp::Tool(..) | StreamOp::Close(_) => false,
         }
     }
 }
 
-/// One pass that warms the regexes up, and one that is timed; of each as much as there is patience for.
-fn rescan(host: &Host, script: &Script) -> Rescan {
+/// Runs one pass that warms up the regexes and one that is timed, each within its time limit.
+fn rescan(host: &RescanHost, script: &ReplayScript) -> Rescan {
     rescan_once(host, script);
     rescan_once(host, script)
 }
 
-fn rescan_once(host: &Host, script: &Script) -> Rescan {
+fn rescan_once(host: &RescanHost, script: &ReplayScript) -> Rescan {
     let mut deltas = 0;
     let mut is_whole = true;
     let started = Instant::now();
     'all: for reply in &script.replies {
-        let mut texts = Texts::default();
+        let mut texts = PartTexts::default();
         for step in reply {
             if started.elapsed() > RESCAN_PATIENCE {
                 is_whole = false;
                 break 'all;
             }
-            deltas += usize::from(host.take(&mut texts, step));
+            deltas += usize::from(host.apply(&mut texts, step));
         }
     }
     Rescan {
@@ -221,11 +221,11 @@ fn rescan_once(host: &Host, script: &Script) -> Rescan {
     }
 }
 
-/// What a delta costs along the longest reply, for us and for a host that searches again.
-fn growth(pack: &Pack, host: &Host, reply: &[Step]) -> Vec<Growth> {
+/// Returns the cost of a delta along the longest reply, for this crate and for a host that rescans.
+fn growth(pack: &Pack, host: &RescanHost, reply: &[StreamOp]) -> Vec<GrowthPoint> {
     let deltas: usize = reply.iter().filter(|step| step.bytes() > 0).count();
     let each = deltas.div_ceil(STRETCHES).max(1);
-    let mut stretches: Vec<&[Step]> = Vec::new();
+    let mut stretches: Vec<&[StreamOp]> = Vec::new();
     let (mut from, mut seen) = (0, 0);
     for (index, step) in reply.iter().enumerate() {
         seen += usize::from(step.bytes() > 0);
@@ -236,12 +236,12 @@ fn growth(pack: &Pack, host: &Host, reply: &[Step]) -> Vec<Growth> {
     }
     let passes = (0..15).map(|_| {
         let mut stream = pack.stream();
-        let time = |steps: &&[Step]| {
+        let time = |steps: &&[StreamOp]| {
             let started = Instant::now();
             black_box(
                 steps
                     .iter()
-                    .map(|step| step.tell(&mut stream))
+                    .map(|step| step.apply(&mut stream))
                     .sum::<usize>(),
             );
             started.elapsed()
@@ -249,19 +249,19 @@ fn growth(pack: &Pack, host: &Host, reply: &[Step]) -> Vec<Growth> {
         stretches.iter().map(time).collect::<Vec<Duration>>()
     });
     let passes: Vec<Vec<Duration>> = passes.collect();
-    let (mut texts, mut bytes) = (Texts::default(), 0);
+    let (mut texts, mut bytes) = (PartTexts::default(), 0);
     let begun = Instant::now();
-    let stretch = |(index, steps): (usize, &&[Step])| {
+    let stretch = |(index, steps): (usize, &&[StreamOp])| {
         let started = Instant::now();
         let is_patient = begun.elapsed() < RESCAN_PATIENCE;
         if is_patient {
             for step in steps.iter() {
-                host.take(&mut texts, step);
+                host.apply(&mut texts, step);
             }
         }
         let searched = nanoseconds(started.elapsed()) / each as f64;
-        bytes += steps.iter().map(Step::bytes).sum::<usize>();
-        Growth {
+        bytes += steps.iter().map(StreamOp::bytes).sum::<usize>();
+        GrowthPoint {
             bytes,
             ns_per_delta: nanoseconds(median(passes.iter().map(|pass| pass[index]).collect()))
                 / each as f64,
@@ -271,11 +271,11 @@ fn growth(pack: &Pack, host: &Host, reply: &[Step]) -> Vec<Growth> {
     stretches.iter().enumerate().map(stretch).collect()
 }
 
-/// Every rule that is looked at, those first that add the most states.
-fn rules(pack: &Pack, script: &Script, all: usize) -> Result<Vec<RuleCost>, Stop> {
+/// Returns every examined rule, sorted by the number of states it adds, largest first.
+fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>, CommandError> {
     let mut costs = Vec::new();
     for rule in pack.rules() {
-        let alone = packs::build(std::iter::once(rule.clone()))?;
+        let alone = load::build(std::iter::once(rule.clone()))?;
         let hits = script.play(&alone).hits;
         costs.push(RuleCost::new(rule, states(&alone), hits));
     }
@@ -287,7 +287,7 @@ fn rules(pack: &Pack, script: &Script, all: usize) -> Result<Vec<RuleCost>, Stop
     for cost in costs.iter_mut().take(LEFT_OUT) {
         let without = without(pack, &cost.rule)?;
         script.play(&without);
-        // Leaving a rule out can also add states: fewer kinds of characters, other rows.
+        // Leaving a rule out can also add states: the byte classes and the row layout change.
         cost.states_added = Some(all.saturating_sub(states(&without)));
     }
     costs.sort_by(|a, b| {
@@ -305,8 +305,8 @@ fn rules(pack: &Pack, script: &Script, all: usize) -> Result<Vec<RuleCost>, Stop
     Ok(costs)
 }
 
-fn without(pack: &Pack, rule: &str) -> Result<Pack, Stop> {
-    packs::build(
+fn without(pack: &Pack, rule: &str) -> Result<Pack, CommandError> {
+    load::build(
         pack.rules()
             .iter()
             .filter(|other| other.id != rule)
@@ -314,9 +314,9 @@ fn without(pack: &Pack, rule: &str) -> Result<Pack, Stop> {
     )
 }
 
-/// Median over pairs of passes, in turn, of the time that the pack without the rule saves; `None` if that is within
-/// the noise, which it is unless three quarters of the pairs agree that time is saved.
-fn saved(pack: &Pack, without: &Pack, script: &Script) -> Option<f64> {
+/// Returns the median time saved by leaving the rule out, over pairs of interleaved passes. Returns `None` if the
+/// difference is noise, that is, unless three quarters of the pairs save time.
+fn saved(pack: &Pack, without: &Pack, script: &ReplayScript) -> Option<f64> {
     script.play(without); // builds the states
     let started = Instant::now();
     let mut saved = Vec::new();
@@ -332,11 +332,11 @@ fn nanoseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e9
 }
 
-/// What makes a rule dear, as far as its patterns and its states tell.
+/// Returns the reasons why a rule is expensive, derived from its patterns and its states.
 fn why(pack: &Pack, cost: &RuleCost, all: usize) -> BTreeSet<Why> {
     let rule = pack.find(&cost.rule).map(|id| pack.rule(id));
     let mut why: BTreeSet<Why> = rule.into_iter().flat_map(of_patterns).collect();
-    // A tenth of all states in one rule, where there are more than a few rules.
+    // One rule has a tenth of all states although the pack has more than three rules.
     if pack.rules().len() > 3 && cost.states_added.is_some_and(|added| added * 10 > all) {
         why.insert(Why::States);
     }
@@ -358,18 +358,18 @@ fn of_patterns(rule: &Rule) -> impl Iterator<Item = Why> {
         .any
         .iter()
         .filter_map(move |pattern| match parse(pattern.to_regex()) {
-            // It was loaded, so what the regex engine cannot read is look-around or a reference back.
+            // The rule loaded, so the regex engine can only have rejected look-around or a back-reference.
             None => Some(Why::Confirms),
             Some(hir) => (!has_literal(&hir)).then_some(Why::NoLiteral),
         })
 }
 
-/// Characters in a row that make a beginning rare.
+/// Length in characters of a literal that is rare enough to search for.
 const LITERAL: usize = 3;
 
-/// Whether every match holds so many known characters in a row, case aside.
+/// Returns true if every match contains a literal of at least [`LITERAL`] characters, ignoring case.
 ///
-/// The parser bounds how deep a pattern nests, and so how deep this goes.
+/// The regex parser bounds the nesting of a pattern, so the recursion is bounded.
 fn has_literal(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Literal(literal) => literal.0.len() >= LITERAL,
@@ -387,12 +387,12 @@ fn has_literal(hir: &Hir) -> bool {
     }
 }
 
-/// Length of an expression that is known text but for the case of letters.
+/// Returns the length in characters of an expression that matches one text, ignoring case.
 fn known(hir: &Hir) -> Option<usize> {
     match hir.kind() {
         HirKind::Literal(literal) => Some(literal.0.len()),
         HirKind::Look(_) | HirKind::Empty => Some(0),
-        // `k` and `s` have a third form, the Kelvin sign and the long s.
+        // `k` and `s` have a third case variant: the Kelvin sign and the long s.
         HirKind::Class(Class::Unicode(class)) => {
             let chars = class.iter().map(|range| range.len()).sum::<usize>();
             (chars <= 3).then_some(1)

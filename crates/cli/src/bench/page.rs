@@ -1,9 +1,9 @@
-//! The report as one page that needs nothing else: charts in SVG, light or dark as its reader has it.
+//! Renders the report as one self-contained page: SVG charts, in light or dark colours as the browser asks.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
-use super::report::{Growth, METHOD, Report, RuleCost, SHOWN};
+use super::report::{BenchReport, GrowthPoint, METHOD, RuleCost, SHOWN};
 use crate::output::Escaped;
 
 const STYLE: &str = "\
@@ -22,17 +22,17 @@ table { border-collapse: collapse; width: 100% } th, td { text-align: left; padd
 
 const WIDTH: f64 = 880.0;
 
-pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>What the rules cost</title>\n<style>{STYLE}</style>\n<h1>What the rules cost</h1>"
+         <title>Cost of the rules</title>\n<style>{STYLE}</style>\n<h1>Cost of the rules</h1>"
     )?;
     writeln!(
         out,
-        "<p>ttsr {}. Packs: {}. Streams: {}.</p>\n<p>{} rules with {} patterns, on {} bytes in {} deltas of {} replies: <b>{:.1} ns a delta</b>, \
-         {:.2} ns a byte. Searching each reply again at every delta would take {:.1} times as long. {} hits.</p>",
+        "<p>ttsr {}. Packs: {}. Streams: {}.</p>\n<p>{} rules with {} patterns, on {} bytes in {} deltas of {} replies: <b>{:.1} ns per delta</b>, \
+         {:.2} ns per byte. Rescanning each reply at every delta would take {:.1} times as long. {} hits.</p>",
         report.version,
         Safe(&report.packs.join(", ")),
         Safe(&report.streams.join(", ")),
@@ -52,16 +52,16 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     rules(report, out)
 }
 
-/// Three bars on a logarithmic axis.
-fn costs(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the chart of the three costs: horizontal bars on a logarithmic axis.
+fn costs(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     let bars = [
-        ("only kept", "bare", report.bare.ns_per_delta),
+        ("buffering only", "bare", report.bare.ns_per_delta),
         ("with these rules", "ours", report.cost.ns_per_delta),
-        ("searched again", "other", report.rescan.ns_per_delta),
+        ("rescanning", "other", report.rescan.ns_per_delta),
     ];
     writeln!(
         out,
-        "<h2>A delta</h2>\n<p>Nanoseconds; each line to the right is ten times more.</p>"
+        "<h2>Cost per delta</h2>\n<p>Nanoseconds, on a logarithmic axis.</p>"
     )?;
     let axis = Axis::new(bars.iter().map(|(_, _, value)| *value), 150.0, WIDTH - 90.0);
     writeln!(
@@ -94,8 +94,8 @@ fn costs(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Two lines along the longest reply, on a logarithmic axis.
-fn growth(growth: &[Growth], out: &mut dyn Write) -> io::Result<()> {
+/// Writes the chart of the cost along the longest reply: two curves on a logarithmic axis.
+fn growth(growth: &[GrowthPoint], out: &mut dyn Write) -> io::Result<()> {
     const BOTTOM: f64 = 220.0;
     let Some(last) = growth.last().filter(|_| growth.len() > 1) else {
         return Ok(());
@@ -108,8 +108,8 @@ fn growth(growth: &[Growth], out: &mut dyn Write) -> io::Result<()> {
     let x = |bytes: usize| 80.0 + bytes as f64 / last.bytes as f64 * (WIDTH - 100.0);
     writeln!(
         out,
-        "<h2>Along the longest reply</h2>\n<p>Nanoseconds a delta, by the bytes read before: \
-         <b style=\"color:var(--ours)\">with these rules</b>, <b style=\"color:var(--other)\">searched again</b>.</p>"
+        "<h2>Along the longest reply</h2>\n<p>Nanoseconds per delta, by the number of bytes before it: \
+         <b style=\"color:var(--ours)\">with these rules</b>, <b style=\"color:var(--other)\">rescanning</b>.</p>"
     )?;
     writeln!(
         out,
@@ -153,10 +153,10 @@ fn line(out: &mut dyn Write, class: &str, points: &[(f64, f64)]) -> io::Result<(
     )
 }
 
-fn memory(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn memory(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "<h2>Memory</h2>\n<p>{} bytes of state for each text that is being read. Shared by all streams:</p>\n\
+        "<h2>Memory</h2>\n<p>{} bytes of state for each open text. Shared by all streams:</p>\n\
          <table><tr><th>channel<th class=\"number\">states<th class=\"number\">columns<th class=\"number\">table, \
          bytes<th class=\"number\">sets, bytes",
         report.state_bytes
@@ -172,17 +172,17 @@ fn memory(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</table>")
 }
 
-fn rules(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn rules(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "<h2>Rules</h2>\n<p>States that only this rule needs, of {}.</p>",
+        "<h2>Rules</h2>\n<p>States that only this rule needs, out of {}.</p>",
         report.states
     )?;
     chart(&report.rules[..report.rules.len().min(SHOWN)], out)?;
     writeln!(
         out,
         "<table><tr><th>rule<th class=\"number\">states added<th class=\"number\">alone<th \
-         class=\"number\">ns a delta saved without it<th class=\"number\">hits<th>why"
+         class=\"number\">ns per delta saved without it<th class=\"number\">hits<th>reason"
     )?;
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "not measured".to_owned());
     for cost in &report.rules {
@@ -208,7 +208,7 @@ fn rules(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// The states that each rule adds, as bars.
+/// Writes the chart of the states that each rule adds.
 fn chart(shown: &[RuleCost], out: &mut dyn Write) -> io::Result<()> {
     let most = shown
         .iter()
@@ -245,9 +245,9 @@ fn chart(shown: &[RuleCost], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</svg>")
 }
 
-/// A logarithmic axis from one place to another.
+/// A logarithmic axis between two coordinates.
 struct Axis {
-    /// Powers of ten at both ends.
+    /// Exponents of ten at both ends.
     low: i32,
     high: i32,
     from: f64,
@@ -274,13 +274,13 @@ impl Axis {
         self.from + part * (self.to - self.from)
     }
 
-    /// Where the powers of ten are.
+    /// Returns the powers of ten at which grid lines are drawn.
     fn lines(&self) -> impl Iterator<Item = f64> {
         (self.low..=self.high).map(|power| self.place(10f64.powi(power)))
     }
 }
 
-/// Text of a stranger's rule file, inside a page.
+/// Text from a rule file, escaped for HTML. Rule files are untrusted.
 struct Safe<'a>(&'a str);
 
 impl Display for Safe<'_> {

@@ -1,4 +1,4 @@
-//! What was measured, as it is shown to a reader and to a script.
+//! The results of a measurement, printed for people or serialized.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -9,29 +9,30 @@ use serde::{Serialize, Serializer};
 use ttsr::Rule;
 use ttsr::pack::AutomatonSize;
 
-use super::script::Script;
-use crate::output::{Escaped, Record, STRONG};
+use super::script::ReplayScript;
+use crate::output::{Escaped, OutputRecord, STRONG};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// Rules that are shown; a script gets all.
+/// Number of rules printed; the JSON output has all of them.
 pub(crate) const SHOWN: usize = 10;
 
-/// How the figures of rules came about: for every output.
+/// Explains how the figures of single rules are obtained. Part of every output.
 pub(crate) const METHOD: &str = "\
-All rules of a channel are one automaton. `states_alone`: states that the stream leads to with this rule by \
-itself. `states_added`: how many fewer there are without it, for the 40 rules that need the most alone. `ns_saved_per_delta`: how much faster the same \
-stream is read without it, for the rules that add the most states: median of passes in turn; none where it is within \
-the noise. Searching again: a regex for each pattern, warm, on the channels of its rule.";
+All rules of a channel share one automaton. `states_alone`: the states that the stream builds with this rule alone. \
+`states_added`: the states saved by leaving the rule out, for the 40 rules with the most states alone. \
+`ns_saved_per_delta`: the time saved by leaving the rule out, for the rules that add the most states: the median of \
+interleaved passes, or none if it is noise. Rescanning: one regex per pattern, warm, on the channels of its rule, over \
+the whole part at each delta.";
 
-/// All of it.
+/// All results of one measurement.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "bench")]
-pub(crate) struct Report {
-    /// Of this command.
+pub(crate) struct BenchReport {
+    /// The version of this command.
     pub(crate) version: &'static str,
     pub(crate) packs: Vec<String>,
-    /// The recordings.
+    /// The names of the recordings.
     pub(crate) streams: Vec<String>,
     pub(crate) rules_loaded: usize,
     pub(crate) patterns: usize,
@@ -40,69 +41,69 @@ pub(crate) struct Report {
     pub(crate) deltas: usize,
     pub(crate) bytes: usize,
     pub(crate) hits: usize,
-    /// A loop that only keeps the deltas.
-    pub(crate) bare: Cost,
-    /// The same stream through the rules, opening and closing included.
-    pub(crate) cost: Cost,
-    /// A regex for each pattern, searched in the whole part at each delta, on the channels of its rule. Warm.
+    /// Cost of a loop that only appends the deltas.
+    pub(crate) bare: PassCost,
+    /// Cost of scanning the same stream with the rules, including opening and closing the stream.
+    pub(crate) cost: PassCost,
+    /// Cost of one regex per pattern, searched in the whole part at each delta on the channels of its rule. Warm.
     pub(crate) rescan: Rescan,
-    /// Along the longest reply.
-    pub(crate) growth: Vec<Growth>,
-    /// Of a haystack that is being read: a part of text, a value of tool input.
+    /// Cost of a delta along the longest reply.
+    pub(crate) growth: Vec<GrowthPoint>,
+    /// Memory for each haystack being scanned: a text part, or one value of tool input.
     pub(crate) state_bytes: usize,
-    pub(crate) automata: Vec<Automaton>,
-    /// Of all automata.
+    pub(crate) automata: Vec<ChannelAutomaton>,
+    /// Number of states of all automata.
     pub(crate) states: usize,
     pub(crate) rules: Vec<RuleCost>,
 }
 
-/// Time of a whole pass, by the piece.
+/// The time of a whole pass, divided by deltas and by bytes.
 #[derive(Serialize)]
-pub(crate) struct Cost {
+pub(crate) struct PassCost {
     pub(crate) ns_per_delta: f64,
     pub(crate) ns_per_byte: f64,
 }
 
-/// See [`Report::rescan`].
+/// The cost of rescanning. See [`BenchReport::rescan`].
 #[derive(Serialize)]
 pub(crate) struct Rescan {
     pub(crate) ns_per_delta: f64,
-    /// Deltas that were timed: all of them, unless it took too long.
+    /// Number of timed deltas: all of them, unless the time limit was reached.
     pub(crate) deltas: usize,
     pub(crate) is_whole: bool,
-    /// Patterns that the regex engine does not take: look-around, or too big for it.
+    /// Number of patterns that the regex engine rejects, because of look-around or size.
     pub(crate) patterns_left_out: usize,
 }
 
-/// What a delta costs where so many bytes of the reply were read.
+/// The cost of a delta after a given number of bytes of the reply.
 #[derive(Serialize)]
-pub(crate) struct Growth {
+pub(crate) struct GrowthPoint {
     pub(crate) bytes: usize,
     pub(crate) ns_per_delta: f64,
-    /// Not there past what there was patience for.
+    /// Absent after the time limit for rescanning was reached.
     pub(crate) rescan_ns_per_delta: Option<f64>,
 }
 
-/// What the streams of a pack share.
-pub(crate) struct Automaton {
+/// Size of the automaton that all streams of a pack share.
+pub(crate) struct ChannelAutomaton {
     pub(crate) channel: &'static str,
     pub(crate) size: AutomatonSize,
 }
 
-/// What one rule has to do with it.
+/// The cost of one rule.
 #[derive(Serialize)]
 pub(crate) struct RuleCost {
     pub(crate) rule: String,
     pub(crate) hits: usize,
     pub(crate) states_alone: usize,
     pub(crate) states_added: Option<usize>,
-    /// None where it was not timed, and where it is within the noise.
+    /// `None` if the rule was not timed or the difference is noise.
     pub(crate) ns_saved_per_delta: Option<f64>,
     pub(crate) is_timed: bool,
     pub(crate) why: BTreeSet<Why>,
 }
 
-/// What can make a rule dear.
+/// A reason why a rule is expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Why {
@@ -115,18 +116,18 @@ pub(crate) enum Why {
 impl Why {
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Why::NoLiteral => "no literal of three characters: much text looks like its beginning",
-            Why::States => "over a tenth of all states",
-            Why::Confirms => "look-around: each possible end is searched again",
+            Why::NoLiteral => "no literal of three characters: many texts match its beginning",
+            Why::States => "more than a tenth of all states",
+            Why::Confirms => "look-around: each candidate match is verified by a second engine",
             Why::Hits => "it hits",
         }
     }
 }
 
-impl Cost {
-    pub(crate) fn new(pass: Duration, script: &Script) -> Cost {
+impl PassCost {
+    pub(crate) fn new(pass: Duration, script: &ReplayScript) -> PassCost {
         let nanoseconds = pass.as_secs_f64() * 1e9;
-        Cost {
+        PassCost {
             ns_per_delta: nanoseconds / script.deltas.max(1) as f64,
             ns_per_byte: nanoseconds / script.bytes.max(1) as f64,
         }
@@ -152,7 +153,7 @@ impl RuleCost {
     }
 }
 
-impl Serialize for Automaton {
+impl Serialize for ChannelAutomaton {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Flat {
@@ -176,46 +177,46 @@ impl Serialize for Automaton {
     }
 }
 
-impl Report {
-    /// How many times more the other way costs.
+impl BenchReport {
+    /// Returns how many times the rescanning host is slower.
     pub(crate) fn times_more(&self) -> f64 {
         self.rescan.ns_per_delta / self.cost.ns_per_delta
     }
 
-    /// Says that searching again was stopped, if it was.
+    /// Returns a note that rescanning was stopped early, if it was.
     pub(crate) fn cut_short(&self) -> Option<String> {
         let Rescan {
             deltas, is_whole, ..
         } = self.rescan;
         (!is_whole).then(|| {
             format!(
-                "searching again was cut short after {deltas} of {} deltas; later ones cost more",
+                "rescanning was stopped after {deltas} of {} deltas; later deltas cost more",
                 self.deltas
             )
         })
     }
 
     fn show_cost(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Report {
+        let BenchReport {
             cost, bare, rescan, ..
         } = self;
         writeln!(out, "\n{STRONG}cost{STRONG:#}")?;
         writeln!(
             out,
-            "  with these rules     {:>10.1} ns a delta   {:>8.2} ns a byte",
+            "  with these rules     {:>10.1} ns/delta   {:>8.2} ns/byte",
             cost.ns_per_delta, cost.ns_per_byte
         )?;
         writeln!(
             out,
-            "  only kept            {:>10.1} ns a delta   {:>8.2} ns a byte",
+            "  buffering only       {:>10.1} ns/delta   {:>8.2} ns/byte",
             bare.ns_per_delta, bare.ns_per_byte
         )?;
         writeln!(
             out,
-            "  searched again       {:>10.1} ns a delta   {:>8.1} times as long{}",
+            "  rescanning           {:>10.1} ns/delta   {:>8.1} times as long{}",
             rescan.ns_per_delta,
             self.times_more(),
-            if rescan.is_whole { "" } else { ", or longer" }
+            if rescan.is_whole { "" } else { " or more" }
         )?;
         if let Some(cut) = self.cut_short() {
             writeln!(out, "  ({cut})")?;
@@ -223,7 +224,7 @@ impl Report {
         if rescan.patterns_left_out > 0 {
             writeln!(
                 out,
-                "  (searched without {} patterns that the regex engine does not take)",
+                "  (rescanned without {} patterns that the regex engine rejects)",
                 rescan.patterns_left_out
             )?;
         }
@@ -234,10 +235,10 @@ impl Report {
         writeln!(out, "\n{STRONG}memory{STRONG:#}")?;
         writeln!(
             out,
-            "  {} bytes of state for each text that is being read",
+            "  {} bytes of state for each open text",
             self.state_bytes
         )?;
-        for Automaton { channel, size } in &self.automata {
+        for ChannelAutomaton { channel, size } in &self.automata {
             let full = if size.is_full {
                 ", FULL: see Limits::table_bytes"
             } else {
@@ -255,7 +256,7 @@ impl Report {
     fn show_rules(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
-            "\n{STRONG}rules that cost the most{STRONG:#}, by the states that only they need"
+            "\n{STRONG}most expensive rules{STRONG:#}, by the states that only they need"
         )?;
         for cost in self.rules.iter().take(SHOWN) {
             let added = cost
@@ -269,8 +270,8 @@ impl Report {
                 cost.states_alone
             )?;
             match cost.ns_saved_per_delta {
-                Some(saved) => write!(out, ", {saved:.2} ns a delta")?,
-                None if cost.is_timed => write!(out, ", no time beyond the noise")?,
+                Some(saved) => write!(out, ", {saved:.2} ns/delta")?,
+                None if cost.is_timed => write!(out, ", time within the noise")?,
                 None => {}
             }
             match cost.why.is_empty() {
@@ -286,7 +287,7 @@ impl Report {
     }
 }
 
-impl Record for Report {
+impl OutputRecord for BenchReport {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,

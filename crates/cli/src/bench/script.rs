@@ -1,4 +1,4 @@
-//! Recorded replies, held in memory and played as often as one likes.
+//! Recorded replies, held in memory so that they can be replayed any number of times.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,59 +6,59 @@ use std::time::{Duration, Instant};
 use ttsr::{Channel, Event, Pack, PartId, Stream};
 use ttsr_wire::Reader;
 
-use crate::input::{Input, Problems};
-use crate::output::tell;
+use crate::input::{InputFile, InputProblems};
+use crate::output::print_message;
 
-/// Most bytes of deltas that are held; what comes after is left out, which is told.
+/// Maximum number of delta bytes held. The rest is skipped and reported.
 const MOST: usize = 64 << 20;
 
-/// A reply of a model at work on code, made up: reasoning, text and three calls of tools.
+/// A made-up reply of a coding model: reasoning, text and three tool calls.
 const EMBEDDED: &str = include_str!("recording.ndjson");
 
-/// Several replies, one after the other.
+/// Several replies, replayed one after another.
 #[derive(Default)]
-pub(crate) struct Script {
-    /// What the replies were read from.
+pub(crate) struct ReplayScript {
+    /// The names of the files the replies were read from.
     pub(crate) names: Vec<String>,
-    pub(crate) replies: Vec<Vec<Step>>,
+    pub(crate) replies: Vec<Vec<StreamOp>>,
     pub(crate) bytes: usize,
     pub(crate) deltas: usize,
     pub(crate) parts: usize,
-    /// Replies under way, by name.
-    open: HashMap<String, Vec<Step>>,
+    /// Replies that have not ended yet, by stream name.
+    open: HashMap<String, Vec<StreamOp>>,
     is_full: bool,
 }
 
-/// What a stream is told.
-pub(crate) enum Step {
+/// One operation on a stream.
+pub(crate) enum StreamOp {
     Open(PartId, Channel),
     Tool(PartId, String, String),
     Delta(PartId, Vec<u8>),
     Close(PartId),
 }
 
-/// What came of playing.
-pub(crate) struct Played {
+/// The result of one replay.
+pub(crate) struct ReplayCounts {
     pub(crate) took: Duration,
     pub(crate) hits: usize,
 }
 
-impl Script {
-    pub(crate) fn embedded() -> Script {
-        let mut script = Script {
+impl ReplayScript {
+    pub(crate) fn embedded() -> ReplayScript {
+        let mut script = ReplayScript {
             names: vec!["embedded".to_owned()],
-            ..Script::default()
+            ..ReplayScript::default()
         };
         let mut reader = Reader::new("embedded");
         reader.push(EMBEDDED.as_bytes(), &mut |name, event| {
-            script.take(name, event)
+            script.push_event(name, event)
         });
-        reader.finish(&mut |name, event| script.take(name, event));
+        reader.finish(&mut |name, event| script.push_event(name, event));
         script
     }
 
-    pub(crate) fn read(inputs: &[Input], problems: &mut Problems) -> Script {
-        let mut script = Script::default();
+    pub(crate) fn read(inputs: &[InputFile], problems: &mut InputProblems) -> ReplayScript {
+        let mut script = ReplayScript::default();
         for input in inputs {
             let Some(mut blocks) = input.open(problems) else {
                 continue;
@@ -66,17 +66,17 @@ impl Script {
             script.names.push(input.name.clone());
             let mut reader = Reader::new(&input.name);
             while let Some(block) = blocks.next(problems) {
-                reader.push(block, &mut |name, event| script.take(name, event));
+                reader.push(block, &mut |name, event| script.push_event(name, event));
             }
-            reader.finish(&mut |name, event| script.take(name, event));
+            reader.finish(&mut |name, event| script.push_event(name, event));
             if reader.format().is_none() {
-                problems.tell(&input.name, &"not a recorded stream of a known format");
+                problems.report(&input.name, &"not a recorded stream of a known format");
             }
         }
         script
     }
 
-    fn take(&mut self, name: &str, event: Event) {
+    fn push_event(&mut self, name: &str, event: Event) {
         let steps = self.open.entry(name.to_owned()).or_default();
         match event {
             Event::PartStart {
@@ -87,11 +87,11 @@ impl Script {
                 ..
             } => {
                 self.parts += 1;
-                steps.push(Step::Open(part, channel));
-                steps.extend(tool.map(|tool| Step::Tool(part, tool, call.unwrap_or_default())));
+                steps.push(StreamOp::Open(part, channel));
+                steps.extend(tool.map(|tool| StreamOp::Tool(part, tool, call.unwrap_or_default())));
             }
             Event::Tool { part, tool, call } => {
-                steps.push(Step::Tool(part, tool, call.unwrap_or_default()));
+                steps.push(StreamOp::Tool(part, tool, call.unwrap_or_default()));
             }
             Event::Delta { part, bytes } => {
                 if self.bytes + bytes.len() > MOST {
@@ -99,9 +99,9 @@ impl Script {
                 }
                 self.bytes += bytes.len();
                 self.deltas += 1;
-                steps.push(Step::Delta(part, bytes));
+                steps.push(StreamOp::Delta(part, bytes));
             }
-            Event::PartEnd { part } => steps.push(Step::Close(part)),
+            Event::PartEnd { part } => steps.push(StreamOp::Close(part)),
             Event::Finish { .. } => {
                 let steps = self.open.remove(name).unwrap_or_default();
                 self.replies.push(steps);
@@ -112,57 +112,57 @@ impl Script {
 
     fn leave_out(&mut self) {
         if !std::mem::replace(&mut self.is_full, true) {
-            tell(&format_args!(
-                "only the first {MOST} bytes of deltas are measured with"
+            print_message(&format_args!(
+                "only the first {MOST} bytes of deltas are measured"
             ));
         }
     }
 
-    /// Plays every reply through a stream of its own, opening and closing included.
-    pub(crate) fn play(&self, pack: &Pack) -> Played {
+    /// Replays every reply through its own stream, including opening and closing it.
+    pub(crate) fn play(&self, pack: &Pack) -> ReplayCounts {
         let mut hits = 0;
         let started = Instant::now();
         for reply in &self.replies {
             let mut stream = pack.stream();
             hits += reply
                 .iter()
-                .map(|step| step.tell(&mut stream))
+                .map(|step| step.apply(&mut stream))
                 .sum::<usize>();
         }
-        Played {
+        ReplayCounts {
             took: started.elapsed(),
             hits,
         }
     }
 
-    /// The reply with the most bytes.
-    pub(crate) fn longest(&self) -> &[Step] {
+    /// Returns the reply with the most bytes.
+    pub(crate) fn longest(&self) -> &[StreamOp] {
         let longest = self
             .replies
             .iter()
-            .max_by_key(|reply| reply.iter().map(Step::bytes).sum::<usize>());
+            .max_by_key(|reply| reply.iter().map(StreamOp::bytes).sum::<usize>());
         longest.map_or(&[], Vec::as_slice)
     }
 }
 
-impl Step {
-    /// Tells a stream; gives the hits.
-    pub(crate) fn tell(&self, stream: &mut Stream) -> usize {
+impl StreamOp {
+    /// Applies the operation to a stream and returns the number of hits.
+    pub(crate) fn apply(&self, stream: &mut Stream) -> usize {
         match self {
-            Step::Open(part, channel) => {
+            StreamOp::Open(part, channel) => {
                 stream.open(*part, *channel);
                 0
             }
-            Step::Tool(part, name, call) => stream.tool(*part, name, call).len(),
-            Step::Delta(part, bytes) => stream.push(*part, bytes).len(),
-            Step::Close(part) => stream.close(*part).len(),
+            StreamOp::Tool(part, name, call) => stream.tool(*part, name, call).len(),
+            StreamOp::Delta(part, bytes) => stream.push(*part, bytes).len(),
+            StreamOp::Close(part) => stream.close(*part).len(),
         }
     }
 
-    /// Bytes of a delta.
+    /// Returns the number of bytes if this is a delta, else 0.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Step::Delta(_, bytes) => bytes.len(),
+            StreamOp::Delta(_, bytes) => bytes.len(),
             _ => 0,
         }
     }

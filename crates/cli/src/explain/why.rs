@@ -1,51 +1,58 @@
-//! Why a rule does not hit a text: the key without which it would.
+//! Finds the key that prevents a rule from hitting a text.
 
 use ttsr::rule::Within;
 use ttsr::{Pattern, Rule};
 
 use super::first_hit;
-use crate::test::part::Part;
+use crate::test::part::ExamplePart;
 
-/// Takes a key out of a rule.
+/// Removes a key from a rule.
 type Without = fn(&mut Rule);
 
-/// What a key asks for, and how the rule is without it.
+/// Each key that can prevent a hit, with a function that removes it.
 const KEYS: [(&str, Without); 9] = [
-    ("an exception of `none` stands beside it", without_none),
-    ("what it captures is not what `capture` asks for", |rule| {
+    ("an exception of `none` matches beside it", without_none),
+    ("the captured text does not meet `capture`", |rule| {
         rule.condition.capture = None;
     }),
-    ("`count` asks for more matches", |rule| {
+    ("`count` requires more matches", |rule| {
         rule.condition.count = None;
     }),
-    ("it ends behind the characters that `first` names", |rule| {
-        rule.condition.first = None;
-    }),
     (
-        "it begins before the characters that `last` names",
+        "the match ends after the characters that `first` allows",
+        |rule| {
+            rule.condition.first = None;
+        },
+    ),
+    (
+        "the match begins before the characters that `last` allows",
         |rule| {
             rule.condition.last = None;
         },
     ),
-    ("`line` asks for a whole line", |rule| {
+    ("`line` requires a whole line", |rule| {
         rule.condition.line = false;
     }),
-    ("the patterns stand further apart than `within`", anywhere),
-    ("it stands outside its `region`", |rule| {
+    ("the matches are further apart than `within`", anywhere),
+    ("the match is outside its `region`", |rule| {
         each_pattern(rule, |pattern| pattern.region.clear());
     }),
-    ("it stands in none of its `args`", |rule| {
+    ("the match is in none of its `args`", |rule| {
         rule.args.clear();
         each_pattern(rule, |pattern| pattern.arg = None);
     }),
 ];
 
-/// The first key without which the rule would hit the part.
-pub(super) fn not(rule: &Rule, root: Option<&str>, part: &Part) -> Option<&'static str> {
+/// Returns the first key whose removal lets the rule hit the part.
+pub(super) fn blocking_key(
+    rule: &Rule,
+    root: Option<&str>,
+    part: &ExamplePart,
+) -> Option<&'static str> {
     let would_hit = |without: &Without| {
         let mut lifted = rule.clone();
         without(&mut lifted);
-        // A rule that makes no sense without the key says nothing about it.
+        // A rule that does not load without the key gives no answer.
         lifted != *rule && first_hit(&lifted, root, part).is_ok_and(|hit| hit.is_some())
     };
     let key = KEYS.iter().find(|(_, without)| would_hit(without));
@@ -56,7 +63,7 @@ fn without_none(rule: &mut Rule) {
     let condition = &mut rule.condition;
     condition.none.clear();
     if condition.all.is_empty() && condition.sequence.is_empty() {
-        // It was the window of the exceptions alone.
+        // The window applied to the exceptions only.
         condition.within = None;
     }
 }

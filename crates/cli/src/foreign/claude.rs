@@ -1,32 +1,32 @@
-//! Claude Code: what the permissions of a settings file deny.
+//! Claude Code: the calls that the permissions of a settings file deny.
 
 use serde_json::{Map, Value};
 
 use super::Foreign;
-use super::draft::{Draft, Sheet, quoted, text};
+use super::draft::{RuleDraft, RuleFile, quoted, text};
 
-/// What may stand before a command: the beginning, the end of another, `sudo`, variables.
+/// Text that may precede a command: the start of the text, the end of another command, `sudo`, variables.
 const BEFORE: &str =
     r"(?:^|[;&|(){}\x60\n]|\b(?:sudo|xargs|exec|then|do|else|time|env)\s)\s*(?:\w+=\S*\s+)*";
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
     let settings: Value = serde_json::from_str(from.text).map_err(|error| error.to_string())?;
-    let settings = settings.as_object().ok_or("it is no object")?;
+    let settings = settings.as_object().ok_or("not an object")?;
     let is_bare = ["deny", "ask", "allow"]
         .iter()
         .any(|key| settings.contains_key(*key));
     let permissions = match settings.get("permissions") {
         Some(permissions) => permissions
             .as_object()
-            .ok_or("`permissions` is no object")?,
+            .ok_or("`permissions` is not an object")?,
         None if is_bare => settings,
         None => {
-            sheet.leave_out(from.name, "there are no `permissions`".to_owned());
+            sheet.leave_out(from.name, "no `permissions`".to_owned());
             &Map::new()
         }
     };
     if !is_bare || settings.contains_key("permissions") {
-        // `$schema` is for editors.
+        // `$schema` only concerns editors.
         let others = settings
             .keys()
             .filter(|key| !["permissions", "$schema"].contains(&key.as_str()));
@@ -37,40 +37,40 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
     for (key, value) in permissions {
         let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
         for odd in entries.iter().filter(|entry| !entry.is_string()) {
-            let what = format!("{} in `{key}`: it is no text", quoted(&odd.to_string()));
+            let what = format!("{} in `{key}`: not a string", quoted(&odd.to_string()));
             sheet.leave_out(from.name, what);
         }
         let entries = entries.iter().filter_map(Value::as_str);
         match key.as_str() {
             "deny" | "ask" if !value.is_array() => {
-                sheet.leave_out(from.name, format!("`{key}`: it is no list"));
+                sheet.leave_out(from.name, format!("`{key}`: not a list"));
             }
             "deny" => entries.for_each(|entry| deny(from.name, entry, sheet)),
             "allow" => sheet.leave_out(
                 from.name,
-                "`allow`: a rule says what is broken, not what is permitted".to_owned(),
+                "`allow`: a rule forbids calls and cannot permit them".to_owned(),
             ),
             "ask" => entries.for_each(|entry| {
-                let what = format!("ask {}: nobody can be asked here", quoted(entry));
+                let what = format!("ask {}: there is no user to ask", quoted(entry));
                 sheet.leave_out(from.name, what);
             }),
             "$schema" => {}
-            _ => sheet.leave_out(from.name, format!("`{key}`: there is nothing like it here")),
+            _ => sheet.leave_out(from.name, format!("`{key}`: no equivalent")),
         }
     }
     Ok(())
 }
 
-/// Why a key of the settings is not carried over.
+/// Returns the reason why a key of the settings has no equivalent.
 fn why(key: &str) -> &'static str {
     match key {
-        "hooks" => "a command that runs at an event is no rule",
-        "sandbox" => "what a sandbox keeps out is no text that could be matched",
-        _ => "there is nothing like it here",
+        "hooks" => "a command that runs at an event is not a rule",
+        "sandbox" => "the restrictions of a sandbox are not text to match",
+        _ => "no equivalent",
     }
 }
 
-fn deny(file: &str, entry: &str, sheet: &mut Sheet) {
+fn deny(file: &str, entry: &str, sheet: &mut RuleFile) {
     let (tool, what) = match entry
         .strip_suffix(')')
         .and_then(|entry| entry.split_once('('))
@@ -78,12 +78,12 @@ fn deny(file: &str, entry: &str, sheet: &mut Sheet) {
         Some((tool, what)) => (tool, Some(what)),
         None => (entry, None),
     };
-    let mut draft = Draft::new(
+    let mut draft = RuleDraft::new(
         format!("{file}: {entry}"),
         &format!("no-{entry}"),
         &format!("{entry} is denied"),
     );
-    // A denied call never runs: the rule does not give in after some retries.
+    // A denied call must never run, so the rule does not give up after some retries.
     draft.set("severity", text("critical"));
     draft.set("action", text("retry"));
     draft.set("on", "[\"tool-input\"]".to_owned());
@@ -91,7 +91,7 @@ fn deny(file: &str, entry: &str, sheet: &mut Sheet) {
     let done = match what.filter(|what| !matches!(*what, "" | "*")) {
         None => {
             draft.notes.push(
-                "It acts at the first byte of an argument: a call without any is not seen."
+                "It acts at the first byte of an argument: a call without arguments is not matched."
                     .to_owned(),
             );
             draft.set_regexes("match.any", &["(?s:.)".to_owned()]);
@@ -104,14 +104,14 @@ fn deny(file: &str, entry: &str, sheet: &mut Sheet) {
         false => sheet.leave_out(
             &draft.place,
             format!(
-                "what {} means for this tool is not known",
+                "the meaning of {} for this tool is unknown",
                 quoted(what.unwrap_or(entry))
             ),
         ),
     }
 }
 
-/// The tool, and for an MCP server all of its tools.
+/// Returns the globs for a tool, or for all tools of an MCP server.
 fn tools(tool: &str) -> Vec<String> {
     let is_server = tool.starts_with("mcp__") && tool.matches("__").count() == 1;
     match tool {
@@ -124,8 +124,8 @@ fn tools(tool: &str) -> Vec<String> {
     }
 }
 
-/// Says which calls of the tool are denied, if that is known.
-fn narrow(tool: &str, what: &str, draft: &mut Draft) -> bool {
+/// Restricts the rule to the denied calls of the tool. Returns false if the syntax for this tool is unknown.
+fn narrow(tool: &str, what: &str, draft: &mut RuleDraft) -> bool {
     match tool {
         "Bash" => {
             draft.set("args", "[\"command\"]".to_owned());
@@ -151,7 +151,7 @@ fn narrow(tool: &str, what: &str, draft: &mut Draft) -> bool {
     true
 }
 
-/// A command with `*` for anything, or `:*` at its end for any arguments.
+/// Returns a regex for a command in which `*` matches any text, and a final `:*` any arguments.
 fn command(what: &str) -> String {
     let (what, end) = match what.strip_suffix(":*").or_else(|| what.strip_suffix(" *")) {
         Some(what) => (what, r"(?:[\s;&|)}]|$)"),
@@ -167,7 +167,8 @@ fn escaped(text: &str) -> String {
     regex_syntax::escape(text)
 }
 
-/// Globs on files: `//` begins at the root of the machine, `~/` in any home, `/` and `./` at the project.
+/// Returns globs on files: `//` starts at the root of the file system, `~/` in any home folder, `/` and `./` in the
+/// project.
 fn files(what: &str) -> Vec<String> {
     if let Some(rooted) = what.strip_prefix("//") {
         return vec![format!("/{rooted}")];

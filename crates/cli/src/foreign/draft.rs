@@ -1,6 +1,6 @@
-//! A rule file under way: rules, the comments beside them, and what was left out.
+//! A rule file being written: rules, their comments, and the reports of what was left out.
 //!
-//! Knows how TOML is written. A rule that does not load becomes a comment, so the file always loads.
+//! Knows how to write TOML. A rule that does not load becomes a comment, so the file always loads.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use super::{Imported, LeftOut};
 use ttsr::{Level, Pack};
 
-/// Most characters of a text that is quoted where it was left out.
+/// Maximum number of characters quoted of a text that was left out.
 const QUOTED: usize = 100;
 
-/// The file.
-pub(super) struct Sheet {
+/// The file being written.
+pub(super) struct RuleFile {
     pack: String,
     ids: BTreeSet<String>,
-    /// Comments above all rules.
+    /// Comments before all rules.
     notes: Vec<String>,
     /// Rules and comments, in order.
     body: String,
@@ -26,20 +26,20 @@ pub(super) struct Sheet {
     unread: Vec<LeftOut>,
 }
 
-/// A rule before it is written.
-pub(super) struct Draft {
-    /// Where it came from.
+/// A rule being written.
+pub(super) struct RuleDraft {
+    /// The place it was read from.
     pub(super) place: String,
     pub(super) id: String,
-    /// Comments above the rule.
+    /// Comments before the rule.
     pub(super) notes: Vec<String>,
-    /// Keys and their values as TOML.
+    /// Keys with their values in TOML.
     keys: Vec<(&'static str, String)>,
 }
 
-impl Draft {
-    pub(super) fn new(place: String, name: &str, description: &str) -> Draft {
-        let mut draft = Draft {
+impl RuleDraft {
+    pub(super) fn new(place: String, name: &str, description: &str) -> RuleDraft {
+        let mut draft = RuleDraft {
             place,
             id: slug(name),
             notes: Vec::new(),
@@ -49,19 +49,19 @@ impl Draft {
         draft
     }
 
-    /// Adds a key. The value is TOML already.
+    /// Adds a key with a value in TOML.
     pub(super) fn set(&mut self, key: &'static str, value: String) {
         self.keys.push((key, value));
     }
 
-    /// Adds a list of texts, unless it is empty.
+    /// Adds a list of strings, unless it is empty.
     pub(super) fn set_texts(&mut self, key: &'static str, values: &[String]) {
         if !values.is_empty() {
             self.set(key, texts(values));
         }
     }
 
-    /// Adds patterns that are regular expressions.
+    /// Adds a list of patterns that are regular expressions.
     pub(super) fn set_regexes(&mut self, key: &'static str, regexes: &[String]) {
         let patterns = regexes
             .iter()
@@ -83,9 +83,9 @@ impl Draft {
     }
 }
 
-impl Sheet {
-    pub(super) fn new(pack: &str) -> Result<Sheet, String> {
-        let sheet = Sheet {
+impl RuleFile {
+    pub(super) fn new(pack: &str) -> Result<RuleFile, String> {
+        let sheet = RuleFile {
             pack: pack.to_owned(),
             ids: BTreeSet::new(),
             notes: Vec::new(),
@@ -98,14 +98,14 @@ impl Sheet {
         sheet.problem("").map_or(Ok(sheet), Err)
     }
 
-    /// Says something at the head of the file.
-    pub(super) fn note(&mut self, note: &str) {
+    /// Adds a comment at the head of the file.
+    pub(super) fn add_comment(&mut self, note: &str) {
         if !self.notes.iter().any(|known| known == note) {
             self.notes.push(note.to_owned());
         }
     }
 
-    /// Leaves out something that is no part of a rule.
+    /// Reports something that is not part of a rule and was left out.
     pub(super) fn leave_out(&mut self, place: &str, what: String) {
         self.body
             .push_str(&comment(&format!("LEFT OUT of {place}: {what}")));
@@ -113,7 +113,7 @@ impl Sheet {
         self.lost(place, what);
     }
 
-    /// Notes that a text cannot be read.
+    /// Reports a text that cannot be parsed.
     pub(super) fn unread(&mut self, place: &str, why: String) {
         self.body
             .push_str(&comment(&format!("NOT READ: {place}: {why}")));
@@ -124,7 +124,7 @@ impl Sheet {
         });
     }
 
-    /// Leaves out something that is worth keeping as a comment.
+    /// Reports something that was left out and keeps it as a comment.
     pub(super) fn keep(&mut self, place: &str, why: &str, text: &str) {
         self.body
             .push_str(&comment(&format!("LEFT OUT: {place}: {text}")));
@@ -132,8 +132,8 @@ impl Sheet {
         self.lost(place, why.to_owned());
     }
 
-    /// Leaves out a part of a rule, which goes on without it.
-    pub(super) fn leave_out_of(&mut self, draft: &mut Draft, what: String) {
+    /// Reports a part of a rule that was left out; the rule is kept without it.
+    pub(super) fn leave_out_of(&mut self, draft: &mut RuleDraft, what: String) {
         draft.notes.push(format!("LEFT OUT: {what}"));
         self.lost(&draft.place, what);
     }
@@ -145,8 +145,8 @@ impl Sheet {
         });
     }
 
-    /// Takes a rule, or says why it does not load.
-    pub(super) fn add(&mut self, mut draft: Draft) {
+    /// Appends a rule, or a comment with the reason why it does not load.
+    pub(super) fn add(&mut self, mut draft: RuleDraft) {
         draft.id = self.free(&draft.id);
         let toml = draft.toml();
         let mut notes: String = draft.notes.iter().map(|note| comment(note)).collect();
@@ -167,7 +167,7 @@ impl Sheet {
         self.body.push('\n');
     }
 
-    /// Adds files where no rule of this pack counts.
+    /// Adds files to which no rule of this pack applies.
     pub(super) fn allow(&mut self, paths: &[String], reason: &str) {
         let rules = texts(&[format!("{}/*", self.pack)]);
         write!(
@@ -179,7 +179,7 @@ impl Sheet {
         .expect("writing to a string cannot fail");
     }
 
-    /// An id that no rule has yet.
+    /// Returns an id that no other rule has.
     fn free(&self, id: &str) -> String {
         let more = (2..).map(|number| format!("{id}-{number}"));
         std::iter::once(id.to_owned())
@@ -188,7 +188,7 @@ impl Sheet {
             .expect("there are more numbers than rules")
     }
 
-    /// Why a rule would not load.
+    /// Returns the reason why a rule would not load.
     fn problem(&self, rule: &str) -> Option<String> {
         let error = Pack::from_toml(&format!("{}\n{rule}", self.header())).err()?;
         let mut problems = error.diagnostics().iter();
@@ -214,12 +214,12 @@ impl Sheet {
     }
 }
 
-/// A text as TOML.
+/// Returns a string in TOML.
 pub(super) fn text(text: &str) -> String {
     toml_edit::Value::from(text).to_string()
 }
 
-/// A list of texts as TOML; a long one has a line for each.
+/// Returns a list of strings in TOML. A long list has one line per entry.
 pub(super) fn texts(texts: &[String]) -> String {
     let items: Vec<String> = texts.iter().map(|item| text(item)).collect();
     let length: usize = items.iter().map(String::len).sum();
@@ -229,7 +229,7 @@ pub(super) fn texts(texts: &[String]) -> String {
     }
 }
 
-/// Lines of comment. What TOML refuses in comments is written out.
+/// Returns comment lines. Characters that TOML forbids in comments are escaped.
 pub(super) fn comment(text: &str) -> String {
     let mut comment = String::new();
     for line in text.lines() {
@@ -246,7 +246,7 @@ pub(super) fn comment(text: &str) -> String {
     comment
 }
 
-/// A text in backticks, cut where it is long.
+/// Returns a text in backticks, shortened if it is long.
 pub(super) fn quoted(text: &str) -> String {
     let mut cut: String = text.chars().take(QUOTED).collect();
     if cut.len() < text.len() {
@@ -255,7 +255,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("`{cut}`")
 }
 
-/// The nearest thing to `name` that can be an id.
+/// Returns `name` with every character replaced that an id cannot have.
 pub(super) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars() {
@@ -290,9 +290,9 @@ mod tests {
 
     #[test]
     fn a_rule_that_does_not_load_is_a_comment_and_told() {
-        let mut sheet = Sheet::new("p").unwrap();
+        let mut sheet = RuleFile::new("p").unwrap();
         for regex in ["a", "a(", "b"] {
-            let mut draft = Draft::new(format!("f: {regex}"), "x", "about\u{7} x\ny");
+            let mut draft = RuleDraft::new(format!("f: {regex}"), "x", "about\u{7} x\ny");
             draft.set_regexes("match.any", &[regex.to_owned()]);
             sheet.add(draft);
         }
@@ -307,6 +307,6 @@ mod tests {
 
     #[test]
     fn a_pack_without_a_good_name_is_refused() {
-        assert!(Sheet::new("No Name").is_err());
+        assert!(RuleFile::new("No Name").is_err());
     }
 }

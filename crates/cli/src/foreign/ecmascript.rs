@@ -1,17 +1,17 @@
-//! Regular expressions of ECMAScript as regular expressions of this crate.
+//! Translates regular expressions of ECMAScript into regular expressions of this crate.
 //!
-//! A pattern is parsed by the grammar of ECMA-262, with Annex B where neither `u` nor `v` is set, and written
-//! anew; nothing is replaced in its text. Knows nothing of rules. What the translation relies on:
+//! The pattern is parsed by the grammar of ECMA-262, with Annex B if neither `u` nor `v` is set, and serialized again;
+//! nothing is replaced in its text. This module knows nothing about rules. Properties of the translation:
 //!
-//! - **Which texts match is kept, and where the first match ends**, as far as a position inside a character can be
-//!   given: a match that ends between the halves of a surrogate pair ends behind the character here. Which of several
-//!   matches is preferred is kept only where the pattern has no class with surrogates in it.
+//! - **It keeps the set of matching texts and the end of the first match**, as far as an offset inside a character can
+//!   be expressed: a match that ends between the halves of a surrogate pair ends after the character here. The
+//!   preference among several matches is kept only if the pattern has no class with surrogates.
 //! - **UTF-16.** Without `u` and `v` the unit of matching is the UTF-16 code unit, and a class such as `[^a]` matches
-//!   half of an emoji. [`lower`] follows the pattern through the positions between and inside of characters.
-//! - **Line ends.** `.`, and `^` and `$` with `m`, know four: `\n`, `\r`, U+2028, U+2029. An anchor at an edge of the
-//!   pattern takes the line end into the match, elsewhere it becomes a look-around assertion.
+//!   half of an emoji. [`lower`] tracks the positions between and inside characters.
+//! - **Line terminators.** `.`, and `^` and `$` with `m`, recognize four: `\n`, `\r`, U+2028, U+2029. An anchor at an
+//!   edge of the pattern includes the line terminator in the match; elsewhere it becomes a look-around assertion.
 //!
-//! A text is UTF-8, so it has no lone surrogates; bytes that are not UTF-8 are outside of this.
+//! Texts are UTF-8 and have no lone surrogates. Invalid UTF-8 is out of scope.
 
 mod expr;
 mod lower;
@@ -26,7 +26,7 @@ use std::fmt;
     clippy::struct_excessive_bools,
     reason = "each flag is one letter of the pattern's"
 )]
-pub(super) struct Flags {
+pub(super) struct RegExpFlags {
     /// `i`
     pub(super) ignore_case: bool,
     /// `m`
@@ -37,17 +37,17 @@ pub(super) struct Flags {
     pub(super) unicode: bool,
     /// `v`
     pub(super) unicode_sets: bool,
-    /// `y`: of a new pattern, a match begins at the start of the text.
+    /// `y`: a search with a new `RegExp` matches only at the start of the text.
     pub(super) sticky: bool,
 }
 
-impl Flags {
-    /// The flags of `letters`. `d` and `g` do not change which texts match.
+impl RegExpFlags {
+    /// Parses the flags in `letters`. `d` and `g` do not change the set of matching texts and are ignored.
     ///
     /// # Errors
-    /// A letter that is no flag or is there twice, or `u` beside `v`.
-    pub(super) fn of(letters: &str) -> Result<Flags, Untranslatable> {
-        let mut flags = Flags::default();
+    /// An unknown or repeated letter, or `u` together with `v`.
+    pub(super) fn parse(letters: &str) -> Result<RegExpFlags, Untranslatable> {
+        let mut flags = RegExpFlags::default();
         let (mut indices, mut global) = (false, false);
         for letter in letters.chars() {
             let flag = match letter {
@@ -59,7 +59,7 @@ impl Flags {
                 'u' => &mut flags.unicode,
                 'v' => &mut flags.unicode_sets,
                 'y' => &mut flags.sticky,
-                _ => return Err(Untranslatable(format!("`{letter}` is no flag"))),
+                _ => return Err(Untranslatable(format!("`{letter}` is not a flag"))),
             };
             if std::mem::replace(flag, true) {
                 return Err(Untranslatable(format!("flag `{letter}` is given twice")));
@@ -73,22 +73,22 @@ impl Flags {
         }
     }
 
-    /// Whether the unit of matching is the code point.
+    /// Returns true if the unit of matching is the code point.
     fn by_code_point(self) -> bool {
         self.unicode || self.unicode_sets
     }
 }
 
-/// A pattern translated.
+/// A translated pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Translation {
-    /// The pattern as this crate reads it.
+    /// The pattern in the syntax of this crate.
     pub(super) regex: String,
-    /// Where it differs from the original, a sentence each. Empty: nowhere.
+    /// The differences from the original, one sentence each. Empty if there are none.
     pub(super) notes: Vec<String>,
 }
 
-/// Why a pattern has no translation.
+/// The reason why a pattern has no translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Untranslatable(pub(super) String);
 
@@ -98,11 +98,11 @@ impl fmt::Display for Untranslatable {
     }
 }
 
-/// The pattern of this crate that matches the texts that `new RegExp(pattern, flags)` matches.
+/// Translates the pattern: the result matches the texts that `new RegExp(pattern, flags)` matches.
 ///
 /// # Errors
-/// A pattern that is none in ECMAScript, and one without an equivalent.
-pub(super) fn translate(pattern: &str, flags: Flags) -> Result<Translation, Untranslatable> {
+/// The pattern is invalid in ECMAScript, or has no equivalent.
+pub(super) fn translate(pattern: &str, flags: RegExpFlags) -> Result<Translation, Untranslatable> {
     let parsed = parse::parse(pattern, flags)?;
     lower::lower(parsed, flags)
 }

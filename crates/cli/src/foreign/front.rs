@@ -1,13 +1,13 @@
 //! The front matter of Markdown files: YAML between two lines of `---`.
 //!
-//! Knows what tools read that YAML does not: globs without quotes, and lines that are no YAML at all.
+//! Accepts what the other tools accept although it is not YAML: unquoted globs, and lines `key: value` in broken YAML.
 
 use serde_json::{Map, Value};
 
-/// Most bytes of a front matter.
+/// Maximum size of a front matter in bytes.
 const FRONT: usize = 64 << 10;
 
-/// The front matter and the rest.
+/// Splits a text into the front matter and the rest.
 pub(super) fn split(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches('\u{feff}');
     let Some(rest) = text.strip_prefix("---") else {
@@ -38,7 +38,7 @@ pub(super) fn fields(front: &str) -> Result<Map<String, Value>, String> {
         Ok(fields) => return Ok(fields),
         Err(error) => error,
     };
-    // Oh-my-pi falls back to lines of `key: value` where the whole is no YAML.
+    // Oh-my-pi falls back to lines of `key: value` if the whole is not valid YAML.
     let lines: String = globs.split_inclusive('\n').map(quote_line).collect();
     yaml(&lines).map_err(|_| error)
 }
@@ -46,7 +46,7 @@ pub(super) fn fields(front: &str) -> Result<Map<String, Value>, String> {
 fn yaml(front: &str) -> Result<Map<String, Value>, String> {
     match serde_saphyr::from_str(front) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("it is no table".to_owned()),
+        Ok(_) => Err("not a table".to_owned()),
         Err(error) => Err(error
             .to_string()
             .lines()
@@ -56,7 +56,7 @@ fn yaml(front: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Puts quotes around the value of a line `key: value` at the margin, unless YAML reads it by itself.
+/// Quotes the value of an unindented line `key: value`, unless the line is valid YAML.
 fn quote_line(line: &str) -> String {
     let is_key = |key: &str| {
         !key.is_empty()
@@ -72,7 +72,7 @@ fn quote_line(line: &str) -> String {
     }
 }
 
-/// Puts quotes around a value that begins with `*`: YAML would look for an anchor, the tools read a glob.
+/// Quotes a value that begins with `*`: YAML reads it as an alias, the tools read it as a glob.
 fn quote_glob(line: &str) -> String {
     let (start, value) = match line
         .find(": *")

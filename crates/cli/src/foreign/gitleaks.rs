@@ -1,23 +1,23 @@
-//! gitleaks: a table of rules with regular expressions, least entropies and allowlists.
+//! gitleaks: rules with regular expressions, minimum entropies and allowlists.
 
 use toml::{Table, Value};
 
 use super::Foreign;
-use super::draft::{Draft, Sheet, quoted};
+use super::draft::{RuleDraft, RuleFile, quoted};
 use super::wildcard::{anywhere, globs, wildcards};
 
-/// Arguments that name the file of a call, for rules about file names alone.
+/// Arguments that name the file of a call, for rules about file names only.
 const FILE_ARGS: &str = "[\"path\", \"file_path\", \"filePath\", \"file\", \"filename\"]";
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
     let table: Table = toml::from_str(from.text).map_err(|error| error.to_string())?;
-    sheet.note("gitleaks asks for more than `entropy` bits per character, a capture here for at least so many.");
-    let mut every = Secrets::default();
+    sheet.add_comment("gitleaks requires more than `entropy` bits per character; a capture here requires at least `entropy`.");
+    let mut every = ExcludedSecrets::default();
     for (key, value) in &table {
         match key.as_str() {
             "title" | "description" | "minVersion" | "rules" => {}
             "allowlist" | "allowlists" => global(from.name, value, &mut every, sheet),
-            _ => sheet.leave_out(from.name, format!("`{key}`: there is nothing like it here")),
+            _ => sheet.leave_out(from.name, format!("`{key}`: no equivalent")),
         }
     }
     for rule in table.get("rules").into_iter().flat_map(tables) {
@@ -26,14 +26,14 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
     Ok(())
 }
 
-/// What a secret must not be, for `not-in`.
+/// Excluded secrets, for `not-in`.
 #[derive(Clone, Default)]
-struct Secrets(Vec<String>);
+struct ExcludedSecrets(Vec<String>);
 
-fn one(file: &str, table: &Table, every: &Secrets, sheet: &mut Sheet) {
+fn one(file: &str, table: &Table, every: &ExcludedSecrets, sheet: &mut RuleFile) {
     let id = string(table, "id").unwrap_or("rule");
     let description = string(table, "description").unwrap_or(id);
-    let mut draft = Draft::new(format!("{file}: {id}"), id, description);
+    let mut draft = RuleDraft::new(format!("{file}: {id}"), id, description);
     let keywords = strings(table, "keywords");
     if !keywords.is_empty() {
         draft
@@ -54,10 +54,7 @@ fn one(file: &str, table: &Table, every: &Secrets, sheet: &mut Sheet) {
             "allowlists",
         ];
         if !KNOWN.contains(&key.as_str()) {
-            sheet.leave_out_of(
-                &mut draft,
-                format!("`{key}`: there is nothing like it here"),
-            );
+            sheet.leave_out_of(&mut draft, format!("`{key}`: no equivalent"));
         }
     }
     draft.set_texts("tags", &strings(table, "tags"));
@@ -68,8 +65,8 @@ fn one(file: &str, table: &Table, every: &Secrets, sheet: &mut Sheet) {
     sheet.add(draft);
 }
 
-/// A rule that is broken by the name of a file.
-fn about_file(path: &str, draft: &mut Draft) {
+/// Adds the keys of a rule that matches a file name.
+fn about_file(path: &str, draft: &mut RuleDraft) {
     draft.set("on", "[\"tool-input\"]".to_owned());
     draft.set("args", FILE_ARGS.to_owned());
     draft.set_regexes("match.any", &[path.to_owned()]);
@@ -79,13 +76,13 @@ fn about_text(
     table: &Table,
     regex: Option<&str>,
     path: Option<&str>,
-    every: &Secrets,
-    draft: &mut Draft,
-    sheet: &mut Sheet,
+    every: &ExcludedSecrets,
+    draft: &mut RuleDraft,
+    sheet: &mut RuleFile,
 ) {
-    let mut allowed = Allowed {
+    let mut allowed = Allowlist {
         secrets: every.clone(),
-        ..Allowed::default()
+        ..Allowlist::default()
     };
     if let Some(path) = path {
         match globs(path) {
@@ -93,7 +90,7 @@ fn about_text(
             None => sheet.leave_out_of(
                 draft,
                 format!(
-                    "path {}: no glob means the same, so every file is read",
+                    "path {}: no equivalent glob, so every file is scanned",
                     quoted(path)
                 ),
             ),
@@ -125,22 +122,22 @@ fn about_text(
     draft.set_texts("match.capture.not-in", &allowed.secrets.0);
 }
 
-/// What the allowlists of a rule let through.
+/// The exceptions of a rule.
 #[derive(Default)]
-struct Allowed {
+struct Allowlist {
     paths: Vec<String>,
     beside: Vec<String>,
-    secrets: Secrets,
+    secrets: ExcludedSecrets,
 }
 
-impl Allowed {
-    /// Takes an allowlist; gives what of it cannot be carried over.
+impl Allowlist {
+    /// Adds an allowlist and returns its entries that have no equivalent.
     fn add(&mut self, list: &Table) -> Vec<String> {
         let mut lost = unknown(list);
         if string(list, "condition").is_some_and(|condition| condition.eq_ignore_ascii_case("and"))
         {
             lost.push(format!(
-                "an allowlist that asks for all of its conditions at once: {}",
+                "an allowlist whose conditions must all hold: {}",
                 quoted(&strings(list, "regexes").join(" | "))
             ));
             return lost;
@@ -151,7 +148,7 @@ impl Allowed {
                     .paths
                     .extend(globs.iter().map(|glob| format!("!{glob}"))),
                 None => lost.push(format!(
-                    "allowed path {}: no glob means the same",
+                    "allowed path {}: no equivalent glob",
                     quoted(&path)
                 )),
             }
@@ -160,9 +157,9 @@ impl Allowed {
         for regex in strings(list, "regexes") {
             match target {
                 "line" => self.beside.push(rust_regex(&regex)),
-                // The window of `none` is one line, and so is what is searched there.
+                // The window of `none` is one line, as is the text in which gitleaks searches.
                 "match" if !regex.contains("\\n") => {
-                    lost.push(format!("allowed match {}: carried over as text beside the match, so it counts in the whole line", quoted(&regex)));
+                    lost.push(format!("allowed match {}: converted to an exception anywhere in the line of the match", quoted(&regex)));
                     self.beside.push(rust_regex(&regex));
                 }
                 "secret" => self.secrets.add(&regex, &mut lost),
@@ -174,12 +171,12 @@ impl Allowed {
     }
 }
 
-impl Secrets {
+impl ExcludedSecrets {
     fn add(&mut self, regex: &str, lost: &mut Vec<String>) {
         match wildcards(regex) {
             Some(texts) => self.0.extend(texts),
             None => lost.push(format!(
-                "allowed secret {}: no text with `*` and `?` means the same",
+                "allowed secret {}: no equivalent text with `*` and `?`",
                 quoted(regex)
             )),
         }
@@ -195,10 +192,10 @@ impl Secrets {
     }
 }
 
-/// The allowlist of all rules: files are an `[[allow]]`, secrets go to every rule.
-fn global(file: &str, value: &Value, every: &mut Secrets, sheet: &mut Sheet) {
+/// Converts the global allowlist: files become an `[[allow]]`, secrets are added to every rule.
+fn global(file: &str, value: &Value, every: &mut ExcludedSecrets, sheet: &mut RuleFile) {
     for list in tables(value) {
-        let mut allowed = Allowed::default();
+        let mut allowed = Allowlist::default();
         let targeted = list.contains_key("targetRules");
         let mut lost = match targeted {
             true => vec!["an allowlist with `targetRules`".to_owned()],
@@ -206,7 +203,7 @@ fn global(file: &str, value: &Value, every: &mut Secrets, sheet: &mut Sheet) {
         };
         for regex in allowed.beside.drain(..) {
             lost.push(format!(
-                "allowed for every rule, in its line: {}",
+                "allowed for every rule, anywhere in the line of the match: {}",
                 quoted(&regex)
             ));
         }
@@ -243,7 +240,7 @@ fn unknown(list: &Table) -> Vec<String> {
         .collect()
 }
 
-/// A table, or the tables of a list.
+/// Returns the tables of a value that is a table or a list of tables.
 fn tables(value: &Value) -> impl Iterator<Item = &Table> {
     let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
     value
@@ -268,7 +265,7 @@ fn number(value: &Value) -> Option<f64> {
         .or_else(|| value.as_integer().map(|whole| whole as f64))
 }
 
-/// A regular expression of Go as one of ours: there a `{` that begins no count is plain.
+/// Translates a regular expression of Go. In Go, a `{` that does not start a repetition is a literal.
 fn rust_regex(regex: &str) -> String {
     let mut out = String::new();
     let mut escaped = false;

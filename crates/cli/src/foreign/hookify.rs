@@ -1,45 +1,45 @@
 //! Rules of hookify, a plugin of Claude Code: Markdown with `event`, `pattern` or `conditions`, and `action`.
 //!
-//! All conditions of a rule have to hold of one event. So a rule with a condition that has no equivalent is left out
-//! as a whole: without it the rule would hold more often.
+//! A rule matches an event only if all its conditions hold. A rule with a condition that has no equivalent is therefore
+//! left out completely: without the condition it would match too often.
 
 use super::Foreign;
-use super::draft::{Draft, Sheet, quoted, text};
+use super::draft::{RuleDraft, RuleFile, quoted, text};
 use super::python;
 use crate::foreign::front;
 
-/// The tools of an event on files.
+/// The tools of a file event.
 const FILE_TOOLS: [&str; 3] = ["edit", "write", "multiedit"];
 
-/// A front matter that names an event, or conditions in the plural.
+/// Returns true if the front matter names an event, or `conditions` in the plural.
 pub(super) fn is_one(body: &str) -> bool {
     let (front, _) = front::split(body);
     let has = |key: &str| front.lines().any(|line| line.starts_with(key));
     (has("event:") || has("conditions:")) && !has("condition:")
 }
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
     let (front, body) = front::split(from.text);
     if front.is_empty() {
-        return Err("it has no front matter".to_owned());
+        return Err("no front matter".to_owned());
     }
-    let page = Page::read(front);
+    let page = HookRule::read(front);
     let name = page.get("name").unwrap_or(stem(from.name));
-    let keep = |why: &str, sheet: &mut Sheet| {
+    let keep = |why: &str, sheet: &mut RuleFile| {
         sheet.keep(from.name, why, &format!("{why}\n{name}\n{}", body.trim()));
     };
     if page
         .get("enabled")
         .is_some_and(|value| value.eq_ignore_ascii_case("false"))
     {
-        keep("`enabled` is false: the rule is off", sheet);
+        keep("`enabled` is false: the rule is disabled", sheet);
         return Ok(());
     }
     let event = page.get("event").unwrap_or("all");
-    let Some(events) = Event::of(event) else {
+    let Some(events) = HookEvent::of(event) else {
         let why = match event {
-            "stop" => "event `stop`: no text arrives when an agent wants to stop".to_owned(),
-            event => format!("event {}: it is not known", quoted(event)),
+            "stop" => "event `stop`: there is no text when an agent stops".to_owned(),
+            event => format!("event {}: unknown", quoted(event)),
         };
         keep(&why, sheet);
         return Ok(());
@@ -54,17 +54,17 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
     let mut lost = page.unknown();
     if event == "all" {
         lost.push(
-            "event `all`: not when an agent wants to stop, for no text arrives then".to_owned(),
+            "event `all`: except when an agent stops, because there is no text then".to_owned(),
         );
     }
     for &event in events {
-        let parts: Result<Vec<Part>, String> = conditions
+        let parts: Result<Vec<ConvertedCondition>, String> = conditions
             .iter()
             .map(|condition| condition.part(event))
             .collect();
         let parts = match parts {
             Ok(parts) => parts,
-            // Of several events, those that have no such field are not concerned.
+            // Among several events, those without such a field are skipped.
             Err(_) if events.len() > 1 && conditions.iter().any(|it| !event.has(&it.field)) => {
                 continue;
             }
@@ -73,7 +73,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
                 continue;
             }
         };
-        let mut draft = Draft::new(from.name.to_owned(), name, name);
+        let mut draft = RuleDraft::new(from.name.to_owned(), name, name);
         for what in lost.drain(..) {
             sheet.leave_out_of(&mut draft, what);
         }
@@ -88,42 +88,42 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
     Ok(())
 }
 
-/// The name of a file without `hookify.` and `.local.md`.
+/// Returns the name of a file without `hookify.` and `.local.md`.
 fn stem(path: &str) -> &str {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let file = file.strip_prefix("hookify.").unwrap_or(file);
     file.split_once('.').map_or(file, |(stem, _)| stem)
 }
 
-/// What happens when a rule is asked.
+/// The event at which a rule is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+enum HookEvent {
     Bash,
     File,
     Prompt,
 }
 
-impl Event {
-    fn of(name: &str) -> Option<&'static [Event]> {
+impl HookEvent {
+    fn of(name: &str) -> Option<&'static [HookEvent]> {
         match name {
-            "bash" => Some(&[Event::Bash]),
-            "file" => Some(&[Event::File]),
-            "prompt" => Some(&[Event::Prompt]),
-            "all" => Some(&[Event::Bash, Event::File, Event::Prompt]),
+            "bash" => Some(&[HookEvent::Bash]),
+            "file" => Some(&[HookEvent::File]),
+            "prompt" => Some(&[HookEvent::Prompt]),
+            "all" => Some(&[HookEvent::Bash, HookEvent::File, HookEvent::Prompt]),
             _ => None,
         }
     }
 
-    /// The argument that a field is, as a glob; an empty one: the whole text.
+    /// Returns the glob of the argument for a field. An empty glob selects the whole text.
     fn arg(self, field: &str) -> Option<&'static str> {
         match (self, field) {
-            (Event::Bash, "command" | "content") => Some("command"),
-            (Event::File, "file_path") => Some("file_path"),
-            (Event::File, "new_text" | "new_string" | "content") => {
+            (HookEvent::Bash, "command" | "content") => Some("command"),
+            (HookEvent::File, "file_path") => Some("file_path"),
+            (HookEvent::File, "new_text" | "new_string" | "content") => {
                 Some("{content,new_string,edits.*.new_string}")
             }
-            (Event::File, "old_text" | "old_string") => Some("{old_string,edits.*.old_string}"),
-            (Event::Prompt, "user_prompt" | "content") => Some(""),
+            (HookEvent::File, "old_text" | "old_string") => Some("{old_string,edits.*.old_string}"),
+            (HookEvent::Prompt, "user_prompt" | "content") => Some(""),
             _ => None,
         }
     }
@@ -133,24 +133,24 @@ impl Event {
     }
 }
 
-/// A condition as it is written.
-struct Condition {
+/// A condition as written in the file.
+struct HookCondition {
     field: String,
     operator: String,
     pattern: String,
 }
 
-/// A condition as it is here.
-struct Part {
+/// A converted condition.
+struct ConvertedCondition {
     pattern: String,
     negated: bool,
 }
 
-impl Condition {
-    fn part(&self, event: Event) -> Result<Part, String> {
+impl HookCondition {
+    fn part(&self, event: HookEvent) -> Result<ConvertedCondition, String> {
         let Some(arg) = event.arg(&self.field) else {
             return Err(format!(
-                "a condition on {}: no text of that name arrives",
+                "a condition on {}: there is no such text",
                 quoted(&self.field)
             ));
         };
@@ -162,21 +162,21 @@ impl Condition {
             "equals" => format!("^{}$", escaped()),
             "starts_with" => format!("^{}", escaped()),
             "ends_with" => format!("{}$", escaped()),
-            other => return Err(format!("operator {}: it is not known", quoted(other))),
+            other => return Err(format!("operator {}: unknown", quoted(other))),
         };
         let arg = match arg {
             "" => String::new(),
             arg => format!(", arg = {}", text(arg)),
         };
-        Ok(Part {
+        Ok(ConvertedCondition {
             pattern: format!("{{ regex = {}{arg} }}", text(&regex)),
             negated: self.operator == "not_contains",
         })
     }
 }
 
-/// The keys that say what is matched. All of it is looked for in the whole call, or the whole text.
-fn matched(parts: &[Part], draft: &mut Draft) {
+/// Sets the match keys of a rule. All conditions are searched in the whole call or the whole text.
+fn matched(parts: &[ConvertedCondition], draft: &mut RuleDraft) {
     let list = |negated: bool| {
         let parts = parts.iter().filter(|part| part.negated == negated);
         let patterns: Vec<&str> = parts.map(|part| part.pattern.as_str()).collect();
@@ -197,15 +197,15 @@ fn matched(parts: &[Part], draft: &mut Draft) {
     }
 }
 
-/// The front matter, which is read line by line there, and not as YAML: backslashes in quotes are plain.
-struct Page {
+/// The front matter. Hookify reads it line by line and not as YAML: backslashes in quotes are literal.
+struct HookRule {
     keys: Vec<(String, String)>,
     conditions: Vec<Vec<(String, String)>>,
 }
 
-impl Page {
-    fn read(front: &str) -> Page {
-        let mut page = Page {
+impl HookRule {
+    fn read(front: &str) -> HookRule {
+        let mut page = HookRule {
             keys: Vec::new(),
             conditions: Vec::new(),
         };
@@ -237,7 +237,7 @@ impl Page {
             let Some(condition) = page.conditions.last_mut() else {
                 continue;
             };
-            // `- field: command, operator: contains, pattern: x` on one line, where all of it is keys.
+            // `- field: command, operator: contains, pattern: x` on one line, if all parts are keys.
             let keys = ["field:", "operator:", "pattern:"];
             let whole = item.split(',').map(str::trim);
             let is_inline = whole.clone().count() > 1
@@ -258,7 +258,7 @@ impl Page {
         Some(value)
     }
 
-    fn conditions(&self) -> Result<Vec<Condition>, String> {
+    fn conditions(&self) -> Result<Vec<HookCondition>, String> {
         let all = self.conditions.iter().map(|keys| {
             let get = |key: &str| {
                 let found = keys.iter().find(|(known, _)| known == key);
@@ -274,62 +274,62 @@ impl Page {
                 return Err("a condition without a field or a pattern".to_owned());
             };
             let operator = get("operator").unwrap_or_else(|| "regex_match".to_owned());
-            Ok(Condition {
+            Ok(HookCondition {
                 field,
                 operator,
                 pattern,
             })
         });
-        let all: Vec<Condition> = all.collect::<Result<_, _>>()?;
+        let all: Vec<HookCondition> = all.collect::<Result<_, _>>()?;
         if !all.is_empty() {
             return Ok(all);
         }
         match self.get("pattern") {
-            Some(pattern) => Ok(vec![Condition {
+            Some(pattern) => Ok(vec![HookCondition {
                 field: "content".to_owned(),
                 operator: "regex_match".to_owned(),
                 pattern: pattern.to_owned(),
             }]),
-            None => Err("it has neither a pattern nor conditions".to_owned()),
+            None => Err("neither a pattern nor conditions".to_owned()),
         }
     }
 
-    /// A blocked call must not run, so its rule cuts the reply and does not give in after some retries.
-    fn action(&self, event: Event, draft: &mut Draft) {
+    /// Sets the action. A blocked call must not run, so its rule cuts the reply and does not give up after some retries.
+    fn action(&self, event: HookEvent, draft: &mut RuleDraft) {
         match (self.get("action"), event) {
-            (Some("block"), Event::Bash | Event::File) => {
+            (Some("block"), HookEvent::Bash | HookEvent::File) => {
                 draft.set("severity", text("critical"));
                 draft.set("action", text("retry"));
             }
-            (Some("block"), Event::Prompt) => {
-                draft
-                    .notes
-                    .push("A prompt is not blocked there, either: its user is told.".to_owned());
+            (Some("block"), HookEvent::Prompt) => {
+                draft.notes.push(
+                    "As in hookify, a prompt is not blocked: the user is notified.".to_owned(),
+                );
                 draft.set("action", text("warn"));
             }
             _ => draft.set("action", text("warn")),
         }
     }
 
-    fn scope(&self, event: Event, draft: &mut Draft) {
+    fn scope(&self, event: HookEvent, draft: &mut RuleDraft) {
         let matcher = self.get("tool_matcher").filter(|matcher| *matcher != "*");
         let named = matcher.map(|matcher| matcher.split('|').map(str::to_lowercase).collect());
         let (on, tools): (_, Vec<String>) = match event {
-            Event::Bash => (
+            HookEvent::Bash => (
                 "tool-input",
                 named.unwrap_or_else(|| vec!["bash".to_owned()]),
             ),
-            Event::File => (
+            HookEvent::File => (
                 "tool-input",
                 named.unwrap_or_else(|| FILE_TOOLS.map(str::to_owned).to_vec()),
             ),
-            Event::Prompt => ("user-input", Vec::new()),
+            HookEvent::Prompt => ("user-input", Vec::new()),
         };
         draft.set_texts("on", &[on.to_owned()]);
         draft.set_texts("tools", &tools);
     }
 
-    /// Keys that say something and cannot be carried over.
+    /// Returns the keys that have an effect there and no equivalent here.
     fn unknown(&self) -> Vec<String> {
         const KNOWN: [&str; 7] = [
             "name",
@@ -352,7 +352,7 @@ impl Page {
     }
 }
 
-/// `key: value`, without quotes around the value.
+/// Splits `key: value` and removes quotes around the value.
 fn pair(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once(':')?;
     let value = value.trim().trim_matches('"').trim_matches('\'');

@@ -1,39 +1,38 @@
 //! Markdown with a front matter: rules of oh-my-pi, Cursor, Windsurf and Cline.
 //!
-//! Only a `condition` on text and an `astCondition` on code can be matched in a stream. A file without either
-//! is guidance for a prompt, and is kept as a comment.
+//! Only a `condition` on text and an `astCondition` on code can be matched in a stream. A file with neither is guidance
+//! for a prompt and becomes a comment.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::draft::{Draft, Sheet, quoted, text, texts};
-use super::ecmascript::{Flags, Translation, Untranslatable, translate};
+use super::draft::{RuleDraft, RuleFile, quoted, text, texts};
+use super::ecmascript::{RegExpFlags, Translation, Untranslatable, translate};
 use super::{Foreign, front};
 use ttsr::rule::{Ast, Condition};
 use ttsr::{Level, Pack};
 use ttsr::{Pattern, Rule};
 
-/// What `condition` was called before.
+/// Former names of `condition`.
 const LEGACY: [&str; 2] = ["ttsr_trigger", "ttsrTrigger"];
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
     let (front, body) = front::split(from.text);
-    let front = front::fields(front)
-        .map_err(|error| format!("its front matter cannot be read: {error}"))?;
-    let page = Page {
+    let front = front::fields(front).map_err(|error| format!("invalid front matter: {error}"))?;
+    let page = MarkdownRule {
         from,
         front,
         body: body.trim(),
     };
     if page.is_off() {
-        page.keep_as_comment("`enabled` is false: the rule is off", sheet);
+        page.keep_as_comment("`enabled` is false: the rule is disabled", sheet);
         return Ok(());
     }
     let (conditions, globs) = page.conditions();
     let shapes = page.list("astCondition");
     if conditions.is_empty() && globs.is_empty() && shapes.is_empty() {
-        let why = "guidance for a prompt, without a condition that could be matched";
+        let why = "guidance for a prompt, without a condition to match";
         page.keep_as_comment(why, sheet);
         return Ok(());
     }
@@ -48,24 +47,24 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
     Ok(())
 }
 
-struct Page<'a> {
+struct MarkdownRule<'a> {
     from: &'a Foreign<'a>,
     front: Map<String, Value>,
     body: &'a str,
 }
 
-/// Where one rule of a page looks: tools by their files, or prose.
+/// The scope of one rule made from a page: tools with a set of files, or prose.
 #[derive(Default)]
-struct Place {
+struct RuleScope {
     on: Vec<&'static str>,
     tools: Vec<String>,
 }
 
-/// By globs on files.
-type Places = BTreeMap<Vec<String>, Place>;
+/// The scopes by their globs on files.
+type RuleScopes = BTreeMap<Vec<String>, RuleScope>;
 
-impl Page<'_> {
-    /// A text, or a list of them.
+impl MarkdownRule<'_> {
+    /// Returns the value of a key that is a string or a list of strings.
     fn list(&self, key: &str) -> Vec<String> {
         match self.front.get(key) {
             Some(Value::String(text)) => vec![text.clone()],
@@ -78,7 +77,7 @@ impl Page<'_> {
         }
     }
 
-    /// The same where commas divide a text, but for those in brackets.
+    /// Like `list`, and splits a string at commas outside of brackets.
     fn divided(&self, key: &str) -> Vec<String> {
         let divided = self.list(key).into_iter().flat_map(|text| divide(&text));
         divided.collect()
@@ -110,28 +109,28 @@ impl Page<'_> {
             .unwrap_or(self.name())
     }
 
-    fn keep_as_comment(&self, why: &str, sheet: &mut Sheet) {
+    fn keep_as_comment(&self, why: &str, sheet: &mut RuleFile) {
         let what = format!("{why}\n{}\n{}", self.description(), self.body);
         let place = self.from.name;
         sheet.keep(place, why, &what);
     }
 
-    /// What conditions on text become. The first rule says what is lost.
+    /// Writes the rules for conditions on text. The first rule carries the reports of what was left out.
     fn rules(
         &self,
         conditions: &[String],
-        places: &Places,
+        places: &RuleScopes,
         lost: &mut Vec<String>,
-        sheet: &mut Sheet,
+        sheet: &mut RuleFile,
     ) {
         let (mut conditions, refused) = match conditions.is_empty() {
-            // A glob in place of a condition: every edit of such a file.
+            // A glob instead of a condition matches every edit of such a file.
             true => (vec![("(?s:.)".to_owned(), "(?s:.)".to_owned())], Vec::new()),
             false => translated(conditions),
         };
         if conditions.is_empty() {
             let why = match refused.is_empty() {
-                true => "it has no condition".to_owned(),
+                true => "no condition".to_owned(),
                 false => refused.join("; "),
             };
             self.keep_as_comment(&why, sheet);
@@ -143,7 +142,7 @@ impl Page<'_> {
         let rewritten: Vec<String> = conditions
             .iter()
             .filter(|(original, regex)| original != regex)
-            .map(|(original, _)| format!("As it was written: {original}"))
+            .map(|(original, _)| format!("Original: {original}"))
             .collect();
         let conditions: Vec<String> = conditions.into_iter().map(|(_, regex)| regex).collect();
         for (globs, place) in places {
@@ -157,28 +156,28 @@ impl Page<'_> {
         }
     }
 
-    /// What conditions on the syntax tree become: a rule for the code of edits, for nothing else is looked at
-    /// there. The globs say what language it is in.
+    /// Writes the rule for conditions on the syntax tree. It reads the code of edits only, as the original does. The globs
+    /// determine the language.
     fn shapes(
         &self,
         patterns: Vec<String>,
-        places: &Places,
+        places: &RuleScopes,
         lost: &mut Vec<String>,
-        sheet: &mut Sheet,
+        sheet: &mut RuleFile,
     ) {
         let edits = places
             .iter()
             .filter(|(_, place)| place.on.contains(&"tool-input"));
         let mut edits = edits.peekable();
         if edits.peek().is_none() {
-            let why = "its condition is on the syntax tree of code, and it looks at none";
+            let why = "its condition is on the syntax tree of code, and its scope has no code";
             self.keep_as_comment(why, sheet);
         }
         for (globs, place) in edits {
             let (languages, mut odd) = languages(globs);
             if languages.is_empty() {
                 let unknown = match odd.is_empty() {
-                    true => "no glob says in which language".to_owned(),
+                    true => "no glob determines the language".to_owned(),
                     false => odd.join(", "),
                 };
                 let why = format!("its condition is on the syntax tree of code: {unknown}");
@@ -191,7 +190,7 @@ impl Page<'_> {
             for (on, action) in self.actions(&["tool-input"]) {
                 let mut draft = self.draft(lost, sheet);
                 let needs =
-                    "Needs ttsr with the feature `ast`: a build without it refuses the rule.";
+                    "Needs ttsr with the feature `ast`: a build without it rejects the rule.";
                 draft.notes.push(needs.to_owned());
                 self.scope(&mut draft, &on, action, place, globs);
                 draft.set_texts("match.ast.languages", &ast.languages);
@@ -201,9 +200,9 @@ impl Page<'_> {
         }
     }
 
-    /// A rule that says what is lost, and nothing else yet.
-    fn draft(&self, lost: &mut Vec<String>, sheet: &mut Sheet) -> Draft {
-        let mut draft = Draft::new(self.from.name.to_owned(), self.name(), self.description());
+    /// Returns a rule with the reports of what was left out and without conditions.
+    fn draft(&self, lost: &mut Vec<String>, sheet: &mut RuleFile) -> RuleDraft {
+        let mut draft = RuleDraft::new(self.from.name.to_owned(), self.name(), self.description());
         for what in lost.drain(..) {
             sheet.leave_out_of(&mut draft, what);
         }
@@ -212,10 +211,10 @@ impl Page<'_> {
 
     fn scope(
         &self,
-        draft: &mut Draft,
+        draft: &mut RuleDraft,
         on: &[String],
         action: &str,
-        place: &Place,
+        place: &RuleScope,
         globs: &[String],
     ) {
         draft.set("action", text(action));
@@ -232,13 +231,13 @@ impl Page<'_> {
             .any(|agent| ["main", "sub"].contains(&&**agent))
         {
             draft.notes.push(
-                "`main` and `sub` in `agents` are names of oh-my-pi: the host has to know its agents by them."
+                "`main` and `sub` in `agents` are names of oh-my-pi: the host must use the same names."
                     .to_owned(),
             );
         }
     }
 
-    fn finish(&self, mut draft: Draft, action: &str, sheet: &mut Sheet) {
+    fn finish(&self, mut draft: RuleDraft, action: &str, sheet: &mut RuleFile) {
         self.repeat(action, &mut draft);
         if !self.body.is_empty() {
             draft.set("instead", text(self.body));
@@ -246,12 +245,12 @@ impl Page<'_> {
         sheet.add(draft);
     }
 
-    /// Whether the rule is switched off.
+    /// Returns true if the rule is disabled.
     fn is_off(&self) -> bool {
         self.front.get("enabled").and_then(Value::as_bool) == Some(false)
     }
 
-    /// The conditions on text, and the globs on files that stand among them: for edits and writes of such files.
+    /// Separates conditions on text from globs on files, which select edits and writes of such files.
     fn conditions(&self) -> (Vec<String>, Vec<String>) {
         let written = LEGACY.iter().map(|key| self.list(key));
         let written = std::iter::once(self.list("condition")).chain(written);
@@ -264,9 +263,9 @@ impl Page<'_> {
         (conditions, globs)
     }
 
-    /// Where it looks, by globs on files; and what of it cannot be said.
-    fn places(&self, shorthand: &[String]) -> (Places, Vec<String>) {
-        let mut places = Places::new();
+    /// Returns the scopes by their globs on files, and the parts that cannot be expressed.
+    fn places(&self, shorthand: &[String]) -> (RuleScopes, Vec<String>) {
+        let mut places = RuleScopes::new();
         let mut lost = Vec::new();
         let mut scopes = self.divided("scope");
         let tools = ["edit", "write"];
@@ -294,7 +293,7 @@ impl Page<'_> {
             };
             if glob.is_some() && !files.is_empty() {
                 lost.push(format!(
-                    "globs {} beside those of {}: it would take both",
+                    "globs {} beside those of {}: only one of them can be used",
                     texts(&files),
                     quoted(scope)
                 ));
@@ -309,7 +308,7 @@ impl Page<'_> {
         (places, lost)
     }
 
-    /// What is done on which channels. Tools that are named stand apart from prose, for prose has none.
+    /// Returns the actions by channel. Named tools are separate from prose, which has no tool.
     fn actions(&self, on: &[&'static str]) -> Vec<(Vec<String>, &'static str)> {
         let mode = self.string("interruptMode").unwrap_or("always");
         let (tool, prose): (Vec<_>, Vec<_>) = on.iter().partition(|on| **on == "tool-input");
@@ -323,7 +322,7 @@ impl Page<'_> {
             .collect()
     }
 
-    fn repeat(&self, action: &str, draft: &mut Draft) {
+    fn repeat(&self, action: &str, draft: &mut RuleDraft) {
         match self.string("repeatMode") {
             Some("once") => draft.set("repeat.per-session", "1".to_owned()),
             Some("after-gap") => {
@@ -335,12 +334,12 @@ impl Page<'_> {
                 draft.set("repeat.cooldown-turns", gap.to_string());
             }
             _ => draft.notes.push(format!(
-                "How often it acts is not said: what holds for `{action}` holds."
+                "It sets no repetition: the default of `{action}` applies."
             )),
         }
     }
 
-    /// Fields that say something and cannot be carried over.
+    /// Returns the fields that have an effect there and no equivalent here.
     fn unknown(&self) -> Vec<String> {
         let mut lost = Vec::new();
         for (key, value) in &self.front {
@@ -367,7 +366,7 @@ impl Page<'_> {
     }
 }
 
-/// Whether it is a text, or a list of nothing else.
+/// Returns true if the value is a string or a list of strings.
 fn is_texts(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().all(Value::is_string),
@@ -375,7 +374,7 @@ fn is_texts(value: &Value) -> bool {
     }
 }
 
-/// Each condition as it was written and as it is here, and what is lost of those and of others.
+/// Returns each condition as written and as translated, and the reports of what was left out.
 fn translated(conditions: &[String]) -> (Vec<(String, String)>, Vec<String>) {
     let mut all = Vec::new();
     let mut lost = Vec::new();
@@ -392,7 +391,7 @@ fn translated(conditions: &[String]) -> (Vec<(String, String)>, Vec<String>) {
     (all, lost)
 }
 
-/// A condition of oh-my-pi: a pattern of JavaScript, where `(?ims)` may stand before it for flags.
+/// Translates a condition of oh-my-pi: a JavaScript pattern, optionally preceded by `(?ims)` for flags.
 fn translate_condition(condition: &str) -> Result<Translation, Untranslatable> {
     let flags = condition
         .strip_prefix("(?")
@@ -407,14 +406,14 @@ fn translate_condition(condition: &str) -> Result<Translation, Untranslatable> {
                     known.push(flag);
                 }
             }
-            translate(pattern, Flags::of(&known)?)
+            translate(pattern, RegExpFlags::parse(&known)?)
         }
-        _ => translate(condition, Flags::default()),
+        _ => translate(condition, RegExpFlags::default()),
     }
 }
 
-/// Whether a condition is meant as a glob on files, by the rules of oh-my-pi: it has a wildcard, nothing that only a
-/// pattern has, and either a `/` or the form `*.extension`.
+/// Returns true if oh-my-pi reads the condition as a glob on files: it has a wildcard, no syntax that only a pattern
+/// has, and either a `/` or the form `*.extension`.
 fn is_file_glob(condition: &str) -> bool {
     let is_pattern = condition.contains(['\\', '^', '$', '+', '|', '(', ')']);
     let has_wildcard = condition.contains(['?', '*', '[', ']', '{', '}']);
@@ -424,7 +423,8 @@ fn is_file_glob(condition: &str) -> bool {
     !is_pattern && has_wildcard && (condition.contains('/') || is_extension)
 }
 
-/// Drops the conditions that do not load, and says why. Where none does all stay, for the rule to be told as a whole.
+/// Removes the conditions that do not load and returns the reasons. If none loads, all stay, so that the rule is
+/// reported as a whole.
 fn loading(conditions: &mut Vec<(String, String)>) -> Vec<String> {
     let problem = |(original, regex): &(String, String)| {
         let why = problem(Condition::any(vec![Pattern::regex(regex)]))?;
@@ -439,8 +439,8 @@ fn loading(conditions: &mut Vec<(String, String)>) -> Vec<String> {
     why.into_iter().flatten().collect()
 }
 
-/// The patterns that are code, in the languages in which they are, and what is left of both and why. Where
-/// nothing would remain all stay, for the rule to be told as a whole.
+/// Returns the patterns that parse as code, in the languages in which they do, and the reasons for the others. If none
+/// parses, all stay, so that the rule is reported as a whole.
 fn parsing(languages: Vec<&'static str>, patterns: Vec<String>) -> (Ast, Vec<String>) {
     let problem = |language: &str, pattern: &String| {
         let mut condition = Condition::default();
@@ -479,7 +479,7 @@ fn shape(languages: &[&str], patterns: &[String]) -> Ast {
     }
 }
 
-/// Why a rule with that condition would not load.
+/// Returns the reason why a rule with that condition would not load.
 fn problem(condition: Condition) -> Option<String> {
     let mut rule = Rule::new("a/b", Vec::new());
     rule.condition = condition;
@@ -489,14 +489,14 @@ fn problem(condition: Condition) -> Option<String> {
     Some(first.message().to_owned())
 }
 
-/// The languages of the files that any of the globs takes, in the order of [`Ast::LANGUAGES`]; and what is
-/// wrong with globs that name none.
+/// Returns the languages of the files that the globs match, in the order of [`Ast::LANGUAGES`], and a report for each
+/// glob that determines none.
 fn languages(globs: &[String]) -> (Vec<&'static str>, Vec<String>) {
     let mut odd = Vec::new();
     let mut named = Vec::new();
     for glob in globs.iter().flat_map(|glob| alternatives(glob)) {
         match languages_of(&glob) {
-            [] => odd.push(format!("{} names no language that is read", quoted(&glob))),
+            [] => odd.push(format!("{} names no supported language", quoted(&glob))),
             languages => named.extend_from_slice(languages),
         }
     }
@@ -509,7 +509,7 @@ fn languages_of(glob: &str) -> &'static [&'static str] {
     let extension = glob.rsplit_once('.').map_or("", |(_, extension)| extension);
     match extension {
         "rs" => &["rust"],
-        // People name both with the first.
+        // Users write the first for both.
         "ts" | "mts" | "cts" => &["typescript", "tsx"],
         "tsx" => &["tsx"],
         "js" | "mjs" | "cjs" | "jsx" => &["javascript"],
@@ -519,8 +519,8 @@ fn languages_of(glob: &str) -> &'static [&'static str] {
     }
 }
 
-/// What a glob stands for that says `{a,b}`: one glob for each. Only the last braces count, for only what
-/// stands at the end is asked for.
+/// Expands the last `{a,b}` of a glob into one glob per alternative. Only the end of the glob matters, because it has
+/// the file extension.
 fn alternatives(glob: &str) -> Vec<String> {
     let Some((start, rest)) = glob.rsplit_once('{') else {
         return vec![glob.to_owned()];
@@ -532,7 +532,7 @@ fn alternatives(glob: &str) -> Vec<String> {
     each.map(|one| format!("{start}{one}{end}")).collect()
 }
 
-/// The parts of a list written as a text: commas divide, but not in brackets.
+/// Splits a list written as one string at commas outside of brackets.
 fn divide(text: &str) -> Vec<String> {
     let mut depth = 0_usize;
     let parts = text.split(|c: char| {

@@ -1,9 +1,9 @@
-//! Regular expressions of Python's `re` as regular expressions of this crate.
+//! Translates regular expressions of Python's `re` into regular expressions of this crate.
 //!
-//! The two agree but in some of their syntax, which is what is changed here. What remains: `\w` knows marks and no
-//! fractions here, and the other way round there.
+//! The two differ in some syntax, which is translated here. One difference remains: `\w` here contains marks and no
+//! numeric characters such as fractions; in Python it is the other way round.
 
-/// A pattern as `re.search` reads it.
+/// Translates a pattern of `re.search`.
 ///
 /// # Errors
 /// A construct without an equivalent.
@@ -16,7 +16,7 @@ pub(super) fn regex(pattern: &str, ignore_case: bool) -> Result<String, String> 
             '[' => class(rest, &mut out)?,
             '(' => group(rest, &mut out)?,
             '{' => brace(rest, &mut out),
-            // Before a line end at the end of the text, too.
+            // `$` also matches before a line feed at the end of the text.
             '$' if matches!(rest.as_bytes().get(1), None | Some(b'|' | b')')) => {
                 out.push_str(r"(?:\n?$)");
                 &rest[1..]
@@ -36,7 +36,7 @@ fn escape<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
     };
     match c {
         'Z' => out.push_str(r"\z"),
-        // These are boundaries of words here.
+        // `\<` and `\>` are word boundaries here and literals in Python.
         '<' | '>' => out.push(c),
         '0' => return Err("an octal escape".to_owned()),
         c if c.is_ascii() => {
@@ -48,7 +48,7 @@ fn escape<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
     Ok(&rest[1 + c.len_utf8()..])
 }
 
-/// A class; a `[` in it is plain, and so are pairs that are operators here.
+/// Translates a class. In Python, `[` and the operator pairs of this crate are literals in a class.
 fn class<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
     out.push('[');
     let mut inner = &rest[1..];
@@ -84,19 +84,19 @@ fn class<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
         };
         is_first = false;
     }
-    Err("a `[` that is not closed".to_owned())
+    Err("an unclosed `[`".to_owned())
 }
 
 fn group<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
     if let Some(comment) = rest.strip_prefix("(?#") {
         return match comment.split_once(')') {
             Some((_, after)) => Ok(after),
-            None => Err("a comment that is not closed".to_owned()),
+            None => Err("an unclosed comment".to_owned()),
         };
     }
     if let Some(reference) = rest.strip_prefix("(?P=") {
         let Some((name, after)) = reference.split_once(')') else {
-            return Err("a back-reference that is not closed".to_owned());
+            return Err("an unclosed back-reference".to_owned());
         };
         out.push_str(r"\k<");
         out.push_str(name);
@@ -106,7 +106,7 @@ fn group<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
     for (flags, why) in [
         ("(?a", "the flag `a`"),
         ("(?L", "the flag `L`"),
-        ("(?(", "a condition on a group"),
+        ("(?(", "a conditional group"),
     ] {
         if rest.starts_with(flags) {
             return Err(why.to_owned());
@@ -116,7 +116,7 @@ fn group<'p>(rest: &'p str, out: &mut String) -> Result<&'p str, String> {
     Ok(&rest[1..])
 }
 
-/// A `{` is plain where it begins no count; `{,3}` counts from 0.
+/// Translates `{`. It is a literal if it does not start a repetition; `{,3}` starts at 0.
 fn brace<'p>(rest: &'p str, out: &mut String) -> &'p str {
     let count = rest[1..].split_once('}').map(|(count, _)| count);
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,17 +1,17 @@
-//! Simple regular expressions as texts with wildcards, and as globs on files.
+//! Converts simple regular expressions to texts with wildcards, and to globs on files.
 //!
-//! Only what means exactly the same is translated; for the rest there is `None`.
+//! Returns `None` for every expression without an exact equivalent.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// Most texts that one expression may become.
+/// Maximum number of texts for one expression.
 const TEXTS: usize = 64;
-/// Stand for the two ends while a text is put together: private characters.
+/// Private-use characters that mark the two ends while a text is built.
 const START: char = '\u{F0000}';
 const END: char = '\u{F0001}';
 
-/// Texts with `*` and `?` that are found where `regex` is found in a whole text. Case is not told apart,
-/// so `(?i)` changes nothing.
+/// Returns texts with `*` and `?` that match the whole texts in which `regex` is found. The comparison ignores case, so
+/// `(?i)` has no effect.
 pub(super) fn wildcards(regex: &str) -> Option<Vec<String>> {
     let regex = regex.strip_prefix("(?i)").unwrap_or(regex);
     let found = texts(&regex_syntax::parse(regex).ok()?)?;
@@ -29,12 +29,12 @@ pub(super) fn wildcards(regex: &str) -> Option<Vec<String>> {
     whole.collect()
 }
 
-/// A text with no special characters, found anywhere. The empty text would be found in all.
+/// Returns the wildcard text that finds `text` anywhere, or `None` if it is empty or has special characters.
 pub(super) fn anywhere(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains('\\')).then(|| format!("*{}*", escaped(text)))
 }
 
-/// Globs on files that mean what `regex` means on paths.
+/// Returns globs on files that match the paths in which `regex` is found.
 pub(super) fn globs(regex: &str) -> Option<Vec<String>> {
     let (any_case, regex) = strip(regex, &["(?i)"]);
     let (at_segment, regex) = strip_any(regex, &["(?:^|/)", "(^|/)", r"(?:^|\/)", r"(^|\/)"]);
@@ -44,7 +44,7 @@ pub(super) fn globs(regex: &str) -> Option<Vec<String>> {
     let found = texts(&regex_syntax::parse(regex).ok()?)?;
     let mut globs = Vec::new();
     for text in found {
-        // Wildcards of a text go over `/`, those of a glob do not.
+        // Wildcards of a text match `/`, wildcards of a glob do not.
         if text.is_empty() || text.contains(['*', '?', START, END]) {
             return None;
         }
@@ -77,7 +77,7 @@ fn strip_end<'a>(text: &'a str, suffixes: &[&str]) -> (bool, &'a str) {
     (rest.is_some(), rest.unwrap_or(text))
 }
 
-/// Every text that `hir` matches. The parser bounds how deep it is.
+/// Returns every text that `hir` matches. The regex parser bounds the depth of the recursion.
 fn texts(hir: &Hir) -> Option<Vec<String>> {
     let found = match hir.kind() {
         HirKind::Empty => vec![String::new()],
@@ -131,13 +131,13 @@ fn joined(parts: impl Iterator<Item = Option<Vec<String>>>) -> Option<Vec<String
     Some(all)
 }
 
-/// The characters of a small class, or `?` for the class of all.
+/// Returns the members of a small class, or `?` for the class of all characters.
 fn members(class: &Class) -> Option<Vec<String>> {
     let Class::Unicode(class) = class else {
         return None;
     };
     let size: u64 = class.iter().map(|range| range.len() as u64).sum();
-    // All but the end of a line: a secret has none.
+    // The class may lack the line feed: a secret contains none.
     if size >= 0x11_0000 - 0x800 - 1 {
         return Some(vec!["?".to_owned()]);
     }
@@ -157,7 +157,7 @@ fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Letters as classes of both their cases.
+/// Replaces each letter by the class of its two cases.
 fn both_cases(glob: &str) -> String {
     let both = |c: char| match c.is_ascii_alphabetic() {
         true => format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),

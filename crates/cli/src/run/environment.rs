@@ -1,17 +1,17 @@
-//! The environment of `ttsr run`, before a model can read it.
+//! Removes API keys from the environment of `ttsr run`, so that commands of the model cannot read them.
 //!
-//! A command that a model runs can read the environment of its ancestors: `/proc/<pid>/environ` shows what a process
-//! was started with, and removing a variable later changes nothing there. So with `--tools` the process starts itself
-//! again with the few variables that it needs, and hands itself the key over a pipe.
+//! A command can read the environment of its ancestors: `/proc/<pid>/environ` shows the variables with which a process
+//! was started, and removing a variable later does not change that. With `--tools`, the process therefore restarts
+//! itself with the few variables it needs, and passes the key to itself through a pipe.
 
 use std::env::var_os;
 
 use super::{Options, key_variable};
-use crate::Stop;
+use crate::CommandError;
 
-/// The key of the provider, if there is one. With tools it returns in a process whose environment holds no keys;
-/// called before threads are started.
-pub(super) fn take_key(options: &Options) -> Result<Option<String>, Stop> {
+/// Returns the provider's key, if there is one. With tools it returns only in the restarted process, whose environment
+/// has no keys. Must be called before threads are started.
+pub(super) fn take_key(options: &Options) -> Result<Option<String>, CommandError> {
     let key = || {
         let key = var_os(key_variable(options)?)?;
         key.into_string().ok()
@@ -35,15 +35,15 @@ mod unix {
 
     use rustix::io::{FdFlags, fcntl_setfd};
 
-    use crate::Stop;
+    use crate::CommandError;
 
-    /// Names the pipe with the key in a process that was started again.
+    /// Names the pipe with the key in the restarted process.
     const PIPE: &str = "TTSR_KEY_PIPE";
 
-    /// Longest key. A pipe takes as much without anybody who reads.
+    /// Maximum length of a key in bytes. A pipe buffers this many without a reader.
     const LONGEST: usize = 4096;
 
-    /// Variables that are kept: how to find programs and certificates, and how to write to the terminal.
+    /// Variables that are kept: they locate programs and certificates and describe the terminal.
     const KEPT: [&str; 23] = [
         "PATH",
         "HOME",
@@ -73,18 +73,19 @@ mod unix {
     pub(super) fn take_key(
         key: impl FnOnce() -> Option<String>,
         variable: Option<&str>,
-    ) -> Result<Option<String>, Stop> {
+    ) -> Result<Option<String>, CommandError> {
         let key = match var_os(PIPE) {
             Some(pipe) => received(&pipe),
             None => {
                 let error = start_again(key().unwrap_or_default(), variable);
-                return Err(Stop::Because(format!(
-                    "cannot start again without keys in the environment, which `--tools` needs: {error}"
+                return Err(CommandError::Message(format!(
+                    "cannot restart without keys in the environment, as `--tools` requires: {error}"
                 )));
             }
         };
-        let key = key.map_err(|error| Stop::Because(format!("the key was lost: {error}")))?;
-        // Keeps others of the same user out of the memory, where the key is now.
+        let key =
+            key.map_err(|error| CommandError::Message(format!("the key was lost: {error}")))?;
+        // Prevents other processes of the same user from reading the memory that holds the key.
         #[cfg(target_os = "linux")]
         {
             use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -93,7 +94,7 @@ mod unix {
         Ok(Some(key).filter(|key| !key.is_empty()))
     }
 
-    /// Returns only if it fails.
+    /// Replaces this process. Returns only on failure.
     fn start_again(key: String, variable: Option<&str>) -> io::Error {
         let started = || {
             if key.len() > LONGEST {
@@ -103,7 +104,7 @@ mod unix {
             let (reader, mut writer) = io::pipe()?;
             writer.write_all(key.as_bytes())?;
             drop(writer);
-            // It stays open across the start, and as an empty pipe afterwards.
+            // The pipe stays open across the restart; afterwards it is empty.
             fcntl_setfd(&reader, FdFlags::empty())?;
             let is_kept = |name: &OsStr| {
                 let name = name.to_str();
@@ -123,7 +124,7 @@ mod unix {
             )
         };
         match started() {
-            Ok(()) => io::Error::other("nothing happened"),
+            Ok(()) => io::Error::other("the process was not replaced"),
             Err(error) => error,
         }
     }

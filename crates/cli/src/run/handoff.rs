@@ -1,4 +1,4 @@
-//! Going on in a new session: which file it has, where its draft waits, and what of earlier sessions can be read.
+//! Handoffs to a new session: the names of session files, pending drafts, and access to earlier sessions.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,39 +9,39 @@ use std::thread::sleep;
 
 use ttsr::harness::Message;
 use ttsr_agent::handoff::{
-    Arrived, Draft, Handoff, Handoffs, ProjectFiles, Said, StoredSessions, TranscriptFuture,
-    Transcripts,
+    ArrivedMessage, DraftStep, Handoff, HandoffTracker, ProjectFiles, StoredSessions,
+    TranscriptFuture, TranscriptMessage, Transcripts,
 };
 
-use super::screen::Screen;
-use super::{Options, Shown};
-use crate::Stop;
+use super::screen::TurnScreen;
+use super::{Options, TurnOutput};
+use crate::CommandError;
 
-/// The ending of the file in which a draft waits, after the name of its session's file.
+/// Extension of the file with a pending draft, appended to the session's file name.
 const DRAFT: &str = "draft";
 
-/// The ending of session files that are no part of the session's id.
+/// Extension of session files; not part of the session id.
 const SESSION: &str = "ttsr";
 
 /// A session of `ttsr run`.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// Its id: the name of its file, without the ending.
+pub(super) struct RunSession {
+    /// The session id: the file name without the extension.
     pub(super) id: String,
-    /// Its file; none if the session is not kept.
+    /// The session file; `None` if the session is not stored.
     pub(super) file: Option<PathBuf>,
 }
 
-impl Place {
-    /// The session that the options name.
-    pub(super) fn of(options: &Options) -> Place {
+impl RunSession {
+    /// Returns the session that the options name.
+    pub(super) fn from_options(options: &Options) -> RunSession {
         let file = options.session.clone();
         let id = file.as_deref().and_then(id).unwrap_or_else(|| "run".into());
-        Place { id, file }
+        RunSession { id, file }
     }
 
-    /// The session that follows this one: `talk-2` after `talk`, or the first number that is free.
-    fn next(&self) -> Place {
+    /// Returns the session after this one: `talk-2` after `talk`, or the first unused number.
+    fn next(&self) -> RunSession {
         let (base, number) = match self.id.rsplit_once('-') {
             Some((base, number)) => (base, number.parse::<u32>().ok()),
             None => (self.id.as_str(), None),
@@ -58,7 +58,7 @@ impl Place {
                 }
                 PathBuf::from(next)
             });
-            Place { id, file }
+            RunSession { id, file }
         });
         let mut free = places.filter(|place| {
             let taken = |path: &Path| path.exists() || draft_of(path).exists();
@@ -67,23 +67,23 @@ impl Place {
         free.next().unwrap_or_else(|| self.clone())
     }
 
-    /// The draft that waits for the session.
-    pub(super) fn draft(&self) -> Result<String, Stop> {
+    /// Returns the draft that is pending for the session.
+    pub(super) fn draft(&self) -> Result<String, CommandError> {
         let Some(file) = &self.file else {
-            return Err(Stop::Because(
-                "there is no prompt: give one, or the `--session` for which a draft waits".into(),
+            return Err(CommandError::Message(
+                "no prompt: pass one, or the `--session` of a pending draft".into(),
             ));
         };
         let draft = draft_of(file);
         fs::read_to_string(&draft).map_err(|error| {
-            Stop::Because(format!(
-                "there is no prompt, and the draft {} cannot be read: {error}",
+            CommandError::Message(format!(
+                "no prompt, and the draft {} cannot be read: {error}",
                 draft.display()
             ))
         })
     }
 
-    /// The draft is sent: it does not wait any more.
+    /// Deletes the draft after it was sent.
     pub(super) fn forget_draft(&self) -> io::Result<()> {
         let draft = self.file.as_deref().map(draft_of);
         match draft.map(fs::remove_file) {
@@ -108,55 +108,61 @@ fn draft_of(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Opens the session that follows `from`, with the handoff as its draft: the file of the draft, which a person edits,
-/// and what is shown.
-pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Result<Place, Stop> {
+/// Opens the session after `from` and writes the handoff into its draft file, where the user can edit it.
+pub(super) fn open(
+    handoff: &Handoff,
+    from: &RunSession,
+    screen: &mut TurnScreen,
+) -> Result<RunSession, CommandError> {
     let next = from.next();
-    for step in Draft::steps(handoff) {
+    for step in DraftStep::steps(handoff) {
         match step {
-            Draft::OpenSession => {
+            DraftStep::OpenSession => {
                 if let Some(file) = &next.file {
                     let opened = ttsr_agent::store::Store::open(file.clone());
-                    let (store, _) = opened.map_err(|error| Stop::Because(error.to_string()))?;
+                    let (store, _) =
+                        opened.map_err(|error| CommandError::Message(error.to_string()))?;
                     let closed = store.close();
-                    closed.map_err(|error| Stop::Because(error.to_string()))?;
+                    closed.map_err(|error| CommandError::Message(error.to_string()))?;
                 }
-                screen.show(&Shown::SessionOpened {
+                screen.show(&TurnOutput::SessionOpened {
                     session: next.id.clone(),
                     file: next.file.clone(),
                 })?;
             }
-            Draft::Wait(time) => sleep(time),
-            Draft::Append(text) => {
+            DraftStep::Wait(time) => sleep(time),
+            DraftStep::Append(text) => {
                 let file = next.file.as_deref().map(draft_of);
                 if let Some(file) = &file {
                     fs::write(file, &text).map_err(|error| {
                         let file = file.display();
-                        Stop::Because(format!("the draft {file} cannot be written: {error}"))
+                        CommandError::Message(format!(
+                            "the draft {file} cannot be written: {error}"
+                        ))
                     })?;
                 }
-                screen.show(&Shown::Draft { text, file })?;
+                screen.show(&TurnOutput::Draft { text, file })?;
             }
-            Draft::Toast { text, lasts } => screen.show(&Shown::Toast { text, lasts })?,
+            DraftStep::Toast { text, lasts } => screen.show(&TurnOutput::Toast { text, lasts })?,
             _ => {}
         }
     }
     Ok(next)
 }
 
-/// The files that a continuation prompt refers to, as the message before it; once a session.
+/// Returns the files that a continuation prompt refers to, as the message before it. Once per session.
 pub(super) fn attached(
     options: &Options,
-    place: &Place,
+    place: &RunSession,
     earlier: &[Message],
     prompt: &Message,
 ) -> Option<Message> {
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     handoffs.take_up(&place.id, earlier);
     let root = options.tools.as_deref().unwrap_or(Path::new("."));
     let files = ProjectFiles::new(root).ok()?;
     let model = options.models.first().map_or("", String::as_str);
-    let arrived = Arrived {
+    let arrived = ArrivedMessage {
         session: &place.id,
         model,
         agent: "",
@@ -166,38 +172,38 @@ pub(super) fn attached(
     Some(injection.message())
 }
 
-/// The sessions beside the file of this one, and those of this process that are not kept.
+/// The sessions in the folder of this one's file, and the sessions of this process that are not stored.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(super) struct EarlierSessions {
     folder: Option<PathBuf>,
-    in_memory: HashMap<String, Vec<Said>>,
+    in_memory: HashMap<String, Vec<TranscriptMessage>>,
 }
 
-impl Sessions {
-    pub(super) fn beside(place: &Place) -> Sessions {
+impl EarlierSessions {
+    pub(super) fn beside(place: &RunSession) -> EarlierSessions {
         let folder = place.file.as_deref().map(|file| {
             let parent = file
                 .parent()
                 .filter(|parent| !parent.as_os_str().is_empty());
             parent.unwrap_or(Path::new(".")).to_owned()
         });
-        Sessions {
+        EarlierSessions {
             folder,
-            ..Sessions::default()
+            ..EarlierSessions::default()
         }
     }
 
-    /// Keeps what was said in a session that has no file.
-    pub(super) fn remember(&mut self, place: &Place, messages: &[Message]) {
+    /// Remembers the messages of a session that has no file.
+    pub(super) fn remember(&mut self, place: &RunSession, messages: &[Message]) {
         if place.file.is_none() {
-            let said = messages.iter().filter_map(Said::from_message);
+            let said = messages.iter().filter_map(TranscriptMessage::from_message);
             let session = self.in_memory.entry(place.id.clone()).or_default();
             session.extend(said);
         }
     }
 }
 
-impl Transcripts for Sessions {
+impl Transcripts for EarlierSessions {
     fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
         let recent = match (self.in_memory.get(session), &self.folder) {
             (Some(said), _) => Ok(said[said.len().saturating_sub(most)..].to_vec()),
@@ -221,7 +227,7 @@ mod tests {
             ("/none/v1.2.ttsr", "v1.2", "v1.2-2", "/none/v1.2-2.ttsr"),
         ] {
             let file = PathBuf::from(file);
-            let place = Place {
+            let place = RunSession {
                 id: super::id(&file).unwrap(),
                 file: Some(file),
             };
@@ -230,7 +236,7 @@ mod tests {
             assert_eq!(following.id, next);
             assert_eq!(following.file, Some(PathBuf::from(next_file)));
         }
-        let memory = Place {
+        let memory = RunSession {
             id: "run".into(),
             file: None,
         };

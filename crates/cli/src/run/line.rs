@@ -1,4 +1,4 @@
-//! The JSON form of what a turn looks like while it runs: one object a line.
+//! The JSON output of a running turn: one object per line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,16 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use ttsr::harness::{End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack};
-use ttsr_agent::providers::Notice;
+use ttsr_agent::providers::ProviderNotice;
 
-/// One object of the JSON form. Its members are documented in docs/run.md.
+/// One object of the JSON output. docs/run.md documents its members.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub(super) enum Line<'a> {
+pub(super) enum TurnLine<'a> {
     Request {
         attempt: u32,
         model: Option<&'a str>,
-        /// What was added since the request before.
+        /// The messages added since the previous request.
         messages: Vec<String>,
     },
     Retrying {
@@ -54,7 +54,7 @@ pub(super) enum Line<'a> {
         part: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         d: Option<&'a str>,
-        /// Base64, where the bytes are not UTF-8.
+        /// Base64, if the bytes are not UTF-8.
         #[serde(skip_serializing_if = "Option::is_none")]
         b: Option<String>,
     },
@@ -141,16 +141,16 @@ pub(super) enum Line<'a> {
     },
 }
 
-impl<'a> Line<'a> {
-    /// What a step says, if it is shown.
-    pub(super) fn of_step(step: &'a Step, pack: &'a Pack) -> Option<Line<'a>> {
-        Line::of_part(step)
-            .or_else(|| Line::of_decision(step, pack))
-            .or_else(|| Line::of_attempt(step))
+impl<'a> TurnLine<'a> {
+    /// Returns the line for a step, or `None` if the step is not printed.
+    pub(super) fn of_step(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
+        TurnLine::of_part(step)
+            .or_else(|| TurnLine::of_decision(step, pack))
+            .or_else(|| TurnLine::of_attempt(step))
     }
 
-    /// What becomes of a part.
-    fn of_part(step: &'a Step) -> Option<Line<'a>> {
+    /// Returns the line for a step about a part.
+    fn of_part(step: &'a Step) -> Option<TurnLine<'a>> {
         Some(match step {
             Step::Open {
                 part,
@@ -158,13 +158,13 @@ impl<'a> Line<'a> {
                 tool,
                 call,
                 ..
-            } => Line::Open {
+            } => TurnLine::Open {
                 part: part.0,
                 channel: *channel,
                 tool: tool.as_deref(),
                 call: call.as_deref(),
             },
-            Step::Named { part, tool, call } => Line::Named {
+            Step::Named { part, tool, call } => TurnLine::Named {
                 part: part.0,
                 tool,
                 call: call.as_deref(),
@@ -172,18 +172,18 @@ impl<'a> Line<'a> {
             Step::Forward { part, bytes } => {
                 let d = std::str::from_utf8(bytes).ok();
                 let b = d.is_none().then(|| STANDARD.encode(bytes));
-                Line::Delta { part: part.0, d, b }
+                TurnLine::Delta { part: part.0, d, b }
             }
-            Step::Hold { part, bytes } => Line::Hold {
+            Step::Hold { part, bytes } => TurnLine::Hold {
                 part: part.0,
                 bytes: *bytes,
             },
-            Step::Close { part, .. } => Line::Close { part: part.0 },
-            Step::Retract { part, from } => Line::Retract {
+            Step::Close { part, .. } => TurnLine::Close { part: part.0 },
+            Step::Retract { part, from } => TurnLine::Retract {
                 part: part.0,
                 from: *from,
             },
-            Step::ToolAborted { part, call } => Line::ToolAborted {
+            Step::ToolAborted { part, call } => TurnLine::ToolAborted {
                 part: part.0,
                 call: call.as_deref(),
             },
@@ -191,11 +191,11 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// What was decided, and what is said because of it.
-    fn of_decision(step: &'a Step, pack: &'a Pack) -> Option<Line<'a>> {
+    /// Returns the line for a decision or its message.
+    fn of_decision(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
         let rule = |decision: &Decision| Some(pack.rule(decision.rule()?).id.as_str());
         Some(match step {
-            Step::Observe(Observation::Decision(decision)) => Line::Verdict {
+            Step::Observe(Observation::Decision(decision)) => TurnLine::Verdict {
                 rule: rule(decision),
                 part: decision.part().0,
                 action: decision.action,
@@ -204,15 +204,15 @@ impl<'a> Line<'a> {
                 attempt: decision.attempt,
                 suppressed: decision.is_suppressed(),
             },
-            Step::Inject { decision, message } => Line::Inject {
+            Step::Inject { decision, message } => TurnLine::Inject {
                 rule: rule(decision),
                 message: message.text(),
             },
-            Step::Notify { decision, text } => Line::Notify {
+            Step::Notify { decision, text } => TurnLine::Notify {
                 rule: rule(decision),
                 message: text,
             },
-            Step::Handoff { decision, handoff } => Line::Handoff {
+            Step::Handoff { decision, handoff } => TurnLine::Handoff {
                 rule: rule(decision),
                 prompt: handoff.prompt(),
             },
@@ -220,20 +220,20 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// How an attempt begins and ends, and what its calls come to.
-    fn of_attempt(step: &'a Step) -> Option<Line<'a>> {
+    /// Returns the line for the start or end of an attempt, or for a tool call.
+    fn of_attempt(step: &'a Step) -> Option<TurnLine<'a>> {
         Some(match step {
             Step::Send {
                 attempt,
                 messages,
                 model,
                 ..
-            } => Line::Request {
+            } => TurnLine::Request {
                 attempt: *attempt,
                 model: model.as_deref(),
                 messages: messages.iter().map(Message::text).collect(),
             },
-            Step::Aborted(aborted) => Line::Aborted {
+            Step::Aborted(aborted) => TurnLine::Aborted {
                 attempt: aborted.attempt,
                 reason: aborted.reason.name(),
                 source: source(&aborted.source),
@@ -245,19 +245,19 @@ impl<'a> Line<'a> {
                 tool,
                 output,
                 is_error,
-            } => Line::ToolResult {
+            } => TurnLine::ToolResult {
                 call,
                 tool,
                 output,
                 is_error: *is_error,
             },
             Step::Observe(Observation::Unscanned { kind, bytes }) if *bytes > 0 => {
-                Line::Unscanned {
+                TurnLine::Unscanned {
                     kind,
                     bytes: *bytes,
                 }
             }
-            Step::Observe(Observation::Usage { input, output }) => Line::Usage {
+            Step::Observe(Observation::Usage { input, output }) => TurnLine::Usage {
                 input: *input,
                 output: *output,
             },
@@ -265,30 +265,30 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// What a chain of models did to have an answer.
-    pub(super) fn of_notice(notice: &'a Notice) -> Option<Line<'a>> {
+    /// Returns the line for a retry or fallback of the model chain.
+    pub(super) fn of_notice(notice: &'a ProviderNotice) -> Option<TurnLine<'a>> {
         Some(match notice {
-            Notice::Retrying {
+            ProviderNotice::Retrying {
                 failure,
                 wait,
                 times,
-            } => Line::Retrying {
+            } => TurnLine::Retrying {
                 kind: failure.kind(),
                 message: failure.message(),
                 times: *times,
                 wait_ms: millis(*wait),
             },
-            Notice::NotRetried {
+            ProviderNotice::NotRetried {
                 failure,
                 asked,
                 longest,
-            } => Line::NotRetried {
+            } => TurnLine::NotRetried {
                 kind: failure.kind(),
                 message: failure.message(),
                 asked_ms: millis(*asked),
                 longest_ms: millis(*longest),
             },
-            Notice::FallingBack { failure, from, to } => Line::FallingBack {
+            ProviderNotice::FallingBack { failure, from, to } => TurnLine::FallingBack {
                 kind: failure.kind(),
                 message: failure.message(),
                 from,
@@ -298,8 +298,12 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The last line of a turn.
-    pub(super) fn of_answer(outcome: &'a TurnOutcome, requests: u64, verdicts: u64) -> Line<'a> {
+    /// Returns the last line of a turn.
+    pub(super) fn of_answer(
+        outcome: &'a TurnOutcome,
+        requests: u64,
+        verdicts: u64,
+    ) -> TurnLine<'a> {
         let (complete, reason, by, detail) = match &outcome.end {
             End::Complete { reason } => (true, reason.as_str(), None, ""),
             End::Truncated { reason } => (false, reason.as_str(), None, ""),
@@ -310,7 +314,7 @@ impl<'a> Line<'a> {
             } => (false, reason.name(), Some(source(by)), detail.as_str()),
             _ => (false, "", None, ""),
         };
-        Line::Answer {
+        TurnLine::Answer {
             complete,
             reason,
             source: by,
@@ -331,7 +335,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Who is behind an abort, in a word.
+/// Returns the cause of an abort in one word.
 pub(super) fn source(source: &Source) -> String {
     match source {
         Source::Rule { id, .. } => id.clone(),

@@ -1,4 +1,4 @@
-//! What a turn looks like while it runs: lines for a person, or objects, which are made in `run/line.rs`.
+//! The output of a running turn: lines for people, or the JSON objects of `run/line.rs`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -7,15 +7,15 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack, PartId};
-use ttsr_agent::handoff::{Said, SaidPart};
-use ttsr_agent::providers::Notice;
+use ttsr_agent::handoff::{TranscriptMessage, TranscriptPart};
+use ttsr_agent::providers::ProviderNotice;
 use ttsr_wire::MALFORMED;
 
-use super::Shown;
-use super::line::{Line, source};
-use crate::args::Format;
+use super::TurnOutput;
+use super::line::{TurnLine, source};
+use crate::args::OutputFormat;
 use crate::output::{Escaped, style};
-use crate::tally::Count;
+use crate::totals::Quantity;
 
 const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -24,40 +24,40 @@ const STEER: Style = AnsiColor::Yellow.on_default();
 const CUT: Style = AnsiColor::Red.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 
-/// Most characters of a tool's result that are shown to a person.
+/// Maximum number of characters shown of a tool result.
 const RESULT: usize = 600;
 
-/// Shows a turn.
-pub(super) struct Screen {
+/// Prints a turn.
+pub(super) struct TurnScreen {
     pack: Pack,
-    format: Format,
+    format: OutputFormat,
     out: Box<dyn Write>,
-    parts: HashMap<PartId, Part>,
+    parts: HashMap<PartId, ScreenPart>,
     /// The part whose text is on the last line.
     current: Option<PartId>,
     requests: u64,
-    /// Decisions that were not suppressed.
+    /// Number of decisions that were not suppressed.
     verdicts: u64,
-    /// Events of a reply that could not be read.
+    /// Number of events of a reply that could not be parsed.
     malformed: u64,
 }
 
 /// A part of the current attempt.
-struct Part {
+struct ScreenPart {
     label: String,
     style: Style,
     forwarded: usize,
-    /// The beginning of a character whose rest has not come.
+    /// An incomplete character at the end of the bytes so far.
     pending: Vec<u8>,
 }
 
-impl Screen {
-    pub(super) fn new(pack: Pack, format: Format) -> Screen {
+impl TurnScreen {
+    pub(super) fn new(pack: Pack, format: OutputFormat) -> TurnScreen {
         let out: Box<dyn Write> = match format {
-            Format::Human => Box::new(anstream::stdout().lock()),
-            Format::Json => Box::new(io::stdout().lock()),
+            OutputFormat::Human => Box::new(anstream::stdout().lock()),
+            OutputFormat::Json => Box::new(io::stdout().lock()),
         };
-        Screen {
+        TurnScreen {
             pack,
             format,
             out,
@@ -69,27 +69,27 @@ impl Screen {
         }
     }
 
-    /// How many events of replies could not be read.
+    /// Returns the number of reply events that could not be parsed.
     pub(super) fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Whether a rule did anything.
+    /// Returns true if a rule took an action.
     pub(super) fn has_acted(&self) -> bool {
         self.verdicts > 0
     }
 
-    /// Of a conversation with so many messages before the prompt.
+    /// Prints the head of a turn; `before` is the number of messages before the prompt.
     pub(super) fn begin(&mut self, prompt: &str, before: usize) -> io::Result<()> {
-        if self.format == Format::Human {
-            let rules = Count(self.pack.rules().len() as u64, "rule");
+        if self.format == OutputFormat::Human {
+            let rules = Quantity(self.pack.rules().len() as u64, "rule");
             let before = match before {
                 0 => String::new(),
-                before => format!(" It follows {}.", Count(before as u64, "message")),
+                before => format!(" It follows {}.", Quantity(before as u64, "message")),
             };
             writeln!(
                 self.out,
-                "{FAINT}The turn is read with {rules}.{before}{FAINT:#}\n"
+                "{FAINT}The turn is scanned with {rules}.{before}{FAINT:#}\n"
             )?;
             let prompt = prompt.trim_end();
             self.row(STRONG, "user", prompt)?;
@@ -97,46 +97,46 @@ impl Screen {
         self.out.flush()
     }
 
-    pub(super) fn show(&mut self, what: &Shown) -> io::Result<()> {
+    pub(super) fn show(&mut self, what: &TurnOutput) -> io::Result<()> {
         match what {
-            Shown::Step(Step::Send { .. }) => self.requests += 1,
-            Shown::Step(Step::Observe(Observation::Decision(decision))) => {
+            TurnOutput::Step(Step::Send { .. }) => self.requests += 1,
+            TurnOutput::Step(Step::Observe(Observation::Decision(decision))) => {
                 self.verdicts += u64::from(!decision.is_suppressed());
             }
-            Shown::Step(Step::Observe(Observation::Unscanned { kind, .. })) => {
+            TurnOutput::Step(Step::Observe(Observation::Unscanned { kind, .. })) => {
                 self.malformed += u64::from(MALFORMED.contains(&kind.as_str()));
             }
             _ => {}
         }
         match (self.format, what) {
-            (Format::Json, shown) => {
+            (OutputFormat::Json, shown) => {
                 let line = match shown {
-                    Shown::Step(step) => Line::of_step(step, &self.pack),
-                    Shown::Notice(notice) => Line::of_notice(notice),
-                    Shown::Attached(files) => Some(Line::Attached {
+                    TurnOutput::Step(step) => TurnLine::of_step(step, &self.pack),
+                    TurnOutput::Notice(notice) => TurnLine::of_notice(notice),
+                    TurnOutput::Attached(files) => Some(TurnLine::Attached {
                         files: names(files),
                     }),
-                    Shown::SessionOpened { session, file } => Some(Line::SessionOpened {
+                    TurnOutput::SessionOpened { session, file } => Some(TurnLine::SessionOpened {
                         session,
                         file: file.as_deref(),
                     }),
-                    Shown::Draft { text, file } => Some(Line::Draft {
+                    TurnOutput::Draft { text, file } => Some(TurnLine::Draft {
                         text,
                         file: file.as_deref(),
                     }),
-                    Shown::Toast { text, lasts } => Some(Line::Toast {
+                    TurnOutput::Toast { text, lasts } => Some(TurnLine::Toast {
                         message: text,
                         lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
                     }),
                 };
                 line.map_or(Ok(()), |line| line.write(&mut self.out))?;
             }
-            (Format::Human, Shown::Step(step)) => self.step(step)?,
-            (Format::Human, Shown::Notice(notice)) => self.notice(notice)?,
-            (Format::Human, Shown::Attached(files)) => {
+            (OutputFormat::Human, TurnOutput::Step(step)) => self.step(step)?,
+            (OutputFormat::Human, TurnOutput::Notice(notice)) => self.notice(notice)?,
+            (OutputFormat::Human, TurnOutput::Attached(files)) => {
                 self.row(STEER, "attached", &names(files).join("\n"))?;
             }
-            (Format::Human, Shown::SessionOpened { session, file }) => {
+            (OutputFormat::Human, TurnOutput::SessionOpened { session, file }) => {
                 writeln!(self.out)?;
                 let file = file
                     .as_deref()
@@ -147,19 +147,21 @@ impl Screen {
                     &format!("{session}{}", file.unwrap_or_default()),
                 )?;
             }
-            (Format::Human, Shown::Draft { text, file }) => self.draft(text, file.as_deref())?,
-            (Format::Human, Shown::Toast { text, .. }) => self.row(STEER, "", text)?,
+            (OutputFormat::Human, TurnOutput::Draft { text, file }) => {
+                self.draft(text, file.as_deref())?
+            }
+            (OutputFormat::Human, TurnOutput::Toast { text, .. }) => self.row(STEER, "", text)?,
         }
-        // Text is shown as it is released, not when a buffer is full.
+        // Text must appear when it is released, not when the buffer is full.
         self.out.flush()
     }
 
     pub(super) fn end(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
         match self.format {
-            Format::Json => {
-                Line::of_answer(outcome, self.requests, self.verdicts).write(&mut self.out)?;
+            OutputFormat::Json => {
+                TurnLine::of_answer(outcome, self.requests, self.verdicts).write(&mut self.out)?;
             }
-            Format::Human => self.answer(outcome)?,
+            OutputFormat::Human => self.answer(outcome)?,
         }
         self.out.flush()
     }
@@ -179,7 +181,7 @@ impl Screen {
                 tool,
                 ..
             } => {
-                let shown = Part::new(*channel, tool.as_deref());
+                let shown = ScreenPart::new(*channel, tool.as_deref());
                 self.parts.insert(*part, shown);
                 Ok(())
             }
@@ -191,7 +193,7 @@ impl Screen {
             }
             Step::Forward { part, bytes } => self.forward(*part, bytes),
             Step::Inject { decision, message } => {
-                self.remark(decision, "waits for the next request", &message.text())
+                self.remark(decision, "sent with the next request", &message.text())
             }
             Step::Notify { decision, text } => self.remark(decision, "for the user", text),
             Step::Observe(Observation::Decision(decision))
@@ -214,7 +216,7 @@ impl Screen {
                 let what = format!("an event of {bytes} bytes cannot be read ({kind})");
                 self.row(CUT, "malformed", &what)
             }
-            // Where no reply was cut the last line says all.
+            // If no reply was cut, the last line reports the abort.
             Step::Aborted(aborted) if aborted.stage == AbortStage::Reply => self.aborted(aborted),
             Step::ToolResult {
                 tool,
@@ -239,7 +241,7 @@ impl Screen {
         let Some(shown) = self.parts.get_mut(&part) else {
             return Ok(());
         };
-        let (text, style) = (shown.take(bytes), shown.style);
+        let (text, style) = (shown.push_bytes(bytes), shown.style);
         if self.current != Some(part) {
             let start = if self.current.is_some() { "\n" } else { "" };
             write!(self.out, "{start}{:<12}", shown.label)?;
@@ -282,7 +284,7 @@ impl Screen {
         });
         let place = place.unwrap_or_default();
         let rest = match aborted.source {
-            Source::Rule { .. } | Source::Hook(_) => ": the rest never left",
+            Source::Rule { .. } | Source::Hook(_) => ": the rest was not forwarded",
             _ => "",
         };
         writeln!(
@@ -300,7 +302,7 @@ impl Screen {
         let shown: String = output.chars().take(RESULT).collect();
         let rest = output.chars().count().saturating_sub(RESULT);
         let more = if rest > 0 {
-            format!(" … and {rest} characters more")
+            format!(" … and {rest} more characters")
         } else {
             String::new()
         };
@@ -309,24 +311,24 @@ impl Screen {
         self.row(style, &label, &format!("{}{more}", shown.trim_end()))
     }
 
-    fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+    fn notice(&mut self, notice: &ProviderNotice) -> io::Result<()> {
         self.new_line()?;
         match notice {
-            Notice::Retrying { failure, wait, .. } => {
-                self.row(STEER, "again", &format!("in {wait:?}: {failure}"))
+            ProviderNotice::Retrying { failure, wait, .. } => {
+                self.row(STEER, "retry", &format!("in {wait:?}: {failure}"))
             }
-            Notice::NotRetried {
+            ProviderNotice::NotRetried {
                 failure,
                 asked,
                 longest,
             } => self.row(
                 STEER,
-                "not again",
+                "no retry",
                 &format!(
-                    "the provider asks to wait {asked:?}, at most {longest:?} are waited: {failure}"
+                    "the provider asks for a delay of {asked:?}, the limit is {longest:?}: {failure}"
                 ),
             ),
-            Notice::FallingBack { failure, from, to } => self.row(
+            ProviderNotice::FallingBack { failure, from, to } => self.row(
                 STEER,
                 "fallback",
                 &format!("from {from} to {to}: {failure}"),
@@ -339,8 +341,8 @@ impl Screen {
         self.new_line()?;
         writeln!(self.out)?;
         let (requests, verdicts) = (
-            Count(self.requests, "request"),
-            Count(self.verdicts, "verdict"),
+            Quantity(self.requests, "request"),
+            Quantity(self.verdicts, "verdict"),
         );
         match &outcome.end {
             End::Complete { .. } => writeln!(
@@ -349,7 +351,7 @@ impl Screen {
             ),
             End::Truncated { reason } => writeln!(
                 self.out,
-                "{CUT}✗ cut off{CUT:#} by the limit of the model ({}); {requests} to the model, {verdicts}",
+                "{CUT}✗ truncated{CUT:#} at the limit of the model ({}); {requests} to the model, {verdicts}",
                 Escaped(reason)
             ),
             End::Aborted { source: by, .. } => {
@@ -369,17 +371,21 @@ impl Screen {
             Some(file) => {
                 let session = file.with_extension("");
                 let hint = format!(
-                    "It is in {}. Without a prompt, `ttsr run --session {}` sends it.",
+                    "It is stored in {}. `ttsr run --session {}` without a prompt sends it.",
                     file.display(),
                     session.display()
                 );
                 self.row(FAINT, "", &hint)
             }
-            None => self.row(FAINT, "", "It is not kept: there is no `--session`."),
+            None => self.row(
+                FAINT,
+                "",
+                "It is not stored, because `--session` was not given.",
+            ),
         }
     }
 
-    /// A label and a text, whose further lines are set under its first.
+    /// Prints a label and a text; further lines of the text are indented.
     fn row(&mut self, style: Style, label: &str, text: &str) -> io::Result<()> {
         let mut label = label;
         for line in text.split('\n') {
@@ -402,25 +408,25 @@ impl Screen {
     }
 }
 
-/// The names of the files that a message holds.
+/// Returns the names of the files in a message.
 fn names(message: &Message) -> Vec<String> {
-    let said = Said::from_message(message);
+    let said = TranscriptMessage::from_message(message);
     let parts = said.into_iter().flat_map(|said| said.parts);
     let names = parts.filter_map(|part| match part {
-        SaidPart::Attached(name) => Some(name),
+        TranscriptPart::Attached(name) => Some(name),
         _ => None,
     });
     names.collect()
 }
 
-impl Part {
-    fn new(channel: Channel, tool: Option<&str>) -> Part {
+impl ScreenPart {
+    fn new(channel: Channel, tool: Option<&str>) -> ScreenPart {
         let (label, style) = match (channel, tool) {
             (Channel::Reasoning, _) => ("reasoning".to_owned(), FAINT),
             (Channel::ToolInput, tool) => (format!("→ {}", Escaped(tool.unwrap_or("tool"))), TOOL),
             _ => ("text".to_owned(), Style::new()),
         };
-        Part {
+        ScreenPart {
             label,
             style,
             forwarded: 0,
@@ -428,8 +434,8 @@ impl Part {
         }
     }
 
-    /// The next characters: a character that is cut in two is shown when it is whole.
-    fn take(&mut self, bytes: &[u8]) -> String {
+    /// Appends bytes and returns the complete characters. An incomplete one is kept for the next call.
+    fn push_bytes(&mut self, bytes: &[u8]) -> String {
         self.forwarded += bytes.len();
         self.pending.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.pending) {

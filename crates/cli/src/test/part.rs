@@ -1,6 +1,6 @@
-//! An example or a case as it stands in a reply.
+//! Builds the part of a reply that an example or a case stands for.
 //!
-//! Owns how a tool call is made up that the scope of a rule includes.
+//! Makes up a tool call that is within the scope of the rule.
 
 use std::fmt::{self, Display};
 
@@ -9,28 +9,28 @@ use ttsr::{Channel, Pack, Pattern, Rule};
 
 use crate::output::Escaped;
 
-/// The argument path that stands for the keys of objects.
+/// The argument path that selects object keys.
 const KEYS: &str = "$keys";
 
 /// A part of a reply.
-pub(crate) struct Part {
+pub(crate) struct ExamplePart {
     pub(crate) channel: Channel,
-    /// The tool that is called, or whose output it is.
+    /// The called tool, or the tool whose output this is.
     pub(crate) tool: Option<String>,
-    pub(crate) call: Option<Call>,
+    pub(crate) call: Option<ExampleCall>,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Part {
-    /// That text on that channel, in the scope of the rule.
-    pub(crate) fn new(rule: &Rule, channel: Channel, text: &str) -> Part {
-        let call = (channel == Channel::ToolInput).then(|| Call::new(rule));
+impl ExamplePart {
+    /// Returns a part with that text on that channel, within the scope of the rule.
+    pub(crate) fn new(rule: &Rule, channel: Channel, text: &str) -> ExamplePart {
+        let call = (channel == Channel::ToolInput).then(|| ExampleCall::new(rule));
         let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
         let bytes = match &call {
             Some(call) => call.input(text).into_bytes(),
             None => fenced(rule, text).into_bytes(),
         };
-        Part {
+        ExamplePart {
             channel,
             tool: has_tool.then(|| tool(rule)),
             call,
@@ -38,14 +38,14 @@ impl Part {
         }
     }
 
-    /// The same in a call of that tool about that file, where they are said.
+    /// Like `new`, with the given tool and file instead of made-up ones.
     pub(crate) fn at(
         rule: &Rule,
         channel: Channel,
         text: &str,
         (tool, file): (Option<&str>, Option<&str>),
-    ) -> Part {
-        let mut part = Part::new(rule, channel, text);
+    ) -> ExamplePart {
+        let mut part = ExamplePart::new(rule, channel, text);
         if let (Some(name), Some(tool)) = (&mut part.tool, tool) {
             tool.clone_into(name);
         }
@@ -57,16 +57,20 @@ impl Part {
         part
     }
 
-    /// The case as its author wrote it.
-    pub(crate) fn of_case(rule: &Rule, case: &Case) -> Part {
-        let tool = || case.tool.clone().unwrap_or_else(|| Call::new(rule).tool);
+    /// Returns the part of a case.
+    pub(crate) fn of_case(rule: &Rule, case: &Case) -> ExamplePart {
+        let tool = || {
+            case.tool
+                .clone()
+                .unwrap_or_else(|| ExampleCall::new(rule).tool)
+        };
         let has_tool = matches!(case.channel, Channel::ToolInput | Channel::ToolOutput);
-        let call = (case.channel == Channel::ToolInput).then(|| Call {
+        let call = (case.channel == Channel::ToolInput).then(|| ExampleCall {
             tool: tool(),
             arg: None,
             file: case.path.clone(),
         });
-        Part {
+        ExamplePart {
             channel: case.channel,
             tool: has_tool.then(tool),
             call,
@@ -75,7 +79,7 @@ impl Part {
     }
 }
 
-/// The text in a block of code, where the rule looks for shapes of code and it holds no block itself.
+/// Wraps the text in a code block if the rule matches code and the text has no block.
 fn fenced(rule: &Rule, text: &str) -> String {
     let language = rule
         .condition
@@ -88,23 +92,23 @@ fn fenced(rule: &Rule, text: &str) -> String {
     }
 }
 
-/// A call that the scope of a rule includes.
-pub(crate) struct Call {
+/// A tool call that is within the scope of the rule.
+pub(crate) struct ExampleCall {
     pub(crate) tool: String,
-    /// The names that lead to the argument, none for input that is not JSON, [`KEYS`] alone for an object key;
-    /// `None` where the input was not made up.
+    /// The path to the argument: empty for input that is not JSON, [`KEYS`] alone for an object key, `None` for input that
+    /// the case gives whole.
     arg: Option<Vec<String>>,
     pub(crate) file: Option<String>,
 }
 
-impl Call {
-    pub(crate) fn new(rule: &Rule) -> Call {
-        let regions = Regions::new(rule);
+impl ExampleCall {
+    pub(crate) fn new(rule: &Rule) -> ExampleCall {
+        let regions = RegionNeeds::new(rule);
         let pattern_arg = rule.condition.patterns().find_map(|it| it.arg.as_ref());
         let arg = rule.args.first().or(pattern_arg);
         let arg = arg.map_or(regions.arg, String::as_str);
         let globs = &mut rule.paths.iter().filter(|glob| !glob.starts_with('!'));
-        Call {
+        ExampleCall {
             tool: tool(rule),
             arg: Some(match arg {
                 "$raw" => Vec::new(),
@@ -121,7 +125,7 @@ impl Call {
             .map(|file| format!("\"file_path\":{}", json(file)));
         let arg = self.arg.as_deref().unwrap_or_default();
         if arg.is_empty() {
-            // What follows an object is not JSON, and the file is known by then.
+            // Text after the object makes the input invalid JSON, but the file is known by then.
             return file.map_or_else(String::new, |file| format!("{{{file}}}")) + text;
         }
         let value = match arg {
@@ -137,7 +141,7 @@ impl Call {
     }
 }
 
-impl Display for Call {
+impl Display for ExampleCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.arg.as_ref().map(|arg| arg.join(".")) {
             None => write!(f, "the input")?,
@@ -152,15 +156,15 @@ impl Display for Call {
     }
 }
 
-/// What the regions of a rule ask of a call: the argument that they are found in, and a file of a language
-/// that has comments and strings.
-struct Regions {
+/// The requirements of a rule's regions on a call: the argument that contains them, and a file of a language that has
+/// comments and strings.
+struct RegionNeeds {
     arg: &'static str,
     file: Option<String>,
 }
 
-impl Regions {
-    fn new(rule: &Rule) -> Regions {
+impl RegionNeeds {
+    fn new(rule: &Rule) -> RegionNeeds {
         let has = |wanted: &[Region]| {
             let mut patterns = rule.condition.patterns();
             patterns.any(|pattern| pattern.region.iter().any(|region| wanted.contains(region)))
@@ -183,7 +187,7 @@ impl Regions {
             other => other,
         });
         let extension = extension.or(is_of_code.then_some("rs"));
-        Regions {
+        RegionNeeds {
             arg,
             file: extension.map(|extension| format!("x.{extension}")),
         }
@@ -194,7 +198,7 @@ fn json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The names of an argument that the dotted glob matches.
+/// Returns argument names that match the dotted glob.
 fn names(glob: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = glob;
@@ -206,7 +210,7 @@ fn names(glob: &str) -> Vec<String> {
             is_dot
         });
         match &rest[..end.unwrap_or(rest.len())] {
-            // Any number of names, also none.
+            // Matches any number of names, including none.
             "**" => {}
             name => names.push(instance(name)),
         }
@@ -221,7 +225,7 @@ fn names(glob: &str) -> Vec<String> {
     names
 }
 
-/// A tool that the scope of the rule includes.
+/// Returns a tool within the scope of the rule.
 fn tool(rule: &Rule) -> String {
     let included = rule.tools.iter().filter(|glob| !glob.starts_with('!'));
     let mut names: Vec<String> = included.map(|glob| instance(glob)).collect();
@@ -240,10 +244,10 @@ fn tool(rule: &Rule) -> String {
     found.cloned().unwrap_or_default()
 }
 
-/// Names to try where a scope names no tool but those that it excludes.
+/// Names to try if the scope only excludes tools.
 const OTHERS: [&str; 4] = ["tool", "x", "some_tool", "0"];
 
-/// A file that the glob matches.
+/// Returns a file path that matches the glob.
 fn file(glob: &str) -> String {
     let glob = glob.trim_start_matches("./").trim_start_matches('/');
     let mut file = instance(&glob.replace("**/", ""));
@@ -253,12 +257,12 @@ fn file(glob: &str) -> String {
     file
 }
 
-/// A name that the glob matches: of each choice the first, `x` for whatever is free.
+/// Returns a name that matches the glob: the first of each alternative, and `x` for wildcards.
 pub(crate) fn instance(glob: &str) -> String {
     let mut name = String::new();
     let mut chars = glob.chars().peekable();
     let mut depth = 0;
-    // The braces of which an alternative is complete.
+    // The nesting depth of braces whose first alternative is complete.
     let mut done = None;
     while let Some(char) = chars.next() {
         let taken = match char {
@@ -289,11 +293,11 @@ pub(crate) fn instance(glob: &str) -> String {
     name
 }
 
-/// A character of the class that begins here, behind its bracket.
+/// Returns a character of the class that starts here, after its bracket.
 fn member(chars: &mut impl Iterator<Item = char>) -> char {
     let first = chars.next().unwrap_or_default();
     let negated = matches!(first, '!' | '^');
-    // A bracket in the first place stands for itself.
+    // A bracket in first position is literal.
     let from = if negated { chars.next() } else { Some(first) };
     let rest: String = chars.take_while(|&char| char != ']').collect();
     match from {
@@ -302,8 +306,8 @@ fn member(chars: &mut impl Iterator<Item = char>) -> char {
     }
 }
 
-/// A character that is not in the class, as far as one of the usual ones will do: first those without case,
-/// which does not count for tools.
+/// Returns a common character that is not in the class. Characters without case come first, because tool names are
+/// matched without case.
 fn outside(class: &str) -> char {
     let chars: Vec<char> = class.chars().collect();
     let holds = |char| {

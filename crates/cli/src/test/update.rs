@@ -1,6 +1,6 @@
-//! `ttsr test --update`: what was measured, written into the cases of rule files.
+//! `ttsr test --update`: writes measured results into the cases of rule files.
 //!
-//! Only `expect` and `by-byte` change, and only where they differ; comments, spaces and everything else stay.
+//! Changes only `expect` and `by-byte`, and only where they differ. Comments and white space are kept.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,22 +9,22 @@ use std::path::Path;
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 use ttsr::Action;
 
-use crate::Stop;
+use crate::CommandError;
 use crate::fmt::replace;
-use crate::output::{Escaped, tell};
+use crate::output::{Escaped, print_message};
 
-/// What is to be written, by file.
+/// The updates to write, by file.
 #[derive(Debug, Default)]
 pub(super) struct Updates(BTreeMap<String, Vec<Update>>);
 
-/// A case as it should be written.
+/// The new values of a case.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Update {
-    /// The rule's id in its pack.
+    /// The rule's id within its pack.
     pub(super) rule: String,
-    /// From 1.
+    /// The number of the case, from 1.
     pub(super) case: u64,
-    /// None: nothing.
+    /// `None` stands for `expect = "nothing"`.
     pub(super) expect: Option<Action>,
     pub(super) by_byte: Option<u64>,
 }
@@ -34,41 +34,41 @@ impl Updates {
         self.0.entry(file.to_owned()).or_default().push(update);
     }
 
-    /// Writes the files; gives the number of cases that changed.
-    pub(super) fn write(&self) -> Result<u64, Stop> {
+    /// Writes the files and returns the number of changed cases.
+    pub(super) fn write(&self) -> Result<u64, CommandError> {
         let mut changed = 0;
         for (file, updates) in &self.0 {
             let failed = |what: &dyn std::fmt::Display| {
-                Stop::Because(format!("{}: cannot be updated: {what}", Escaped(file)))
+                CommandError::Message(format!("{}: cannot be updated: {what}", Escaped(file)))
             };
             let before = fs::read_to_string(file).map_err(|error| failed(&error))?;
-            let (after, told) = updated(&before, updates).map_err(|error| failed(&error))?;
-            if !told.is_empty() {
+            let (after, changes) = updated(&before, updates).map_err(|error| failed(&error))?;
+            if !changes.is_empty() {
                 replace(Path::new(file), &after).map_err(|error| failed(&error))?;
             }
-            for line in &told {
-                tell(&format_args!(
+            for line in &changes {
+                print_message(&format_args!(
                     "updated: {}: {}",
                     Escaped(file),
                     Escaped(line)
                 ));
             }
-            changed += told.len() as u64;
+            changed += changes.len() as u64;
         }
         Ok(changed)
     }
 }
 
-/// The text with the updates made, and what they are in words.
+/// Returns the updated text and a description of each change.
 fn updated(text: &str, updates: &[Update]) -> Result<(String, Vec<String>), String> {
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| error.to_string())?;
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     for update in updates {
         let case = case_of(&mut document, &update.rule, update.case).ok_or_else(|| {
             format!(
-                "case {} of rule {} is not written there",
+                "case {} of rule {} is not in the file",
                 update.case, update.rule
             )
         })?;
@@ -82,10 +82,10 @@ fn updated(text: &str, updates: &[Update]) -> Result<(String, Vec<String>), Stri
             ),
         ];
         for words in words.into_iter().flatten() {
-            told.push(format!("{} case {}: {words}", update.rule, update.case));
+            changes.push(format!("{} case {}: {words}", update.rule, update.case));
         }
     }
-    Ok((document.to_string(), told))
+    Ok((document.to_string(), changes))
 }
 
 fn case_of<'d>(
@@ -111,7 +111,7 @@ fn case_of<'d>(
     }
 }
 
-/// Sets the key, or takes it away; what stands around the value stays. Says what changed.
+/// Sets or removes a key and keeps the white space and comments around its value. Returns a description of the change.
 fn set(table: &mut dyn TableLike, key: &str, new: Option<Value>) -> Option<String> {
     let shown = |value: &Value| value.clone().decorated("", "").to_string();
     let old = table.get(key).and_then(Item::as_value).map(shown);
@@ -138,7 +138,8 @@ fn set(table: &mut dyn TableLike, key: &str, new: Option<Value>) -> Option<Strin
     Some(format!("`{key}`: {before} → {after}"))
 }
 
-/// The space behind the last value, which comes behind the one that is added: in `{ a = 1 }` before the brace.
+/// Removes and returns the space after the last value, to be put after the added one: `{ a = 1 }` has it before the
+/// brace.
 fn take_space(table: &mut dyn TableLike) -> String {
     let last = table.iter_mut().last();
     let Some(value) = last.and_then(|(_, item)| item.as_value_mut()) else {
@@ -153,7 +154,7 @@ fn take_space(table: &mut dyn TableLike) -> String {
     space
 }
 
-/// A value whatever its quotes.
+/// Returns the value without regard to its quotes.
 fn meaning(value: Option<&str>) -> Option<String> {
     Some(value?.trim_matches(['"', '\'']).replace('_', ""))
 }
@@ -180,7 +181,7 @@ mod tests {
             update("b", 2, Some(Action::Retry), Some(3)),
             update("c", 1, Some(Action::Warn), Some(7)),
         ];
-        let (after, told) = updated(TEXT, &updates).unwrap();
+        let (after, changes) = updated(TEXT, &updates).unwrap();
         let expected = TEXT
             .replace("by-byte = 1_0", "by-byte = 12")
             .replace(
@@ -189,8 +190,8 @@ mod tests {
             )
             .replace("expect = 'warn' }", "expect = 'warn', by-byte = 7 }");
         assert_eq!(after, expected);
-        assert_eq!(told.len(), 4, "{told:?}");
-        assert_eq!(told[0], "b case 1: `by-byte`: 1_0 → 12");
+        assert_eq!(changes.len(), 4, "{changes:?}");
+        assert_eq!(changes[0], "b case 1: `by-byte`: 1_0 → 12");
         assert_eq!(
             updated(&after, &updates).unwrap(),
             (after, Vec::new()),

@@ -1,7 +1,7 @@
-//! The `ttsr` command as a script sees it: what it writes, how it exits.
+//! The `ttsr` command as a script sees it: its output and its exit codes.
 //!
-//! Each file in `tests/cli/cases` is a case: a command line, then what it gives. `UPDATE_GOLDEN=1` writes the
-//! second half anew.
+//! Each file in `tests/cli/cases` is a case: a command line, followed by its exit code and output. `UPDATE_GOLDEN=1`
+//! rewrites the expected output.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ fn stdout(output: &Output) -> &str {
     text(&output.stdout)
 }
 
-/// Runs it with that standard input, written by a thread of its own.
+/// Runs the command with that standard input, which a separate thread writes.
 fn feed(mut command: Command, input: Vec<u8>) -> Output {
     command
         .stdin(Stdio::piped())
@@ -59,7 +59,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Runs a case and gives the file as it should be.
+/// Runs a case and returns the expected content of its file.
 fn run(case: &str) -> String {
     let line = case.lines().next().unwrap_or_default();
     let command = line
@@ -109,7 +109,7 @@ fn cases_give_what_they_gave() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The lines of one kind of event, each of them JSON.
+/// Returns the lines with one kind of event; each must be JSON.
 fn events(output: &Output, kind: &str) -> Vec<String> {
     let is_kind = |line: &&str| {
         let value: serde_json::Value = serde_json::from_str(line).expect("each line is JSON");
@@ -130,14 +130,14 @@ fn replay(pack: Option<&str>, chunk: &str, file: &str) -> Output {
         .unwrap()
 }
 
-/// Shows the first line that differs: there may be thousands.
+/// Compares two lists and prints only the first difference, because there may be thousands of lines.
 fn same(found: &[String], expected: &[String], name: &str) {
     let line = found.iter().zip(expected).position(|(a, b)| a != b);
     let line = line.unwrap_or(found.len().min(expected.len()));
     assert_eq!(found.get(line), expected.get(line), "{name}, line {line}");
 }
 
-/// The same hits under every split; the same verdicts too, unless parts wait for their ends.
+/// Checks that every split gives the same hits, and the same verdicts unless parts are pushed at their ends.
 fn check_chunks(pack: Option<&str>, file: &str, unscanned: Option<u64>) -> usize {
     let original = replay(pack, "original", file);
     let hits = events(&original, "hit");
@@ -255,7 +255,7 @@ fn a_match_over_the_edge_of_a_block_has_its_place() {
     }
 }
 
-/// A pack for scans: one rule of two patterns, one that redacts, one for some files.
+/// A pack for scans: one rule with two patterns, one that redacts, one for some files.
 const SCANNED: &str = r##"schema = 1
 pack.name = "s"
 [rule.mark]
@@ -281,7 +281,7 @@ match.any = [{ word = "unsafe" }]
 examples.match = ["unsafe"]
 "##;
 
-/// A folder of its own with that pack and these files.
+/// Returns a new folder with that pack and these files.
 fn scanned(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
     let root = scratch(name);
     fs::write(root.join("pack.toml"), SCANNED).unwrap();
@@ -433,7 +433,7 @@ fn each_file_of_a_folder_is_the_file_that_paths_look_at() {
     );
     assert_eq!(streams(&["--path", "x.rs", "tree/a.md"]), ["tree/a.md"]);
     assert_eq!(streams(&["--path", "x.md", "tree"]), [""; 0]);
-    // A call says itself what it is about.
+    // The input of a call names its file itself.
     let call = br#"{"path": "src/x.rs", "content": "unsafe"}"#;
     fs::write(root.join("tree/call.json"), call).unwrap();
     assert_eq!(
@@ -602,7 +602,7 @@ fn sarif_has_what_the_standard_and_code_scanning_require() {
     );
 }
 
-/// One of the four values that SARIF has.
+/// Checks for one of the four values of SARIF.
 fn is_level(level: &serde_json::Value) {
     assert!(
         ["none", "note", "warning", "error"].contains(&level.as_str().unwrap()),
@@ -760,7 +760,7 @@ examples.match = ["git push origin main"]
     for line in [
         "group remote: \"origin\"",
         "group 2: \"main\"",
-        "group 3: nothing",
+        "group 3: no match",
         "`git push origin main` by bash: open a pull request.",
     ] {
         assert!(stdout(&human).contains(line), "{line}: {}", stdout(&human));
@@ -868,7 +868,7 @@ fn a_folder_is_walked_in_order_and_its_links_are_not_followed() {
     fs::remove_dir_all(&root).unwrap();
 }
 
-/// Replaces every number but counts of what was read: times and states vary.
+/// Replaces every number except counts of the input: times and states vary.
 fn mask(value: &mut serde_json::Value, key: &str) {
     const COUNTED: [&str; 9] = [
         "rules_loaded",
@@ -915,7 +915,7 @@ fn a_benchmark_keeps_its_form() {
     let output = bench("json", &[]);
     let mut found: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
     mask(&mut found, "");
-    // Which of these rules has more states, and how many, is the matcher's business.
+    // The number of states of each rule depends on the matcher.
     let rules = found["rules"].as_array_mut().unwrap();
     rules.sort_by_key(|rule| rule["rule"].as_str().unwrap().to_owned());
     for rule in rules {
@@ -1032,14 +1032,14 @@ fn plain_output_has_no_escape_sequences_unless_asked() {
     );
 }
 
-/// A copy of a rule file in a folder of its own.
+/// Copies a rule file into a new folder.
 fn copy(pack: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(pack);
     fs::copy(folder().join("packs").join(pack), &path).unwrap();
     path
 }
 
-/// A folder of its own, empty.
+/// Returns a new, empty folder.
 fn scratch(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if path.exists() {
@@ -1068,7 +1068,7 @@ fn what_is_nearly_right_is_mended_in_the_file() {
 
 #[test]
 fn check_says_what_every_rule_of_a_big_pack_keeps_in_few_lines() {
-    let args = ["check", "../../rules/std/secrets"];
+    let args = ["check", "../../../../rules/std/secrets"];
     let output = ttsr(args).output().unwrap();
     let shown = stdout(&output);
     assert!(shown.lines().count() < 20, "{shown}");
@@ -1101,6 +1101,50 @@ fn the_schema_is_json_and_completions_know_the_commands() {
         assert_eq!(output.status.code(), Some(0), "{shell}");
         assert!(stdout(&output).contains("explain"), "{shell}");
     }
+}
+
+#[test]
+fn manual_pages_describe_every_subcommand() {
+    let folder = scratch("man").join("man1");
+    let output = ttsr(["man"]).arg(&folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let help = ttsr(["--help"]).output().unwrap();
+    let commands = stdout(&help).split("Commands:\n").nth(1).unwrap();
+    let commands = commands.lines().take_while(|line| line.starts_with("  "));
+    // Descriptions are wrapped, with more spaces before them.
+    let names = commands.filter(|line| !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    let names: Vec<&str> = names.filter(|name| *name != "help").collect();
+    assert!(names.len() > 15, "{names:?}");
+    let pages = files(&folder);
+    assert_eq!(pages.len(), 1 + names.len(), "{pages:?}");
+    for name in names {
+        let page = fs::read_to_string(folder.join(format!("ttsr-{name}.1"))).unwrap();
+        assert!(page.contains(&format!(".TH ttsr-{name} 1")), "{page}");
+        assert!(page.contains(".SH OPTIONS"), "{page}");
+    }
+    let main = fs::read_to_string(folder.join("ttsr.1")).unwrap();
+    assert!(main.contains("Exit codes: 0 clean"), "{main}");
+    assert!(!main.contains("features:"), "{main}");
+}
+
+/// The image in README is the current output of the demo. `UPDATE_GOLDEN=1` writes it.
+#[test]
+fn the_image_of_the_demo_is_what_the_demo_writes() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
+    let file = match std::env::var_os("UPDATE_GOLDEN") {
+        Some(_) => golden.clone(),
+        None => scratch("svg").join("demo.svg"),
+    };
+    let output = ttsr(["demo", "--svg"]).arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(stdout(&output), "");
+    let image = fs::read_to_string(&file).unwrap();
+    assert!(
+        image == fs::read_to_string(&golden).unwrap(),
+        "docs/demo.svg is out of date"
+    );
+    assert!(image.starts_with("<svg ") && image.contains("git-reset-hard"));
 }
 
 #[test]
@@ -1170,7 +1214,7 @@ fn gitleaks_is_imported_whole() {
         .arg(&out)
         .output()
         .unwrap();
-    // Some allowlists have no like here: they are told.
+    // Some allowlists have no equivalent and are reported.
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let pack = ttsr::Pack::load(&out).unwrap();
     assert_eq!(pack.rules().len(), expected, "{}", text(&output.stderr));
@@ -1210,7 +1254,7 @@ fn an_import_overwrites_only_with_force_and_only_with_something() {
     assert_eq!(fs::read_to_string(&out).unwrap(), before);
 }
 
-/// Import, check, scan: each step with the command, on texts in which every rule has something to search for.
+/// Runs import, check and scan with the command, on texts in which every rule has a candidate.
 #[test]
 fn the_rules_of_gitleaks_go_round() {
     let Some(corpus) = skip::corpus() else {
@@ -1227,7 +1271,7 @@ fn the_rules_of_gitleaks_go_round() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let checked = ttsr(["check", pack.to_str().unwrap()]).output().unwrap();
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
-    // Behind each keyword something long and random, in all forms that the rules ask for.
+    // A long random value after each keyword, in all forms that the rules match.
     fs::create_dir_all(&texts).unwrap();
     let secrets = [
         "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6kL9nP2rS5uX8zA1cD4fG7iM0oQ3tV6wY9bE2hJ5lN8p"
@@ -1270,7 +1314,7 @@ fn the_rules_of_gitleaks_go_round() {
     );
 }
 
-/// What breaks each of the 22 rules of these shapes that have a condition on text.
+/// A match for each of the 22 rules whose condition is on text.
 const BREAKS: [(&str, &str); 22] = [
     ("go-add-cleanup", "runtime.SetFinalizer(a, b)"),
     ("go-exp-promoted", "import \"golang.org/x/exp/maps\""),
@@ -1302,7 +1346,7 @@ const BREAKS: [(&str, &str); 22] = [
     ("ts-set-map", "new Map()"),
 ];
 
-/// What breaks the others: their condition is on the syntax tree of code.
+/// A match for each of the others, whose condition is on the syntax tree.
 const BREAKS_SHAPES: [(&str, &str); 5] = [
     (
         "go-bench-loop",
@@ -1323,7 +1367,7 @@ const BREAKS_SHAPES: [(&str, &str); 5] = [
     ),
 ];
 
-/// With the feature `ast` all 27 are carried over; a build without it lists those that need it.
+/// With the feature `ast` all 27 rules are converted; a build without it lists those that need it.
 #[test]
 fn every_shape_of_oh_my_pis_rules_is_imported() {
     let shapes = files(&folder().join("foreign/oh-my-pi"));
@@ -1334,7 +1378,7 @@ fn every_shape_of_oh_my_pis_rules_is_imported() {
     let left = events(&output, "left-out");
     let mut breaks = BREAKS.to_vec();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    // One condition counts up to 300 UTF-16 units, which are characters here: that is told.
+    // One condition counts up to 300 UTF-16 units, which are characters here; the import reports that.
     let (counts, left): (Vec<_>, Vec<_>) = left
         .into_iter()
         .partition(|line| line.contains("a count is of characters here"));
@@ -1463,12 +1507,12 @@ fn a_tree_is_scanned_without_what_is_ignored() {
     assert_eq!(events(&without, "unread").len(), 0);
     let summary = parse(&events(&without, "summary").concat());
     assert_eq!(summary["unscanned_bytes"], 0);
-    assert!(text(&without.stderr).contains("1 binary file left out"));
+    assert!(text(&without.stderr).contains("1 binary file skipped"));
 }
 
-/// A document whose commands are run in a folder of their own: `toml` and `json` blocks with a name are files,
-/// each line of a `console` block that begins with `$` is a command, and what follows is what it writes, to
-/// either output. Gives the document as it should be.
+/// Runs the commands of a document in a folder: `toml` and `json` blocks with a name are files, each line of a `console`
+/// block that begins with `$` is a command, and the lines after it are its output on both streams. Returns the document
+/// with the actual output.
 #[cfg(unix)]
 fn follow(document: &str, folder: &Path) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_ttsr")).parent().unwrap();
@@ -1533,7 +1577,7 @@ fn follow(document: &str, folder: &Path) -> String {
 #[cfg(unix)]
 #[test]
 fn every_command_of_the_guide_and_the_readme_writes_what_is_shown() {
-    for (name, least) in [("docs/authoring.md", 20), ("README.md", 3)] {
+    for (name, least) in [("docs/authoring.md", 20), ("README.md", 2)] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
             .join(name);
@@ -1569,7 +1613,7 @@ fn every_command_of_the_guide_and_the_readme_writes_what_is_shown() {
     }
 }
 
-/// Each block of the reference with examples of rules: a whole rule file, or a rule without its head.
+/// Tests each block of the reference with examples of rules: a whole rule file, or a rule without the file's head.
 #[test]
 fn every_example_of_the_reference_hits() {
     let folder = scratch("reference");
@@ -1636,7 +1680,7 @@ fn what_is_measured_is_written_into_cases_and_nothing_else_changes() {
     );
 }
 
-/// The most memory that a process had, in bytes, as the system counts it.
+/// Returns the peak memory of a process in bytes, as the system counts it.
 #[cfg(target_os = "linux")]
 fn peak(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -1648,7 +1692,7 @@ fn peak(process: u32) -> u64 {
     kilobytes << 10
 }
 
-/// Feeds `block` to the command `few` times, and then `many` times; the memory that the latter took.
+/// Feeds `block` to the command `few` times, and then `many` times. Returns the growth of memory in between.
 #[cfg(target_os = "linux")]
 fn growth(args: &[&str], block: &[u8], (few, many): (usize, usize)) -> u64 {
     let mut command = ttsr(args.iter().copied());
@@ -1662,7 +1706,7 @@ fn growth(args: &[&str], block: &[u8], (few, many): (usize, usize)) -> u64 {
     feed(few);
     let before = peak(child.id());
     feed(many);
-    // A pipe holds less than a block: nearly all of it was read by now.
+    // A pipe holds less than a block, so nearly all of it has been read.
     let after = peak(child.id());
     drop(stdin);
     child.wait().unwrap();
@@ -1703,7 +1747,7 @@ fn inputs_of_any_size_are_read_in_pieces() {
     }
 }
 
-/// Past the limit of parts a recording of very many costs nothing.
+/// Parts beyond the limit take no memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_million_parts_are_replayed_in_bounded_memory() {
@@ -1714,7 +1758,7 @@ fn a_million_parts_are_replayed_in_bounded_memory() {
     assert!(grew < 4 << 20, "{grew} bytes more for 840,000 parts");
 }
 
-/// Shells of build servers limit it, and where memory is not promised twice it counts as if it were used.
+/// Build servers limit the address space, and systems without overcommit count it as used.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_gigabyte_of_address_space_is_enough() {

@@ -1,6 +1,6 @@
-//! What users of other rule engines complained of: one test for each complaint that concerns the language, the
-//! state of a conversation or the tools. The numbers are those by which the list of complaints is kept; those about
-//! the loop itself are tested in `tests/harness`, those about files in `tests/pack`.
+//! Complaints of users of other rule engines: one test for each that concerns the language, the state of a conversation
+//! or the tools. The numbers identify the complaints. Those about the loop are tested in `tests/harness`, those about
+//! files in `tests/pack`.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,13 @@ use ttsr::{
 const A: PartId = PartId(0);
 const B: PartId = PartId(1);
 
-/// A pack of rules as they are written.
+/// Loads a pack of rules in TOML.
 fn pack(rules: &str) -> Pack {
     let text = format!("schema = 1\n[pack]\nname = 'p'\n{rules}");
     Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// One rule `p/r` about "bad".
+/// Loads a pack with one rule `p/r` that matches "bad".
 fn rule(keys: &str) -> Pack {
     pack(&format!(
         "[rule.r]\ndescription = 'd'\nmatch.any = [{{ literal = 'bad' }}]\nexamples.match = ['bad']\n{keys}\n"
@@ -46,7 +46,7 @@ fn attempt(session: &mut Session, text: &str) -> Vec<(Action, Option<Suppression
     decisions.map(|it| (it.action, it.suppression)).collect()
 }
 
-/// A rule whose pattern another engine could not read was dropped, and nobody heard of it for weeks.
+/// Complaint: a rule with a pattern that the engine could not read was dropped, which nobody noticed for weeks.
 #[test]
 fn complaint_c1_a_pattern_that_cannot_be_read_is_no_silent_rule() {
     let folded = pack(
@@ -64,7 +64,7 @@ fn complaint_c1_a_pattern_that_cannot_be_read_is_no_silent_rule() {
     );
 }
 
-/// Lists that were written as one text were half understood: the rule was in another scope than it said.
+/// Complaint: a list written as one string was partly understood, so the rule had another scope than written.
 #[test]
 fn complaint_c2_a_value_that_is_nearly_right_is_an_error_with_its_place() {
     for on in [
@@ -83,7 +83,7 @@ fn complaint_c2_a_value_that_is_nearly_right_is_an_error_with_its_place() {
     }
 }
 
-/// "The rule stopped working" was a rule that had been used up, and nothing said so.
+/// Complaint: a rule "stopped working" because its acts were used up, and nothing reported that.
 #[test]
 fn complaint_c3_a_rule_that_does_not_act_says_why() {
     let pack = rule("severity = 'warning'");
@@ -94,7 +94,7 @@ fn complaint_c3_a_rule_that_does_not_act_says_why() {
     assert_eq!(session.decisions()[0].turn, session.turn());
 }
 
-/// A switch that turned everything off was read by some entry points and not by others.
+/// Complaint: a switch that turned everything off was read by some entry points and not by others.
 #[test]
 fn complaint_c4_shadow_holds_for_every_call() {
     let pack = pack(
@@ -123,7 +123,7 @@ fn complaint_c4_shadow_holds_for_every_call() {
     assert!(checked.decisions()[0].is_suppressed(), "and it is told");
 }
 
-/// A scope of two parts that exclude each other was loaded and never fired; the request was turned down.
+/// Complaint: a scope whose two parts exclude each other was loaded and never matched.
 #[test]
 fn complaint_c5_a_rule_that_can_never_fire_is_not_loaded() {
     let text = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['text']\npaths = ['**/*.rs']\n\
@@ -133,7 +133,7 @@ fn complaint_c5_a_rule_that_can_never_fire_is_not_loaded() {
     assert_eq!((told.code(), told.line()), ("unreachable-scope", 7));
 }
 
-/// A patch names its files inside itself: globs on files never matched.
+/// Complaint: a patch names its files inside itself, and globs on files never matched it.
 #[test]
 fn complaint_c6_files_are_found_inside_a_patch() {
     let pack = pack(
@@ -155,7 +155,7 @@ fn complaint_c6_files_are_found_inside_a_patch() {
     assert_eq!((found("src/a.rs"), found("notes.md")), (1, 0));
 }
 
-/// Arguments were looked at every so often while they arrived; what was complete only at the end was missed.
+/// Complaint: arguments were examined at intervals while they arrived; text complete only at the end was missed.
 #[test]
 fn complaint_c7_the_last_byte_counts_as_much_as_the_first() {
     let pack = rule("on = ['tool-input']\nargs = ['command']");
@@ -172,7 +172,7 @@ fn complaint_c7_the_last_byte_counts_as_much_as_the_first() {
     }
 }
 
-/// A tool that gave its arguments at once, with no deltas, was never looked at.
+/// Complaint: a tool that sent its arguments at once, without deltas, was never examined.
 #[test]
 fn complaint_c8_a_call_that_comes_whole_is_read() {
     let pack = rule("on = ['tool-input']");
@@ -185,7 +185,7 @@ fn complaint_c8_a_call_that_comes_whole_is_read() {
     assert_eq!(found.len(), 1);
 }
 
-/// Text of one message and text of the next were one text.
+/// Complaint: the texts of two consecutive messages were matched as one text.
 #[test]
 fn complaint_c9_no_match_spans_two_parts_or_two_messages() {
     let pack = rule("on = ['text']");
@@ -198,7 +198,7 @@ fn complaint_c9_no_match_spans_two_parts_or_two_messages() {
     assert_eq!(found, 0);
 }
 
-/// Guidance that waited for the next request was queued two or three times.
+/// Complaint: guidance pending for the next request was queued two or three times.
 #[test]
 fn complaint_c10_guidance_is_reserved_when_it_is_decided() {
     let pack = rule("severity = 'warning'");
@@ -208,7 +208,7 @@ fn complaint_c10_guidance_is_reserved_when_it_is_decided() {
     assert_eq!(acting.count(), 1, "{given:?}");
 }
 
-/// One violation was reported when its delta came, and again when the message ended.
+/// Complaint: one violation was reported with its delta and again at the end of the message.
 #[test]
 fn complaint_c11_one_violation_is_one_hit() {
     let pack = rule("on = ['text']");
@@ -220,7 +220,7 @@ fn complaint_c11_one_violation_is_one_hit() {
     assert_eq!(found, 1);
 }
 
-/// Calls beside the one that broke a rule were said to have broken it.
+/// Complaint: calls beside the one that broke a rule were blamed for it.
 #[test]
 fn complaint_c12_a_decision_names_the_call_it_is_about() {
     let pack = rule("on = ['tool-input']\nseverity = 'critical'");
@@ -238,7 +238,7 @@ fn complaint_c12_a_decision_names_the_call_it_is_about() {
     assert_eq!(session.decisions().len(), 1);
 }
 
-/// A rule that acts once stayed spent when its guidance had left the context.
+/// Complaint: a rule that acts once stayed spent after its guidance had left the context.
 #[test]
 fn complaint_c15_guidance_that_left_the_context_is_given_again() {
     let pack = rule("severity = 'warning'");
@@ -250,7 +250,7 @@ fn complaint_c15_guidance_that_left_the_context_is_given_again() {
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
 }
 
-/// How often a rule speaks, and what stays of a reply that it cut, was one setting for all rules.
+/// Complaint: one setting for all rules determined how often they act and what remains of a reply that they cut.
 #[test]
 fn complaint_c16_c17_what_rules_do_is_said_once_and_changed_for_one() {
     let pack = pack(
@@ -272,7 +272,7 @@ fn complaint_c16_c17_what_rules_do_is_said_once_and_changed_for_one() {
     assert_eq!(bound(b), Some(1));
 }
 
-/// Nobody could say whether a rule on edits sees the file, the old text or the new text.
+/// Complaint: nobody could tell whether a rule on edits reads the file, the old text or the new text.
 #[test]
 fn complaint_c20_what_a_rule_on_edits_sees_is_said_by_its_region() {
     let input = |old: &str, new: &str| {
@@ -299,7 +299,7 @@ fn complaint_c20_what_a_rule_on_edits_sees_is_said_by_its_region() {
     }
 }
 
-/// Whole-buffer look-ahead was written to say "this and that" and "this without that".
+/// Complaint: "this and that" and "this without that" needed look-ahead over the whole buffer.
 #[test]
 fn complaint_c22_both_and_without_need_no_look_around() {
     let both = pack(
@@ -320,7 +320,7 @@ fn complaint_c22_both_and_without_need_no_look_around() {
     }
 }
 
-/// "Operation aborted" said neither by whom nor why.
+/// Complaint: "Operation aborted" named neither the cause nor the reason.
 #[test]
 fn complaint_c25_an_abort_names_its_rule_and_its_place() {
     let pack = rule("severity = 'critical'\nmessage = '{{ rule.id }}: {{ match.text }}'");
@@ -334,7 +334,7 @@ fn complaint_c25_an_abort_names_its_rule_and_its_place() {
     assert_eq!(stream.message(&decision), "p/r: bad");
 }
 
-/// A retry of the provider began no new turn, and what had fired stayed latched.
+/// Complaint: a retry of the provider began no new turn, and rules that had fired stayed latched.
 #[test]
 fn complaint_c29_each_attempt_begins_with_nothing_seen() {
     let pack = rule("on = ['text']\nseverity = 'critical'");
@@ -357,7 +357,7 @@ fn complaint_c29_each_attempt_begins_with_nothing_seen() {
     }
 }
 
-/// A debugging line in the library tore up the screen of the program around it.
+/// Complaint: a debugging line of the library broke the display of its host.
 #[test]
 fn complaint_c30_the_library_never_prints() {
     let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src")];
@@ -373,7 +373,7 @@ fn complaint_c30_the_library_never_prints() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // What stands behind it is not in the library; nor are helpers of tests and comments.
+        // Test modules are not part of the library, and neither are test helpers and comments.
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let is_seen = path.ends_with("view/seen.rs") || path.ends_with("testing.rs");
         for line in code
@@ -389,7 +389,7 @@ fn complaint_c30_the_library_never_prints() {
     assert!(read > 60, "only {read} files were read");
 }
 
-/// Text and thoughts were watched, and the flood came through the arguments of a tool.
+/// Complaint: text and reasoning were watched, and the flood came through the arguments of a tool.
 #[test]
 fn complaint_c31_every_channel_of_a_reply_is_watched() {
     let pack = rule("on = ['text', 'reasoning', 'tool-input']");
@@ -406,7 +406,7 @@ fn complaint_c31_every_channel_of_a_reply_is_watched() {
     }
 }
 
-/// What had been shown stayed on the screen, because nobody could say from where on it was wrong.
+/// Complaint: displayed text was not taken back, because nobody could tell where the violation began.
 #[test]
 fn complaint_c34_a_hit_says_where_to_take_back_from() {
     let pack = rule("on = ['text']\nseverity = 'critical'");
@@ -420,7 +420,7 @@ fn complaint_c34_a_hit_says_where_to_take_back_from() {
     assert_eq!(hit.end, "größer, bad".len() as u64);
 }
 
-/// The hook ran after the delta had been shown, and every delta was looked at even without any rule.
+/// Complaint: the hook ran after the delta was displayed, and every delta was examined even without any rule.
 #[test]
 fn complaint_c35_c56_nothing_is_read_where_no_rule_reads_and_a_held_match_never_leaves() {
     let empty = pack(
@@ -436,7 +436,7 @@ fn complaint_c35_c56_nothing_is_read_where_no_rule_reads_and_a_held_match_never_
     assert_eq!(stream.counters(), Counters::default());
 }
 
-/// A checker looked at whole replies only, so that what was streamed passed unread.
+/// Complaint: a checker read whole replies only, so streamed text was displayed unread.
 #[test]
 fn complaint_c55_what_is_streamed_is_read_while_it_streams() {
     let abort = rule("on = ['text']\nseverity = 'critical'");
@@ -451,7 +451,7 @@ fn complaint_c55_what_is_streamed_is_read_while_it_streams() {
     );
 }
 
-/// Words that two texts share did not tell a text that says the same again from one that goes on.
+/// Complaint: the share of common words did not distinguish a repeated text from a continued one.
 #[test]
 fn complaint_c53_what_says_the_same_in_other_words_is_a_loop_and_a_list_is_none() {
     let near = pack(
@@ -475,7 +475,7 @@ fn complaint_c53_what_says_the_same_in_other_words_is_a_loop_and_a_list_is_none(
     assert_eq!(hits(&near, Channel::Text, "", &[list.as_bytes()]), []);
 }
 
-/// Prohibitions make models try again in the same way.
+/// Complaint: after a bare prohibition, models try the same again.
 #[test]
 fn complaint_c38_a_message_says_what_to_do_instead() {
     let pack = rule("severity = 'error'\ninstead = 'Say it in other words.'");
@@ -487,7 +487,7 @@ fn complaint_c38_a_message_says_what_to_do_instead() {
     assert!(stream.message(&decision).contains("Say it in other words."));
 }
 
-/// An excerpt was cut in the middle of a character, which ends the program.
+/// Complaint: an excerpt was cut inside a character, which ended the program.
 #[test]
 fn complaint_c40_excerpts_are_cut_between_characters() {
     let pack = rule("on = ['text']");
@@ -501,7 +501,7 @@ fn complaint_c40_excerpts_are_cut_between_characters() {
     }
 }
 
-/// A filter for leaked control tokens kept people from writing about them.
+/// Complaint: a filter for leaked control tokens kept people from writing about them.
 #[test]
 fn complaint_c41_c42_tokens_leak_in_prose_and_not_in_quotations() {
     let pack = pack(
@@ -520,7 +520,7 @@ fn complaint_c41_c42_tokens_leak_in_prose_and_not_in_quotations() {
     }
 }
 
-/// A loop whose unit was longer, or rows of data that only look alike.
+/// Complaint: loops with a longer unit were missed, and rows of similar data were cut.
 #[test]
 fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
     let pack = pack("[rule.r]\ndescription = 'd'\non = ['text']\nmatch.repetition = {}\n");
@@ -553,7 +553,7 @@ fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
     }
 }
 
-/// Loops of two signs and of short words went on for minutes; tables, walls of dashes and rows of data were cut.
+/// Complaint: loops of two signs or short words went on for minutes; tables, lines of dashes and rows of data were cut.
 #[test]
 fn complaint_c44_c45_c46_c48_c52_what_circles_is_cut_and_what_is_alike_is_not() {
     let pack = Pack::builtin("std/degeneration").unwrap();
@@ -605,7 +605,7 @@ fn complaint_c44_c45_c46_c48_c52_what_circles_is_cut_and_what_is_alike_is_not() 
     }
 }
 
-/// The guard against loops of calls was beaten by varying one argument.
+/// Complaint: varying one argument defeated the guard against repeated calls.
 #[test]
 fn complaint_c47_a_loop_of_calls_may_vary_in_one_argument() {
     let pack = pack(
@@ -631,8 +631,8 @@ fn complaint_c47_a_loop_of_calls_may_vary_in_one_argument() {
     )));
 }
 
-/// A pattern that matches nothing stood for "read before you edit": the rule was never broken, and nobody was told.
-/// What no text shows cannot be asked of a text; a rule about it is not loaded in silence.
+/// Complaint: a pattern that matches nothing stood for "read before you edit", so the rule never hit and nobody was told.
+/// A rule can only test text; a rule about anything else is rejected at load.
 #[test]
 fn complaint_c37_a_pattern_that_nothing_matches_is_told() {
     let text = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\n\
@@ -642,7 +642,7 @@ fn complaint_c37_a_pattern_that_nothing_matches_is_told() {
     assert_eq!(codes, ["never-matches"]);
 }
 
-/// Each chunk was looked at alone, and `$` matched wherever one happened to end.
+/// Complaint: each chunk was matched alone, and `$` matched at the end of every chunk.
 #[test]
 fn complaint_c54_a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_the_part() {
     let pack = pack(
@@ -661,7 +661,7 @@ fn complaint_c54_a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_th
     assert_eq!((found[0].end, found[0].decided), (13, 13));
 }
 
-/// A wall that guards what it forbids is taken for an injection: what is said to the model hides nothing.
+/// Complaint: a guard that hides its instructions looks like an injection; messages to the model hide nothing.
 #[test]
 fn complaint_c57_no_message_of_a_built_in_rule_asks_to_hide_itself() {
     for name in Pack::builtins() {
@@ -683,7 +683,7 @@ fn complaint_c57_no_message_of_a_built_in_rule_asks_to_hide_itself() {
     }
 }
 
-/// A rule whose message holds what it forbids fired on its own message, again and again.
+/// Complaint: a rule whose message contains the forbidden text hit its own message again and again.
 #[test]
 fn d67_a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
     let pack = rule("on = ['text']\nseverity = 'error'\nmessage = 'never write bad'");
@@ -696,7 +696,7 @@ fn d67_a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
         let _ = session.push(&mut stream, A, said.as_bytes());
         let decision = session.decisions()[0];
         actions.push((decision.action, decision.suppression));
-        // The model says what it was told.
+        // The model repeats the message.
         said = stream.message(&decision);
     }
     let retries = actions
@@ -709,7 +709,7 @@ fn d67_a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
     assert_eq!(checked.verdict(), Verdict::Continue, "guidance is no reply");
 }
 
-/// An ASCII word boundary took a letter with an accent for the end of a word.
+/// Complaint: an ASCII word boundary took an accented letter for the end of a word.
 #[test]
 fn d57_a_word_boundary_knows_letters_that_are_not_ascii() {
     let pack = pack(
@@ -732,7 +732,7 @@ fn d57_a_word_boundary_knows_letters_that_are_not_ascii() {
     }
 }
 
-/// A rule that fires on every retry cost 15 million tokens in a night.
+/// Complaint: a rule that fires on every retry cost 15 million tokens in one night.
 #[test]
 fn e77_a_retry_storm_ends_at_the_backstop_and_says_which_rule_it_was() {
     let mut endless = Rule::new("p/r", vec![Pattern::literal("bad")]);
@@ -748,7 +748,7 @@ fn e77_a_retry_storm_ends_at_the_backstop_and_says_which_rule_it_was() {
     assert!(session.decisions()[0].rule().is_some());
 }
 
-/// Where a rule is not live, and where its pattern does not match, are two answers.
+/// A rule that is not live and a rule whose pattern does not match give different answers.
 mod tools {
     use std::process::Command;
 
@@ -794,7 +794,10 @@ mod tools {
                 text,
             ])
         };
-        assert!(explain("a.cs", "Box::leak(b)").contains("not live: `a.cs` is none of its paths"));
+        assert!(
+            explain("a.cs", "Box::leak(b)")
+                .contains("not live: `a.cs` matches none of its `paths`")
+        );
         let unmatched = explain("a.rs", "nothing");
         assert!(
             unmatched.contains(": live") && unmatched.contains("it does not hit"),

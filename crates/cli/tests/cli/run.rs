@@ -1,4 +1,4 @@
-//! `ttsr run` against a server on this machine.
+//! `ttsr run` against a local server.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,8 +9,8 @@ use ttsr_testing::Folder;
 
 const KEY: &str = "sk-canary-0123456789abcdef";
 
-/// Answers one connection after the other; gives the requests. After its answer a connection stays open
-/// until the other side closes it.
+/// Answers one connection after another and returns the requests. A connection stays open after its answer until the
+/// client closes it.
 fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -20,7 +20,7 @@ fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
             let request = heard(&mut stream);
             stream.write_all(answer.as_bytes()).unwrap();
             stream.flush().unwrap();
-            // It may be closed before all of it was read.
+            // The client may close the connection before it has read everything.
             stream.read_to_end(&mut Vec::new()).ok();
             request
         };
@@ -213,7 +213,7 @@ fn a_provider_that_refuses_ends_with_2_and_its_words() {
     assert_eq!(serving.join().unwrap().len(), 1);
 }
 
-/// A rule that speaks once in ten turns, and one that redirects the model once a session.
+/// A rule that acts once in ten turns, and one that redirects the model once per session.
 const KEPT: &str = r#"
 schema = 1
 [pack]
@@ -235,8 +235,8 @@ repeat = { per-session = 1 }
 examples.match = ["x: any"]
 "#;
 
-/// One turn in which both rules are broken, and another: the decisions of the second, without and with a session
-/// that the first was in; what the provider was asked in the second; and the folder.
+/// Runs a turn that both rules match, and another one. Returns the decisions and the request of the second turn. With
+/// `--session` in `more`, both turns belong to one session.
 fn two_turns(folder: &std::path::Path, more: &[&str]) -> (Vec<String>, String) {
     let reply = |text: &str| {
         let content = serde_json::json!({ "content": text }).to_string();
@@ -266,7 +266,7 @@ fn two_turns(folder: &std::path::Path, more: &[&str]) -> (Vec<String>, String) {
     let bad = "utilize let x: any";
     let (first, _) = turn(vec![reply(bad), reply("use let x: number")], "One.");
     assert_eq!(first, ["kept/style false", "kept/any false"]);
-    // Without what the session knows the second reply is cut, too, and is taken again.
+    // Without the session the second reply is also cut and retried.
     let answers = match more.is_empty() {
         true => vec![reply(bad), reply("use let x: number")],
         false => vec![reply(bad)],
@@ -298,7 +298,7 @@ fn a_session_on_disk_goes_on_with_the_same_decisions() {
     assert_eq!(
         said,
         [
-            // The provider takes one message of the user in a row.
+            // The provider accepts only one consecutive message of the user.
             "One.\n\nSay `use`.\n\nkept/any: Say what the type is.",
             "use let x: number",
             "Two."
@@ -348,7 +348,7 @@ fn a_session_that_is_in_use_or_is_something_else_is_refused() {
     );
 }
 
-/// A wait that is longer than the bound ends the turn, and the user is told both times.
+/// A delay longer than the limit ends the turn, and the user is notified in both cases.
 #[test]
 fn a_wait_beyond_the_bound_is_told() {
     let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
@@ -367,7 +367,7 @@ fn a_wait_beyond_the_bound_is_told() {
         let shown = String::from_utf8_lossy(&output.stdout);
         let told = match format {
             "json" => r#""event":"not-retried""#,
-            _ => "not again   the provider asks to wait 3600s, at most 20s are waited",
+            _ => "no retry    the provider asks for a delay of 3600s, the limit is 20s",
         };
         assert!(shown.contains(told), "{shown}");
         assert_eq!(serving.join().unwrap().len(), 1);
@@ -388,7 +388,7 @@ fn said(text: &str) -> String {
     sse(&(chunk(&content, "\"stop\"") + "data: [DONE]\n\n"))
 }
 
-/// What the processes above a command were started with is readable for the command.
+/// A command can read the initial environment of its ancestors.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_command_finds_no_key_in_the_environment_of_its_ancestors() {
@@ -424,7 +424,7 @@ done
     }
 }
 
-/// A provider that repeats the key, in pieces, in text and in a call; and a command that finds it in a file.
+/// A provider that repeats the key in pieces, in text and in a call; and a command that finds it in a file.
 #[cfg(unix)]
 #[test]
 fn a_key_that_comes_back_is_shown_and_kept_nowhere() {
@@ -479,7 +479,7 @@ fn tool_call(tool: &str, input: &serde_json::Value) -> String {
     sse(&(chunk(&call.to_string(), "\"tool_calls\"") + "data: [DONE]\n\n"))
 }
 
-/// The messages of a request, each with who says it.
+/// Returns the messages of a request with their roles.
 fn messages(request: &str) -> Vec<(String, String)> {
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
@@ -493,8 +493,8 @@ fn messages(request: &str) -> Vec<(String, String)> {
 const FIRST_LINE: &str = "Continuing work from session talk. \
     When you lack specific information you can use read_session to get it.";
 
-/// The whole way of a handoff: the goal, the model's own summary, a new session with the draft, which a person edits and
-/// sends, the files that go with it, once, and the model that reads the old session.
+/// The complete handoff: the goal, the model's summary, a new session with a draft that the user edits and sends, the
+/// attached files, which are sent once, and the model reading the old session.
 #[test]
 fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
     let folder = Folder::new();
@@ -573,7 +573,7 @@ fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
     let waiting = folder.0.join("talk-2.ttsr.draft");
     assert_eq!(std::fs::read_to_string(&waiting).unwrap(), draft);
 
-    // A person edits the draft; without a prompt it is what is sent.
+    // The user edits the draft; without a prompt the draft is sent.
     std::fs::write(&waiting, format!("{draft}\nAnd test it.")).unwrap();
     let read = serde_json::json!({"sessionID": "talk", "limit": 2.0});
     let answers = vec![tool_call("read_session", &read), said("I see.")];
@@ -606,14 +606,14 @@ fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
          (Showing 2 most recent messages. Use a higher 'limit' to see more.)"
     );
 
-    // The files are there already: another prompt with the marker injects nothing.
+    // The files have been sent, so another prompt with the marker injects nothing.
     let again = format!("{FIRST_LINE}\n\n@a.rs\n\nAgain.");
     let (shown, requests) = run("talk-2.ttsr", &[&again], vec![said("Yes.")]);
     assert!(of_kind(&shown, "attached").is_empty());
     let (_, body) = requests[0].split_once("\r\n\r\n").unwrap();
     assert_eq!(body.matches("Called the Read tool").count(), 1);
 
-    // What was injected is an attachment for who reads the session later.
+    // Injected content is an attachment for later readers of the session.
     let read = serde_json::json!({"sessionID": "talk-2"});
     let answers = vec![tool_call("read_session", &read), said("I see.")];
     let (shown, _) = run("third.ttsr", &["Look."], answers);
@@ -654,7 +654,7 @@ fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
     }
 }
 
-/// A rule's handoff goes on by itself where nobody is there to review it, also in sessions that are not kept.
+/// With `--send-handoff` a rule's handoff continues without review, also in sessions that are not stored.
 #[test]
 fn b1_a_rule_opens_a_new_session_and_its_draft_is_sent() {
     let folder = Folder::new();
@@ -710,14 +710,14 @@ fn without_a_prompt_there_is_a_draft_or_an_error() {
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        told.contains("there is no prompt") && told.contains("talk.ttsr.draft"),
+        told.contains("no prompt") && told.contains("talk.ttsr.draft"),
         "{told}"
     );
     let output = ttsr("http://127.0.0.1:1/v1", &[]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no prompt"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no prompt"));
 
-    // A draft that was not sent waits on.
+    // A draft that was not sent stays pending.
     let draft = folder.0.join("talk.ttsr.draft");
     std::fs::write(&draft, "From the draft.").unwrap();
     let options = [
@@ -738,7 +738,7 @@ fn without_a_prompt_there_is_a_draft_or_an_error() {
     assert!(serving.join().unwrap()[0].contains("From the draft."));
 }
 
-/// `ttsr run` has no specialists: packs that remind of them are not among those it takes by itself.
+/// `ttsr run` has no specialists: packs that mention them are not among its default packs.
 #[cfg(unix)]
 #[test]
 fn nobody_is_reminded_of_agents_that_are_not_there() {
@@ -765,7 +765,7 @@ fn nobody_is_reminded_of_agents_that_are_not_there() {
     }
 }
 
-/// A server that sends `flood` again and again, after `head`, until the connection is closed.
+/// A server that sends `flood` repeatedly after `head`, until the connection is closed.
 fn flooding(head: &'static str, flood: &'static str) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -781,7 +781,7 @@ fn flooding(head: &'static str, flood: &'static str) -> (String, JoinHandle<()>)
     (base, serving)
 }
 
-/// Answers that bring no event, however fast they are read.
+/// Endless answers without an event.
 const FLOODS: [(&str, &str); 5] = [
     ("", "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"),
     (STREAM, ": nothing\n\n"),
@@ -868,7 +868,7 @@ fn a_reply_and_an_attempt_have_a_bound_of_time() {
     }
 }
 
-/// A turn that is at work: the server has begun a reply and waits until the connection is closed.
+/// Interrupts a turn in progress: the server has begun a reply and waits until the connection is closed.
 #[cfg(unix)]
 fn signalled(signal: &str) -> Output {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -905,10 +905,7 @@ fn g110_an_interrupt_ends_the_turn_once_and_closes_the_connection() {
     let output = signalled("-INT");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("there is no answer: interrupted"),
-        "{output:?}"
-    );
+    assert!(said.contains("no answer: interrupted"), "{output:?}");
     let answers = events(&output);
     let answers = of_kind(&answers, "answer");
     assert!(
@@ -924,6 +921,6 @@ fn g110_a_termination_ends_the_process_and_closes_the_connection() {
     use std::os::unix::process::ExitStatusExt;
     let output = signalled("-TERM");
     assert_eq!(output.status.signal(), Some(15), "{output:?}");
-    // What was printed is whole lines.
+    // Only whole lines have been printed.
     assert!(of_kind(&events(&output), "answer").is_empty());
 }

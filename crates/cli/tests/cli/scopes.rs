@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{stdout, ttsr};
 
-/// A folder of a test's own, removed at its end.
+/// A folder of one test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -30,13 +30,13 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the command and returns what it writes to standard output.
+/// Runs the command and returns its standard output.
 fn run(args: &[&str]) -> String {
     let output = ttsr(args.iter().copied()).output().unwrap();
     stdout(&output).to_owned()
 }
 
-/// The ids of the rules in the JSON lines that `select` accepts, sorted.
+/// Returns the sorted ids of the rules in the JSON lines that `select` accepts.
 fn ids(lines: &str, select: fn(&serde_json::Value) -> bool) -> Vec<String> {
     let lines = lines
         .lines()
@@ -120,8 +120,8 @@ fn an_allow_ends_on_its_last_day_by_the_systems_clock_or_the_day_that_is_given()
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// Paths as models write them, and whether `infra/**` and `/etc/**` are about them, in the workspace that a command
-/// is told of, or finds.
+/// Tests paths as models write them against `infra/**` and `/etc/**`, in a workspace that is given to the command or
+/// found by it.
 #[test]
 fn absolute_paths_are_relative_to_the_workspace_in_every_command() {
     let folder = Folder::new("root");
@@ -137,7 +137,7 @@ fn absolute_paths_are_relative_to_the_workspace_in_every_command() {
     let at = |path: &str| folder.0.join(path).to_str().unwrap().to_owned();
     let (repo, plain) = (at("repo"), at("plain"));
     let root = format!("--root={repo}");
-    // Where the command runs, what it is told, and the root that this comes to.
+    // The working folder, the arguments, and the resulting root.
     let places = [
         ("repo", None, &*repo),
         ("repo/sub", None, &repo),
@@ -206,7 +206,7 @@ fn absolute_paths_are_relative_to_the_workspace_in_every_command() {
     }
 }
 
-/// `ttsr test` and `explain --text` put an example on `tool-output` into a tool of the rule.
+/// `ttsr test` and `explain --text` use a tool of the rule for an example on `tool-output`.
 #[test]
 fn an_example_of_tool_output_is_the_output_of_a_tool_of_the_rule() {
     let folder = Folder::new("output");

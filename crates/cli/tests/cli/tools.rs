@@ -1,4 +1,4 @@
-//! The tools of a folder: what they do, what they refuse, and what they leave behind.
+//! The tools of a folder: their effects, their refusals, and the processes they start.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,9 +13,9 @@ use ttsr::harness::{
 use ttsr::{Channel, Pack};
 #[cfg(target_os = "linux")]
 use ttsr_agent::tools::Containment;
-use ttsr_agent::tools::{Bounds, Folder};
+use ttsr_agent::tools::{ToolLimits, WorkingFolder};
 
-/// A folder for each test, with something outside of it.
+/// A folder for each test, with files outside of it.
 struct Scratch {
     outside: ttsr_testing::Folder,
     path: PathBuf,
@@ -30,8 +30,8 @@ impl Scratch {
         Scratch { outside, path }
     }
 
-    fn open(&self) -> Folder {
-        Folder::open(&self.path).unwrap()
+    fn open(&self) -> WorkingFolder {
+        WorkingFolder::open(&self.path).unwrap()
     }
 
     fn text(&self, name: &str) -> String {
@@ -46,18 +46,31 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn call(folder: &Folder, tool: &str, input: Value) -> After {
+fn call(folder: &WorkingFolder, tool: &str, input: Value) -> After {
     runtime().block_on(folder.run(tool, &input.to_string()))
 }
 
-/// What went wrong.
-fn refused(folder: &Folder, tool: &str, input: Value) -> String {
+/// The error.
+fn refused(folder: &WorkingFolder, tool: &str, input: Value) -> String {
     let after = call(folder, tool, input.clone());
     assert!(after.is_error, "{tool} {input}: {}", after.output);
     after.output
 }
 
-fn done(folder: &Folder, tool: &str, input: Value) -> String {
+/// Calls each of the file tools with a path; returns the tools with their errors.
+fn refused_by_each(folder: &WorkingFolder, path: &str) -> [(&'static str, String); 3] {
+    [
+        ("read", json!({"path": path})),
+        ("write", json!({"path": path, "content": "x"})),
+        (
+            "edit",
+            json!({"path": path, "old_string": "outside", "new_string": "x"}),
+        ),
+    ]
+    .map(|(tool, input)| (tool, refused(folder, tool, input)))
+}
+
+fn done(folder: &WorkingFolder, tool: &str, input: Value) -> String {
     let after = call(folder, tool, input.clone());
     assert!(!after.is_error, "{tool} {input}: {}", after.output);
     after.output
@@ -126,16 +139,7 @@ fn paths_that_leave_the_folder_are_refused() {
         "",
         "a\0b",
     ] {
-        for (tool, input) in [
-            ("read", json!({"path": path})),
-            ("write", json!({"path": path, "content": "x"})),
-            (
-                "edit",
-                json!({"path": path, "old_string": "outside", "new_string": "x"}),
-            ),
-        ] {
-            refused(&folder, tool, input);
-        }
+        refused_by_each(&folder, path);
     }
     assert_eq!(fs::read_to_string(secret).unwrap(), "outside");
 }
@@ -161,15 +165,7 @@ fn symbolic_links_are_not_followed_wherever_they_stand() {
         "loop",
         "loop/x",
     ] {
-        for (tool, input) in [
-            ("read", json!({"path": path})),
-            ("write", json!({"path": path, "content": "x"})),
-            (
-                "edit",
-                json!({"path": path, "old_string": "outside", "new_string": "x"}),
-            ),
-        ] {
-            let problem = refused(&folder, tool, input);
+        for (tool, problem) in refused_by_each(&folder, path) {
             assert!(
                 problem.contains("symbolic link"),
                 "{tool} {path}: {problem}"
@@ -184,7 +180,7 @@ fn symbolic_links_are_not_followed_wherever_they_stand() {
     assert!(!scratch.path.join("nowhere").exists());
 }
 
-/// Opening must not wait, and nothing but files is read.
+/// Opening must not block, and only regular files are read.
 #[test]
 fn what_is_no_file_is_refused_at_once() {
     let scratch = Scratch::new();
@@ -213,12 +209,12 @@ fn what_is_no_file_is_refused_at_once() {
 #[test]
 fn sizes_are_bounded_and_said_to_be() {
     let scratch = Scratch::new();
-    let bounds = Bounds {
+    let bounds = ToolLimits {
         output: 100,
         file: 1_000,
-        ..Bounds::default()
+        ..ToolLimits::default()
     };
-    let folder = scratch.open().bounds(bounds);
+    let folder = scratch.open().limits(bounds);
     assert!(
         refused(
             &folder,
@@ -318,7 +314,7 @@ fn a_command_tells_what_it_wrote_and_how_it_ended() {
     assert_eq!(done(&folder, "bash", json!({"command": "true"})), "");
 }
 
-/// The environment of a harness holds keys.
+/// The environment of a harness contains keys.
 #[test]
 fn a_command_sees_little_of_the_environment() {
     let scratch = Scratch::new();
@@ -345,14 +341,14 @@ fn a_command_sees_little_of_the_environment() {
     }
 }
 
-/// Whether a process of that number is there. One that nobody has reaped does not count.
+/// Returns true if a process with that id exists. A zombie does not count.
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or_default().trim();
     !state.is_empty() && !state.starts_with('Z')
 }
 
-/// Waits, within reason, until the processes whose numbers are in that file are gone.
+/// Waits, within a time limit, until the processes whose ids are in that file have ended.
 fn ends(pids: &str) -> bool {
     let pids: Vec<&str> = pids.split_whitespace().collect();
     assert!(!pids.is_empty());
@@ -369,11 +365,11 @@ fn ends(pids: &str) -> bool {
 #[test]
 fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
     let scratch = Scratch::new();
-    let bounds = Bounds {
+    let bounds = ToolLimits {
         command: Duration::from_millis(400),
-        ..Bounds::default()
+        ..ToolLimits::default()
     };
-    let folder = scratch.open().bounds(bounds);
+    let folder = scratch.open().limits(bounds);
     let command = "trap '' TERM INT HUP; sleep 100 & (trap '' TERM; sleep 100) & echo $$ $! > pids; echo begun; wait";
     let said = refused(&folder, "bash", json!({"command": command, "timeout": 50}));
     assert!(
@@ -423,9 +419,9 @@ fn dropping_a_call_ends_its_command() {
     assert!(ends(&scratch.text("pids")), "the command outlived the call");
 }
 
-/// A folder whose commands are followed by that means, if this system has it.
+/// Returns a folder with that containment, if this system supports it.
 #[cfg(target_os = "linux")]
-fn contained(scratch: &Scratch, containment: Containment) -> Option<Folder> {
+fn contained(scratch: &Scratch, containment: Containment) -> Option<WorkingFolder> {
     let folder = scratch.open().at_most(containment);
     let folder = match containment {
         Containment::Subreaper => folder.supervisor(env!("CARGO_BIN_EXE_ttsr")),
@@ -438,8 +434,8 @@ fn contained(scratch: &Scratch, containment: Containment) -> Option<Folder> {
     Some(folder)
 }
 
-/// Commands that try to get away from the process group they were started in, and the weakest means that finds what
-/// they leave. Each writes the numbers of its processes into `pids`.
+/// Commands that try to leave the process group that they were started in, and the weakest containment that finds their
+/// processes. Each writes the ids of its processes into `pids`.
 #[cfg(target_os = "linux")]
 const ESCAPES: [(&str, Containment, &str); 9] = [
     (
@@ -505,12 +501,12 @@ fn nothing_that_a_command_starts_outlives_it_and_the_wait_is_bounded() {
             if containment < weakest {
                 continue;
             }
-            let bounds = Bounds {
+            let bounds = ToolLimits {
                 command: Duration::from_millis(1500),
-                ..Bounds::default()
+                ..ToolLimits::default()
             };
             let began = std::time::Instant::now();
-            call(&folder.bounds(bounds), "bash", json!({"command": command}));
+            call(&folder.limits(bounds), "bash", json!({"command": command}));
             let took = began.elapsed();
             assert!(
                 took < Duration::from_secs(15),
@@ -581,7 +577,7 @@ fn a_command_ends_as_it_says_by_every_means() {
     }
 }
 
-/// What a model writes must not run with the rights that the file's owner gave to something else.
+/// Text written by a model must not run with the rights of the file's owner.
 #[test]
 fn a_file_that_is_rewritten_loses_setuid_and_setgid_and_keeps_the_rest() {
     let scratch = Scratch::new();
@@ -608,7 +604,7 @@ fn a_file_that_is_rewritten_loses_setuid_and_setgid_and_keeps_the_rest() {
     }
 }
 
-/// The whole of it: a model that reads, edits and tests under rules, one of which keeps a call from running.
+/// A complete turn: a model reads, edits and tests under rules, one of which stops a call.
 #[test]
 fn a_turn_runs_from_the_prompt_to_the_answer() {
     let scratch = Scratch::new();

@@ -1,10 +1,10 @@
-//! `ttsr watch` as a script sees it: what it writes at the start and the end, and how it exits.
+//! `ttsr watch` as a script sees it: its first and last output, and its exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use ttsr_agent::opencode::Journal;
+use ttsr_agent::opencode::ActJournal;
 
 use super::block_on;
 use ttsr_testing::Folder;
@@ -157,10 +157,10 @@ fn e8_a_dry_run_sums_up_what_would_be_done() {
 fn e8_a_401_names_the_variable_of_the_password() {
     block_on(async {
         for (env, said) in [
-            (&[][..], "wants a password: set OPENCODE_SERVER_PASSWORD"),
+            (&[][..], "requires a password: set OPENCODE_SERVER_PASSWORD"),
             (
                 &[("OPENCODE_SERVER_PASSWORD", "canary-7")][..],
-                "refuses the password in OPENCODE_SERVER_PASSWORD",
+                "rejects the password in OPENCODE_SERVER_PASSWORD",
             ),
         ] {
             let home = Folder::outside();
@@ -207,7 +207,7 @@ fn e8_a_second_watcher_with_the_same_journal_refuses_to_start() {
             .unwrap()
             .replace(':', "-");
         let path = home.0.join("ttsr/watch").join(format!("{place}.json"));
-        let first = Journal::open(path).unwrap();
+        let first = ActJournal::open(path).unwrap();
         let error = error(&run(&home.0, &imitation, &[], &[]).await);
         assert!(
             error.contains("another `ttsr watch` acts on this server"),

@@ -1,10 +1,11 @@
-//! The corpus of real recordings, found through `TTSR_CORPUS`; without it these tests say so and pass.
+//! The corpus of real recordings, in the folder of `TTSR_CORPUS`; without it these tests print that they are skipped
+//! and pass.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use ttsr_wire::Format;
+use ttsr_wire::WireFormat;
 
 use crate::{Stream, read, read_whole, streams};
 use ttsr_testing::{cassette, skip};
@@ -30,7 +31,7 @@ fn compact_lines(corpus: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Each compact stream, as `serde_json` reads it, is what the reader gives.
+/// The reader gives each compact stream as `serde_json` reads it.
 #[test]
 fn compact_streams_are_read_exactly() {
     let Some(corpus) = skip::corpus() else { return };
@@ -38,7 +39,7 @@ fn compact_streams_are_read_exactly() {
     for file in files(&corpus.join("streams")) {
         let bytes = std::fs::read(&file).unwrap();
         let (events, format) = read([&bytes[..]]);
-        assert_eq!(format, Some(Format::Compact));
+        assert_eq!(format, Some(WireFormat::Compact));
         assert_eq!(
             read(bytes.chunks(1)).0,
             events,
@@ -107,7 +108,7 @@ fn compact_deltas(line: &Value) -> Vec<(usize, Vec<u8>)> {
 /// One response body of a recording.
 struct Body {
     file: String,
-    /// Which interaction of a cassette; none for other files.
+    /// The index of the interaction in a cassette; `None` for other files.
     number: Option<usize>,
     bytes: Vec<u8>,
 }
@@ -152,7 +153,7 @@ fn bodies(corpus: &Path, format: &str) -> Vec<Body> {
     bodies
 }
 
-/// The streams of the compact form that were made of that body.
+/// Returns the compact streams that were made from that body.
 fn compact_of<'a>(lines: &'a [Value], format: &str, body: &Body) -> Vec<&'a Value> {
     let (repository, path) = body.file.split_once("__").unwrap();
     let tail = &path[path.len().saturating_sub(70)..];
@@ -172,8 +173,8 @@ fn compact_of<'a>(lines: &'a [Value], format: &str, body: &Body) -> Vec<&'a Valu
     lines.iter().filter(made_of).collect()
 }
 
-/// Whether the stream has the parts of the compact form, with the same deltas in the same order. It may have
-/// more: the compact form leaves out what did not come in deltas.
+/// Returns true if the stream has the parts of the compact form, with the same deltas in the same order. It may have
+/// more parts: the compact form leaves out content that did not come in deltas.
 fn agrees(stream: &Stream, line: &Value) -> bool {
     let deltas = compact_deltas(line);
     let of = |deltas: &[(usize, Vec<u8>)], part: usize| -> Vec<Vec<u8>> {
@@ -210,15 +211,15 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
     let Some(corpus) = skip::corpus() else { return };
     let lines = compact_lines(&corpus);
     let formats = [
-        ("anthropic-messages", Format::AnthropicMessages),
-        ("openai-chat", Format::OpenAiChat),
-        ("openai-completions", Format::OpenAiChat),
-        ("openai-responses", Format::OpenAiResponses),
-        ("gemini", Format::Gemini),
-        ("ollama", Format::Ollama),
-        ("cohere-v2", Format::CohereChat),
-        ("bedrock-converse", Format::BedrockConverse),
-        ("bedrock-invoke-anthropic", Format::AnthropicMessages),
+        ("anthropic-messages", WireFormat::AnthropicMessages),
+        ("openai-chat", WireFormat::OpenAiChat),
+        ("openai-completions", WireFormat::OpenAiChat),
+        ("openai-responses", WireFormat::OpenAiResponses),
+        ("gemini", WireFormat::Gemini),
+        ("ollama", WireFormat::Ollama),
+        ("cohere-v2", WireFormat::CohereChat),
+        ("bedrock-converse", WireFormat::BedrockConverse),
+        ("bedrock-invoke-anthropic", WireFormat::AnthropicMessages),
     ];
     for (folder, format) in formats {
         let (mut bodies_read, mut streams_read, mut parts, mut deltas) = (0, 0, 0, 0);
@@ -262,7 +263,7 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
                 body.number = number.map(|number| number - *empty);
             }
             let mut made = compact_of(&lines, folder, &body);
-            // The compact form does not hold arguments that came value by value.
+            // The compact form does not contain arguments that came value by value.
             made.retain(|line| {
                 !compact_deltas(line)
                     .iter()

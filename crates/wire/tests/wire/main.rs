@@ -1,4 +1,4 @@
-//! Provider streams read back: own recordings under every cut, bad input, and the corpus.
+//! Provider streams through the reader: synthetic recordings under every cut, bad input, and the corpus.
 
 mod corpus;
 mod opencode;
@@ -9,27 +9,27 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use ttsr::{Channel, Event, PartId};
-use ttsr_wire::recording::Writer;
-use ttsr_wire::{Format, Reader};
+use ttsr_wire::recording::RecordingWriter;
+use ttsr_wire::{Reader, WireFormat};
 
 type Events = Vec<(String, Event)>;
 
-/// Own recordings: file, format.
-const RECORDINGS: [(&str, Format); 14] = [
-    ("anthropic.sse", Format::AnthropicMessages),
-    ("anthropic.jsonl", Format::AnthropicMessages),
-    ("chat.sse", Format::OpenAiChat),
-    ("chat-quirks.jsonl", Format::OpenAiChat),
-    ("responses.sse", Format::OpenAiResponses),
-    ("responses-ends.jsonl", Format::OpenAiResponses),
-    ("gemini.sse", Format::Gemini),
-    ("ollama.jsonl", Format::Ollama),
-    ("cohere.sse", Format::CohereChat),
-    ("bedrock.jsonl", Format::BedrockConverse),
-    ("bedrock.bin", Format::BedrockConverse),
-    ("bedrock-anthropic.bin", Format::AnthropicMessages),
-    ("compact.jsonl", Format::Compact),
-    ("recording.ndjson", Format::Recording),
+/// Synthetic recordings: file, format.
+const RECORDINGS: [(&str, WireFormat); 14] = [
+    ("anthropic.sse", WireFormat::AnthropicMessages),
+    ("anthropic.jsonl", WireFormat::AnthropicMessages),
+    ("chat.sse", WireFormat::OpenAiChat),
+    ("chat-quirks.jsonl", WireFormat::OpenAiChat),
+    ("responses.sse", WireFormat::OpenAiResponses),
+    ("responses-ends.jsonl", WireFormat::OpenAiResponses),
+    ("gemini.sse", WireFormat::Gemini),
+    ("ollama.jsonl", WireFormat::Ollama),
+    ("cohere.sse", WireFormat::CohereChat),
+    ("bedrock.jsonl", WireFormat::BedrockConverse),
+    ("bedrock.bin", WireFormat::BedrockConverse),
+    ("bedrock-anthropic.bin", WireFormat::AnthropicMessages),
+    ("compact.jsonl", WireFormat::Compact),
+    ("recording.ndjson", WireFormat::Recording),
 ];
 
 fn load(name: &str) -> Vec<u8> {
@@ -39,7 +39,7 @@ fn load(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Events, Option<Format>) {
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Events, Option<WireFormat>) {
     let mut events = Vec::new();
     let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
     let mut reader = Reader::new("file");
@@ -54,7 +54,7 @@ fn read_whole(bytes: &[u8]) -> Events {
     read([bytes]).0
 }
 
-/// A part put together again from its events.
+/// A part reassembled from its events.
 #[derive(Clone, Debug)]
 struct Part {
     name: String,
@@ -65,7 +65,7 @@ struct Part {
     ended: bool,
 }
 
-/// A stream put together again; the assertions are what every stream must keep.
+/// A reassembled stream; its assertions hold for every stream.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     name: String,
@@ -136,7 +136,7 @@ impl Stream {
         }
     }
 
-    /// All parts of a channel, one after another.
+    /// Returns the text of all parts of a channel, in order.
     fn text(&self, channel: Channel) -> String {
         let parts = self.parts.iter().filter(|part| part.channel == channel);
         parts
@@ -150,7 +150,7 @@ impl Stream {
     }
 }
 
-/// The streams in the order in which they began.
+/// Returns the streams in the order in which they began.
 fn streams(events: &Events) -> Vec<Stream> {
     let mut streams: Vec<Stream> = Vec::new();
     let mut open: HashMap<&str, usize> = HashMap::new();
@@ -168,7 +168,7 @@ fn streams(events: &Events) -> Vec<Stream> {
         }
     }
     for name in open.into_keys() {
-        // Only what never was recognised as a stream stays without an end.
+        // Only content in no known format has no end.
         let stream = streams.iter().rfind(|stream| stream.name == name).unwrap();
         assert!(
             stream.parts.is_empty() && stream.errors.is_empty(),
@@ -178,7 +178,7 @@ fn streams(events: &Events) -> Vec<Stream> {
     streams
 }
 
-/// Events as lines, for files that a reader can check by eye.
+/// Formats events as lines, for files that people read.
 fn lines(events: &Events) -> String {
     let mut out = String::new();
     for (stream, event) in events {
@@ -282,24 +282,24 @@ fn mixed_line_endings_change_nothing() {
     }
 }
 
-/// What is written as a recording is read as the same events, whatever stream it was.
+/// A recording of any stream reads back as the same events.
 #[test]
 fn recordings_keep_every_event() {
     for (name, _) in RECORDINGS {
         let events = read_whole(&load(name));
-        let mut writers: HashMap<&str, Writer> = HashMap::new();
+        let mut writers: HashMap<&str, RecordingWriter> = HashMap::new();
         let mut text = String::new();
         for (millis, (stream, event)) in (0..).zip(&events) {
             let writer = writers
                 .entry(stream)
-                .or_insert_with(|| Writer::new(Some(stream)));
+                .or_insert_with(|| RecordingWriter::new(Some(stream)));
             text += &writer.line(millis, event);
             if matches!(event, Event::Finish { .. }) {
                 writers.remove(stream.as_str());
             }
         }
         let (again, format) = read([text.as_bytes()]);
-        assert_eq!(format, Some(Format::Recording), "{name}");
+        assert_eq!(format, Some(WireFormat::Recording), "{name}");
         assert_eq!(lines(&again), lines(&events), "{name}");
         assert_eq!(again, events, "{name}");
     }
@@ -347,7 +347,7 @@ fn f85_an_incomplete_event_is_counted_not_hidden() {
     assert!(last.text(Channel::Text).contains("Looking 🦅 up."));
 }
 
-/// What a stream is: name, text, reason, bytes not scanned, errors.
+/// An expected stream: name, text, reason, bytes not scanned, errors.
 type Expected<'a> = (&'a str, &'a str, Option<&'a str>, u64, &'a [&'a str]);
 
 #[track_caller]
@@ -524,7 +524,7 @@ fn f97_unknown_members_of_other_providers_are_counted() {
     );
 }
 
-/// Broken messages of a binary event stream cost themselves, broken lengths cost the rest.
+/// A damaged message of a binary event stream costs itself, a damaged length costs the rest.
 #[test]
 fn broken_binary_messages_are_counted() {
     let whole = load("bedrock.bin");
@@ -655,7 +655,7 @@ fn b29_a_block_of_a_kind_that_nobody_knows_is_read_as_text() {
     let shown = lines(&events);
     let text = streams(&events)[0].text(Channel::Text);
     assert_eq!(text, "rm -rf", "{shown}");
-    // It is counted too, by its kind: whoever cares learns that there is something new.
+    // It is counted under its kind too, so that a host learns of new kinds.
     let is_told = |kind: &str| shown.contains("unscanned") && shown.contains(kind);
     assert!(is_told("song"), "{shown}");
 }
@@ -762,11 +762,11 @@ fn f86_a_line_of_100_megabytes_costs_itself_only() {
 fn types_are_shareable() {
     fn check<T: Send + Sync + std::panic::UnwindSafe>() {}
     check::<Reader>();
-    check::<Writer>();
+    check::<RecordingWriter>();
     check::<ttsr_wire::sse::Sse>();
 }
 
-/// Each would take minutes if any step looked at all parts so far.
+/// Each case would take minutes if any step visited all parts so far.
 #[test]
 fn a_hundred_thousand_parts_are_read_in_linear_time() {
     let block = |n: usize| {

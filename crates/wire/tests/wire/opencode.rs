@@ -1,13 +1,13 @@
-//! What a running OpenCode server sends, in both of its interfaces: own small captures, and real ones found
-//! through `TTSR_OPENCODE` (a folder of `*.events.jsonl`); without it that test says so and passes.
+//! The event stream of an OpenCode server, in both interfaces: synthetic captures, and real ones in the folder of
+//! `TTSR_OPENCODE` (`*.events.jsonl`); without it that test prints that it is skipped and passes.
 
 use ttsr::{Channel, Event};
-use ttsr_wire::opencode::{Feed, Notice};
+use ttsr_wire::opencode::{Feed, ServerNotice};
 
 use crate::{Stream, lines, load, streams};
 use ttsr_testing::skip;
 
-type Notices = Vec<(String, Notice)>;
+type Notices = Vec<(String, ServerNotice)>;
 
 fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
     let mut notices = Vec::new();
@@ -21,9 +21,9 @@ fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
 }
 
 fn shown(notices: &Notices) -> String {
-    let line = |(session, notice): &(String, Notice)| match notice {
-        Notice::Event(event) => lines(&vec![(session.clone(), event.clone())]),
-        Notice::Question { id, questions } => {
+    let line = |(session, notice): &(String, ServerNotice)| match notice {
+        ServerNotice::Event(event) => lines(&vec![(session.clone(), event.clone())]),
+        ServerNotice::Question { id, questions } => {
             let questions = String::from_utf8_lossy(questions);
             format!("{session}: question {id} {questions}\n")
         }
@@ -32,12 +32,12 @@ fn shown(notices: &Notices) -> String {
     notices.iter().map(line).collect()
 }
 
-/// The replies, put together again; the assertions of [`Stream`] are made for each.
+/// Returns the reassembled replies; the assertions of [`Stream`] are made for each.
 fn replies(notices: &Notices) -> Vec<Stream> {
     let mut replies = Vec::new();
     let mut events = Vec::new();
     for (session, notice) in notices {
-        if let Notice::Event(event) = notice {
+        if let ServerNotice::Event(event) = notice {
             events.push((session.clone(), event.clone()));
             if matches!(event, Event::Finish { .. }) {
                 replies.extend(streams(&std::mem::take(&mut events)));
@@ -48,7 +48,7 @@ fn replies(notices: &Notices) -> Vec<Stream> {
 }
 
 fn idles(notices: &Notices) -> usize {
-    let idle = |(_, notice): &&(String, Notice)| *notice == Notice::Idle;
+    let idle = |(_, notice): &&(String, ServerNotice)| *notice == ServerNotice::Idle;
     notices.iter().filter(idle).count()
 }
 
@@ -104,7 +104,7 @@ fn e8_frames_that_cannot_be_read_are_counted() {
     let body = "data: {\"type\":\n\ndata: {\"type\":\"new.kind\",\"properties\":{\"sessionID\":\"s\",\"a\":\"bcd\"}}\n\n";
     let notices = feed([body.as_bytes()]);
     let unscanned = |bytes, kind: &str| {
-        Notice::Event(Event::Unscanned {
+        ServerNotice::Event(Event::Unscanned {
             bytes,
             kind: kind.to_owned(),
         })
@@ -125,7 +125,7 @@ fn e8_real_captures() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // Captures of both interfaces at once say which one a line is from.
+        // A capture of both interfaces at once names the interface of each line.
         let second = text.contains("\"sub\":\"/api/event\"");
         let mine = |line: &&str| !second || line.contains("\"sub\":\"/api/event\"");
         let events = text

@@ -1,4 +1,4 @@
-//! async-openai's stream as a provider.
+//! A stream of async-openai as a provider.
 
 #[path = "../../demo.rs"]
 mod demo;
@@ -14,7 +14,7 @@ use async_openai::types::chat::{
 use ttsr::harness::adapt::{self, Parts};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
-/// OpenAI's Chat Completions through async-openai.
+/// OpenAI Chat Completions through async-openai.
 struct AsyncOpenAi(Client<OpenAIConfig>);
 
 impl Provider for AsyncOpenAi {

@@ -1,4 +1,4 @@
-//! genai's stream as a provider.
+//! A stream of genai as a provider.
 
 #[path = "../../demo.rs"]
 mod demo;
@@ -10,7 +10,7 @@ use genai::{Client, ModelIden, ServiceTarget};
 use ttsr::harness::adapt::{self, Parts};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
-/// Any of genai's providers.
+/// Any provider of genai.
 struct GenAi(Client);
 
 impl Provider for GenAi {
@@ -18,7 +18,7 @@ impl Provider for GenAi {
         let (client, model) = (self.0.clone(), request.model.clone());
         let request = ChatRequest::new(request.messages.iter().map(message).collect());
         let opening = async move {
-            // Usage and tool calls are told at the end, and only where they are asked for.
+            // Usage and tool calls are only reported at the end, and only on request.
             let options = ChatOptions::default()
                 .with_capture_usage(true)
                 .with_capture_tool_calls(true);
@@ -48,8 +48,8 @@ fn read(event: ChatStreamEvent, parts: &mut Parts) {
         ChatStreamEvent::Chunk(chunk) => parts.text("text", &chunk.content),
         ChatStreamEvent::ReasoningChunk(chunk) => parts.reasoning("reasoning", &chunk.content),
         ChatStreamEvent::End(end) => finish(end, parts),
-        // Calls come as values that grow from chunk to chunk, not as what the model wrote: they are taken
-        // whole, from the end. Signatures are for the provider alone.
+        // Partial calls are parsed values and not the text that the model wrote, so calls are taken complete from the end.
+        // Signatures are only for the provider.
         ChatStreamEvent::ToolCallChunk(_)
         | ChatStreamEvent::ThoughtSignatureChunk(_)
         | ChatStreamEvent::Start => {}
@@ -74,7 +74,7 @@ fn finish(end: StreamEnd, parts: &mut Parts) {
         parts.tool(&key, fn_name, Some(call_id));
         parts.input(&key, &fn_arguments.to_string());
     }
-    // No reason means that the stream ended without one: that is no answer.
+    // Without a reason the stream ended early, which is not an answer.
     if let Some(reason) = &end.captured_stop_reason {
         parts.finish(&format!("{reason:?}"));
     }

@@ -1,4 +1,4 @@
-//! rig's stream as a provider.
+//! A stream of rig as a provider.
 
 #[path = "../../demo.rs"]
 mod demo;
@@ -17,7 +17,7 @@ use rig_core::streaming::{Item, StreamEvent, Streamed};
 use ttsr::harness::adapt::{self, Parts};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
-/// Any of rig's models.
+/// Any model of rig.
 struct Rig(DynModel<Completion>);
 
 impl Provider for Rig {
@@ -45,8 +45,7 @@ impl Provider for Rig {
     }
 }
 
-/// rig's stream, and after its last item what it adds up to: a reply that was cut off ends with an error
-/// instead.
+/// A stream of rig followed by its aggregated response. A reply that was cut off ends with an error instead.
 struct WithEnd(Option<Streamed<Completion>>);
 
 enum Seen {

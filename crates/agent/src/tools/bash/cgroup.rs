@@ -1,7 +1,8 @@
-//! A control group of one command: whatever the command starts is in it, and the kernel kills all of it at once.
+//! The control group of one command: it contains every process that the command starts, and the kernel kills them all
+//! at once.
 //!
-//! Version 2 only, and only where the group that this process is in lets it make groups below its own: as root, and
-//! in sessions that systemd delegates to their user. `cgroup.kill` is there since Linux 5.14.
+//! Only version 2, and only if the group of this process permits groups below it: as root, and in sessions that systemd
+//! delegates to their user. `cgroup.kill` exists since Linux 5.14.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long to wait until the processes of a group that was killed are gone.
+/// The time limit for the processes of a killed group to end.
 const GONE: Duration = Duration::from_millis(500);
 
 /// A group below that of this process. Removed when it is dropped.
@@ -19,7 +20,8 @@ const GONE: Duration = Duration::from_millis(500);
 pub(super) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// The folder below which groups can be made, if the system allows it. One group is made, joined and removed.
+    /// Returns the folder below which groups can be created, or `None`. Creates, joins and removes one group to find
+    /// out.
     pub(super) fn probe() -> Option<PathBuf> {
         let base = base(
             &fs::read_to_string("/proc/self/mountinfo").ok()?,
@@ -41,7 +43,7 @@ impl Cgroup {
         (can_kill && joins().is_ok_and(|status| status.success())).then_some(base)
     }
 
-    /// A new group, with nothing in it.
+    /// Creates an empty group.
     pub(super) fn below(base: &Path) -> io::Result<Cgroup> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -50,18 +52,18 @@ impl Cgroup {
         Ok(Cgroup(path))
     }
 
-    /// The file that a process joins the group by, with `0` for itself.
+    /// Returns the file by which a process joins the group, by writing `0`.
     pub(super) fn procs(&self) -> PathBuf {
         self.0.join("cgroup.procs")
     }
 
     /// Kills every process of the group and of the groups below it.
     pub(super) fn kill(&self) {
-        // It fails only where somebody else has removed the group.
+        // Fails only if somebody else has removed the group.
         fs::write(self.0.join("cgroup.kill"), "1").ok();
     }
 
-    /// Kills them and waits until they are gone, within a bound.
+    /// Kills the processes and waits until they have ended, within [`GONE`].
     pub(super) fn empty(&self) {
         let deadline = Instant::now() + GONE;
         self.kill();
@@ -95,16 +97,16 @@ fn remove_stale(base: &Path) {
     }
 }
 
-/// Removes a group and those that the command has made below it, which have no processes any more.
+/// Removes a group and the empty groups that the command has created below it.
 fn remove(group: &Path) {
     let below = fs::read_dir(group).into_iter().flatten().flatten();
     let folders = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.for_each(|folder| remove(&folder.path()));
-    // It fails where a process cannot be killed. The group is empty of everything else then.
+    // Fails if a process cannot be killed; the group then contains only that one.
     fs::remove_dir(group).ok();
 }
 
-/// The folder of this process's group: where the hierarchy is mounted, and the place of the group in it.
+/// Returns the folder of this process's group, from the mount point of the hierarchy and the path of the group in it.
 fn base(mounts: &str, groups: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! The processes of one command: how they are started, and how they are killed.
+//! Starts and kills the processes of one command.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -19,41 +19,41 @@ use super::Containment;
 #[cfg(target_os = "linux")]
 use super::{cgroup::Cgroup, procfs::kill_marked, supervisor};
 
-/// The variables of the environment that a command gets: enough to find programs, and no keys.
+/// The environment variables that a command inherits: enough to find programs, and no keys.
 const KEPT: [&str; 7] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME"];
 
-/// The variable that marks what a command starts.
+/// The variable that marks the processes of a command.
 #[cfg(target_os = "linux")]
 const MARK: &str = "TTSR_COMMAND";
 
-/// How long to wait for the rest of the output of a command that has ended.
+/// The time limit for the rest of the output of a command that has ended.
 pub(super) const REST: Duration = Duration::from_millis(200);
 
-/// How long a supervisor may take to kill a command before both are killed from here.
+/// The time limit for a supervisor to kill its command, before this process kills both.
 const SOFT: Duration = Duration::from_secs(2);
 
-/// How long killing may take in all, before the command is given up.
+/// The time limit for killing in total, before the command is abandoned.
 pub(super) const HARD: Duration = Duration::from_secs(4);
 
-/// How long to look for marked processes.
+/// The time limit for the search for marked processes.
 #[cfg(target_os = "linux")]
 const MARKED: Duration = Duration::from_millis(500);
 
-/// Joins the control group `$2`, if it is there, and becomes bash with the command `$3`, marked with `$1`.
+/// Joins the control group `$2` unless it is empty, then executes the command `$3` in bash, marked with `$1`.
 const SCRIPT: &str = r#"export TTSR_COMMAND="$1"
 if [ -n "$2" ]; then echo 0 > "$2" || exit 126; fi
 exec bash --noprofile --norc -c "$3""#;
 
 /// The means of this system to find the processes of a command.
 #[derive(Debug, Default)]
-pub(in super::super) struct Containers {
+pub(in super::super) struct ContainmentSupport {
     pub(in super::super) supervisor: Option<PathBuf>,
-    /// The folder below which control groups can be made; looked for once.
+    /// The folder below which control groups can be created; probed once.
     cgroups: OnceLock<Option<PathBuf>>,
 }
 
-impl Containers {
-    /// The strongest means there is, up to `most`.
+impl ContainmentSupport {
+    /// Returns the strongest supported containment up to `most`.
     pub(in super::super) fn best(&self, most: Containment) -> Containment {
         if most >= Containment::Cgroup && self.cgroups().is_some() {
             Containment::Cgroup
@@ -81,17 +81,17 @@ impl Containers {
     }
 }
 
-/// A command and whatever it started. Killed when it is dropped.
-pub(super) struct Group(Arc<Shared>);
+/// A command and the processes that it started. Killed when it is dropped.
+pub(super) struct CommandProcesses(Arc<Shared>);
 
-/// What the host's side and the waiting thread share.
+/// The state that the host and the waiting thread share.
 struct Shared {
     /// The command's own process, or its supervisor. It leads a process group.
     leader: Pid,
-    /// The number of the leader may be another process's from then on.
+    /// True once the leader is reaped: its process id may then belong to another process.
     is_reaped: Mutex<bool>,
     reaped: Condvar,
-    /// The other end of the supervisor's standard input. A supervisor ends its command when it is closed.
+    /// The host's end of the supervisor's standard input. The supervisor kills its command when it is closed.
     #[cfg(target_os = "linux")]
     host: Option<UnixStream>,
     #[cfg(target_os = "linux")]
@@ -100,23 +100,23 @@ struct Shared {
     mark: String,
 }
 
-/// How the command ended, once it did; none if its supervisor could not say.
-type Status = oneshot::Receiver<Option<ExitStatus>>;
+/// Receives the exit status of the command; `None` if its supervisor did not report it.
+type ExitReceiver = oneshot::Receiver<Option<ExitStatus>>;
 
-impl Group {
-    /// Starts the command; both of its outputs go into one pipe, in the order in which they are written.
+impl CommandProcesses {
+    /// Starts the command. Standard output and standard error are one pipe, which keeps their order.
     pub(super) fn start(
         folder: &Path,
         command: &str,
         containment: Containment,
-        containers: &Containers,
-    ) -> io::Result<(Group, Status, OwnedFd)> {
+        support: &ContainmentSupport,
+    ) -> io::Result<(CommandProcesses, ExitReceiver, OwnedFd)> {
         let (reader, writer) = io::pipe()?;
         rustix::io::ioctl_fionbio(&reader, true)?;
         let mark = mark();
         #[cfg(target_os = "linux")]
         let cgroup = match containment {
-            Containment::Cgroup => containers.cgroups().map(Cgroup::below).transpose()?,
+            Containment::Cgroup => support.cgroups().map(Cgroup::below).transpose()?,
             _ => None,
         };
         #[cfg(target_os = "linux")]
@@ -124,7 +124,7 @@ impl Group {
         #[cfg(not(target_os = "linux"))]
         let procs = PathBuf::new();
 
-        let supervisor = containers.supervisor();
+        let supervisor = support.supervisor();
         let supervisor = supervisor.filter(|_| containment >= Containment::Subreaper);
         let mut starting = Command::new(supervisor.unwrap_or(Path::new("bash")));
         #[cfg(target_os = "linux")]
@@ -156,7 +156,7 @@ impl Group {
             .stderr(writer)
             .process_group(0)
             .spawn()?;
-        // It holds the other ends of the pipe and of the socket.
+        // `starting` holds the other ends of the pipe and of the socket.
         drop(starting);
         let shared = Arc::new(Shared {
             leader: Pid::from_child(&leader),
@@ -169,11 +169,11 @@ impl Group {
             #[cfg(target_os = "linux")]
             mark: format!("{MARK}={mark}"),
         });
-        let group = Group(Arc::clone(&shared));
+        let group = CommandProcesses(Arc::clone(&shared));
         let (sender, status) = oneshot::channel();
         let waiting = move || {
             let status = shared.wait(leader);
-            // Nobody waits any more where the call was dropped.
+            // Fails if the call was dropped.
             sender.send(status).ok();
         };
         let name = "ttsr-bash".to_owned();
@@ -181,7 +181,7 @@ impl Group {
         Ok((group, status, reader.into()))
     }
 
-    /// Kills the command and everything it started. Returns at once.
+    /// Kills the command and everything it started. Does not wait.
     pub(super) fn kill(&self) {
         let shared = Arc::clone(&self.0);
         let is_reaped = self.0.is_reaped();
@@ -191,7 +191,7 @@ impl Group {
         shared.kill();
         drop(is_reaped);
         if shared.is_supervised() {
-            // A supervisor that is stopped, or stuck, does not end by itself.
+            // A supervisor that is stopped or blocked does not end by itself.
             let name = "ttsr-kill".to_owned();
             let started = std::thread::Builder::new().name(name).spawn({
                 let shared = Arc::clone(&shared);
@@ -204,7 +204,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for CommandProcesses {
     fn drop(&mut self) {
         self.kill();
     }
@@ -217,14 +217,14 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the leader has ended, kills what it left behind, and reaps it.
+    /// Waits until the leader has ended, kills the processes that it left, and reaps it.
     fn wait(&self, mut leader: Child) -> Option<ExitStatus> {
         #[cfg(target_os = "linux")]
         let said = self.host.as_ref().map(supervisor::read_status);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(self.leader), options) {}
         let mut is_reaped = self.is_reaped();
-        // The leader is not reaped yet, so its number is still that of its group.
+        // The leader is not reaped yet, so its process id still identifies its group.
         self.kill_leader();
         let status = leader.wait().ok();
         *is_reaped = true;
@@ -235,7 +235,7 @@ impl Shared {
             if let Some(cgroup) = &self.cgroup {
                 cgroup.empty();
             }
-            // A supervisor that said how the command ended has killed all of it.
+            // A supervisor that reported the exit status has killed all processes.
             if !matches!(said, Some(Some(_))) {
                 kill_marked(&self.mark, MARKED);
             }
@@ -250,7 +250,7 @@ impl Shared {
         #[cfg(target_os = "linux")]
         {
             if let Some(host) = &self.host {
-                // It fails only where the other end is gone.
+                // Fails only if the other end is closed.
                 host.shutdown(std::net::Shutdown::Write).ok();
             }
             if let Some(cgroup) = &self.cgroup {
@@ -262,9 +262,10 @@ impl Shared {
         }
     }
 
-    /// Kills the leader and its group; the leader may have joined another one. Not once it is reaped.
+    /// Kills the leader and its group. The leader is killed by id too, because it may have joined another group. Must
+    /// not be called once it is reaped.
     fn kill_leader(&self) {
-        // They fail only where nobody of the group is left, and where the leader has ended.
+        // Fail only if the group is empty, and if the leader has ended.
         kill_process_group(self.leader, Signal::KILL).ok();
         kill_process(self.leader, Signal::KILL).ok();
     }
@@ -291,7 +292,7 @@ impl Shared {
     }
 }
 
-/// A text that no other command of this system is marked with.
+/// Returns a mark that no other command on this system has.
 fn mark() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,7 +1,7 @@
-//! Processes as `/proc` shows them: who descends from whom, and which carry a mark in their environment.
+//! Processes in `/proc`: descendants of a process, and processes with a mark in their environment.
 //!
-//! Every signal goes through a pidfd that is opened before the process is looked at again, so a number that the
-//! system has given to another process meanwhile is never hit.
+//! Every signal is sent through a pidfd that is opened before the process is checked again, so a process id that the
+//! system has reused is never signalled.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// The pause between two passes over processes that were killed and are not gone.
+/// The pause between two passes over processes that were killed but have not ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A process at one moment. The start time tells it from a later one with the same number.
+/// The identity of a process. The start time distinguishes it from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Process {
+struct ProcessIdentity {
     pid: i32,
     started: u64,
 }
 
-/// Kills every descendant of the process `root`, and those that appear meanwhile, until none is left or `most` is
-/// over. `reap` is called in each pass, for those whose parent is this process.
+/// Kills every descendant of the process `root`, also new ones, until none is left or `most` has passed. `reap` is
+/// called in each pass, to reap children of this process.
 ///
-/// Processes are stopped before they are killed: a stopped process starts no further one, so a command that forks
-/// faster than it can be killed is caught all the same.
+/// Processes are stopped before they are killed: a stopped process cannot fork, so a command that forks faster than it
+/// can be killed is still caught.
 pub(super) fn kill_descendants(root: Pid, most: Duration, reap: impl Fn()) {
     let deadline = Instant::now() + most;
     loop {
@@ -32,7 +32,7 @@ pub(super) fn kill_descendants(root: Pid, most: Duration, reap: impl Fn()) {
         let mut stopped = HashSet::new();
         loop {
             let found = descendants(root);
-            let new: Vec<Process> = found.difference(&stopped).copied().collect();
+            let new: Vec<ProcessIdentity> = found.difference(&stopped).copied().collect();
             if new.is_empty() || Instant::now() > deadline {
                 break;
             }
@@ -50,7 +50,7 @@ pub(super) fn kill_descendants(root: Pid, most: Duration, reap: impl Fn()) {
     }
 }
 
-/// Kills every process whose environment holds `mark`, until there is none or `most` is over.
+/// Kills every process whose environment contains `mark`, until none is left or `most` has passed.
 pub(super) fn kill_marked(mark: &str, most: Duration) {
     let deadline = Instant::now() + most;
     loop {
@@ -68,21 +68,21 @@ pub(super) fn kill_marked(mark: &str, most: Duration) {
     }
 }
 
-fn send(process: Process, signal: Signal) {
+fn send(process: ProcessIdentity, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return;
     };
     if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
         && stat(process.pid).is_some_and(|(_, known)| known == process)
     {
-        // It fails where the process is gone, or is not ours to signal.
+        // Fails if the process has ended, or may not be signalled.
         pidfd_send_signal(pidfd, signal).ok();
     }
 }
 
-/// The living descendants of a process. Those that ended and were not reaped are left out.
-fn descendants(root: Pid) -> HashSet<Process> {
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+/// Returns the living descendants of a process, without zombies.
+fn descendants(root: Pid) -> HashSet<ProcessIdentity> {
+    let mut children: HashMap<i32, Vec<ProcessIdentity>> = HashMap::new();
     for (parent, process) in pids().filter_map(stat) {
         children.entry(parent).or_default().push(process);
     }
@@ -97,8 +97,8 @@ fn descendants(root: Pid) -> HashSet<Process> {
     found
 }
 
-fn marked(mark: &str) -> Vec<Process> {
-    let is_marked = |process: &Process| {
+fn marked(mark: &str) -> Vec<ProcessIdentity> {
+    let is_marked = |process: &ProcessIdentity| {
         let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
         environ
             .split(|byte| *byte == 0)
@@ -117,10 +117,10 @@ fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The parent of a living process, and the process.
-fn stat(pid: i32) -> Option<(i32, Process)> {
+/// Returns the parent of a living process, and its identity.
+fn stat(pid: i32) -> Option<(i32, ProcessIdentity)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may hold any character, so the fields are counted from the last one.
+    // The name is in parentheses and may contain any character, so the fields are counted after the last parenthesis.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
@@ -130,5 +130,5 @@ fn stat(pid: i32) -> Option<(i32, Process)> {
     let parent = fields.next()?.parse().ok()?;
     // The 22nd field; the state is the 3rd, the parent the 4th.
     let started = fields.nth(17)?.parse().ok()?;
-    Some((parent, Process { pid, started }))
+    Some((parent, ProcessIdentity { pid, started }))
 }

@@ -1,9 +1,9 @@
-//! A process between the host and a command, of which every process that the command leaves behind becomes a child.
+//! A process between the host and a command, which becomes the parent of every process that the command orphans.
 //!
-//! The host cannot be that itself: it has other children, and one that a command has left behind looks like any of
-//! them. The supervisor has nothing but the command. Its standard input is a socket to the host: it ends the command
-//! when the other end closes, so a host that is killed leaves nothing running, and it writes there how the command
-//! ended.
+//! The host cannot be that parent: it has other children, and could not tell an orphan of the command from them. The
+//! supervisor has no other children. Its standard input is a socket to the host: when the other end closes, the
+//! supervisor kills the command, so a host that is killed leaves nothing running. It writes the exit status of the
+//! command to the socket.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -20,10 +20,10 @@ use super::procfs::kill_descendants;
 /// The first argument of a supervisor.
 pub(super) const ARGUMENT: &str = "--ttsr-supervise-command";
 
-/// Most time that killing may take. A process in an uninterruptible state does not end before that state does.
+/// The time limit for killing. A process in an uninterruptible state ends only after that state does.
 const KILLING: Duration = Duration::from_millis(1500);
 
-/// Runs a command as its supervisor, where that is what this process was started for; does not return then.
+/// Supervises a command and does not return, if this process was started for that.
 pub(super) fn supervise_if_asked() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == ARGUMENT) {
@@ -46,7 +46,7 @@ fn supervise(mut command: impl Iterator<Item = OsString>) -> io::Result<()> {
     let leader = Pid::from_child(&leader);
     let mut closed = host.try_clone()?;
     std::thread::Builder::new().spawn(move || {
-        // The host writes nothing: this returns when it has closed its end, or is gone.
+        // The host writes nothing: this returns when the host closes its end, or ends.
         closed.read_exact(&mut [0]).ok();
         kill_descendants(own, KILLING, || {});
         exit(0);
@@ -75,7 +75,7 @@ fn written(status: ExitStatus) -> [u8; 4] {
     status.into_raw().to_le_bytes()
 }
 
-/// How a supervised command ended, if its supervisor came to say so.
+/// Returns the exit status of a supervised command, or `None` if the supervisor ended without writing it.
 pub(super) fn read_status(mut supervisor: &UnixStream) -> Option<ExitStatus> {
     let mut raw = [0; 4];
     supervisor.read_exact(&mut raw).ok()?;

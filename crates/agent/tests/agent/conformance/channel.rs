@@ -1,7 +1,6 @@
-//! Rows E7: a prompt over a chat's channel, driven by the real router, and the console.
+//! Rows E7: a prompt over a chat channel, driven by the real router, and the console.
 //!
-//! The agent says what the case says, in its order; what the user writes arrives between its events, as it
-//! stands between them in the case.
+//! The agent sends the events of the case in order; messages of the user arrive between them, in the order of the case.
 
 use std::io::{BufReader, Read, Write};
 use std::sync::mpsc as std_mpsc;
@@ -17,10 +16,10 @@ use ttsr_agent::progress::{
 use super::{Case, Given, Shown};
 use crate::sides::{Chat, Done, Goes, Next, Server, Tell};
 
-/// What was done, by either side.
+/// The actions of both sides.
 type Log = Arc<Mutex<Vec<Shown>>>;
 
-/// The steps of a case whose settings name a channel.
+/// Returns the steps of a case whose settings name a channel.
 pub(super) fn run(case: &Case) -> Vec<Shown> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -56,7 +55,7 @@ fn shown(constraints: Constraints) -> Shown {
     shown
 }
 
-/// One message, answered.
+/// Answers one message.
 async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
     let log = Log::default();
     log.lock().unwrap().push(shown(constraints));
@@ -76,7 +75,7 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
                     ..inbound(given.words("user"), None)
                 };
                 let sender = sender.clone();
-                // Nobody may hear it any more.
+                // The receiver may be gone.
                 Next::Meanwhile(Box::new(move || drop(sender.send(message))))
             }
         }
@@ -109,7 +108,7 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
     done.clone()
 }
 
-/// What the channel of the case fails at, and what it hangs at.
+/// Returns the results of a channel that fails or hangs as the case says.
 fn goes(case: &Case) -> Box<dyn Fn(&Done<'_>) -> Goes + Send> {
     let (fails, hangs) = (case.settings.fails.clone(), case.settings.hangs.clone());
     Box::new(move |done| {
@@ -140,7 +139,7 @@ fn note(log: &Log, shown: Shown) {
     log.lock().unwrap().push(known.collect());
 }
 
-/// Writes down what was done, as a case shows it.
+/// Logs actions in the form of the case.
 fn written(log: &Log) -> Tell {
     let log = Arc::clone(log);
     Arc::new(move |done| {
@@ -164,7 +163,7 @@ fn written(log: &Log) -> Tell {
     })
 }
 
-/// The real console, whose user types what the case says.
+/// The real console, with the input of the case.
 fn console(case: &Case, runtime: &tokio::runtime::Runtime) -> Vec<Shown> {
     let (keys, typed) = std_mpsc::channel();
     let screen = Screen::default();
@@ -186,7 +185,7 @@ fn console(case: &Case, runtime: &tokio::runtime::Runtime) -> Vec<Shown> {
             out.push(status(&console));
         } else if let Some(line) = given.text("line") {
             let typed = keys.as_ref().expect("it was not hung up").send(line + "\n");
-            // After a stop nobody need read it.
+            // After a stop the input need not be read.
             assert!(typed.is_ok() || console.status() == ChannelStatus::Stopped);
             let message = arrived.as_mut().expect("it was started").blocking_recv();
             let heard = message.as_ref().map_or(json!(false), |it| json!(it.text));
@@ -228,7 +227,7 @@ fn status(console: &Console) -> Shown {
     vec![("status", json!(status))]
 }
 
-/// What is typed, and what of it was not read yet.
+/// The typed input, and the part of it that was not read yet.
 struct Typed(std_mpsc::Receiver<String>, Vec<u8>);
 
 impl Read for Typed {

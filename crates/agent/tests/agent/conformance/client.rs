@@ -1,4 +1,4 @@
-//! Rows E8: the client of a running server, against an imitation of one over real sockets.
+//! Rows E8: the client of a running server, with an imitation of one over real sockets.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use ttsr::harness::{Cancel, Failure};
 use ttsr_agent::handoff::{Handoff, ReadSession};
 use ttsr_agent::opencode::{
-    Api, AskError, Asking, Backoff, Prompt, Seen, Server, Watch, Watching, ask, watch,
+    AskError, AskOptions, Backoff, Prompt, Server, ServerApi, SessionWatcher, WatchEvent,
+    WatchOptions, ask, watch,
 };
 
 use super::foreground::foreground;
 use super::{Case, Given, Shown, pack};
 use ttsr_testing::opencode::{Asked, Imitation, Play};
 
-/// The steps of a case whose settings name an interface of a server.
+/// Returns the steps of a case whose settings name an interface of a server.
 pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -43,10 +44,10 @@ pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     runtime.unwrap().block_on(run)
 }
 
-fn api(case: &Case) -> Api {
+fn api(case: &Case) -> ServerApi {
     match case.settings.api.as_deref() {
-        Some("classic") => Api::Classic,
-        Some("next") => Api::Next,
+        Some("classic") => ServerApi::Classic,
+        Some("next") => ServerApi::Next,
         other => panic!("{}: no interface {other:?}", case.name),
     }
 }
@@ -63,7 +64,7 @@ fn refusal(status: u64) -> String {
     format!("{status} No\r\ncontent-length: 2\r\n\r\nno")
 }
 
-/// What the server does on each connection to its events.
+/// Returns the events of the server on each connection.
 fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
     let mut connections = vec![Vec::new()];
     for input in inputs {
@@ -77,7 +78,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
             connections.push(Vec::new());
         }
     }
-    // Whoever hears the last of them comes to an end.
+    // The end of the last connection ends the client.
     if let Some(plays) = connections.last_mut() {
         plays.push(Play::Break);
     }
@@ -87,7 +88,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
 struct Client {
     server: Server,
     imitation: Imitation,
-    /// What the client told, each with the number of requests before it.
+    /// The observations of the client, each with the number of requests before it.
     seen: Vec<(usize, Shown)>,
 }
 
@@ -127,13 +128,13 @@ impl Client {
             let transcript = server.read_session(&read).await;
             return self.tell(vec![("transcript", json!(transcript))]);
         } else if input.has("watch") {
-            let mut watching = Watch::new(pack(case, rules), api(case));
+            let mut watching = SessionWatcher::new(pack(case, rules), api(case));
             if !case.settings.chains.is_empty() {
                 watching = watching.fallback(foreground(case, rules));
             }
             self.watch(case, input, watching).await
         } else {
-            // The server's own inputs are played by it.
+            // The imitation plays the server's own inputs.
             let own = ["event", "until", "breaks", "refuses", "answers-json"];
             assert!(own.iter().any(|key| input.has(key)), "{:?}", input.table);
             Ok(())
@@ -143,12 +144,12 @@ impl Client {
         }
     }
 
-    /// Rules act on what the server says, until it has said everything.
+    /// Applies rules to the events of the server, until it has sent all of them.
     async fn watch(
         &mut self,
         case: &Case,
         input: &Given<'_>,
-        watching: Watch,
+        watching: SessionWatcher,
     ) -> Result<(), Failure> {
         let mut watching = match input.text("only") {
             Some(session) => watching.only(session),
@@ -161,9 +162,9 @@ impl Client {
         let mut connections = breaks.count() + 1;
         let cancel = Cancel::default();
         let told = Arc::new(Mutex::new(Vec::new()));
-        let report = |seen: &Seen| {
+        let report = |seen: &WatchEvent| {
             let before = self.shown_requests().len();
-            if let Seen::Disconnected { .. } = seen {
+            if let WatchEvent::Disconnected { .. } = seen {
                 connections -= 1;
                 if connections == 0 {
                     cancel.cancel();
@@ -177,7 +178,7 @@ impl Client {
             first: Duration::from_millis(1),
             ..Backoff::default()
         };
-        let options = Watching {
+        let options = WatchOptions {
             backoff,
             grace: Duration::ZERO,
             journal: None,
@@ -188,7 +189,7 @@ impl Client {
         ended.expect("everything is said in time")
     }
 
-    /// The requests that are steps: not those by which a watcher finds out about sessions and other watchers.
+    /// Returns the requests that are steps, without those by which a watcher detects sessions and other watchers.
     fn shown_requests(&self) -> Vec<Asked> {
         let mut asked = self.imitation.all_asked();
         let is_lookup = |asked: &Asked| {
@@ -204,7 +205,7 @@ impl Client {
         self.seen.push((before, shown));
     }
 
-    /// Requests and what was told, in their order.
+    /// Returns requests and observations in order.
     fn steps(self, also: &[String]) -> Vec<Shown> {
         let mut steps = Vec::new();
         let asked = self.shown_requests();
@@ -236,12 +237,12 @@ fn prompt(input: &Given<'_>, said: String) -> Prompt {
     }
 }
 
-fn asking(input: &Given<'_>) -> Asking {
-    let asking = Asking::default();
+fn asking(input: &Given<'_>) -> AskOptions {
+    let asking = AskOptions::default();
     if input.has("cancel") {
         asking.cancel.cancel();
     }
-    Asking {
+    AskOptions {
         timeout_ms: input.number("timeout-ms").unwrap_or(asking.timeout_ms),
         ..asking
     }
@@ -263,9 +264,9 @@ fn request(asked: &Asked) -> Shown {
     ]
 }
 
-fn shown(seen: &Seen) -> Option<Shown> {
+fn shown(seen: &WatchEvent) -> Option<Shown> {
     match seen {
-        Seen::Judged(judged) => Some(vec![
+        WatchEvent::Judged(judged) => Some(vec![
             ("verdict", json!(judged.rule)),
             ("action", json!(judged.action.name())),
             ("tool", json!(judged.tool)),
@@ -273,7 +274,7 @@ fn shown(seen: &Seen) -> Option<Shown> {
             ("beyond", json!(judged.is_beyond)),
             ("suppressed", json!(judged.suppressed)),
         ]),
-        Seen::Failed { .. } => Some(vec![("undone", json!(true))]),
+        WatchEvent::Failed { .. } => Some(vec![("undone", json!(true))]),
         _ => None,
     }
 }

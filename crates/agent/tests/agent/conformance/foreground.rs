@@ -7,7 +7,7 @@ use ttsr::harness::fallback::{Chains, Foreground, SessionEvent, error_text};
 
 use super::{Case, Given, Shown, pack};
 
-/// The chains of a case: `*` is the one of every agent without its own.
+/// Returns the chains of a case: `*` applies to every agent without its own.
 pub(super) fn foreground(case: &Case, rules: &str) -> Foreground {
     let add = |chains: Chains, (agent, models): (&String, &Vec<String>)| match agent.as_str() {
         "*" => chains.any(models.iter().cloned()),
@@ -17,7 +17,7 @@ pub(super) fn foreground(case: &Case, rules: &str) -> Foreground {
     Foreground::new(pack(case, rules).session(), chains)
 }
 
-/// The steps of a case whose settings have chains and no server.
+/// Returns the steps of a case whose settings have chains and no server.
 pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     let mut foreground = foreground(case, rules);
     let mut steps: Vec<Shown> = Vec::new();

@@ -1,14 +1,14 @@
-//! What comes in: a table of `in`, in the words of the format.
+//! The inputs of a case: a table of `in`, in the terms of the format.
 
 use ttsr::harness::{Failure, Input, Message, ToolCall};
 use ttsr::{Channel, Event, PartId};
-use ttsr_agent::handoff::{ReadSession, Said, SaidPart, Speaker};
+use ttsr_agent::handoff::{ReadSession, Speaker, TranscriptMessage, TranscriptPart};
 use ttsr_agent::progress::{AgentEvent, AgentPart, ToolStatus};
-use ttsr_agent::question::{Choice, Question, QuestionRequest};
+use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
 
 use super::Case;
 
-/// One input in the words of the format.
+/// One input in the terms of the format.
 pub(super) struct Given<'a> {
     pub(super) table: &'a toml::Table,
     pub(super) case: &'a str,
@@ -61,7 +61,7 @@ impl Given<'_> {
         }
     }
 
-    /// The provider's event that it is, or several.
+    /// Returns the provider's event of the input, or several.
     pub(super) fn events(&self, size: usize) -> Option<Vec<Event>> {
         let event = if self.has("delta") {
             let text = self.words("text").into_bytes();
@@ -122,9 +122,9 @@ impl Given<'_> {
             .collect()
     }
 
-    /// What the tool gives back, where the session holds what the input says.
+    /// Returns the result of the tool for a session with the messages of the input.
     pub(super) fn transcript(&self, read: &ReadSession) -> String {
-        let said: Vec<Said> = match self.number("messages") {
+        let said: Vec<TranscriptMessage> = match self.number("messages") {
             Some(count) => (1..=count).map(|at| says(&at.to_string())).collect(),
             None => self.said(),
         };
@@ -134,8 +134,8 @@ impl Given<'_> {
         })
     }
 
-    /// The messages of an earlier session.
-    pub(super) fn said(&self) -> Vec<Said> {
+    /// Returns the messages of an earlier session.
+    pub(super) fn said(&self) -> Vec<TranscriptMessage> {
         let said = self.table.get("said").and_then(toml::Value::as_array);
         let said = said.into_iter().flatten().map(|said| {
             let by = match said["by"].as_str().unwrap() {
@@ -144,7 +144,7 @@ impl Given<'_> {
                 other => panic!("{}: {other}", self.case),
             };
             let parts = said["parts"].as_array().unwrap().iter().map(said_part);
-            Said {
+            TranscriptMessage {
                 by,
                 parts: parts.collect(),
             }
@@ -152,7 +152,7 @@ impl Given<'_> {
         said.collect()
     }
 
-    /// What the server of a chat's agent says; of its own session, where no other is named.
+    /// Returns an event of the agent's server; of its own session, if the input names no other.
     pub(super) fn agent_event(&self, own: &str) -> Option<AgentEvent> {
         let session = self.text("session").unwrap_or_else(|| own.to_owned());
         let message = self.text("of").unwrap_or_else(|| "m".to_owned());
@@ -252,12 +252,12 @@ impl Given<'_> {
     }
 }
 
-fn said_part(part: &toml::Value) -> SaidPart {
+fn said_part(part: &toml::Value) -> TranscriptPart {
     let word = |key: &str| Some(part.get(key)?.as_str().unwrap().to_owned());
     match (word("text"), word("attached"), word("tool")) {
-        (Some(text), None, None) => SaidPart::Text(text),
-        (None, Some(name), None) => SaidPart::Attached(name),
-        (None, None, Some(name)) => SaidPart::Tool {
+        (Some(text), None, None) => TranscriptPart::Text(text),
+        (None, Some(name), None) => TranscriptPart::Attached(name),
+        (None, None, Some(name)) => TranscriptPart::Tool {
             name,
             title: word("title").unwrap_or_default(),
         },
@@ -266,10 +266,10 @@ fn said_part(part: &toml::Value) -> SaidPart {
 }
 
 /// A message of the user.
-fn says(text: &str) -> Said {
-    Said {
+fn says(text: &str) -> TranscriptMessage {
+    TranscriptMessage {
         by: Speaker::User,
-        parts: vec![SaidPart::Text(text.to_owned())],
+        parts: vec![TranscriptPart::Text(text.to_owned())],
     }
 }
 

@@ -1,4 +1,4 @@
-//! The way from a goal, or from a rule, to the first request of a second session, through whole turns.
+//! From a goal, or from a rule, to the first request of a second session, through whole turns.
 
 use serde_json::{Value, json};
 use ttsr::Pack;
@@ -6,14 +6,14 @@ use ttsr::harness::{
     Cancel, Content, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
 };
 use ttsr_agent::handoff::{
-    Arrived, HandoffTools, StoredSessions, command, definitions, summary_prompt,
+    ArrivedMessage, HandoffTools, StoredSessions, command, definitions, summary_prompt,
 };
 
 use super::Run;
 use super::given::Given;
 
-/// Runs a turn of that session, which begins with these messages; the requests, and the handoff that the model called
-/// for.
+/// Runs a turn of that session, which begins with these messages; returns the requests, and the handoff that the model
+/// called for.
 fn turn(
     session: &str,
     messages: Vec<Message>,
@@ -38,7 +38,7 @@ fn turn(
     (provider.requests(), handoff)
 }
 
-/// Each text of a request.
+/// Returns each text of a request.
 fn texts(request: &Request) -> Value {
     let contents = request.messages.iter().flat_map(|message| &message.content);
     let texts = contents.filter_map(|content| match content {
@@ -77,10 +77,10 @@ impl Run<'_> {
         self.say(session, draft);
     }
 
-    /// The user says something in `session`.
+    /// The user sends a message in `session`.
     pub(super) fn say(&mut self, session: &str, text: String) {
         let said = Message::user(text);
-        let arrived = Arrived {
+        let arrived = ArrivedMessage {
             session,
             model: "a/model",
             agent: "build",

@@ -1,29 +1,31 @@
-//! What comes out: steps, in the words of the format.
+//! The outputs of a case: steps, in the terms of the format.
 
 use serde_json::{Value, json};
 use ttsr::Channel;
 use ttsr::harness::{Content, End, Message, Observation, Processor, Replay, Role, Source, Step};
-use ttsr_agent::progress::Do;
+use ttsr_agent::progress::ChatAction;
 
 use super::Shown;
 
-/// What is to be done for a chat.
-pub(super) fn done(what: Do) -> Shown {
+/// Converts an action of a chat.
+pub(super) fn done(what: ChatAction) -> Shown {
     match what {
-        Do::Typing => vec![("typing", json!(true))],
-        Do::StopTyping => vec![("typing", json!(false))],
-        Do::Subscribe => vec![("subscribe", json!(true))],
-        Do::Unsubscribe => vec![("subscribe", json!(false))],
-        Do::Prompt => vec![("prompt", json!(true))],
-        Do::Note(text) => vec![("note", json!(text))],
-        Do::Ask { request, text } => vec![("question", json!(text)), ("asked", json!(request))],
-        Do::Answer { request, answers } => {
+        ChatAction::Typing => vec![("typing", json!(true))],
+        ChatAction::StopTyping => vec![("typing", json!(false))],
+        ChatAction::Subscribe => vec![("subscribe", json!(true))],
+        ChatAction::Unsubscribe => vec![("subscribe", json!(false))],
+        ChatAction::Prompt => vec![("prompt", json!(true))],
+        ChatAction::Note(text) => vec![("note", json!(text))],
+        ChatAction::Ask { request, text } => {
+            vec![("question", json!(text)), ("asked", json!(request))]
+        }
+        ChatAction::Answer { request, answers } => {
             vec![("reply", json!(request)), ("answers", json!(answers))]
         }
-        Do::Reject { request } => vec![("reject", json!(request))],
-        Do::Abort => vec![("abort", json!(true))],
-        Do::Done(Ok(text)) => vec![("reply-text", json!(text))],
-        Do::Done(Err(error)) => vec![
+        ChatAction::Reject { request } => vec![("reject", json!(request))],
+        ChatAction::Abort => vec![("abort", json!(true))],
+        ChatAction::Done(Ok(text)) => vec![("reply-text", json!(text))],
+        ChatAction::Done(Err(error)) => vec![
             ("failed", json!(error.to_string())),
             ("says", json!(error.text())),
         ],

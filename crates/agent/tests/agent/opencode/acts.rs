@@ -1,4 +1,4 @@
-//! What a watcher does on a server: late verdicts, the user's own aborts, sub-agents, injections, restarts, other
+//! The acts of a watcher on a server: late verdicts, the user's own aborts, sub-agents, injections, restarts, other
 //! watchers, other models, and handoffs.
 
 use std::path::Path;
@@ -8,14 +8,16 @@ use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::Cancel;
 use ttsr::harness::fallback::{Chains, Foreground};
-use ttsr_agent::opencode::{Act, Api, Journal, Seen, Watch, Watching, watch};
+use ttsr_agent::opencode::{
+    Act, ActJournal, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
+};
 
 use super::watch::{acts, at_once, see};
 use super::{block_on, pack, server};
 use ttsr_testing::Folder;
 use ttsr_testing::opencode::{Imitation, Play, event};
 
-/// The same as `/global/event` sends it for a session of another directory.
+/// Wraps an event as `/global/event` sends it for a session of another directory.
 fn elsewhere(kind: &str, properties: Value) -> Play {
     let payload = json!({ "type": kind, "properties": properties });
     let wrapped = json!({ "directory": "/elsewhere", "project": "global", "payload": payload });
@@ -31,7 +33,7 @@ fn user(session: &str, message: &str) -> Play {
     )
 }
 
-/// A part that is complete.
+/// A complete part.
 fn part(session: &str, message: &str, id: &str, kind: &str, text: &str) -> Play {
     let part = json!({ "id": id, "messageID": message, "sessionID": session, "type": kind, "text": text,
         "time": { "start": 1, "end": 2 } });
@@ -41,7 +43,7 @@ fn part(session: &str, message: &str, id: &str, kind: &str, text: &str) -> Play 
     )
 }
 
-/// A call of `write` whose input breaks a rule.
+/// A call of `write` whose input matches a rule.
 fn tool(status: &str) -> Play {
     let input = match status {
         "pending" => json!({}),
@@ -78,26 +80,31 @@ fn finish(session: &str, message: &str, reason: &str) -> Play {
 const BAD: &str = "x.unwrap()";
 const HINT: &str = "an owl";
 
-fn is_over(seen: &[Seen]) -> bool {
-    let is_end = |seen: &Seen| {
+fn is_over(seen: &[WatchEvent]) -> bool {
+    let is_end = |seen: &WatchEvent| {
         matches!(
             seen,
-            Seen::Done(_) | Seen::Failed { .. } | Seen::Yielded { .. }
+            WatchEvent::Done(_) | WatchEvent::Failed { .. } | WatchEvent::Yielded { .. }
         )
     };
     seen.iter().any(is_end)
 }
 
-async fn watched(imitation: &Imitation) -> Vec<Seen> {
-    let server = server(&imitation.url, Api::Classic);
-    see(&server, Watch::new(pack(), Api::Classic), is_over).await
+async fn watched(imitation: &Imitation) -> Vec<WatchEvent> {
+    let server = server(&imitation.url, ServerApi::Classic);
+    see(
+        &server,
+        SessionWatcher::new(pack(), ServerApi::Classic),
+        is_over,
+    )
+    .await
 }
 
 fn whats(imitation: &Imitation) -> Vec<String> {
     imitation.whats()
 }
 
-/// The text of the last prompt that was sent.
+/// Returns the text of the last prompt that was sent.
 fn said(imitation: &Imitation) -> String {
     let asked = imitation.asked();
     let prompt = asked
@@ -141,10 +148,16 @@ fn e8_what_global_events_repeat_is_read_once() {
             finish("ses_1", "msg_a1", "stop"),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let is_finish = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Finish { .. }));
-        let seen = see(&server, Watch::new(pack(), Api::Classic), is_finish).await;
-        let Some(Seen::Finish { unscanned, .. }) = seen.last() else {
+        let server = server(&imitation.url, ServerApi::Classic);
+        let is_finish =
+            |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Finish { .. }));
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            is_finish,
+        )
+        .await;
+        let Some(WatchEvent::Finish { unscanned, .. }) = seen.last() else {
             panic!("{seen:?}")
         };
         assert_eq!(*unscanned, 0);
@@ -166,7 +179,7 @@ fn e8_a_server_without_global_events_is_heard_through_its_own() {
     });
 }
 
-/// The record that a command ran is never deleted, and the model is told what became of it.
+/// The record that a command ran is never deleted, and the model is told the result of the command.
 #[test]
 fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
     let call = |state: Value| {
@@ -206,7 +219,8 @@ fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
                 "{said}"
             );
             assert!(said.ends_with(fate), "{said}");
-            let is_late = |seen: &Seen| matches!(seen, Seen::Judged(judged) if judged.is_late);
+            let is_late =
+                |seen: &WatchEvent| matches!(seen, WatchEvent::Judged(judged) if judged.is_late);
             assert!(seen.iter().any(is_late));
         });
     }
@@ -227,7 +241,7 @@ fn e8_a_tool_that_still_runs_is_waited_for_before_it_is_told_of() {
     });
 }
 
-/// Text that breaks a rule beside a tool that ran: the message is the record of the tool.
+/// Text that matches a rule, in a message whose tool ran: the message is the record of the tool.
 #[test]
 fn e8_a_message_with_a_tool_that_ran_is_kept_whatever_broke_the_rule() {
     block_on(async {
@@ -261,7 +275,7 @@ fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
         let imitation = Imitation::start(vec![plays]).await;
         let seen = watched(&imitation).await;
         let judged = seen.iter().find_map(|seen| match seen {
-            Seen::Judged(judged) => Some(judged),
+            WatchEvent::Judged(judged) => Some(judged),
             _ => None,
         });
         assert!(!judged.unwrap().is_late, "nothing ran");
@@ -301,18 +315,18 @@ fn e8_a_users_own_abort_before_the_stop_wins() {
             idle("ses_1"),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let mut watching = Watch::new(pack(), Api::Classic);
+        let server = server(&imitation.url, ServerApi::Classic);
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let cancel = Cancel::default();
         let mut seen = Vec::new();
-        let report = |one: &Seen| {
+        let report = |one: &WatchEvent| {
             seen.push(one.clone());
             if is_over(&seen) {
                 cancel.cancel();
             }
         };
         // The events arrive within the grace.
-        let options = Watching {
+        let options = WatchOptions {
             grace: Duration::from_millis(100),
             ..at_once()
         };
@@ -320,14 +334,14 @@ fn e8_a_users_own_abort_before_the_stop_wins() {
             .await
             .unwrap();
         assert!(
-            matches!(seen.last(), Some(Seen::Yielded { .. })),
+            matches!(seen.last(), Some(WatchEvent::Yielded { .. })),
             "{seen:?}"
         );
         assert_eq!(whats(&imitation), [] as [&str; 0]);
     });
 }
 
-/// After one abort a session reports twice that it is idle; a third report is of another abort.
+/// After one abort a session sends two idle events; a third one comes from another abort.
 #[test]
 fn e8_a_users_own_abort_after_the_stop_wins() {
     for (idles, expected) in [(2, vec![STOP, DELETE, PROMPT]), (3, vec![STOP, DELETE])] {
@@ -341,7 +355,7 @@ fn e8_a_users_own_abort_after_the_stop_wins() {
             let imitation = Imitation::start(vec![plays]).await;
             watched(&imitation).await;
             let asked = whats(&imitation);
-            // The third report may come before the deletion, which is left out then too.
+            // The third event may come before the deletion, which is then skipped too.
             let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
             assert!(
                 asked == expected || (idles == 3 && asked == [STOP]),
@@ -402,7 +416,7 @@ fn e8_the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
         ];
         let imitation = Imitation::start(vec![plays]).await;
         imitation.answer_json("GET /session/ses_2", r#"{"id":"ses_2","parentID":"ses_1"}"#);
-        let server = server(&imitation.url, Api::Classic);
+        let server = server(&imitation.url, ServerApi::Classic);
         let other = server.clone();
         let asks_later = async {
             let is_asked = || {
@@ -416,7 +430,7 @@ fn e8_the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
             tokio::time::sleep(Duration::from_millis(500)).await;
             other.tui_command("none", None).await.unwrap();
         };
-        let watching = Watch::new(pack(), Api::Classic);
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic);
         tokio::join!(see(&server, watching, is_over), asks_later);
         assert!(
             whats(&imitation).contains(&PROMPT.to_owned()),
@@ -442,9 +456,9 @@ fn e8_an_injection_waits_for_the_end_of_the_turn() {
         ];
         let imitation = Imitation::start(vec![plays]).await;
         let seen = watched(&imitation).await;
-        let place = |is: fn(&Seen) -> bool| seen.iter().position(is).unwrap();
-        let finished = place(|seen| matches!(seen, Seen::Finish { .. }));
-        assert!(finished < place(|seen| matches!(seen, Seen::Act(_))));
+        let place = |is: fn(&WatchEvent) -> bool| seen.iter().position(is).unwrap();
+        let finished = place(|seen| matches!(seen, WatchEvent::Finish { .. }));
+        assert!(finished < place(|seen| matches!(seen, WatchEvent::Act(_))));
         assert_eq!(whats(&imitation), [PROMPT]);
         assert!(imitation.asked()[0].body.contains(r#""noReply":true"#));
     });
@@ -463,7 +477,11 @@ fn e8_an_injection_is_said_at_once_where_a_tool_call_makes_another_request_certa
         for plays in [vec![hint.clone(), call.clone()], vec![call, hint]] {
             let imitation = Imitation::start(vec![plays]).await;
             let seen = watched(&imitation).await;
-            assert!(!seen.iter().any(|seen| matches!(seen, Seen::Finish { .. })));
+            assert!(
+                !seen
+                    .iter()
+                    .any(|seen| matches!(seen, WatchEvent::Finish { .. }))
+            );
             assert_eq!(whats(&imitation), [PROMPT]);
         }
     });
@@ -491,8 +509,13 @@ fn e8_an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
             data("step.ended", with(json!({ "finish": "stop" }))),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Next);
-        see(&server, Watch::new(pack(), Api::Next), is_over).await;
+        let server = server(&imitation.url, ServerApi::Next);
+        see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Next),
+            is_over,
+        )
+        .await;
         let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
         assert_eq!(
             (&body["delivery"], &body["resume"]),
@@ -524,15 +547,15 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
         Play::Send(json!({ "type": format!("session.next.{kind}"), "data": data }).to_string())
     };
     for (api, plays, is_midway) in [
-        (Api::Classic, vec![delta(BAD)], true),
-        (Api::Classic, vec![opened, delta(BAD)], false),
+        (ServerApi::Classic, vec![delta(BAD)], true),
+        (ServerApi::Classic, vec![opened, delta(BAD)], false),
         (
-            Api::Next,
+            ServerApi::Next,
             vec![next("text.delta", json!({ "delta": BAD }))],
             true,
         ),
         (
-            Api::Next,
+            ServerApi::Next,
             vec![
                 next("text.started", json!({})),
                 next("text.delta", json!({ "delta": BAD })),
@@ -543,9 +566,9 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
         block_on(async {
             let imitation = Imitation::start(vec![plays]).await;
             let server = server(&imitation.url, api);
-            let seen = see(&server, Watch::new(pack(), api), is_over).await;
+            let seen = see(&server, SessionWatcher::new(pack(), api), is_over).await;
             let judged = seen.iter().find_map(|seen| match seen {
-                Seen::Judged(judged) => Some(judged),
+                WatchEvent::Judged(judged) => Some(judged),
                 _ => None,
             });
             let judged = judged.unwrap();
@@ -554,35 +577,35 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
     }
 }
 
-/// Watches until `is_enough`, with that journal, as a process that ends there: what is under way is given up.
+/// Watches with a journal until `is_enough`, then drops the acts in progress, as a process that ends there does.
 async fn run_until(
     imitation: &Imitation,
     journal: &Path,
     grace: Duration,
-    is_enough: impl Fn(&Seen) -> bool,
-) -> Vec<Seen> {
-    let server = server(&imitation.url, Api::Classic);
+    is_enough: impl Fn(&WatchEvent) -> bool,
+) -> Vec<WatchEvent> {
+    let server = server(&imitation.url, ServerApi::Classic);
     let cancel = Cancel::default();
     let mut seen = Vec::new();
-    let report = |one: &Seen| {
+    let report = |one: &WatchEvent| {
         seen.push(one.clone());
         if is_enough(one) {
             cancel.cancel();
         }
     };
-    let options = Watching {
+    let options = WatchOptions {
         grace,
-        journal: Some(Journal::open(journal).unwrap()),
+        journal: Some(ActJournal::open(journal).unwrap()),
         ..at_once()
     };
-    let mut watching = Watch::new(pack(), Api::Classic);
+    let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
     let watched = watch(&server, &mut watching, options, cancel.clone(), report);
     let ended = tokio::time::timeout(Duration::from_secs(30), watched).await;
     ended.expect("it is seen in time").unwrap();
     seen
 }
 
-fn is_end(seen: &Seen) -> bool {
+fn is_end(seen: &WatchEvent) -> bool {
     is_over(std::slice::from_ref(seen))
 }
 
@@ -600,7 +623,7 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
     let stopped = json!({ "name": "MessageAbortedError" });
     let all = vec![STOP, DELETE, PROMPT];
     for (is_stopping, messages, expected) in [
-        // It ended before anything was sent.
+        // The process ended before the first request.
         (
             false,
             json!([asked("msg_u1", "Go."), answer(Value::Null)]),
@@ -617,7 +640,7 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
             json!([answer(Value::Null), asked("msg_u2", "No, otherwise.")]),
             vec![],
         ),
-        // It ended after the stop was sent.
+        // The process ended after the stop was sent.
         (
             true,
             json!([asked("msg_u1", "Go."), answer(stopped)]),
@@ -645,8 +668,8 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
             }
             let grace = Duration::from_secs(if is_stopping { 0 } else { 30 });
             run_until(&first, &journal, grace, |seen| match seen {
-                Seen::Act(_) => !is_stopping,
-                Seen::Message { session, .. } => session == "ses_9",
+                WatchEvent::Act(_) => !is_stopping,
+                WatchEvent::Message { session, .. } => session == "ses_9",
                 _ => false,
             })
             .await;
@@ -656,16 +679,19 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
             second.answer_json("/session/ses_1/message?limit=20", &found(messages));
             let seen = run_until(&second, &journal, Duration::ZERO, is_end).await;
             assert!(
-                seen.iter().any(|seen| matches!(seen, Seen::Resumed(_))),
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Resumed(_))),
                 "{seen:?}"
             );
             assert_eq!(second.whats(), expected);
 
             let third = Imitation::start(vec![vec![idle("ses_1"), Play::Break]]).await;
-            let is_heard = |seen: &Seen| matches!(seen, Seen::Disconnected { .. });
+            let is_heard = |seen: &WatchEvent| matches!(seen, WatchEvent::Disconnected { .. });
             let seen = run_until(&third, &journal, Duration::ZERO, is_heard).await;
             assert!(
-                !seen.iter().any(|seen| matches!(seen, Seen::Resumed(_))),
+                !seen
+                    .iter()
+                    .any(|seen| matches!(seen, WatchEvent::Resumed(_))),
                 "once"
             );
         });
@@ -683,17 +709,19 @@ fn e8_a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
                 "has_run": false, "permission": null, "stage": "begun" }] })
             .to_string()
         };
-        let huge = " ".repeat(Journal::MAX_BYTES as usize + 1);
+        let huge = " ".repeat(ActJournal::MAX_BYTES as usize + 1);
         for (written, is_resumed) in [("{", false), (huge.as_str(), false), (&entry(0), true)] {
             std::fs::write(&journal, written).unwrap();
             let imitation =
                 Imitation::start(vec![vec![part("ses_1", "msg_b", "p", "text", BAD)]]).await;
-            let is_done = |seen: &Seen| matches!(seen, Seen::Done(_));
+            let is_done = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(_));
             let seen = run_until(&imitation, &journal, Duration::ZERO, is_done).await;
-            let resumed = seen.iter().filter(|seen| matches!(seen, Seen::Resumed(_)));
+            let resumed = seen
+                .iter()
+                .filter(|seen| matches!(seen, WatchEvent::Resumed(_)));
             assert_eq!(resumed.count() > 0, is_resumed);
             let yielded = seen.iter().any(
-                |seen| matches!(seen, Seen::Yielded { why, .. } if why == "it is older than an hour"),
+                |seen| matches!(seen, WatchEvent::Yielded { why, .. } if why == "it is older than an hour"),
             );
             assert_eq!(yielded, is_resumed);
             let left = std::fs::read_to_string(&journal).unwrap();
@@ -707,12 +735,13 @@ fn e8_a_journal_is_bounded() {
     block_on(async {
         let folder = Folder::outside();
         let journal = folder.0.join("acts.json");
-        let most = Journal::MAX_ACTS;
+        let most = ActJournal::MAX_ACTS;
         let plays =
             (0..most + 9).map(|number| part(&format!("ses_{number}"), "msg_a1", "p", "text", BAD));
         let imitation = Imitation::start(vec![plays.collect()]).await;
         let last = format!("ses_{}", most + 8);
-        let is_last = |seen: &Seen| matches!(seen, Seen::Act(act) if act.session() == last);
+        let is_last =
+            |seen: &WatchEvent| matches!(seen, WatchEvent::Act(act) if act.session() == last);
         run_until(&imitation, &journal, Duration::from_secs(30), is_last).await;
         #[cfg(unix)]
         {
@@ -736,7 +765,7 @@ fn e8_a_journal_is_bounded() {
     });
 }
 
-/// The name of the watcher, as it announced itself.
+/// Returns the name of the watcher, from its announcement.
 fn name(imitation: &Imitation) -> Option<String> {
     let asked = imitation
         .all_asked()
@@ -777,7 +806,7 @@ fn e8_a_watcher_answers_another_one() {
 #[test]
 fn e8_a_second_watcher_on_the_same_server_refuses_to_act() {
     block_on(async {
-        // What the first one answers depends on the name of the second one: the imitation reads it.
+        // The answer of the first watcher depends on the name of the second one, which the imitation reads.
         let imitation = Imitation::start(vec![vec![
             Play::Await("/tui/publish"),
             Play::Answer(|asked| {
@@ -791,9 +820,9 @@ fn e8_a_second_watcher_on_the_same_server_refuses_to_act() {
             part("ses_1", "msg_a1", "p", "text", BAD),
         ]])
         .await;
-        let server = server(&imitation.url, Api::Classic);
-        let mut watching = Watch::new(pack(), Api::Classic);
-        let options = Watching {
+        let server = server(&imitation.url, ServerApi::Classic);
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
+        let options = WatchOptions {
             grace: Duration::from_secs(30),
             ..at_once()
         };
@@ -816,11 +845,11 @@ fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
             part("ses_1", "msg_a1", "p", "text", BAD),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let is_judged = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Judged(_)));
+        let server = server(&imitation.url, ServerApi::Classic);
+        let is_judged = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Judged(_)));
         see(
             &server,
-            Watch::new(pack(), Api::Classic).dry_run(),
+            SessionWatcher::new(pack(), ServerApi::Classic).dry_run(),
             is_judged,
         )
         .await;
@@ -838,7 +867,7 @@ fn foreground() -> Foreground {
     Foreground::new(rules, chains)
 }
 
-/// Each of the four events aborts, takes the next model of the agent's chain, and repeats the prompt.
+/// Each of the four events aborts, selects the next model of the agent's chain, and repeats the prompt.
 #[test]
 fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
     let error = json!({ "name": "APIError", "data": { "message": "busy", "statusCode": 529 } });
@@ -896,8 +925,8 @@ fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
                 { "info": { "id": "msg_a1", "role": "assistant" }, "parts": [] },
             ]);
             imitation.answer_json("/session/ses_1/message?limit=20", &asked.to_string());
-            let server = server(&imitation.url, Api::Classic);
-            let watching = Watch::new(pack(), Api::Classic).fallback(foreground());
+            let server = server(&imitation.url, ServerApi::Classic);
+            let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(foreground());
             see(&server, watching, is_over).await;
             assert_eq!(whats(&imitation), [STOP, PROMPT]);
             let body: Value = serde_json::from_str(&imitation.asked()[1].body).unwrap();
@@ -923,10 +952,11 @@ fn c6_a_dry_run_only_reports_the_next_model() {
             json!({ "sessionID": "ses_1", "error": error }),
         );
         let imitation = Imitation::start(vec![vec![failed]]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let watching = Watch::new(pack(), Api::Classic).fallback(foreground());
-        let is_refused = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Refused { .. }));
-        // The agent is unknown, and there is no chain for all.
+        let server = server(&imitation.url, ServerApi::Classic);
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(foreground());
+        let is_refused =
+            |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Refused { .. }));
+        // The agent is unknown, and there is no chain for all agents.
         let chains = Chains::default().any(["oak/owl-1"]);
         let rules = Pack::builtin("opencode/foreground-fallback")
             .unwrap()
@@ -958,14 +988,15 @@ fn c6_refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotte
             part("ses_9", "m", "p", "text", "x"),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
+        let server = server(&imitation.url, ServerApi::Classic);
         let chains = Chains::default().any(["a/b", "c/d"]);
         let rules = Pack::builtin("opencode/foreground-fallback")
             .unwrap()
             .session();
-        let watching = Watch::new(pack(), Api::Classic).fallback(Foreground::new(rules, chains));
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic)
+            .fallback(Foreground::new(rules, chains));
         let seen = see(&server, watching, |seen| {
-            matches!(seen.last(), Some(Seen::Message { .. }))
+            matches!(seen.last(), Some(WatchEvent::Message { .. }))
         })
         .await;
         let models: Vec<&str> = acts(&seen)
@@ -1006,9 +1037,14 @@ fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
             idle("ses_1"),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
+        let server = server(&imitation.url, ServerApi::Classic);
         let pack = Pack::from_toml(HANDS_OVER).unwrap();
-        see(&server, Watch::new(pack, Api::Classic), is_over).await;
+        see(
+            &server,
+            SessionWatcher::new(pack, ServerApi::Classic),
+            is_over,
+        )
+        .await;
         let asked = imitation.asked();
         let query = "?directory=/elsewhere";
         let expected = [
@@ -1065,14 +1101,19 @@ fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
             said("prt_1", false),
         ];
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let is_second = |seen: &[Seen]| {
+        let server = server(&imitation.url, ServerApi::Classic);
+        let is_second = |seen: &[WatchEvent]| {
             seen.iter()
-                .filter(|seen| matches!(seen, Seen::Done(_)))
+                .filter(|seen| matches!(seen, WatchEvent::Done(_)))
                 .count()
                 == 2
         };
-        see(&server, Watch::new(pack(), Api::Classic), is_second).await;
+        see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            is_second,
+        )
+        .await;
         assert_eq!(
             whats(&imitation),
             [PROMPT, PROMPT],

@@ -1,10 +1,10 @@
-//! A chat over a running server: what its user hears while the server works.
+//! A chat over a running server: the messages that its user receives while the server works.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use ttsr_agent::opencode::Api;
+use ttsr_agent::opencode::ServerApi;
 use ttsr_agent::progress::{
     Inbound, Inbox, ProgressSettings, Router, RouterSettings, WHATSAPP, respond,
 };
@@ -13,7 +13,7 @@ use super::{block_on, capture, server};
 use crate::sides::{Chat, Done};
 use ttsr_testing::opencode::{Imitation, Play};
 
-/// A chat that remembers what was done to it. `says`: what its user writes when shown something with that in it.
+/// A chat that logs every action on it. `says`: the user's reply to a message that contains a text.
 fn chat(
     log: &Arc<Mutex<Vec<String>>>,
     says: Vec<(&'static str, &'static str)>,
@@ -48,9 +48,9 @@ fn inbound(text: &str) -> Inbound {
     }
 }
 
-/// What the user of a chat saw of the session `ses_1`, and what the server was asked.
+/// Returns the log of the chat for the session `ses_1`, and the requests to the server.
 fn chatted(
-    api: Api,
+    api: ServerApi,
     plays: Vec<Play>,
     says: Vec<(&'static str, &'static str)>,
 ) -> (Vec<String>, Vec<String>) {
@@ -60,7 +60,7 @@ fn chatted(
 pub(crate) fn chatted_in(
     session: &str,
     settings: RouterSettings,
-    api: Api,
+    api: ServerApi,
     plays: Vec<Play>,
     says: Vec<(&'static str, &'static str)>,
 ) -> (Vec<String>, Vec<String>) {
@@ -119,7 +119,7 @@ fn idle() -> Play {
     Play::Send(r#"{"type":"session.idle","properties":{"sessionID":"ses_1"}}"#.into())
 }
 
-/// The captures of tests/data as they come where nobody stops anything.
+/// The captures of tests/data in the form of a run without an abort.
 fn unstopped(name: &str, prompt: &'static str) -> Vec<Play> {
     let capture = capture(name);
     let events = capture.lines().filter(|line| line.contains("\"type\""));
@@ -129,14 +129,14 @@ fn unstopped(name: &str, prompt: &'static str) -> Vec<Play> {
 
 #[test]
 fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
-    // What of the capture comes after its abort is another prompt's.
+    // The capture after its abort belongs to another prompt.
     let mut plays = unstopped("classic.events.jsonl", "/prompt_async");
     let second = plays
         .iter()
         .position(|play| matches!(play, Play::Send(event) if event.contains("msg_u2")))
         .unwrap();
     plays.drain(1..second);
-    let (log, asked) = chatted(Api::Classic, plays, vec![]);
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![]);
     assert_eq!(log, ["(typing)", "let s = read(p)?", "(no typing)"]);
     assert_eq!(asked, ["POST /session/ses_1/prompt_async"]);
 }
@@ -153,11 +153,11 @@ fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
         says("msg_1", "p1", "First I look. "),
         says("msg_2", "p2", "Then "),
         says("msg_2", "p3", "I write."),
-        // The server has it otherwise in the end.
+        // The final text differs from the deltas.
         says("msg_2", "p2", "Then, at last, "),
         idle(),
     ];
-    let (log, _) = chatted(Api::Classic, plays, vec![]);
+    let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
     assert_eq!(log[log.len() - 2], "First I look. Then, at last, I write.");
 }
 
@@ -169,12 +169,12 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
         tool("c1", r#""status":"pending","input":{},"raw":"""#),
         tool("c1", titled),
         tool("c1", titled),
-        // Within the throttle's time.
+        // Within the throttle.
         tool("c2", titled),
         says("msg_1", "p1", "Done."),
         idle(),
     ];
-    let (log, _) = chatted(Api::Classic, plays, vec![]);
+    let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
     assert_eq!(
         log,
         [
@@ -186,7 +186,7 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
     );
 }
 
-/// Servers give a title when the tool is done; until then what the model says it does has to do.
+/// Servers set a title at the end of the call; until then the model's own description is shown.
 #[test]
 fn e2_a_tool_without_a_title_has_one() {
     for (input, note) in [
@@ -201,22 +201,22 @@ fn e2_a_tool_without_a_title_has_one() {
             tool("c1", &format!(r#""status":"running","input":{input}"#)),
             idle(),
         ];
-        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
         assert_eq!(log[1], note);
     }
 }
 
-/// The server says nothing until the user, who was told that it is still at work, has had enough.
+/// The server is silent until the user, who received a heartbeat, cancels.
 #[test]
 fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
-    // The least that there is: this test takes ten seconds.
+    // The smallest value that is allowed: this test takes ten seconds.
     let progress = ProgressSettings::default()
         .with_heartbeat_ms(10_000)
         .unwrap();
     let settings = RouterSettings::default().with_progress(progress);
     let plays = vec![Play::Await("/prompt_async"), Play::Await("/abort")];
     let says = vec![("⏳", "/cancel")];
-    let (log, asked) = chatted_in("ses_1", settings, Api::Classic, plays, says);
+    let (log, asked) = chatted_in("ses_1", settings, ServerApi::Classic, plays, says);
     assert_eq!(
         log,
         [
@@ -241,7 +241,7 @@ fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
         says("msg_1", "p1", "Red it is."),
         idle(),
     ];
-    let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "red")]);
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![("❓", "red")]);
     let shown = "❓ The agent has a question:\n\n**Colour**\nWhich one?\n  1. red — like blood\n  2. blue\n\nSure?\n\nReply with your answer:";
     assert_eq!(log, ["(typing)", shown, "Red it is.", "(no typing)"]);
     assert_eq!(
@@ -258,7 +258,7 @@ fn e5_a_cancel_of_the_chat_stops_the_server_and_has_its_own_reply() {
         event("question.asked", QUESTION),
         Play::Await("/session/ses_1/abort"),
     ];
-    let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "/cancel")]);
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![("❓", "/cancel")]);
     assert_eq!(log.len(), 4, "{log:?}");
     assert_eq!(log[2..], ["Cancelled.", "(no typing)"]);
     assert_eq!(
@@ -287,14 +287,14 @@ fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
             event("session.error", error),
             idle(),
         ];
-        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
         let expected = ["(typing)"].into_iter().chain(said);
         let expected: Vec<&str> = expected.chain(["(no typing)"]).collect();
         assert_eq!(log, expected);
     }
 }
 
-/// The second interface says nothing of a session that is idle: the reply is over with its last step.
+/// The second interface does not report an idle session: the reply ends with its last step.
 #[test]
 fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
     let step = |kind: &str, data: &str| {
@@ -318,7 +318,7 @@ fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
                 .into(),
         ),
     ];
-    let (log, asked) = chatted(Api::Next, plays, vec![]);
+    let (log, asked) = chatted(ServerApi::Next, plays, vec![]);
     assert_eq!(
         log,
         [
@@ -331,7 +331,7 @@ fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
     assert_eq!(asked, ["POST /api/session/ses_1/prompt"]);
 }
 
-/// The user need not answer what somebody else has answered, and is told so; the next message is no answer.
+/// A question that was answered elsewhere needs no answer; the user is told so, and the next message is not an answer.
 #[test]
 fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() {
     for verb in ["replied", "rejected"] {
@@ -342,7 +342,7 @@ fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() 
             says("msg_1", "p1", "Blue it is."),
             idle(),
         ];
-        let (log, asked) = chatted(Api::Classic, plays, vec![]);
+        let (log, asked) = chatted(ServerApi::Classic, plays, vec![]);
         assert_eq!(
             log[2..],
             [
@@ -382,7 +382,7 @@ fn e5_a_reply_of_a_server_that_the_length_limit_cut_says_so() {
             message(finish),
             idle(),
         ];
-        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
         assert_eq!(log[1], shown);
     }
 }

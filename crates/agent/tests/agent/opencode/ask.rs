@@ -1,7 +1,7 @@
 //! A prompt and its whole reply.
 
 use ttsr::harness::Cancel;
-use ttsr_agent::opencode::{Api, AskError, Asking, Prompt, ask};
+use ttsr_agent::opencode::{AskError, AskOptions, Prompt, ServerApi, ask};
 
 use super::{block_on, server};
 use ttsr_testing::opencode::{Imitation, Play};
@@ -30,9 +30,9 @@ fn idle(session: &str) -> Play {
     event("session.idle", &format!(r#""sessionID":"{session}""#))
 }
 
-async fn asked(plays: Vec<Play>, asking: Asking) -> (Result<String, AskError>, Imitation) {
+async fn asked(plays: Vec<Play>, asking: AskOptions) -> (Result<String, AskError>, Imitation) {
     let imitation = Imitation::start(vec![plays]).await;
-    let server = server(&imitation.url, Api::Classic);
+    let server = server(&imitation.url, ServerApi::Classic);
     let reply = ask(&server, "ses_1", &Prompt::new("Go."), asking).await;
     imitation.unheard().await;
     (reply, imitation)
@@ -41,7 +41,7 @@ async fn asked(plays: Vec<Play>, asking: Asking) -> (Result<String, AskError>, I
 #[test]
 fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
     block_on(async {
-        // Waiting for the prompt shows that the events were heard before it was sent.
+        // Waiting for the prompt shows that the event stream was opened before it was sent.
         let plays = vec![
             Play::Await("/prompt_async"),
             part("ses_1", "p0", "reasoning", ""),
@@ -56,7 +56,7 @@ fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
             part("ses_1", "p1", "text", "hello,"),
             idle("ses_1"),
         ];
-        let (reply, imitation) = asked(plays, Asking::default()).await;
+        let (reply, imitation) = asked(plays, AskOptions::default()).await;
         assert_eq!(reply.unwrap(), "hello, world");
         assert_eq!(imitation.whats(), ["POST /session/ses_1/prompt_async"]);
     });
@@ -65,9 +65,9 @@ fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
 #[test]
 fn e5_a_timeout_and_a_cancel_stop_the_session() {
     block_on(async {
-        let asking = Asking {
+        let asking = AskOptions {
             timeout_ms: 50,
-            ..Asking::default()
+            ..AskOptions::default()
         };
         let (reply, imitation) = asked(vec![], asking).await;
         assert_eq!(reply.unwrap_err().to_string(), "timeout");
@@ -76,7 +76,7 @@ fn e5_a_timeout_and_a_cancel_stop_the_session() {
             "POST /session/ses_1/abort"
         );
 
-        let asking = Asking::default();
+        let asking = AskOptions::default();
         asking.cancel.cancel();
         let (reply, _) = asked(vec![], asking).await;
         assert_eq!(reply.unwrap_err().to_string(), "aborted");
@@ -93,7 +93,7 @@ fn e5_an_abort_from_elsewhere_is_told_as_one() {
             event("session.error", error),
             idle("ses_1"),
         ];
-        let (reply, imitation) = asked(plays, Asking::default()).await;
+        let (reply, imitation) = asked(plays, AskOptions::default()).await;
         assert_eq!(reply, Err(AskError::Aborted));
         let stops = imitation
             .whats()
@@ -111,12 +111,12 @@ fn e5_a_broken_connection_gives_what_there_is_and_nothing_is_said_to_be_empty() 
             part("ses_1", "p1", "text", "half"),
             Play::Break,
         ];
-        let (reply, _) = asked(begun, Asking::default()).await;
+        let (reply, _) = asked(begun, AskOptions::default()).await;
         assert_eq!(reply.unwrap(), "half");
         let nothing = vec![Play::Await("/prompt_async"), idle("ses_1")];
-        let asking = Asking {
+        let asking = AskOptions {
             cancel: Cancel::default(),
-            ..Asking::default()
+            ..AskOptions::default()
         };
         let (reply, _) = asked(nothing, asking).await;
         assert_eq!(reply.unwrap(), "(empty response)");
@@ -134,7 +134,7 @@ fn e5_a_failure_of_the_model_is_told_as_it_is() {
             event("session.error", error),
             idle("ses_1"),
         ];
-        let (reply, _) = asked(plays, Asking::default()).await;
+        let (reply, _) = asked(plays, AskOptions::default()).await;
         assert_eq!(reply.unwrap_err().to_string(), "APIError: no credit");
     });
 }

@@ -1,7 +1,7 @@
-//! A real server, where `TTSR_E2E=1` asks for one; else the test says so and passes.
+//! A real server, if `TTSR_E2E=1`; otherwise the test prints that it is skipped and passes.
 //!
-//! It is fetched from npm (`opencode-ai`, nothing but the registry is needed) unless `TTSR_E2E_BIN` says where
-//! its program is, has a home of its own, and its model is a thread of this test that speaks Chat Completions.
+//! The server is fetched from npm (`opencode-ai`, only the registry is needed) unless `TTSR_E2E_BIN` names its program.
+//! It has a home folder of its own, and its model is a thread of this test that implements Chat Completions.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::Cancel;
-use ttsr_agent::opencode::{Act, Api, Backoff, Prompt, Seen, Server, Watch, watch};
+use ttsr_agent::opencode::{
+    Act, Backoff, Prompt, Server, ServerApi, SessionWatcher, StopAct, WatchEvent, watch,
+};
 use ttsr_agent::progress::{Console, Inbound, Router, RouterSettings, respond};
 
 use super::{block_on, pack};
@@ -22,18 +24,18 @@ use ttsr_testing::skip;
 
 const VERSION: &str = "1.18.33";
 
-/// What the model writes: each reply once, the last one for ever.
+/// The replies of the model: each one once, the last one repeatedly.
 const REPLIES: [&str; 3] = [
     "let s = std::fs::read_to_string(p).unwrap(); // and so on, and so on, and so on, and so on, and so on, and so on, and so on, and so on",
     "let s = std::fs::read_to_string(p)?;",
     "It is the second line.",
 ];
 
-/// What the model was asked and how far each answer came.
+/// The requests to the model, and the progress of each reply.
 #[derive(Default)]
 struct Model {
     requests: Vec<String>,
-    /// Characters sent of each reply, and whether the server closed the connection before the end.
+    /// The number of characters sent of each reply, and true if the server closed the connection before the end.
     sent: Vec<(usize, bool)>,
 }
 
@@ -55,7 +57,7 @@ fn answer(mut stream: TcpStream, model: &Mutex<Model>) {
     let Some(request) = request(&mut stream) else {
         return;
     };
-    // Titles are asked for without tools.
+    // Requests for a title have no tools.
     let is_title = !request.contains("\"tools\":[");
     let number = {
         let mut model = model.lock().unwrap();
@@ -123,7 +125,7 @@ fn request(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&body).into_owned())
 }
 
-/// The program, fetched if nobody says where it is.
+/// Returns the program, and fetches it if no variable names it.
 fn program(folder: &Path) -> PathBuf {
     if let Some(path) = std::env::var_os("TTSR_E2E_BIN") {
         return path.into();
@@ -137,12 +139,12 @@ fn program(folder: &Path) -> PathBuf {
     let modules = std::fs::read_dir(folder.join("node_modules")).unwrap();
     let programs = modules.map(|module| module.unwrap().path().join("bin/opencode"));
     let mut programs: Vec<PathBuf> = programs.filter(|program| program.is_file()).collect();
-    // The plain one before those for old processors.
+    // The plain build sorts before those for old processors.
     programs.sort();
     programs.into_iter().next().expect("it brings a program")
 }
 
-/// Ends the server with the test.
+/// Kills the server at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -197,7 +199,7 @@ fn serve(folder: &Path, base: &str) -> (Running, String) {
     let mut said = out.lines().map_while(Result::ok);
     let listening = said.find(|line| line.contains("listening"));
     eprintln!("{}", listening.expect("the server listens"));
-    // Whoever does not read what it says may keep it from going on.
+    // Reads the output, because a full pipe would block the server.
     thread::spawn(move || said.for_each(drop));
     (running, format!("http://127.0.0.1:{port}"))
 }
@@ -211,17 +213,17 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
     let (base, model) = model();
     let (running, url) = serve(&folder.0, &base);
     block_on(async {
-        let mut server = Server::new(&url, Api::Classic).unwrap();
+        let mut server = Server::new(&url, ServerApi::Classic).unwrap();
         let session = server.create_session().await.unwrap();
         let seen = watched(&server, &session).await;
-        let is_stopped = |seen: &Seen| {
+        let is_stopped = |seen: &WatchEvent| {
             matches!(
                 seen,
-                Seen::Done(Act::Stop {
+                WatchEvent::Done(Act::Stop(StopAct {
                     delete: true,
                     steer: Some(_),
                     ..
-                })
+                }))
             )
         };
         assert!(seen.iter().any(is_stopped), "{seen:?}");
@@ -245,20 +247,21 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
     drop(running);
 }
 
-/// Rules watch the session, which is asked something; until the reply after the steering is complete.
-async fn watched(server: &Server, session: &str) -> Vec<Seen> {
-    let mut watching = Watch::new(pack(), Api::Classic).only(session);
+/// Watches the session, which is prompted, until the reply after the steering is complete.
+async fn watched(server: &Server, session: &str) -> Vec<WatchEvent> {
+    let mut watching = SessionWatcher::new(pack(), ServerApi::Classic).only(session);
     let cancel = Cancel::default();
     let (connected, is_connected) = tokio::sync::oneshot::channel();
     let mut connected = Some(connected);
     let mut seen = Vec::new();
-    let report = |one: &Seen| {
+    let report = |one: &WatchEvent| {
         eprintln!("{one:?}");
-        if *one == Seen::Connected {
+        if *one == WatchEvent::Connected {
             connected.take().map(|connected| connected.send(()));
         }
-        let is_steered = seen.iter().any(|seen| matches!(seen, Seen::Done(_)));
-        let is_over = is_steered && matches!(one, Seen::Finish { reason, .. } if reason == "stop");
+        let is_steered = seen.iter().any(|seen| matches!(seen, WatchEvent::Done(_)));
+        let is_over =
+            is_steered && matches!(one, WatchEvent::Finish { reason, .. } if reason == "stop");
         seen.push(one.clone());
         if is_over {
             cancel.cancel();
@@ -283,7 +286,7 @@ async fn watched(server: &Server, session: &str) -> Vec<Seen> {
     seen
 }
 
-/// A chat asks the same session.
+/// A chat prompts the same session.
 async fn chatted(server: &mut Server, session: &str) {
     let out = Written::default();
     let mut console = Console::new(&b""[..], out.clone());

@@ -1,10 +1,10 @@
-//! Real captures, found beside the corpus (`TTSR_CORPUS`). Where there are none, the tests say so and pass.
+//! Real captures, beside the corpus (`TTSR_CORPUS`). Without them the tests print that they are skipped and pass.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr_agent::opencode::{Act, Api, Backoff, Seen, Watch, watch};
+use ttsr_agent::opencode::{Act, Backoff, ServerApi, SessionWatcher, WatchEvent, watch};
 use ttsr_agent::progress::RouterSettings;
 
 use super::agent::chatted_in;
@@ -21,23 +21,23 @@ fn skip_or_captures() -> Option<PathBuf> {
     Some(captures)
 }
 
-/// Watches a replay until so many acts are done; what was asked, and what was seen.
+/// Watches a replay until the given number of acts is done; returns the requests and the observations.
 async fn replay(
     capture: &str,
-    api: Api,
+    api: ServerApi,
     stop: &'static str,
     prompt: &'static str,
-) -> (Vec<String>, Vec<Seen>) {
+) -> (Vec<String>, Vec<WatchEvent>) {
     let imitation = Imitation::start(vec![plays(capture, stop, prompt)]).await;
     let server = server(&imitation.url, api);
-    let mut watching = Watch::new(pack(), api);
+    let mut watching = SessionWatcher::new(pack(), api);
     let cancel = Cancel::default();
     let mut seen = Vec::new();
-    let report = |one: &Seen| {
-        let is_next = matches!(one, Seen::Finish { .. })
+    let report = |one: &WatchEvent| {
+        let is_next = matches!(one, WatchEvent::Finish { .. })
             && seen
                 .iter()
-                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })));
+                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))));
         seen.push(one.clone());
         if is_next {
             cancel.cancel();
@@ -64,26 +64,32 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
     for (name, api, stop, prompt, is_late) in [
         (
             "oc-abort-text",
-            Api::Classic,
+            ServerApi::Classic,
             "/abort",
             "/prompt_async",
             false,
         ),
         (
             "oc-abort-tool",
-            Api::Classic,
+            ServerApi::Classic,
             "/abort",
             "/prompt_async",
             true,
         ),
-        ("oc-v2-interrupt", Api::Next, "/interrupt", "/prompt", false),
+        (
+            "oc-v2-interrupt",
+            ServerApi::Next,
+            "/interrupt",
+            "/prompt",
+            false,
+        ),
     ] {
         let capture = read(&format!("{name}.events.jsonl"));
         let (whats, seen) = block_on(replay(&capture, api, stop, prompt));
         let stops = whats.iter().filter(|what| what.ends_with(stop)).count();
         assert!(stops >= 1, "{name}: {whats:?}");
         let judged = seen.iter().find_map(|seen| match seen {
-            Seen::Judged(judged) => Some(judged),
+            WatchEvent::Judged(judged) => Some(judged),
             _ => None,
         });
         let judged = judged.expect("the rule is broken");
@@ -93,7 +99,7 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
     }
 }
 
-/// Captured without a sidecar: a turn with a tool.
+/// Captured without a watcher: a turn with a tool.
 #[test]
 fn e2_a_real_capture_is_a_chat() {
     let Some(folder) = skip_or_captures() else {
@@ -105,7 +111,7 @@ fn e2_a_real_capture_is_a_chat() {
     let mut playing = vec![Play::Await("/prompt_async")];
     playing.extend(plays(&capture, "/abort", "/prompt_async"));
     let settings = RouterSettings::default();
-    let (log, asked) = chatted_in(session, settings, Api::Classic, playing, vec![]);
+    let (log, asked) = chatted_in(session, settings, ServerApi::Classic, playing, vec![]);
     eprintln!("{log:?}");
     let [first, note, reply, stopped] = &log[..] else {
         panic!("{log:?}");

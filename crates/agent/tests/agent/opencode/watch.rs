@@ -1,16 +1,18 @@
-//! What rules do to the sessions of a server.
+//! The effect of rules on the sessions of a server.
 
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr_agent::opencode::{Act, Api, Backoff, Seen, Server, Watch, Watching, watch};
+use ttsr_agent::opencode::{
+    Act, Backoff, Server, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
+};
 
 use super::{block_on, capture, pack, server};
 use ttsr_testing::opencode::{Asked, Imitation, Play, plays};
 
-/// How tests watch: without waits.
-pub(crate) fn at_once() -> Watching {
-    Watching {
+/// Options without waits.
+pub(crate) fn at_once() -> WatchOptions {
+    WatchOptions {
         backoff: Backoff {
             first: Duration::from_millis(1),
             ..Backoff::default()
@@ -20,15 +22,15 @@ pub(crate) fn at_once() -> Watching {
     }
 }
 
-/// Watches until `until` has seen enough; everything that was seen.
+/// Watches until `until` returns true; returns all observations.
 pub(crate) async fn see(
     server: &Server,
-    mut watching: Watch,
-    mut until: impl FnMut(&[Seen]) -> bool,
-) -> Vec<Seen> {
+    mut watching: SessionWatcher,
+    mut until: impl FnMut(&[WatchEvent]) -> bool,
+) -> Vec<WatchEvent> {
     let cancel = Cancel::default();
     let mut seen = Vec::new();
-    let report = |one: &Seen| {
+    let report = |one: &WatchEvent| {
         seen.push(one.clone());
         if until(&seen) {
             cancel.cancel();
@@ -40,14 +42,14 @@ pub(crate) async fn see(
     seen
 }
 
-pub(crate) fn finishes(seen: &[Seen]) -> usize {
-    let is_finish = |seen: &&Seen| matches!(seen, Seen::Finish { .. });
+pub(crate) fn finishes(seen: &[WatchEvent]) -> usize {
+    let is_finish = |seen: &&WatchEvent| matches!(seen, WatchEvent::Finish { .. });
     seen.iter().filter(is_finish).count()
 }
 
-pub(crate) fn acts(seen: &[Seen]) -> Vec<&Act> {
+pub(crate) fn acts(seen: &[WatchEvent]) -> Vec<&Act> {
     let acts = seen.iter().filter_map(|seen| match seen {
-        Seen::Act(act) => Some(act),
+        WatchEvent::Act(act) => Some(act),
         _ => None,
     });
     acts.collect()
@@ -62,7 +64,15 @@ fn classic() -> Vec<Play> {
     )
 }
 
-/// Without what the rule on reasoning does.
+/// Watches with the rules of [`pack`] until a session is stopped; returns all observations.
+async fn until_stopped(imitation: &Imitation) -> Vec<WatchEvent> {
+    let server = server(&imitation.url, ServerApi::Classic);
+    let watcher = SessionWatcher::new(pack(), ServerApi::Classic);
+    let is_stopped = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(Act::Stop(_)));
+    see(&server, watcher, |seen| seen.iter().any(is_stopped)).await
+}
+
+/// Leaves out the requests of the rule on reasoning.
 fn about_the_stop(asked: Vec<Asked>) -> Vec<Asked> {
     let is_aside = |asked: &Asked| asked.body.contains("noReply");
     asked.into_iter().filter(|asked| !is_aside(asked)).collect()
@@ -72,10 +82,12 @@ fn about_the_stop(asked: Vec<Asked>) -> Vec<Asked> {
 fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
     block_on(async {
         let imitation = Imitation::start(vec![classic()]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
-            finishes(seen) == 2
-        })
+        let server = server(&imitation.url, ServerApi::Classic);
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| finishes(seen) == 2,
+        )
         .await;
         let asked = about_the_stop(imitation.asked());
         let whats: Vec<&str> = asked.iter().map(|asked| asked.what.as_str()).collect();
@@ -96,7 +108,7 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
         );
         assert_eq!(prompt["agent"], "build");
         let turns = seen.iter().filter_map(|seen| match seen {
-            Seen::Judged(judged) => Some(judged.turn),
+            WatchEvent::Judged(judged) => Some(judged.turn),
             _ => None,
         });
         let turns: Vec<u32> = turns.collect();
@@ -114,10 +126,12 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
         let capture = capture("next.events.jsonl");
         let plays = plays(&capture, "/interrupt", "/api/session/ses_1/prompt");
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Next);
-        let seen = see(&server, Watch::new(pack(), Api::Next), |seen| {
-            finishes(seen) == 2
-        })
+        let server = server(&imitation.url, ServerApi::Next);
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Next),
+            |seen| finishes(seen) == 2,
+        )
         .await;
         assert_eq!(
             imitation.whats(),
@@ -127,7 +141,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
             ]
         );
         let judged = seen.iter().find_map(|seen| match seen {
-            Seen::Judged(judged) => Some(judged),
+            WatchEvent::Judged(judged) => Some(judged),
             _ => None,
         });
         let judged = judged.unwrap();
@@ -142,18 +156,18 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
 fn e8_a_dry_run_only_tells() {
     block_on(async {
         let capture = capture("classic.events.jsonl");
-        // Nothing to wait for: nobody acts.
+        // No act follows, so there is nothing to wait for.
         let plays = plays(&capture, "", "")
             .into_iter()
             .filter(|play| matches!(play, Play::Send(_)));
         let imitation = Imitation::start(vec![plays.collect()]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let watching = Watch::new(pack(), Api::Classic).dry_run();
+        let server = server(&imitation.url, ServerApi::Classic);
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic).dry_run();
         let seen = see(&server, watching, |seen| finishes(seen) == 2).await;
         let suppressed: Vec<_> = seen
             .iter()
             .filter_map(|seen| match seen {
-                Seen::Judged(judged) => judged.suppressed,
+                WatchEvent::Judged(judged) => judged.suppressed,
                 _ => None,
             })
             .collect();
@@ -171,10 +185,11 @@ fn e8_other_sessions_are_left_alone_where_one_is_named() {
         let other = r#"{"type":"message.part.updated","properties":{"sessionID":"ses_2","part":{"id":"p","messageID":"m","type":"text","text":"hello","time":{"start":1,"end":2}}}}"#;
         plays.push(Play::Send(other.to_owned()));
         let imitation = Imitation::start(vec![plays]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let watching = Watch::new(pack(), Api::Classic).only("ses_2");
+        let server = server(&imitation.url, ServerApi::Classic);
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic).only("ses_2");
         let seen = see(&server, watching, |seen| {
-            seen.iter().any(|seen| matches!(seen, Seen::Message { .. }))
+            seen.iter()
+                .any(|seen| matches!(seen, WatchEvent::Message { .. }))
         })
         .await;
         assert!(acts(&seen).is_empty());
@@ -186,21 +201,16 @@ fn e8_other_sessions_are_left_alone_where_one_is_named() {
 fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
     block_on(async {
         let mut begun = classic();
-        // Up to the delta before the one that begins the match.
+        // Up to the delta before the one in which the match begins.
         let mut rest = begun.split_off(7);
         begun.push(Play::Break);
         rest.truncate(3);
         let imitation = Imitation::start(vec![vec![Play::Break], begun, rest]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
-            seen.iter()
-                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })))
-        })
-        .await;
+        let seen = until_stopped(&imitation).await;
         assert_eq!(imitation.connections(), 3);
         let breaks = seen
             .iter()
-            .filter(|seen| matches!(seen, Seen::Disconnected { .. }));
+            .filter(|seen| matches!(seen, WatchEvent::Disconnected { .. }));
         assert_eq!(breaks.count(), 2);
         assert_eq!(acts(&seen).len(), 1, "the hint waits for the end of a turn");
     });
@@ -216,15 +226,10 @@ fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repe
         let whole = r#"{"type":"message.part.updated","properties":{"sessionID":"ses_1","part":{"id":"prt_2","messageID":"msg_a1","type":"text","text":"let s = read(p).unwrap()","time":{"start":1,"end":2}}}}"#;
         rest.push(Play::Send(whole.to_owned()));
         let imitation = Imitation::start(vec![begun, rest]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
-            seen.iter()
-                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })))
-        })
-        .await;
+        let seen = until_stopped(&imitation).await;
         assert!(
             seen.iter()
-                .any(|seen| matches!(seen, Seen::Disconnected { .. }))
+                .any(|seen| matches!(seen, WatchEvent::Disconnected { .. }))
         );
     });
 }
@@ -235,12 +240,7 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
         let imitation = Imitation::start(vec![classic()]).await;
         let busy = "409 Conflict\r\ncontent-length: 4\r\n\r\nbusy";
         imitation.answer("/message/msg_a1", busy);
-        let server = server(&imitation.url, Api::Classic);
-        see(&server, Watch::new(pack(), Api::Classic), |seen| {
-            seen.iter()
-                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })))
-        })
-        .await;
+        until_stopped(&imitation).await;
         let deletes = imitation
             .whats()
             .into_iter()
@@ -256,12 +256,17 @@ fn e8_an_act_that_fails_is_told_and_the_rule_may_act_again() {
         plays.retain(|play| matches!(play, Play::Send(event) if !event.contains("Aborted")));
         let imitation = Imitation::start(vec![plays]).await;
         imitation.answer("/abort", "500 Oops\r\ncontent-length: 2\r\n\r\nno");
-        let server = server(&imitation.url, Api::Classic);
-        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
-            seen.iter().any(|seen| matches!(seen, Seen::Failed { .. }))
-        })
+        let server = server(&imitation.url, ServerApi::Classic);
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| {
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Failed { .. }))
+            },
+        )
         .await;
-        let Some(Seen::Failed { why, .. }) = seen.last() else {
+        let Some(WatchEvent::Failed { why, .. }) = seen.last() else {
             panic!("it was waited for");
         };
         assert_eq!(why, "500: POST /session/ses_1/abort: no");
@@ -276,10 +281,11 @@ fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
             "/event",
             "401 Unauthorized\r\ncontent-length: 4\r\n\r\nwho?",
         );
-        let server = server(&imitation.url, Api::Classic).with_password("opencode", "canary-7");
-        let mut watching = Watch::new(pack(), Api::Classic);
+        let server =
+            server(&imitation.url, ServerApi::Classic).with_password("opencode", "canary-7");
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let mut told = String::new();
-        let report = |seen: &Seen| told.push_str(&format!("{seen:?}"));
+        let report = |seen: &WatchEvent| told.push_str(&format!("{seen:?}"));
         let watched = watch(
             &server,
             &mut watching,
@@ -304,7 +310,7 @@ fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
 fn e8_questions_are_answered_and_rejected_by_their_id() {
     block_on(async {
         let imitation = Imitation::start(vec![]).await;
-        let server = server(&imitation.url, Api::Classic);
+        let server = server(&imitation.url, ServerApi::Classic);
         server
             .answer("que_1", &[vec!["oak".into()], vec!["owl".into()]])
             .await
@@ -331,7 +337,7 @@ fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
         "http://a/?b",
     ] {
         assert_eq!(
-            Server::new(url, Api::Classic).unwrap_err().kind(),
+            Server::new(url, ServerApi::Classic).unwrap_err().kind(),
             "url",
             "{url}"
         );
@@ -342,7 +348,7 @@ fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
 fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
     use ttsr_wire::opencode::Feed;
     for only in [None, Some("s")] {
-        let watching = Watch::new(pack(), Api::Classic);
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let mut watching = match only {
             Some(only) => watching.only(only),
             None => watching,
@@ -354,7 +360,7 @@ fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
                 watching.notice(session, notice, &mut seen)
             });
         }
-        assert_eq!(seen, [Seen::Malformed { bytes: 44 }]);
+        assert_eq!(seen, [WatchEvent::Malformed { bytes: 44 }]);
         assert_eq!(feed.malformed_events(), 1);
     }
 }

@@ -1,11 +1,11 @@
-//! The next model, where one cannot answer.
+//! Fallback to the next model.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ttsr::Channel;
 use ttsr::harness::{Failure, Provider, Script, Scripted};
-use ttsr_agent::providers::{Api, Chain, Notice};
+use ttsr_agent::providers::{Chain, ProviderApi, ProviderNotice};
 
 use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, request, runtime, small};
@@ -60,7 +60,7 @@ fn each_model_is_tried_once_a_request_and_the_last_failure_is_told() {
             .then("b", failing("b", 500))
             .then("c", failing("c", 500));
         let mut chain = chain.watch(move |notice| {
-            if let Notice::FallingBack { from, to, .. } = notice {
+            if let ProviderNotice::FallingBack { from, to, .. } = notice {
                 kept.lock().unwrap().push(format!("{from} to {to}"));
             }
         });
@@ -69,7 +69,7 @@ fn each_model_is_tried_once_a_request_and_the_last_failure_is_told() {
     });
 }
 
-/// What a chain gives three times where its first model fails once.
+/// Asks a chain three times whose first model fails once.
 fn three_times(rest: Duration) -> (Vec<String>, usize) {
     runtime().block_on(async {
         let first = Scripted::new([
@@ -124,9 +124,9 @@ fn a_reply_that_has_begun_stays_with_its_model() {
 fn models_of_one_server_are_asked_by_their_names() {
     runtime().block_on(async {
         let busy = Plan::status("429 Too Many Requests", "retry-after: 3600\r\n", "");
-        let good = Plan::sse(small(Api::AnthropicMessages), Framing::Chunked);
+        let good = Plan::sse(small(ProviderApi::AnthropicMessages), Framing::Chunked);
         let server = Server::start([busy.clone(), busy, good]).await;
-        let endpoint = endpoint(Api::AnthropicMessages, &server);
+        let endpoint = endpoint(ProviderApi::AnthropicMessages, &server);
         let chain = Chain::new(endpoint.clone())
             .then("b", endpoint.clone())
             .then("c", endpoint);

@@ -1,4 +1,4 @@
-//! What an abort is worth: the server sees the close, at once and before anything else is sent.
+//! Aborts: the server sees the connection close, at once and before another request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use ttsr::harness::{Cancel, End, Hooks, Processor, Run, Settings, Step, run};
 use ttsr::{Channel, Pack};
-use ttsr_agent::providers::{Api, Endpoint, Retries};
+use ttsr_agent::providers::{Endpoint, ProviderApi, Retries};
 
 use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, request, runtime, small};
 
-/// Made for these tests: for `localhost` and `127.0.0.1`, signed by itself.
+/// A self-signed test certificate for `localhost` and `127.0.0.1`.
 const CERTIFICATE: &[u8] = include_bytes!("tls/certificate.pem");
 const KEY: &[u8] = include_bytes!("tls/key.pem");
 
@@ -52,14 +52,14 @@ fn processor(action: &str) -> Processor {
     )
 }
 
-/// Everything but the end of the reply, and then silence.
-fn unfinished(api: Api) -> Plan {
+/// Sends everything except the end of the reply, and then is silent.
+fn unfinished(api: ProviderApi) -> Plan {
     let plan = Plan::sse(small(api), Framing::Chunked);
     let length = plan.len() - 8;
     plan.first(length).linger()
 }
 
-/// Runs a reply that the rule cuts; from the verdict to the close that the server saw.
+/// Runs a reply that the rule cuts; returns the time from the verdict to the close that the server saw.
 async fn cut(server: &Server, provider: &mut Endpoint) -> Duration {
     let mut processor = processor("abort");
     let mut verdict = None;
@@ -81,11 +81,11 @@ async fn cut(server: &Server, provider: &mut Endpoint) -> Duration {
     closed.saturating_duration_since(verdict.expect("the rule is broken"))
 }
 
-/// Complaint C50: a provider that nobody listens to any more does not go on, and is not paid.
+/// Complaint C50: a provider whose reply is no longer read stops the generation, so it is not billed.
 #[test]
 fn the_server_sees_the_close_after_a_verdict() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let server = Server::start([unfinished(api).bytewise()]).await;
             let took = cut(&server, &mut endpoint(api, &server)).await;
             eprintln!("{}: from the verdict to the close {took:?}", api.name());
@@ -96,7 +96,7 @@ fn the_server_sees_the_close_after_a_verdict() {
 #[test]
 fn the_server_sees_the_close_after_a_verdict_over_tls() {
     runtime().block_on(async {
-        let api = Api::AnthropicMessages;
+        let api = ProviderApi::AnthropicMessages;
         let server = Server::start_tls([unfinished(api)], acceptor()).await;
         let endpoint = endpoint(api, &server).trust(&[CERTIFICATE.to_vec()]);
         let took = cut(&server, &mut endpoint.unwrap()).await;
@@ -107,7 +107,7 @@ fn the_server_sees_the_close_after_a_verdict_over_tls() {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_refused() {
     runtime().block_on(async {
-        let api = Api::OpenAiChat;
+        let api = ProviderApi::OpenAiChat;
         let server = Server::start_tls([Plan::sse(small(api), Framing::Length)], acceptor()).await;
         let mut untrusting = endpoint(api, &server);
         let came = ask(&mut untrusting, &request()).await;
@@ -125,7 +125,7 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
 #[test]
 fn the_old_connection_is_closed_before_the_retry_is_sent() {
     runtime().block_on(async {
-        let api = Api::OpenAiChat;
+        let api = ProviderApi::OpenAiChat;
         let good = String::from_utf8(small(api).to_vec())
             .unwrap()
             .replace('🦉', "🐦");
@@ -158,7 +158,7 @@ fn the_old_connection_is_closed_before_the_retry_is_sent() {
 fn the_server_sees_the_close_when_the_user_cancels_or_the_host_drops_the_reply() {
     for is_drop in [false, true] {
         runtime().block_on(async {
-            let api = Api::OpenAiResponses;
+            let api = ProviderApi::OpenAiResponses;
             let server = Server::start([unfinished(api)]).await;
             let mut provider = endpoint(api, &server);
             let mut processor = processor("observe");
@@ -187,7 +187,7 @@ fn the_server_sees_the_close_when_the_user_cancels_or_the_host_drops_the_reply()
 fn a_cancel_while_nothing_has_been_answered_closes_too() {
     runtime().block_on(async {
         let server = Server::start([Plan::raw("").linger()]).await;
-        let mut provider = endpoint(Api::OpenAiChat, &server).retries(Retries::default());
+        let mut provider = endpoint(ProviderApi::OpenAiChat, &server).retries(Retries::default());
         let mut processor = processor("observe");
         let cancel = Cancel::default();
         let running = run(
@@ -211,7 +211,7 @@ fn a_cancel_while_nothing_has_been_answered_closes_too() {
     });
 }
 
-/// Nothing is read ahead of whoever consumes the reply, so the socket's buffers fill and the server waits.
+/// The client does not read ahead of its consumer, so the socket's buffers fill and the server waits.
 #[test]
 fn a_consumer_that_stops_reading_stops_the_server() {
     runtime().block_on(async {
@@ -220,7 +220,7 @@ fn a_consumer_that_stops_reading_stops_the_server() {
         let plan = Plan::sse(body.as_bytes(), Framing::Length).linger();
         let total = plan.len();
         let server = Server::start([plan.cut((0..total).step_by(1 << 16))]).await;
-        let mut provider = endpoint(Api::OpenAiChat, &server);
+        let mut provider = endpoint(ProviderApi::OpenAiChat, &server);
         let mut processor = processor("observe");
         let mut run = Run::begin(&mut processor, &mut provider, request(), "m", Cancel::default());
         while !matches!(run.next().await, Some(Step::Forward { .. })) {}

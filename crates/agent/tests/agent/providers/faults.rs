@@ -1,10 +1,10 @@
-//! Named cases of bad answers, each with what becomes of it. Numbers are of the rows they are for.
+//! Named cases of bad responses, each with its result. Numbers refer to rows of the list of faults.
 
 use std::time::Duration;
 
 use ttsr::harness::{Cancel, End, Hooks, Processor, Settings, run};
 use ttsr::{Channel, Event, Pack};
-use ttsr_agent::providers::{Api, Endpoint, EndpointErrorKind, Patience};
+use ttsr_agent::providers::{Endpoint, EndpointErrorKind, ProviderApi, Timeouts};
 
 use super::server::{Framing, Plan, Server, response};
 use super::{Came, ask, endpoint, play, request, runtime, small, soon};
@@ -12,7 +12,7 @@ use super::{Came, ask, endpoint, play, request, runtime, small, soon};
 const CANARY: &str = "sk-canary-0123456789abcdef";
 
 fn played(plan: Plan) -> Came {
-    runtime().block_on(play(Api::OpenAiChat, plan))
+    runtime().block_on(play(ProviderApi::OpenAiChat, plan))
 }
 
 fn chat(content: &str) -> String {
@@ -29,11 +29,11 @@ fn sse(body: &str) -> Came {
     played(Plan::sse(body.as_bytes(), Framing::Length))
 }
 
-/// F85: the loop ends with one well-formed end, and says what failed.
+/// F85: the loop ends with one well-formed end that names the failure.
 #[test]
 fn f85_a_disconnect_ends_the_reply_once_and_by_name() {
     runtime().block_on(async {
-        let api = Api::AnthropicMessages;
+        let api = ProviderApi::AnthropicMessages;
         let plan = Plan::sse(small(api), Framing::Chunked);
         for length in [0, 5, 30, 120, 400, 800, 1_000] {
             let server = Server::start([plan.clone().first(length)]).await;
@@ -127,7 +127,7 @@ fn f88_what_is_no_reply_is_not_read() {
             "{coding}"
         );
     }
-    // What is called a stream and is none leaves no text and no end, and its bytes are counted.
+    // A body that is not a stream despite its content type gives no text and no end, and its bytes are counted.
     let came = played(Plan::sse(b"<html>log in</html>", Framing::Length));
     assert_eq!(came.kind(), "cut-off");
     assert!(came.events.is_empty(), "{came:?}");
@@ -136,8 +136,9 @@ fn f88_what_is_no_reply_is_not_read() {
 #[test]
 fn f88_a_server_is_not_asked_for_compression() {
     runtime().block_on(async {
-        let server = Server::start([Plan::sse(small(Api::OpenAiChat), Framing::Length)]).await;
-        ask(&mut endpoint(Api::OpenAiChat, &server), &request()).await;
+        let server =
+            Server::start([Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)]).await;
+        ask(&mut endpoint(ProviderApi::OpenAiChat, &server), &request()).await;
         assert_eq!(
             server.requests()[0].header("accept-encoding"),
             Some("identity")
@@ -235,7 +236,7 @@ fn f89_an_endless_error_is_read_to_its_bound() {
         let chunk = format!("{:x}\r\n{}\r\n", 4096, "x".repeat(4096));
         let server =
             Server::start([Plan::raw(head.to_owned() + &chunk.repeat(1_000)).linger()]).await;
-        let came = ask(&mut endpoint(Api::OpenAiChat, &server), &request()).await;
+        let came = ask(&mut endpoint(ProviderApi::OpenAiChat, &server), &request()).await;
         assert!(came.failure.unwrap().message().len() < 1_000);
         server.saw_close(1).await;
     });
@@ -291,8 +292,8 @@ fn f90_broken_http_is_no_reply() {
     }
 }
 
-/// Chunks win over a length that contradicts them, and the connection is used once, so there is no next
-/// response for the rest to be taken for.
+/// Chunks take precedence over a contradicting length, and the connection is used once, so the rest cannot be read as
+/// the next response.
 #[test]
 fn f90_what_follows_a_response_is_not_a_response() {
     let body = chat("one") + STOP + "data: [DONE]\n\n";
@@ -317,14 +318,15 @@ fn f90_a_hasty_server_that_answers_before_it_is_asked_gets_no_request_answered()
         Framing::Close,
     );
     let came = played(Plan::raw(bytes).hasty());
-    // Whether the bytes or the request come first is up to the system; a half reply is never whole.
+    // The system decides whether the bytes or the request come first; half a reply is never complete.
     assert!(came.is_finished() || came.failure.is_some(), "{came:?}");
 }
 
 #[test]
 fn f92_redirects_are_not_followed() {
     runtime().block_on(async {
-        let other = Server::start([Plan::sse(small(Api::OpenAiChat), Framing::Length)]).await;
+        let other =
+            Server::start([Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)]).await;
         for status in [
             "301 Moved Permanently",
             "302 Found",
@@ -333,7 +335,7 @@ fn f92_redirects_are_not_followed() {
         ] {
             let location = format!("location: {}/chat/completions\r\n", other.base());
             let server = Server::start([Plan::status(status, &location, "")]).await;
-            let mut endpoint = endpoint(Api::OpenAiChat, &server)
+            let mut endpoint = endpoint(ProviderApi::OpenAiChat, &server)
                 .key(CANARY)
                 .unwrap()
                 .retries(soon(3));
@@ -349,7 +351,7 @@ fn f92_redirects_are_not_followed() {
 #[test]
 fn f93_the_key_is_in_the_request_and_nowhere_else() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let echo = format!(
                 r#"{{"error":{{"type":"authentication_error","message":"no such key: {CANARY}","code":null}}}}"#
             );
@@ -386,12 +388,12 @@ fn f93_a_key_is_not_sent_to_others_in_the_clear() {
         "http://127.0.0.1.evil.example/v1",
         "http://10.0.0.7:8000/v1",
     ] {
-        let endpoint = Endpoint::at(Api::OpenAiChat, base).unwrap();
+        let endpoint = Endpoint::at(ProviderApi::OpenAiChat, base).unwrap();
         let error = endpoint.key(CANARY).unwrap_err();
         assert_eq!(error.kind(), EndpointErrorKind::Key);
         assert!(!error.to_string().contains(CANARY));
     }
-    let error = Endpoint::at(Api::OpenAiChat, "http://localhost:1/v1")
+    let error = Endpoint::at(ProviderApi::OpenAiChat, "http://localhost:1/v1")
         .unwrap()
         .key("new\nline");
     assert_eq!(error.unwrap_err().kind(), EndpointErrorKind::Key);
@@ -400,8 +402,11 @@ fn f93_a_key_is_not_sent_to_others_in_the_clear() {
 #[test]
 fn f93_headers_of_hosts_cannot_change_where_a_request_goes_or_who_sends_it() {
     runtime().block_on(async {
-        let server = Server::start([Plan::sse(small(Api::OpenAiChat), Framing::Length)]).await;
-        let mut endpoint = endpoint(Api::OpenAiChat, &server).key(CANARY).unwrap();
+        let server =
+            Server::start([Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)]).await;
+        let mut endpoint = endpoint(ProviderApi::OpenAiChat, &server)
+            .key(CANARY)
+            .unwrap();
         for (name, value) in [
             ("Authorization", "Bearer other"),
             ("host", "evil.example"),
@@ -429,16 +434,16 @@ fn f93_headers_of_hosts_cannot_change_where_a_request_goes_or_who_sends_it() {
 #[test]
 fn f94_silence_ends_by_a_bound_wherever_it_begins() {
     let brief = Duration::from_millis(60);
-    let patience = Patience {
+    let patience = Timeouts {
         connect: brief,
         head: brief,
         idle: brief,
     };
-    let plan = Plan::sse(small(Api::OpenAiChat), Framing::Chunked);
+    let plan = Plan::sse(small(ProviderApi::OpenAiChat), Framing::Chunked);
     for length in [0, 20, 60, 120, 300, plan.len() - 30] {
         runtime().block_on(async {
             let server = Server::start([plan.clone().first(length).linger()]).await;
-            let mut endpoint = endpoint(Api::OpenAiChat, &server).patience(patience);
+            let mut endpoint = endpoint(ProviderApi::OpenAiChat, &server).timeouts(patience);
             let came = ask(&mut endpoint, &request()).await;
             assert_eq!(came.kind(), "timeout", "after {length} bytes: {came:?}");
             server.saw_close(1).await;
@@ -449,15 +454,15 @@ fn f94_silence_ends_by_a_bound_wherever_it_begins() {
 #[test]
 fn f94_a_slow_reply_is_not_a_silent_one() {
     runtime().block_on(async {
-        let plan = Plan::sse(small(Api::OpenAiResponses), Framing::Length);
+        let plan = Plan::sse(small(ProviderApi::OpenAiResponses), Framing::Length);
         let (length, pause) = (plan.len(), Duration::from_millis(5));
         let server = Server::start([plan.cut((0..length).step_by(100)).every(pause)]).await;
         let idle = Duration::from_secs(5);
-        let patience = Patience {
+        let patience = Timeouts {
             idle,
-            ..Patience::default()
+            ..Timeouts::default()
         };
-        let mut endpoint = endpoint(Api::OpenAiResponses, &server).patience(patience);
+        let mut endpoint = endpoint(ProviderApi::OpenAiResponses, &server).timeouts(patience);
         assert!(ask(&mut endpoint, &request()).await.is_finished());
     });
 }
@@ -465,12 +470,12 @@ fn f94_a_slow_reply_is_not_a_silent_one() {
 #[test]
 fn f95_many_replies_at_once() {
     runtime().block_on(async {
-        let plan = Plan::sse(small(Api::AnthropicMessages), Framing::Chunked);
+        let plan = Plan::sse(small(ProviderApi::AnthropicMessages), Framing::Chunked);
         let length = plan.len();
         let server = Server::start([plan.cut((0..length).step_by(97))]).await;
         let mut asking = tokio::task::JoinSet::new();
         for _ in 0..200 {
-            let mut endpoint = endpoint(Api::AnthropicMessages, &server);
+            let mut endpoint = endpoint(ProviderApi::AnthropicMessages, &server);
             asking.spawn(async move { ask(&mut endpoint, &request()).await });
         }
         let came = asking.join_all().await;

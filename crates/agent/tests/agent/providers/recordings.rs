@@ -1,17 +1,16 @@
-//! Recorded replies over a socket are what the reader makes of them, however they are cut.
+//! Recorded replies over a socket give the events of the wire reader, however they are cut.
 
 use std::path::{Path, PathBuf};
 
 use ttsr::{Channel, Event};
-use ttsr_agent::providers::Api;
-use ttsr_wire::{Format, Reader};
+use ttsr_agent::providers::ProviderApi;
+use ttsr_wire::{Reader, WireFormat};
 
 use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, first_reply, play, request, runtime, small};
 use ttsr_testing::{cassette, skip};
 
-/// Places that separate what belongs together: inside characters, between CR and LF, between the two
-/// line ends of a blank line.
+/// Cuts at awkward offsets: inside characters, between CR and LF, between the two line ends of a blank line.
 fn cruel(bytes: &[u8]) -> Vec<usize> {
     let is_cruel = |place: &usize| {
         let (before, after) = (bytes[place - 1], bytes[*place]);
@@ -23,7 +22,7 @@ fn cruel(bytes: &[u8]) -> Vec<usize> {
 #[test]
 fn each_api_under_every_framing_and_segmentation() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let expected = first_reply(small(api));
             for framing in Framing::ALL {
                 let plan = Plan::sse(small(api), framing);
@@ -50,7 +49,11 @@ fn richer_recordings_byte_by_byte() {
                 .join(name);
             let body = std::fs::read(path).unwrap();
             for framing in Framing::ALL {
-                let came = play(Api::OpenAiChat, Plan::sse(&body, framing).bytewise()).await;
+                let came = play(
+                    ProviderApi::OpenAiChat,
+                    Plan::sse(&body, framing).bytewise(),
+                )
+                .await;
                 assert_eq!(came.events, first_reply(&body), "{name} {framing:?}");
                 assert!(came.is_finished());
             }
@@ -58,11 +61,11 @@ fn richer_recordings_byte_by_byte() {
     });
 }
 
-/// At every place: the connection closes, and what was read is a beginning of the reply with no end.
+/// The connection closes at every offset: the events read so far are a prefix of the reply without an end.
 #[test]
 fn a_reply_truncated_at_every_byte_is_never_finished() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let expected = first_reply(small(api));
             for framing in [Framing::Length, Framing::Chunked] {
                 let plan = Plan::sse(small(api), framing);
@@ -83,7 +86,7 @@ fn a_reply_truncated_at_every_byte_is_never_finished() {
                     );
                     unfinished += usize::from(!came.is_finished());
                 }
-                // What follows the last event is only the end of the framing.
+                // Only the end of the framing follows the last event.
                 assert!(
                     unfinished + 40 > plan.len(),
                     "{api:?} {framing:?}: {unfinished}"
@@ -93,12 +96,11 @@ fn a_reply_truncated_at_every_byte_is_never_finished() {
     });
 }
 
-/// Without a length the end of the connection is the end of the body, and only the reply itself can tell
-/// whether it is whole.
+/// Without a length the body ends with the connection, and only the reply itself shows that it is complete.
 #[test]
 fn a_body_without_length_is_whole_when_the_reply_is() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let plan = Plan::sse(small(api), Framing::Close);
             let head = plan.len() - small(api).len();
             let plans: Vec<Plan> = (head..plan.len())
@@ -107,8 +109,8 @@ fn a_body_without_length_is_whole_when_the_reply_is() {
             let server = Server::start(plans).await;
             let mut endpoint = endpoint(api, &server);
             let end = match api {
-                Api::OpenAiChat => "\"tool_calls\"}]}",
-                Api::OpenAiResponses => "response.completed\"",
+                ProviderApi::OpenAiChat => "\"tool_calls\"}]}",
+                ProviderApi::OpenAiResponses => "response.completed\"",
                 _ => "\"stop_reason\":\"tool_use\"",
             };
             let text = String::from_utf8_lossy(small(api)).into_owned();
@@ -125,12 +127,12 @@ fn a_body_without_length_is_whole_when_the_reply_is() {
     });
 }
 
-/// The bodies of the recordings in one file, as server-sent events.
+/// Returns the bodies of the recordings in one file, as server-sent events.
 fn bodies(path: &Path) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(path).unwrap();
     match path.extension().and_then(|end| end.to_str()) {
         Some("yaml") => cassette::bodies(&text),
-        // One chunk a line, as the clients that recorded them wrote them down.
+        // One chunk per line, as the clients that recorded them wrote them.
         _ => {
             let lines = text.lines().filter(|line| !line.is_empty());
             let events: Vec<String> = lines.map(|line| format!("data: {line}\n\n")).collect();
@@ -139,11 +141,11 @@ fn bodies(path: &Path) -> Vec<Vec<u8>> {
     }
 }
 
-fn api_of(format: Format) -> Option<Api> {
+fn api_of(format: WireFormat) -> Option<ProviderApi> {
     match format {
-        Format::OpenAiChat => Some(Api::OpenAiChat),
-        Format::OpenAiResponses => Some(Api::OpenAiResponses),
-        Format::AnthropicMessages => Some(Api::AnthropicMessages),
+        WireFormat::OpenAiChat => Some(ProviderApi::OpenAiChat),
+        WireFormat::OpenAiResponses => Some(ProviderApi::OpenAiResponses),
+        WireFormat::AnthropicMessages => Some(ProviderApi::AnthropicMessages),
         _ => None,
     }
 }
@@ -165,7 +167,7 @@ fn the_recordings_of_the_corpus_over_a_socket() {
             let expected = first_reply(&body);
             let is_whole =
                 matches!(expected.last(), Some(Event::Finish { reason }) if reason != "truncated");
-            // The recordings of a cancelled stream have no end; they are not for this test.
+            // The recordings of cancelled streams have no end; this test does not use them.
             if !is_whole {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! What is sent: a conversation as each API wants it.
+//! Request bodies: a conversation in the format of each API.
 
 use serde_json::{Value, json};
 use ttsr::harness::{Content, Message, Request, Role, Tool};
-use ttsr_agent::providers::Api;
+use ttsr_agent::providers::ProviderApi;
 
 use super::server::{Framing, Heard, Plan, Server};
 use super::{ask, endpoint, runtime, small};
@@ -57,7 +57,7 @@ fn conversation() -> Request {
     request
 }
 
-fn sent(api: Api, request: &Request) -> Heard {
+fn sent(api: ProviderApi, request: &Request) -> Heard {
     runtime().block_on(async {
         let server = Server::start([Plan::sse(small(api), Framing::Length)]).await;
         let mut endpoint = endpoint(api, &server)
@@ -75,7 +75,7 @@ fn schema() -> Value {
 
 #[test]
 fn a_request_to_openai_chat() {
-    let heard = sent(Api::OpenAiChat, &conversation());
+    let heard = sent(ProviderApi::OpenAiChat, &conversation());
     assert!(
         heard.head.starts_with("POST /v1/chat/completions HTTP/1.1"),
         "{}",
@@ -105,7 +105,7 @@ fn a_request_to_openai_chat() {
 
 #[test]
 fn a_request_to_openai_responses() {
-    let heard = sent(Api::OpenAiResponses, &conversation());
+    let heard = sent(ProviderApi::OpenAiResponses, &conversation());
     assert!(
         heard.head.starts_with("POST /v1/responses HTTP/1.1"),
         "{}",
@@ -134,7 +134,7 @@ fn a_request_to_openai_responses() {
 
 #[test]
 fn a_request_to_anthropic_messages() {
-    let heard = sent(Api::AnthropicMessages, &conversation());
+    let heard = sent(ProviderApi::AnthropicMessages, &conversation());
     assert!(
         heard.head.starts_with("POST /v1/messages HTTP/1.1"),
         "{}",
@@ -164,11 +164,11 @@ fn a_request_to_anthropic_messages() {
     assert_eq!(heard.json(), expected);
 }
 
-/// An empty list of tools is refused by some, a missing bound by others.
+/// Some APIs refuse an empty list of tools, others a missing limit.
 #[test]
 fn a_request_says_no_more_than_it_must() {
     let request = super::request();
-    for api in Api::ALL {
+    for api in ProviderApi::ALL {
         let body = sent(api, &request).json();
         assert!(
             body.get("tools").is_none() && body.get("temperature").is_none(),
@@ -176,7 +176,7 @@ fn a_request_says_no_more_than_it_must() {
         );
         assert_eq!(
             body.get("max_tokens").is_some(),
-            api == Api::AnthropicMessages,
+            api == ProviderApi::AnthropicMessages,
             "{body}"
         );
     }
@@ -217,11 +217,11 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// The blocks of the assistant's turn in a request that follows a reply with signed reasoning, by the
-/// model that the second request is for.
+/// Returns the blocks of the assistant's turn in a request after a reply with signed reasoning. `model` is the model of
+/// the second request.
 fn sent_back(plan: Plan, model: &str) -> Vec<Value> {
     runtime().block_on(async {
-        let api = Api::AnthropicMessages;
+        let api = ProviderApi::AnthropicMessages;
         let server = Server::start([plan, Plan::sse(small(api), Framing::Length)]).await;
         let mut endpoint = endpoint(api, &server);
         ask(&mut endpoint, &super::request()).await;
@@ -266,7 +266,7 @@ fn signed_reasoning_goes_back_as_it_came_with_the_calls_it_led_to() {
     assert_eq!(Value::Array(blocks), expected);
 }
 
-/// Complaint C23: signed reasoning of a reply that was cut would be refused by the provider.
+/// Complaint C23: the provider would refuse signed reasoning of a reply that was cut.
 #[test]
 fn signed_reasoning_goes_to_no_other_model_and_not_from_a_reply_that_broke_off() {
     let plan = Plan::sse(THINKING.as_bytes(), Framing::Length);

@@ -1,17 +1,17 @@
-//! What is sent again, how often and when.
+//! Retries: their causes, number and waits.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use ttsr::Channel;
-use ttsr_agent::providers::{Api, Endpoint, Notice};
+use ttsr_agent::providers::{Endpoint, ProviderApi, ProviderNotice};
 
 use super::server::{Framing, Plan, Server};
 use super::{Came, ask, endpoint, request, runtime, small, soon};
 
 fn good() -> Plan {
-    Plan::sse(small(Api::OpenAiChat), Framing::Length)
+    Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)
 }
 
 fn status(status: &str, headers: &str) -> Plan {
@@ -22,11 +22,11 @@ fn status(status: &str, headers: &str) -> Plan {
     )
 }
 
-/// Asks with that many retries; what came, and how often the server was asked.
+/// Sends a request with that many retries; returns the result and the number of requests that the server received.
 fn retried(plans: Vec<Plan>, most: u32) -> (Came, usize) {
     runtime().block_on(async {
         let server = Server::start(plans).await;
-        let mut endpoint = endpoint(Api::OpenAiChat, &server).retries(soon(most));
+        let mut endpoint = endpoint(ProviderApi::OpenAiChat, &server).retries(soon(most));
         let came = ask(&mut endpoint, &request()).await;
         (came, server.connections())
     })
@@ -42,7 +42,7 @@ fn a_request_is_sent_again_until_it_is_answered() {
         status("500 Internal Server Error", ""),
         status("503 Service Unavailable", "retry-after-ms: 20\r\n"),
         status("529 Overloaded", ""),
-        // Closed without an answer, and with a half of one.
+        // Closed without a response, and with half a response.
         Plan::raw(""),
         Plan::raw("HTTP/1.1 200 O"),
         good().first(150),
@@ -85,7 +85,7 @@ fn retries_have_an_end() {
     }
 }
 
-/// A provider that asks for more patience than there is gets none: its failure says when it may be asked.
+/// If a provider asks for a longer wait than the limit, the request is not retried, and its failure contains the wait.
 #[test]
 fn f89_a_wait_beyond_the_bound_is_not_waited() {
     for (wait, expected) in [("1000000000", 1_000_000_000), ("3600", 3_600)] {
@@ -106,7 +106,7 @@ fn f89_a_wait_beyond_the_bound_is_not_waited() {
     assert_eq!((came.is_finished(), asked), (true, 2));
 }
 
-/// Half a reply was shown: what becomes of it is for rules, hooks and hosts to say.
+/// Half a reply was shown: rules, hooks and hosts decide about it.
 #[test]
 fn a_reply_that_has_begun_is_not_asked_for_again() {
     let plan = good();
@@ -126,12 +126,12 @@ fn whoever_watches_is_told_of_each_retry() {
         let server = Server::start(plans).await;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&notices);
-        let endpoint = endpoint(Api::OpenAiChat, &server).retries(soon(2));
+        let endpoint = endpoint(ProviderApi::OpenAiChat, &server).retries(soon(2));
         let mut endpoint = endpoint.watch(move |notice| kept.lock().unwrap().push(notice.clone()));
         assert!(ask(&mut endpoint, &request()).await.is_finished());
         let notices = notices.lock().unwrap();
         let [
-            Notice::Retrying {
+            ProviderNotice::Retrying {
                 failure,
                 wait,
                 times,
@@ -153,7 +153,7 @@ fn nobody_there_is_a_failure_to_connect_after_all_retries() {
         drop(listener);
         let notices = Arc::new(Mutex::new(0));
         let kept = Arc::clone(&notices);
-        let endpoint = Endpoint::at(Api::OpenAiChat, &base)
+        let endpoint = Endpoint::at(ProviderApi::OpenAiChat, &base)
             .unwrap()
             .retries(soon(3));
         let mut endpoint = endpoint.watch(move |_| *kept.lock().unwrap() += 1);

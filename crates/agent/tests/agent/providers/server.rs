@@ -1,4 +1,4 @@
-//! A server on this machine that answers as it is told and tells what it saw.
+//! A local server that follows a plan and records its requests.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,23 +11,23 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// How long a test waits for what must happen.
+/// The time limit for expected events.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What one connection gets.
+/// The plan of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// Written one after the other, each with a write of its own.
+    /// Written in order, each with its own write.
     pieces: Vec<Vec<u8>>,
-    /// Between two pieces.
+    /// The pause between two pieces.
     pause: Duration,
-    /// After the last piece the connection stays open until the peer closes it.
+    /// True if the connection stays open after the last piece until the peer closes it.
     lingers: bool,
-    /// The request is not waited for.
+    /// True if the server does not wait for the request.
     is_hasty: bool,
 }
 
-/// How the length of a body is told.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Chunked,
@@ -41,7 +41,7 @@ impl Framing {
 }
 
 impl Plan {
-    /// These bytes and nothing else.
+    /// Only these bytes.
     pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Plan {
         Plan {
             pieces: vec![bytes.into()],
@@ -62,7 +62,7 @@ impl Plan {
         Plan::raw(response("text/event-stream", body, framing))
     }
 
-    /// Cuts what is written behind each of these places.
+    /// Cuts the output after each of these offsets.
     pub(crate) fn cut(mut self, places: impl IntoIterator<Item = usize>) -> Plan {
         let bytes = self.pieces.concat();
         let mut from = 0;
@@ -87,7 +87,7 @@ impl Plan {
         Plan { pause, ..self }
     }
 
-    /// Writes only so many bytes.
+    /// Writes only the first `bytes` bytes.
     pub(crate) fn first(mut self, bytes: usize) -> Plan {
         let mut all = self.pieces.concat();
         all.truncate(bytes);
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// Answers without waiting for the request.
+    /// Responds without waiting for the request.
     pub(crate) fn hasty(self) -> Plan {
         Plan {
             is_hasty: true,
@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-/// A whole response of status 200.
+/// A complete response of status 200.
 pub(crate) fn response(kind: &str, body: &[u8], framing: Framing) -> Vec<u8> {
     let head =
         |more: &str| format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{more}\r\n").into_bytes();
@@ -131,7 +131,7 @@ pub(crate) fn response(kind: &str, body: &[u8], framing: Framing) -> Vec<u8> {
         Framing::Close => [head("connection: close\r\n"), body.to_vec()].concat(),
         Framing::Chunked => {
             let mut whole = head("transfer-encoding: chunked\r\n");
-            // Sizes that agree with no boundary of the content.
+            // A chunk size that coincides with no boundary of the content.
             for chunk in body.chunks(61) {
                 whole.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
                 whole.extend_from_slice(chunk);
@@ -143,18 +143,18 @@ pub(crate) fn response(kind: &str, body: &[u8], framing: Framing) -> Vec<u8> {
     }
 }
 
-/// What the server saw.
+/// The observations of the server.
 #[derive(Debug, Default)]
 struct Seen {
     requests: Vec<Heard>,
-    /// When the peer closed a connection that lingered.
+    /// The times at which the peer closed an open connection.
     closes: Vec<Instant>,
     connections: usize,
-    /// Bytes that the system took.
+    /// The number of bytes that the system accepted.
     written: usize,
 }
 
-/// A request as it was sent.
+/// A request as it was received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) head: String,
@@ -166,7 +166,7 @@ impl Heard {
         serde_json::from_str(&self.body).expect("the body of a request is JSON")
     }
 
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (other, value) = line.split_once(':')?;
@@ -184,7 +184,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers the connections with these plans, and those after them with the last one.
+    /// Serves the connections with these plans, and further ones with the last plan.
     pub(crate) async fn start(plans: impl IntoIterator<Item = Plan>) -> Server {
         Server::serve(plans.into_iter().collect(), None).await
     }
@@ -257,7 +257,7 @@ impl Server {
         }
     }
 
-    /// The base address.
+    /// Returns the base URL.
     pub(crate) fn base(&self) -> String {
         let scheme = if self.is_https { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}/v1", self.address.port())
@@ -275,7 +275,7 @@ impl Server {
         self.seen.lock().unwrap().written
     }
 
-    /// Waits until the peer closed so many connections that lingered; when it closed the last one.
+    /// Waits until the peer closed the given number of open connections; returns the time of the last close.
     pub(crate) async fn saw_close(&self, count: usize) -> Instant {
         let waiting = async {
             loop {
@@ -290,7 +290,7 @@ impl Server {
     }
 }
 
-/// One request with a `Content-Length`; none if the peer is gone.
+/// Reads one request with a `Content-Length`; `None` if the peer is gone.
 async fn heard(stream: &mut (impl AsyncRead + Unpin)) -> Option<Heard> {
     let mut bytes = Vec::new();
     loop {

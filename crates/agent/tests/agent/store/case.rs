@@ -1,8 +1,8 @@
-//! Single cases: what is refused, what is cut off, what a reader says.
+//! Single cases: refused files, torn and damaged lines, and the items of a reader.
 
 use ttsr::harness::Message;
 use ttsr_agent::store::{
-    Durability, Entry, Options, Piece, Reader, Store, StoreError, StoreErrorKind,
+    Durability, Entry, Store, StoreError, StoreErrorKind, StoreOptions, StoreReader, StoredItem,
 };
 
 use super::StoreFile as _;
@@ -11,7 +11,7 @@ use ttsr_testing::Folder;
 #[cfg(unix)]
 use ttsr_testing::skip;
 
-/// A file with these messages, a record each.
+/// Creates a file with these messages, one record each.
 fn talk(folder: &Folder, messages: &[&str]) {
     let (mut store, _) = Store::open(folder.file()).unwrap();
     for text in messages {
@@ -24,8 +24,8 @@ fn refused(folder: &Folder) -> StoreErrorKind {
     Store::open(folder.file()).unwrap_err().kind()
 }
 
-fn pieces(bytes: &[u8]) -> Result<Vec<Piece>, StoreError> {
-    Reader::new(bytes)?.collect()
+fn pieces(bytes: &[u8]) -> Result<Vec<StoredItem>, StoreError> {
+    StoreReader::new(bytes)?.collect()
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_file_of_someone_else_is_refused_and_left_as_it_was() {
         std::fs::write(folder.file(), text).unwrap();
         let opened = Store::open(folder.file());
         if text == "ttsr-session 1" {
-            // Someone was stopped while he made the file.
+            // The process ended while it created the file.
             assert!(opened.unwrap().1.is_new());
             continue;
         }
@@ -131,7 +131,7 @@ fn g100_a_file_that_ends_anywhere_has_its_whole_records() {
     for length in 0..=whole.len() {
         std::fs::write(folder.file(), &whole[..length]).unwrap();
         let (mut store, found) = Store::open(folder.file()).unwrap();
-        // The first line, the empty one, the records.
+        // The first line, the empty line, the records.
         let lines = ends.iter().filter(|end| **end < length).count();
         let records = lines.saturating_sub(2);
         assert_eq!(
@@ -179,10 +179,10 @@ fn g101_a_changed_byte_anywhere_is_reported_and_never_believed() {
                 );
                 continue;
             };
-            let records = |pieces: &[Piece]| {
+            let records = |pieces: &[StoredItem]| {
                 let records = pieces
                     .iter()
-                    .filter(|piece| matches!(piece, Piece::Record(_)));
+                    .filter(|piece| matches!(piece, StoredItem::Record(_)));
                 records.cloned().collect::<Vec<_>>()
             };
             let believed = records(&found);
@@ -246,24 +246,24 @@ fn a_record_of_a_later_version_is_not_dropped_in_silence() {
         std::fs::write(folder.file(), &bytes).unwrap();
         bytes
     };
-    // A kind of entry that adds something: read past, but not dropped by writing the file anew.
+    // An unknown kind of entry is skipped, but not dropped by a compaction.
     let written = later(r#"{"seq":2,"at":0,"entries":[{"kind":"telepathy","thought":"?"}]}"#);
     let (mut store, found) = Store::open(folder.file()).unwrap();
     assert_eq!((found.records(), texts(&found).len()), (2, 1));
     assert_eq!(store.compact().unwrap_err().kind(), StoreErrorKind::Strange);
     drop(store);
     assert_eq!(bytes(&folder.file()), written);
-    // A state of the rules that is not understood: going on with the one before would be another session.
+    // A state of the rules that is not understood: resuming with the previous one would be another session.
     let written =
         later(r#"{"seq":2,"at":0,"entries":[{"kind":"snapshot","snapshot":{"version":9}}]}"#);
     assert_eq!(refused(&folder), StoreErrorKind::Strange);
     assert_eq!(bytes(&folder.file()), written);
-    // A number that none can follow.
+    // No number can follow this one.
     later(r#"{"seq":18446744073709551615,"at":0,"entries":[]}"#);
     assert_eq!(refused(&folder), StoreErrorKind::Strange);
 }
 
-/// Bit by bit, so that the format is what its description says and not what a library does.
+/// A bitwise implementation, so that the format is tested against its description and not against a library.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 };
     !bytes
@@ -292,10 +292,10 @@ fn g104_one_record_is_one_line_whatever_was_said() {
 #[test]
 fn a_record_that_is_too_large_is_refused_and_the_next_one_is_written() {
     let folder = Folder::new();
-    let options = Options {
+    let options = StoreOptions {
         record_bytes: 300,
         durability: Durability::Process,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open_with(folder.file(), options).unwrap();
     let error = store.append(vec![said("x".repeat(300))]).unwrap_err();

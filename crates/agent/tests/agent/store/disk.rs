@@ -1,4 +1,4 @@
-//! A disk that fails when it is told to, and forgets what was not synced when the power goes.
+//! A disk with injected failures, which loses unsynced data in a simulated loss of power.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,16 +9,16 @@ use ttsr_agent::store::{Disk, DiskFile};
 
 use ttsr_testing::Random;
 
-/// How a call fails.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Half of the bytes are taken, and nobody says a word.
+    /// Half of the bytes are written, without an error.
     Short,
     Interrupted,
     Busy,
     /// The disk is full after half of the bytes.
     Full,
-    /// The device failed after half of the bytes.
+    /// The device fails after half of the bytes.
     Device,
     ReadOnly,
     Quota,
@@ -39,7 +39,7 @@ impl Fault {
         match self {
             Fault::Short => io::ErrorKind::WriteZero.into(),
             Fault::Interrupted => io::ErrorKind::Interrupted.into(),
-            // Not `WouldBlock`, which says of an open that another one has the file.
+            // Not `WouldBlock`, which for an open means that the file is locked.
             Fault::Busy => io::ErrorKind::ResourceBusy.into(),
             Fault::Full => io::ErrorKind::StorageFull.into(),
             Fault::Device => io::Error::other("input/output error"),
@@ -49,7 +49,7 @@ impl Fault {
     }
 }
 
-/// When calls fail.
+/// The calls that fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Plan {
     #[default]
@@ -64,7 +64,7 @@ pub(crate) enum Plan {
 struct Content {
     bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// What a sync that failed gave up for good: a later one does not write it.
+    /// The ranges that a failed sync lost for good: a later sync does not write them.
     given_up: Vec<std::ops::Range<usize>>,
     is_locked: bool,
 }
@@ -93,12 +93,12 @@ impl FaultyDisk {
         self.world().plan = plan;
     }
 
-    /// Calls so far.
+    /// Returns the number of calls so far.
     pub(crate) fn calls(&self) -> u64 {
         self.world().calls
     }
 
-    /// Faults so far.
+    /// Returns the number of injected faults so far.
     pub(crate) fn injected(&self) -> u64 {
         self.world().injected
     }
@@ -121,7 +121,7 @@ impl FaultyDisk {
         found.map_or_else(Vec::new, |content| content.lock().unwrap().bytes.clone())
     }
 
-    /// The power goes: names and bytes that were not synced may be there or not, in part or as zeros.
+    /// Simulates a loss of power: unsynced names and bytes may be present or not, in part or as zeros.
     pub(crate) fn crash(&self, random: &mut Random) {
         let mut world = self.world();
         if random.below(2) == 0 {
@@ -135,7 +135,7 @@ impl FaultyDisk {
         world.plan = Plan::Never;
     }
 
-    /// Counts a call; how it fails, if it does.
+    /// Counts a call; returns its fault, if it fails.
     fn call(&self) -> Option<Fault> {
         let mut world = self.world();
         world.calls += 1;
@@ -165,7 +165,7 @@ impl Content {
             let length = self.bytes.len();
             self.bytes.truncate(stays);
             if random.below(3) == 0 {
-                // The length came to the disk, the bytes did not.
+                // The length reached the disk, the bytes did not.
                 self.bytes.resize(length, 0);
             }
         }

@@ -1,23 +1,25 @@
-//! Every call to the disk is failed once, in every way, and from there on for good; then the power goes.
+//! Every call to the disk fails once in every way, and from then on permanently; then the power is lost.
 
 use std::path::{Path, PathBuf};
 
-use ttsr_agent::store::{Durability, Entry, Kept, Options, Piece, Reader, Store, StoreError};
+use ttsr_agent::store::{
+    Durability, Entry, ResumeState, Store, StoreError, StoreOptions, StoreReader, StoredItem,
+};
 
 use super::disk::{FAULTS, Fault, FaultyDisk, Plan};
 use super::{said, texts};
 use ttsr_testing::{Random, scale};
 
-/// What a host does.
+/// An action of a host.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// Writes a message of so many bytes, with other entries around it.
+    /// Writes a message of the given number of bytes, with other entries around it.
     Say(usize),
     Compact,
     Reopen,
 }
 
-/// Runs that look like what hosts do.
+/// Typical runs of hosts.
 const RUNS: [&[Act]; 5] = [
     &[
         Act::Say(5),
@@ -69,24 +71,24 @@ fn file() -> PathBuf {
     PathBuf::from("/a/talk.ttsr")
 }
 
-fn open(disk: &FaultyDisk) -> Result<(Store, Kept), StoreError> {
-    let options = Options {
+fn open(disk: &FaultyDisk) -> Result<(Store, ResumeState), StoreError> {
+    let options = StoreOptions {
         disk: Box::new(disk.clone()),
         clock: || 0,
         durability: Durability::Power,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::open_with(file(), options)
 }
 
-/// A host that tries again a few times and then goes on without.
+/// A host that retries a few times and then continues without the record.
 struct Host {
     disk: FaultyDisk,
     store: Option<Store>,
-    /// What was reported as written.
+    /// The messages that were reported as written.
     durable: Vec<String>,
-    /// What failed since something was written: one of these may be there, for a disk that refuses to take
-    /// back what it took of the first refuses all that follow, too.
+    /// The messages that failed since the last success: at most one of them may be in the file, because a disk that
+    /// refuses to cut off the first one refuses the following ones too.
     maybe: Vec<String>,
     said: usize,
 }
@@ -111,7 +113,7 @@ impl Host {
             Act::Reopen => self.store = None,
             Act::Compact => {
                 if let Some(store) = self.opened() {
-                    // A failure is no loss: the old file is in use.
+                    // A failed compaction loses nothing: the old file stays in use.
                     store.compact().ok();
                 }
             }
@@ -133,7 +135,7 @@ impl Host {
         }
     }
 
-    /// The store; what is in it after an open is what it says then.
+    /// Returns the store. The contents found by an open are the expected ones from then on.
     fn opened(&mut self) -> Option<&mut Store> {
         if self.store.is_none() {
             let (store, found) = open(&self.disk).ok()?;
@@ -147,7 +149,7 @@ impl Host {
         self.store.as_mut()
     }
 
-    /// All that was reported as written is there, once and in order; besides it at most one that failed.
+    /// Every message that was reported as written is present, once and in order, with at most one that failed.
     fn check(&self, found: &[String]) {
         let mut rest = found.iter();
         for text in &self.durable {
@@ -163,13 +165,13 @@ impl Host {
     }
 }
 
-/// Every whole line is a record, and no number is there twice.
+/// Every complete line is a record, and no number occurs twice.
 fn check_numbers(disk: &FaultyDisk) {
     let bytes = disk.bytes(&file());
     let mut latest = 0;
-    for piece in Reader::new(&*bytes).unwrap() {
+    for piece in StoreReader::new(&*bytes).unwrap() {
         match piece.unwrap() {
-            Piece::Record(record) => {
+            StoredItem::Record(record) => {
                 assert!(record.seq > latest);
                 latest = record.seq;
             }
@@ -178,7 +180,7 @@ fn check_numbers(disk: &FaultyDisk) {
     }
 }
 
-/// Runs it under the plan, and looks at what is there after the power went; how many faults there were.
+/// Runs the actions under the plan, checks the file after a loss of power, and returns the number of faults.
 fn under(acts: &[Act], plan: Plan, seed: u64) -> u64 {
     let disk = FaultyDisk::default();
     disk.plan(plan);
@@ -206,7 +208,7 @@ fn calls(acts: &[Act]) -> u64 {
 #[test]
 fn g98_g99_the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
     let (mut once, mut runs) = (0, 0);
-    // A lasting fault counts once: how often the host runs into it is its own affair.
+    // A permanent fault counts once, however often the host meets it.
     for acts in RUNS {
         for at in 1..=calls(acts) + 4 {
             for fault in FAULTS {

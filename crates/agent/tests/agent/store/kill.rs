@@ -1,10 +1,10 @@
-//! A real process is killed while it writes, again and again, and the file is taken up each time.
+//! A real process is killed while it writes, repeatedly, and the file is resumed each time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ttsr_agent::store::{Durability, Entry, Options, Store};
+use ttsr_agent::store::{Durability, Entry, Store, StoreOptions};
 
 use super::StoreFile as _;
 use super::{said, texts};
@@ -14,17 +14,17 @@ use ttsr_testing::{Random, scale};
 
 const FILE: &str = "TTSR_STORE_CHILD";
 
-/// Not a test of its own: what the process does that is killed. It says each number that is durable.
+/// Not a test of its own: the process that is killed. It prints each number that is durable.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
     let Some(path) = skip::unless_set(FILE) else {
         return;
     };
-    // What is under test is the death of the process, for which no record has to wait for the disk.
-    let options = Options {
+    // The test is about the death of the process, for which records need not be synced.
+    let options = StoreOptions {
         durability: Durability::Process,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, found) = Store::open_with(path, options).unwrap();
     println!("found {}", texts(&found).len());
@@ -76,12 +76,12 @@ fn g100_kill_9_at_random_points_loses_no_durable_record() {
     );
 }
 
-/// Runs the child for a while; how many records it said are durable, with those before.
+/// Runs the child for a while; returns the number of records that it reported as durable, with those before.
 fn run_and_kill(folder: &Folder, before: usize, random: &mut Random) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "kill::child",
+            "store::kill::child",
             "--ignored",
             "--nocapture",
             "--test-threads=1",
@@ -110,7 +110,7 @@ fn run_and_kill(folder: &Folder, before: usize, random: &mut Random) -> usize {
     std::thread::sleep(Duration::from_micros(random.below(3000) as u64));
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it said before it died.
+    // The output of the child before it was killed.
     for line in lines.map_while(Result::ok) {
         if let Some(number) = number(&line, "durable ") {
             durable = number + 1;

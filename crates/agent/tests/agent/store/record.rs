@@ -1,4 +1,4 @@
-//! A conversation that is written down while it is had.
+//! A conversation that is recorded as it happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use ttsr::harness::{
     Cancel, End, Hooks, Message, Outcome, Processor, Request, Run, Script, Scripted, Settings, Step,
 };
 use ttsr_agent::store::{
-    Entry, OnFailure, Options, Piece, Reader, Recorder, Store, StoreErrorKind,
+    Entry, OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions, StoreReader, StoredItem,
 };
 
 use super::disk::{Fault, FaultyDisk, Plan};
@@ -41,18 +41,18 @@ fn file() -> PathBuf {
     PathBuf::from("/a/talk.ttsr")
 }
 
-fn store(disk: &FaultyDisk) -> (Store, ttsr_agent::store::Kept) {
-    let options = Options {
+fn store(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
+    let options = StoreOptions {
         disk: Box::new(disk.clone()),
         clock: || 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::open_with(file(), options).unwrap()
 }
 
-/// A reply with everything written down, a millisecond a step; what came of it and the recorder.
+/// Runs a recorded reply, one millisecond per step; returns its outcome and the recorder.
 fn converse(
-    recorder: &mut Recorder,
+    recorder: &mut SessionRecorder,
     processor: &mut Processor,
     prompt: &str,
     scripts: Vec<Script>,
@@ -98,10 +98,10 @@ fn text(text: &str) -> Script {
 
 fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
     let bytes = disk.bytes(&file());
-    let entries = Reader::new(&*bytes)
+    let entries = StoreReader::new(&*bytes)
         .unwrap()
         .flat_map(|piece| match piece.unwrap() {
-            Piece::Record(record) => record.entries,
+            StoredItem::Record(record) => record.entries,
             other => panic!("{other:?}"),
         });
     let events = entries.filter_map(|entry| match entry {
@@ -115,7 +115,7 @@ fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
 fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
     let disk = FaultyDisk::default();
     let (first, found) = store(&disk);
-    let mut recorder = Recorder::new(first, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(first, OnFailure::Stop);
     let mut one = processor(found.session(&pack()).0);
     let scripts = vec![text("let x: any = 1;"), text("for i in 0..3 {}")];
     let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
@@ -127,12 +127,12 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
         texts(&found),
         ["Go.", "t/any: Say what the type is.", "for i in 0..3 {}"]
     );
-    // What was to be said with the next request, and the request never came.
+    // Guidance for the next request, which was never sent.
     let waiting: Vec<String> = found.waiting().iter().map(Message::text).collect();
     assert_eq!(waiting, ["t/hint: There is a shorter way."]);
     let (session, lost) = found.session(&pack());
     assert_eq!((session.turn(), lost.len()), (1, 0));
-    let mut recorder = Recorder::new(second, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(second, OnFailure::Stop);
     let mut two = processor(session);
     let outcome = converse(
         &mut recorder,
@@ -148,7 +148,7 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
 #[test]
 fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let disk = FaultyDisk::default();
-    let mut recorder = Recorder::new(store(&disk).0, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
     let mut processor = processor(pack().session());
     let scripts = vec![text("let x: any = 1;"), text("let x: u8 = 1;")];
     converse(&mut recorder, &mut processor, "Go.", scripts, |_| {});
@@ -178,7 +178,7 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let LogEvent::Finish(finished) = &events[6] else {
         unreachable!("it was looked at")
     };
-    // The first attempt was cut after 8 of what would have been 14 bytes, had it been as long.
+    // The first attempt was cut after 8 of 14 possible bytes.
     assert_eq!(
         (finished.bytes, finished.saved, finished.attempts),
         (14, 6, 2)
@@ -193,7 +193,7 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
 #[test]
 fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
     let disk = FaultyDisk::default();
-    let mut recorder = Recorder::new(store(&disk).0, OnFailure::GoOn);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::GoOn);
     let mut one = processor(pack().session());
     let breaks = |number| {
         if number == 1 {
@@ -222,10 +222,10 @@ fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
         ]
     );
     let bytes = disk.bytes(&file());
-    let told: u64 = Reader::new(&*bytes)
+    let told: u64 = StoreReader::new(&*bytes)
         .unwrap()
         .flat_map(|piece| match piece.unwrap() {
-            Piece::Record(record) => record.entries,
+            StoredItem::Record(record) => record.entries,
             other => panic!("{other:?}"),
         })
         .map(|entry| match entry {
@@ -239,7 +239,7 @@ fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
 #[test]
 fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
     let disk = FaultyDisk::default();
-    let mut recorder = Recorder::new(store(&disk).0, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
     let mut one = processor(pack().session());
     let breaks = |number| {
         if number == 1 {
@@ -259,7 +259,7 @@ fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
 fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
     let run = |plan: Plan, on_failure| {
         let disk = FaultyDisk::default();
-        let mut recorder = Recorder::new(store(&disk).0, on_failure);
+        let mut recorder = SessionRecorder::new(store(&disk).0, on_failure);
         disk.plan(plan);
         let mut one = processor(pack().session());
         let scripts = vec![text("for i in: any"), text("for i in rm -rf")];

@@ -1,16 +1,16 @@
-//! Whatever happens in a conversation, taking it up from its file changes no decision.
+//! Resuming a conversation from its file changes no decision, at any point.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ttsr::rule::Repeat;
 use ttsr::{Action, Channel, Decision, Pack, PartId, Pattern, Rule, Session, Severity};
-use ttsr_agent::store::{Durability, Entry, Options, Store};
+use ttsr_agent::store::{Durability, Entry, Store, StoreOptions};
 
 use super::disk::FaultyDisk;
 use super::said;
 use ttsr_testing::{Random, scale};
 
-/// Rules of every kind of policy, on words of one letter.
+/// Rules with every kind of policy, over words of one letter.
 fn pack() -> Pack {
     let rule = |letter: &str, action, change: fn(&mut Rule)| {
         let mut rule = Rule::new(format!("p/{letter}"), vec![Pattern::literal(letter)]);
@@ -49,12 +49,12 @@ fn pack() -> Pack {
 #[derive(Clone, Debug)]
 enum Move {
     Turn,
-    /// A reply, in deltas of a letter each; whether what is decided is delivered.
+    /// A reply in deltas of one letter each; true if decisions are delivered.
     Reply(String, bool),
     Compacted,
-    /// The process dies, at a random point of a write.
+    /// The process dies at a random point of a write.
     Die,
-    /// The file is written anew.
+    /// The file is compacted.
     Anew,
 }
 
@@ -69,7 +69,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     vec(one, 1..40)
 }
 
-/// Makes the move; the decisions, without what only tells one process from another.
+/// Makes the move; returns the decisions, without values that differ between processes.
 fn play(session: &mut Session, act: &Move) -> Vec<String> {
     match act {
         Move::Turn => session.begin_turn(),
@@ -111,11 +111,11 @@ fn reply(session: &mut Session, text: &str, told: bool) -> Vec<String> {
     shown.collect()
 }
 
-fn open(disk: &FaultyDisk) -> (Store, ttsr_agent::store::Kept) {
-    let options = Options {
+fn open(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
+    let options = StoreOptions {
         disk: Box::new(disk.clone()),
         durability: Durability::Power,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::open_with("/a/talk.ttsr", options).unwrap()
 }

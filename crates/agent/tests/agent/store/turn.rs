@@ -1,16 +1,16 @@
-//! Whole turns that are written down.
+//! Whole turns that are recorded.
 
 use ttsr::harness::{
     After, Cancel, End, Hooks, Message, Processor, Reason, Request, Script, Scripted, Settings,
     Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
 };
 use ttsr::{Pack, Session};
-use ttsr_agent::store::{OnFailure, Options, Recorder, Store, StoreErrorKind};
+use ttsr_agent::store::{OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions};
 
 use super::StoreFile as _;
 use ttsr_testing::Folder;
 
-/// What reads the prompt guides this request, what reads the reply the next one; a call is asked about first.
+/// The rule on the prompt guides this request, the rule on the reply the next one; a call is checked before it runs.
 const RULES: &str = r#"
 schema = 1
 [pack]
@@ -60,7 +60,7 @@ impl Tools for Bash {
     }
 }
 
-fn take(session: Session, recorder: &mut Recorder, messages: Vec<Message>) -> TurnOutcome {
+fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>) -> TurnOutcome {
     let commit = r#"{"command":"git commit"}"#;
     let script = Script::default;
     let mut provider = Scripted::new([
@@ -85,14 +85,14 @@ fn take(session: Session, recorder: &mut Recorder, messages: Vec<Message>) -> Tu
     runtime.block_on(turn.record(recorder).run(request, "t", &mut |_| {}))
 }
 
-/// Every message that the turn added to the conversation is in the file, and no other.
+/// The file has every message that the turn added to the conversation, and no other.
 #[test]
 fn a_turn_leaves_its_conversation_in_the_file() {
     let folder = Folder::new();
     let pack = Pack::from_toml(RULES).unwrap();
     let (store, found) = Store::open(folder.file()).unwrap();
     let (session, _) = found.session(&pack);
-    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let prompt = Message::user("Ask the owl.");
     recorder.prompt(&prompt, &[], &session).unwrap();
     let outcome = take(session, &mut recorder, vec![prompt.clone()]);
@@ -114,18 +114,18 @@ fn a_turn_leaves_its_conversation_in_the_file() {
     assert_eq!(found.waiting(), []);
 }
 
-/// Where what is shown must be in the file, a disk that is full ends the turn.
+/// With `OnFailure::Stop`, a full disk ends the turn.
 #[test]
 fn a_disk_that_fails_ends_a_turn_that_must_be_written() {
     let folder = Folder::new();
     let pack = Pack::from_toml(RULES).unwrap();
-    // Every record is too large: the disk need not be full.
-    let options = Options {
+    // Every record is too large, which fails like a full disk.
+    let options = StoreOptions {
         record_bytes: 10,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (store, _) = Store::open_with(folder.file(), options).unwrap();
-    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let messages = vec![Message::user("Hi.")];
     let outcome = take(pack.session(), &mut recorder, messages);
     let End::Aborted { reason, .. } = outcome.end else {

@@ -1,18 +1,18 @@
-//! The expressions that a pattern is translated into, and how they are written.
+//! The target of the translation: expressions over characters, and their serialization.
 
 use std::fmt::Write as _;
 
-use super::set::{MAX_POINT, Set, line_ends, words};
+use super::set::{CharSet, MAX_POINT, line_ends, words};
 
 /// A regular expression over characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expr {
-    /// Matches nowhere.
+    /// Matches nothing.
     Never,
     /// Matches the empty text.
     Empty,
-    /// One character of a set that is not empty.
-    Set(Set),
+    /// Matches one character of a nonempty set.
+    CharSet(CharSet),
     Cat(Vec<Expr>),
     Or(Vec<Expr>),
     Repeat {
@@ -23,7 +23,7 @@ pub(super) enum Expr {
     },
     /// A capturing group.
     Group(Box<Expr>),
-    /// What the group of that number captured.
+    /// Matches the text captured by the group of that number.
     Back(u32),
     Assert(Anchor),
     Look {
@@ -38,15 +38,15 @@ pub(super) enum Expr {
 pub(super) enum Anchor {
     Start,
     End,
-    /// The start of a line. `edge`: nothing of the pattern stands before it.
+    /// The start of a line. `edge` is true if nothing of the pattern precedes it.
     LineStart {
         edge: bool,
     },
-    /// The end of a line. `edge`: nothing of the pattern stands behind it.
+    /// The end of a line. `edge` is true if nothing of the pattern follows it.
     LineEnd {
         edge: bool,
     },
-    /// A boundary of ASCII words, or with `folded` of the letters that are the same as ASCII ones, too.
+    /// A boundary of ASCII words; with `folded`, letters that case-fold to ASCII letters are word characters too.
     Word {
         negated: bool,
         folded: bool,
@@ -54,11 +54,11 @@ pub(super) enum Anchor {
 }
 
 impl Expr {
-    pub(super) fn set(set: Set) -> Expr {
-        let scalars = set.minus(&Set::surrogates());
+    pub(super) fn set(set: CharSet) -> Expr {
+        let scalars = set.minus(&CharSet::surrogates());
         match scalars.is_empty() {
             true => Expr::Never,
-            false => Expr::Set(scalars),
+            false => Expr::CharSet(scalars),
         }
     }
 
@@ -121,7 +121,7 @@ impl Expr {
             (_, _, Some(0)) | (Expr::Empty, _, _) | (Expr::Never, 0, _) => Expr::Empty,
             (Expr::Never, _, _) => Expr::Never,
             (_, 1, Some(1)) => of,
-            // An assertion holds as often as it is asked.
+            // Repeating an assertion does not change it.
             (_, 0, _) if of.is_zero_width() => Expr::Empty,
             _ if of.is_zero_width() => of,
             _ => Expr::Repeat {
@@ -157,7 +157,7 @@ impl Expr {
         }
     }
 
-    /// Whether it has a construct that no automaton has.
+    /// Returns true if the expression has look-around or a back-reference, which an automaton cannot execute.
     pub(super) fn looks(&self) -> bool {
         match self {
             Expr::Look { .. }
@@ -169,17 +169,19 @@ impl Expr {
             ) => true,
             Expr::Cat(parts) | Expr::Or(parts) => parts.iter().any(Expr::looks),
             Expr::Repeat { of, .. } | Expr::Group(of) => of.looks(),
-            Expr::Never | Expr::Empty | Expr::Set(_) | Expr::Assert(_) => false,
+            Expr::Never | Expr::Empty | Expr::CharSet(_) | Expr::Assert(_) => false,
         }
     }
 
-    /// Whether it matches the empty text at every position.
+    /// Returns true if it matches the empty text at every position.
     pub(super) fn matches_everywhere(&self) -> bool {
         match self {
             Expr::Empty => true,
-            Expr::Never | Expr::Set(_) | Expr::Assert(_) | Expr::Look { .. } | Expr::Back(_) => {
-                false
-            }
+            Expr::Never
+            | Expr::CharSet(_)
+            | Expr::Assert(_)
+            | Expr::Look { .. }
+            | Expr::Back(_) => false,
             Expr::Cat(parts) => parts.iter().all(Expr::matches_everywhere),
             Expr::Or(parts) => parts.iter().any(Expr::matches_everywhere),
             Expr::Repeat { of, min, .. } => *min == 0 || of.matches_everywhere(),
@@ -187,21 +189,21 @@ impl Expr {
         }
     }
 
-    /// Whether it is made of assertions alone.
+    /// Returns true if it consists of assertions only.
     fn is_zero_width(&self) -> bool {
         match self {
             Expr::Empty | Expr::Assert(_) | Expr::Look { .. } => true,
-            Expr::Never | Expr::Set(_) | Expr::Group(_) | Expr::Back(_) => false,
+            Expr::Never | Expr::CharSet(_) | Expr::Group(_) | Expr::Back(_) => false,
             Expr::Cat(parts) | Expr::Or(parts) => parts.iter().all(Expr::is_zero_width),
             Expr::Repeat { of, .. } => of.is_zero_width(),
         }
     }
 
-    /// A measure of what it takes to write it, in which no set is large; saturating.
+    /// Returns a measure of its serialized size that ignores the size of sets. Saturates.
     pub(super) fn size(&self) -> usize {
         match self {
             Expr::Never | Expr::Empty | Expr::Back(_) | Expr::Assert(_) => 2,
-            Expr::Set(set) => 2 * set.ranges().len().clamp(1, 20),
+            Expr::CharSet(set) => 2 * set.ranges().len().clamp(1, 20),
             Expr::Cat(parts) | Expr::Or(parts) => parts
                 .iter()
                 .map(Expr::size)
@@ -212,9 +214,9 @@ impl Expr {
         }
     }
 
-    /// The pattern in the syntax of `regex`, or of `fancy-regex` where it [looks](Expr::looks) around.
+    /// Returns the pattern in the syntax of `regex`, or of `fancy-regex` if it [needs it](Expr::looks).
     pub(super) fn written(&self) -> String {
-        let mut writer = Writer {
+        let mut writer = RegexWriter {
             out: String::new(),
             looks: self.looks(),
         };
@@ -223,11 +225,11 @@ impl Expr {
     }
 }
 
-/// Adds a part to a sequence: `xx*` is written `x+`.
+/// Appends a part to a sequence. `xx*` is merged into `x+`.
 fn push(flat: &mut Vec<Expr>, part: Expr) {
     let is_plus = match (flat.last(), &part) {
         (
-            Some(last @ Expr::Set(_)),
+            Some(last @ Expr::CharSet(_)),
             Expr::Repeat {
                 of,
                 min: 0,
@@ -259,13 +261,13 @@ fn parts(expr: &Expr) -> &[Expr] {
     }
 }
 
-/// Adds an alternative; where it differs from one that is there in a single set, to that set.
+/// Adds an alternative. An alternative that differs from an existing one in a single set is merged into that set.
 fn join(flat: &mut Vec<Expr>, part: Expr) {
     for there in flat.iter_mut() {
         if *there == part {
             return;
         }
-        // `x+` or nothing is `x*`, in either order.
+        // `x+` or the empty text is `x*`, in either order.
         let optional = match (&*there, &part) {
             (
                 Expr::Repeat {
@@ -299,19 +301,19 @@ fn merged(a: &Expr, b: &Expr) -> Option<Expr> {
         return None;
     }
     let mut differ = a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b);
-    let (at, (Expr::Set(one), Expr::Set(other))) = differ.next()? else {
+    let (at, (Expr::CharSet(one), Expr::CharSet(other))) = differ.next()? else {
         return None;
     };
     if differ.next().is_some() {
         return None;
     }
     let mut merged = a.to_vec();
-    merged[at] = Expr::Set(one.union(other));
+    merged[at] = Expr::CharSet(one.union(other));
     Some(Expr::cat(merged))
 }
 
-/// Whether `whole` is seen to match wherever `part` does: `part` is it with a character more at an end that
-/// `whole` repeats, `xx*…` beside `x*…`.
+/// Returns true if `whole` evidently matches whenever `part` does: `part` is `whole` with one more character at an end
+/// that `whole` repeats, as `xx*…` beside `x*…`.
 fn is_within(part: &Expr, whole: &Expr) -> bool {
     let (short, long) = (parts(whole), parts(part));
     let repeats = |of: &Expr, set: &Expr| match (of, set) {
@@ -322,8 +324,8 @@ fn is_within(part: &Expr, whole: &Expr) -> bool {
                 max: None,
                 ..
             },
-            Expr::Set(set),
-        ) => matches!(&**of, Expr::Set(all) if set.is_subset(all)),
+            Expr::CharSet(set),
+        ) => matches!(&**of, Expr::CharSet(all) if set.is_subset(all)),
         _ => false,
     };
     let same_but_count = |a: &Expr, b: &Expr| match (a, b) {
@@ -358,18 +360,18 @@ fn is_within(part: &Expr, whole: &Expr) -> bool {
     }
 }
 
-struct Writer {
+struct RegexWriter {
     out: String,
-    /// Whether the pattern is for `fancy-regex`, which knows no `(?-u:\b)`.
+    /// True if the pattern is for `fancy-regex`, which does not support `(?-u:\b)`.
     looks: bool,
 }
 
-impl Writer {
+impl RegexWriter {
     fn expr(&mut self, expr: &Expr) {
         match expr {
             Expr::Never => self.out.push_str(r"[^\x00-\x{10FFFF}]"),
             Expr::Empty => self.out.push_str("(?:)"),
-            Expr::Set(set) => self.set(set),
+            Expr::CharSet(set) => self.set(set),
             Expr::Cat(parts) => parts.iter().for_each(|part| match part {
                 Expr::Or(_) => self.enclosed("(?:", part),
                 part => self.expr(part),
@@ -379,7 +381,7 @@ impl Writer {
                     if at > 0 {
                         self.out.push('|');
                     }
-                    // An empty alternative is written as nothing.
+                    // The empty alternative is the empty string.
                     if *part != Expr::Empty {
                         self.expr(part);
                     }
@@ -388,7 +390,7 @@ impl Writer {
             Expr::Repeat { of, min, max, lazy } => self.repeat(of, *min, *max, *lazy),
             Expr::Group(of) => self.enclosed("(", of),
             Expr::Back(group) => {
-                // A digit behind it would be read as part of the number.
+                // A group, because a following digit would be read as part of the number.
                 write!(self.out, r"(?:\{group})").expect("writing to a string cannot fail");
             }
             Expr::Assert(anchor) => self.anchor(*anchor),
@@ -414,7 +416,7 @@ impl Writer {
 
     fn repeat(&mut self, of: &Expr, min: u32, max: Option<u32>, lazy: bool) {
         match of {
-            Expr::Set(_) | Expr::Group(_) | Expr::Back(_) => self.expr(of),
+            Expr::CharSet(_) | Expr::Group(_) | Expr::Back(_) => self.expr(of),
             of => self.enclosed("(?:", of),
         }
         match (min, max) {
@@ -435,13 +437,13 @@ impl Writer {
     }
 
     fn anchor(&mut self, anchor: Anchor) {
-        let ends = Expr::Set(line_ends());
+        let ends = Expr::CharSet(line_ends());
         match anchor {
             Anchor::Start => self.out.push('^'),
             Anchor::End => self.out.push('$'),
             Anchor::LineStart { edge: true } => self.enclosed_pair("^", &ends),
             Anchor::LineEnd { edge: true } => self.enclosed_pair("$", &ends),
-            // Not behind, or not before, a character that ends no line.
+            // Negative look-around: a character that does not end a line must not precede, or follow.
             Anchor::LineStart { edge: false } => self.enclosed("(?<!", &inside_line()),
             Anchor::LineEnd { edge: false } => self.enclosed("(?!", &inside_line()),
             Anchor::Word {
@@ -463,13 +465,13 @@ impl Writer {
         self.out.push(')');
     }
 
-    /// A boundary of words as two looks: what stands on one side is a word character, and on the other not.
+    /// Writes a word boundary as two look-arounds: a word character on one side and none on the other.
     fn word(&mut self, negated: bool, folded: bool) {
         let words = match folded {
             true => words().close_points(),
             false => words(),
         };
-        let mut class = Writer {
+        let mut class = RegexWriter {
             out: String::new(),
             looks: true,
         };
@@ -483,17 +485,17 @@ impl Writer {
         .expect("writing to a string cannot fail");
     }
 
-    fn set(&mut self, set: &Set) {
+    fn set(&mut self, set: &CharSet) {
         if let Some(number) = set.single() {
             self.char(number, false);
             return;
         }
-        let all = Set::of([(0, MAX_POINT)]);
-        if set.union(&Set::surrogates()) == all {
+        let all = CharSet::of([(0, MAX_POINT)]);
+        if set.union(&CharSet::surrogates()) == all {
             self.out.push_str("(?s:.)");
             return;
         }
-        let complement = set.union(&Set::surrogates()).complement(MAX_POINT);
+        let complement = set.union(&CharSet::surrogates()).complement(MAX_POINT);
         let is_negated = match set.contains(MAX_POINT) {
             true => true,
             false => complement.ranges().len() < set.ranges().len(),
@@ -520,7 +522,7 @@ impl Writer {
             '\n' => self.out.push_str(r"\n"),
             '\r' => self.out.push_str(r"\r"),
             '\t' => self.out.push_str(r"\t"),
-            // A bare `-` or `&` is plain outside of classes.
+            // A single `-` or `&` is a literal outside of classes.
             '-' | '&' | '~' | '#' if !in_class => self.out.push(c),
             c if c.is_ascii_graphic() => {
                 let mut buffer = [0; 4];
@@ -536,5 +538,9 @@ impl Writer {
 }
 
 fn inside_line() -> Expr {
-    Expr::Set(line_ends().union(&Set::surrogates()).complement(MAX_POINT))
+    Expr::CharSet(
+        line_ends()
+            .union(&CharSet::surrogates())
+            .complement(MAX_POINT),
+    )
 }

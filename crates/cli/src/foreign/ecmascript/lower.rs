@@ -1,38 +1,41 @@
-//! From a pattern over code units to an expression over characters.
+//! Lowers a pattern over code units to an expression over characters.
 //!
-//! A text of characters, read as UTF-16, has two kinds of positions: between characters, and inside of one, after the
-//! first half of its surrogate pair. A pattern becomes a square of expressions: what it matches from a position of one
-//! kind to a position of another. The first row and column are the positions between characters; the others are those
-//! inside, one for each set of first halves that the pattern tells apart (mostly one: all of them). The character
-//! itself is matched with its second half, so a position inside of a character stands before it.
+//! A text of characters, read as UTF-16, has two kinds of positions: between characters, and inside a character, after
+//! the high surrogate of its pair. A pattern becomes a square matrix of expressions: entry `(i, j)` matches from a
+//! position of kind `i` to a position of kind `j`. Row and column 0 are the positions between characters. The others are
+//! the positions inside, one for each set of high surrogates that the pattern distinguishes (usually one: all of them).
+//! The character itself is matched together with its low surrogate, so a position inside a character lies before it.
 //!
-//! Squares are added and multiplied like matrices, and repeated by Kleene's construction, so alternatives, sequences
-//! and loops need no further thought. A pattern whose sets have no surrogates has one kind of position.
+//! Matrices are added and multiplied as usual and repeated by Kleene's construction, which covers alternatives,
+//! sequences and loops. A pattern whose sets have no surrogates has one kind of position.
 
 use super::expr::{Anchor, Expr};
-use super::parse::{Assertion, Node, Parsed};
-use super::set::{BEYOND, HIGH, LOW, Set};
-use super::{Flags, Translation, Untranslatable};
+use super::parse::{Assertion, ParsedRegExp, PatternNode};
+use super::set::{BEYOND, CharSet, HIGH, LOW};
+use super::{RegExpFlags, Translation, Untranslatable};
 
-/// Most sets of first halves that a pattern may tell apart.
+/// Maximum number of sets of high surrogates that a pattern may distinguish.
 const KINDS: usize = 8;
-/// Largest count that is written out where a count has to be in halves.
+/// Maximum repetition count that is unrolled if the repeated expression has kinds inside characters.
 const UNROLLED: u32 = 16;
-/// Largest size of what such a count becomes.
+/// Maximum size of an unrolled repetition.
 const SIZE: usize = 2_000;
-/// Largest size of a translation; one of UTF-16 units that is larger is one of characters.
+/// Maximum size of a translation by code unit; a larger one is replaced by a translation by character.
 const WHOLE: usize = 16_000;
-/// Most bytes of a translation.
+/// Maximum length of a translation in bytes.
 const WRITTEN: usize = 48 << 10;
 
 const COUNTS_CHARACTERS: &str = "a count is of characters here, and of UTF-16 units in JavaScript: a character beyond \
                                  U+FFFF counts once, not twice";
 const MATCHES_EMPTY: &str =
-    "it matches the empty text, so any text at all: it acts at the first character";
-const TOO_LARGE: &str = "it becomes too large a pattern";
+    "it matches the empty text and therefore any text: it acts at the first character";
+const TOO_LARGE: &str = "the translated pattern is too large";
 const BACK: &str = "a back-reference to a group that may have captured nothing";
 
-pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untranslatable> {
+pub(super) fn lower(
+    parsed: ParsedRegExp,
+    flags: RegExpFlags,
+) -> Result<Translation, Untranslatable> {
     let mut captured = Vec::new();
     if !back_references_hold(&parsed.node, &mut captured) {
         return Err(Untranslatable(BACK.to_owned()));
@@ -46,14 +49,14 @@ pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untrans
     }
     if parsed.refers_back {
         return Err(Untranslatable(
-            "a back-reference beside a class with halves of characters; flag `u` makes it one of characters"
+            "a back-reference beside a class with surrogates; flag `u` makes it a class of characters"
                 .to_owned(),
         ));
     }
     match finish(&parsed, flags, kinds(&highs)?, surrogates) {
         Some(translation) => translation,
         None if surrogates == Surrogates::Some => Err(Untranslatable(
-            "halves of characters beyond U+FFFF, in too many places; flag `u` makes them characters".to_owned(),
+            "surrogates in too many places; flag `u` makes them characters".to_owned(),
         )),
         None => {
             let mut translation = finish(&parsed, flags, Vec::new(), surrogates)
@@ -64,12 +67,12 @@ pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untrans
     }
 }
 
-/// The translation with those kinds of positions inside of characters; without any, and without `u` and `v`, a set
-/// that has all surrogates has the characters beyond U+FFFF. None if it is too large.
+/// Returns the translation with those kinds of positions inside characters. Without kinds, and without `u` and `v`, a
+/// set that contains all surrogates contains the characters above U+FFFF instead. Returns `None` if it is too large.
 fn finish(
-    parsed: &Parsed,
-    flags: Flags,
-    kinds: Vec<Set>,
+    parsed: &ParsedRegExp,
+    flags: RegExpFlags,
+    kinds: Vec<CharSet>,
     surrogates: Surrogates,
 ) -> Option<Result<Translation, Untranslatable>> {
     let mut lowering = Lowering {
@@ -80,7 +83,7 @@ fn finish(
         is_too_large: false,
         notes: Vec::new(),
     };
-    let square = lowering.node(&parsed.node, Edges::of(!flags.sticky, true));
+    let square = lowering.node(&parsed.node, PatternEdges::of(!flags.sticky, true));
     if lowering.is_too_large {
         return None;
     }
@@ -110,78 +113,80 @@ fn finish(
     Some(Ok(Translation { regex, notes }))
 }
 
-/// Whether each group that is referred back to has captured something there: it stands before the reference in a
-/// sequence that leads to it. Elsewhere a reference matches the empty text in JavaScript, and nothing here.
-fn back_references_hold(node: &Node, captured: &mut Vec<u32>) -> bool {
+/// Returns true if each referenced group has certainly captured a text before the reference: it precedes it in an
+/// enclosing sequence. Elsewhere a reference matches the empty text in JavaScript and nothing here.
+fn back_references_hold(node: &PatternNode, captured: &mut Vec<u32>) -> bool {
     match node {
-        Node::Empty | Node::Set(_) | Node::Assert(_) => true,
-        Node::Back(group) => captured.contains(group),
-        Node::Seq(parts) => parts
+        PatternNode::Empty | PatternNode::CharSet(_) | PatternNode::Assert(_) => true,
+        PatternNode::Back(group) => captured.contains(group),
+        PatternNode::Seq(parts) => parts
             .iter()
             .all(|part| back_references_hold(part, captured)),
-        Node::Group(number, of) => {
+        PatternNode::Group(number, of) => {
             let holds = back_references_hold(of, captured);
             captured.push(*number);
             holds
         }
-        Node::Repeat { of, min: 1.., .. } => back_references_hold(of, captured),
-        Node::Repeat { of, .. } => back_references_hold(of, &mut captured.clone()),
-        Node::Alt(parts) => parts
+        PatternNode::Repeat { of, min: 1.., .. } => back_references_hold(of, captured),
+        PatternNode::Repeat { of, .. } => back_references_hold(of, &mut captured.clone()),
+        PatternNode::Alt(parts) => parts
             .iter()
             .all(|part| back_references_hold(part, &mut captured.clone())),
-        Node::Look {
+        PatternNode::Look {
             ahead: true,
             negated: false,
             of,
         } => back_references_hold(of, captured),
-        Node::Look {
+        PatternNode::Look {
             ahead: true, of, ..
         } => back_references_hold(of, &mut captured.clone()),
-        // It is matched from its end to its start.
-        Node::Look {
+        // JavaScript matches look-behind from its end to its start.
+        PatternNode::Look {
             ahead: false, of, ..
         } => back_references_hold(of, &mut Vec::new()),
     }
 }
 
-/// How many surrogates the sets of a pattern have.
+/// The number of surrogates in the sets of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Surrogates {
     None,
-    /// Each set has none of them or all.
+    /// Each set contains none of them or all.
     All,
     Some,
 }
 
-fn collect(node: &Node, highs: &mut Vec<Set>, surrogates: &mut Surrogates) {
+fn collect(node: &PatternNode, highs: &mut Vec<CharSet>, surrogates: &mut Surrogates) {
     match node {
-        Node::Set(set) => {
-            let has = match set.intersect(&Set::surrogates()) {
+        PatternNode::CharSet(set) => {
+            let has = match set.intersect(&CharSet::surrogates()) {
                 none if none.is_empty() => Surrogates::None,
-                all if all == Set::surrogates() => Surrogates::All,
+                all if all == CharSet::surrogates() => Surrogates::All,
                 _ => Surrogates::Some,
             };
             *surrogates = (*surrogates).max(has);
-            let high = set.intersect(&Set::of([HIGH]));
+            let high = set.intersect(&CharSet::of([HIGH]));
             if !highs.contains(&high) {
                 highs.push(high);
             }
         }
-        Node::Seq(parts) | Node::Alt(parts) => {
+        PatternNode::Seq(parts) | PatternNode::Alt(parts) => {
             for part in parts {
                 collect(part, highs, surrogates);
             }
         }
-        Node::Repeat { of, .. } | Node::Group(_, of) | Node::Look { of, .. } => {
+        PatternNode::Repeat { of, .. }
+        | PatternNode::Group(_, of)
+        | PatternNode::Look { of, .. } => {
             collect(of, highs, surrogates);
         }
-        Node::Empty | Node::Back(_) | Node::Assert(_) => {}
+        PatternNode::Empty | PatternNode::Back(_) | PatternNode::Assert(_) => {}
     }
 }
 
-/// The first halves, divided so that each of `highs` is a union of kinds.
-fn kinds(highs: &[Set]) -> Result<Vec<Set>, Untranslatable> {
-    let mut kinds = vec![Set::of([HIGH])];
+/// Partitions the high surrogates so that each of `highs` is a union of kinds.
+fn kinds(highs: &[CharSet]) -> Result<Vec<CharSet>, Untranslatable> {
+    let mut kinds = vec![CharSet::of([HIGH])];
     for high in highs {
         let parts = kinds
             .iter()
@@ -189,54 +194,54 @@ fn kinds(highs: &[Set]) -> Result<Vec<Set>, Untranslatable> {
         kinds = parts.filter(|part| !part.is_empty()).collect();
         if kinds.len() > KINDS {
             return Err(Untranslatable(
-                "too many different halves of characters beyond U+FFFF; flag `u` makes them characters".to_owned(),
+                "too many different sets of surrogates; flag `u` makes them characters".to_owned(),
             ));
         }
     }
     Ok(kinds)
 }
 
-/// Whether a node stands at an edge of the pattern, with nothing between.
+/// The edges of the pattern that a node touches.
 #[derive(Clone, Copy)]
-struct Edges {
+struct PatternEdges {
     start: bool,
     end: bool,
 }
 
-impl Edges {
-    fn of(start: bool, end: bool) -> Edges {
-        Edges { start, end }
+impl PatternEdges {
+    fn of(start: bool, end: bool) -> PatternEdges {
+        PatternEdges { start, end }
     }
 }
 
-/// Expressions by the kinds of the positions that they lead from and to.
+/// A matrix of expressions, indexed by the kinds of their start and end positions.
 #[derive(Clone)]
-struct Square(Vec<Vec<Expr>>);
+struct ExprMatrix(Vec<Vec<Expr>>);
 
-impl Square {
-    fn build(kinds: usize, entry: impl Fn(usize, usize) -> Expr) -> Square {
+impl ExprMatrix {
+    fn build(kinds: usize, entry: impl Fn(usize, usize) -> Expr) -> ExprMatrix {
         let row = |from| (0..kinds).map(|to| entry(from, to)).collect();
-        Square((0..kinds).map(row).collect())
+        ExprMatrix((0..kinds).map(row).collect())
     }
 
     fn kinds(&self) -> usize {
         self.0.len()
     }
 
-    fn empty(kinds: usize) -> Square {
-        Square::diagonal(kinds, |_| Expr::Empty)
+    fn empty(kinds: usize) -> ExprMatrix {
+        ExprMatrix::diagonal(kinds, |_| Expr::Empty)
     }
 
-    fn diagonal(kinds: usize, entry: impl Fn(usize) -> Expr) -> Square {
-        Square::build(kinds, |from, to| match from == to {
+    fn diagonal(kinds: usize, entry: impl Fn(usize) -> Expr) -> ExprMatrix {
+        ExprMatrix::build(kinds, |from, to| match from == to {
             true => entry(from),
             false => Expr::Never,
         })
     }
 
-    fn times(&self, other: &Square) -> Square {
+    fn times(&self, other: &ExprMatrix) -> ExprMatrix {
         let kinds = self.kinds();
-        Square::build(kinds, |from, to| {
+        ExprMatrix::build(kinds, |from, to| {
             Expr::or(
                 (0..kinds)
                     .map(|via| Expr::cat([self.0[from][via].clone(), other.0[via][to].clone()])),
@@ -244,21 +249,21 @@ impl Square {
         })
     }
 
-    fn plus(&self, other: &Square) -> Square {
-        Square::build(self.kinds(), |from, to| {
+    fn plus(&self, other: &ExprMatrix) -> ExprMatrix {
+        ExprMatrix::build(self.kinds(), |from, to| {
             Expr::or([self.0[from][to].clone(), other.0[from][to].clone()])
         })
     }
 
-    /// Any number of times; positions inside of characters are eliminated first.
-    fn star(&self, lazy: bool) -> Square {
+    /// Kleene star: eliminates the positions inside characters first.
+    fn star(&self, lazy: bool) -> ExprMatrix {
         let kinds = self.kinds();
         let mut paths = self.clone();
         for via in (0..kinds).rev() {
             let round = paths.0[via][via].clone();
             let again = Expr::star(round.clone(), lazy);
             let old = paths.clone();
-            paths = Square::build(kinds, |from, to| {
+            paths = ExprMatrix::build(kinds, |from, to| {
                 let entry = |from: usize, to: usize| old.0[from][to].clone();
                 match (from == via, to == via) {
                     (true, true) => Expr::plus(round.clone(), lazy),
@@ -271,7 +276,7 @@ impl Square {
                 }
             });
         }
-        paths.plus(&Square::empty(kinds))
+        paths.plus(&ExprMatrix::empty(kinds))
     }
 
     fn size(&self) -> usize {
@@ -279,7 +284,7 @@ impl Square {
         all.fold(0, usize::saturating_add)
     }
 
-    /// Whether it leads from a position between characters to another, and from nowhere else.
+    /// Returns true if only the entry from and to positions between characters is nonempty.
     fn is_plain(&self) -> bool {
         let mut entries = self.0.iter().enumerate().flat_map(|(from, row)| {
             row.iter()
@@ -291,14 +296,14 @@ impl Square {
 }
 
 struct Lowering {
-    /// The sets of first halves; the kinds of positions are one more.
-    kinds: Vec<Set>,
+    /// The sets of high surrogates. There is one more kind of position than sets.
+    kinds: Vec<CharSet>,
     captures: bool,
-    /// Whether a set with all surrogates has the characters beyond U+FFFF instead.
+    /// True if a set with all surrogates contains the characters above U+FFFF instead.
     is_widened: bool,
-    /// With some surrogates in a set, and not all, no count of halves is one of characters.
+    /// If a set contains some surrogates but not all, a repetition count of code units is not one of characters.
     surrogates: Surrogates,
-    /// Whether the translation was given up.
+    /// True if the translation was abandoned because of its size.
     is_too_large: bool,
     notes: Vec<String>,
 }
@@ -308,25 +313,25 @@ impl Lowering {
         self.kinds.len() + 1
     }
 
-    fn node(&mut self, node: &Node, edges: Edges) -> Square {
+    fn node(&mut self, node: &PatternNode, edges: PatternEdges) -> ExprMatrix {
         if self.is_too_large {
-            return Square::empty(self.count());
+            return ExprMatrix::empty(self.count());
         }
         let square = self.node_of_any_size(node, edges);
         self.is_too_large |= square.size() > WHOLE;
         square
     }
 
-    fn node_of_any_size(&mut self, node: &Node, edges: Edges) -> Square {
-        let inside = Edges::of(false, false);
+    fn node_of_any_size(&mut self, node: &PatternNode, edges: PatternEdges) -> ExprMatrix {
+        let inside = PatternEdges::of(false, false);
         match node {
-            Node::Empty => Square::empty(self.count()),
-            Node::Set(set) => self.set(set),
-            Node::Seq(parts) => {
+            PatternNode::Empty => ExprMatrix::empty(self.count()),
+            PatternNode::CharSet(set) => self.set(set),
+            PatternNode::Seq(parts) => {
                 let last = parts.len() - 1;
-                let mut whole = Square::empty(self.count());
+                let mut whole = ExprMatrix::empty(self.count());
                 for (at, part) in parts.iter().enumerate() {
-                    let edges = Edges::of(edges.start && at == 0, edges.end && at == last);
+                    let edges = PatternEdges::of(edges.start && at == 0, edges.end && at == last);
                     whole = whole.times(&self.node(part, edges));
                     if whole.size() > WHOLE {
                         self.is_too_large = true;
@@ -335,55 +340,56 @@ impl Lowering {
                 }
                 whole
             }
-            Node::Alt(parts) => {
-                let parts: Vec<Square> = parts.iter().map(|part| self.node(part, edges)).collect();
-                Square::build(self.count(), |from, to| {
+            PatternNode::Alt(parts) => {
+                let parts: Vec<ExprMatrix> =
+                    parts.iter().map(|part| self.node(part, edges)).collect();
+                ExprMatrix::build(self.count(), |from, to| {
                     Expr::or(parts.iter().map(|part| part.0[from][to].clone()))
                 })
             }
-            Node::Repeat {
+            PatternNode::Repeat {
                 of, min, max, lazy, ..
             } => {
                 let edges = if *max == Some(1) { edges } else { inside };
                 let of = self.node(of, edges);
                 self.repeat(&of, *min, *max, *lazy)
             }
-            Node::Group(_, of) => {
+            PatternNode::Group(_, of) => {
                 let of = self.node(of, edges);
                 match self.captures {
-                    // Then there is one kind of position.
-                    true => Square::build(1, |_, _| Expr::Group(Box::new(of.0[0][0].clone()))),
+                    // There is only one kind of position then.
+                    true => ExprMatrix::build(1, |_, _| Expr::Group(Box::new(of.0[0][0].clone()))),
                     false => of,
                 }
             }
-            Node::Back(group) => Square::diagonal(self.count(), |_| Expr::Back(*group)),
-            Node::Assert(assertion) => self.assertion(*assertion, edges),
-            Node::Look { ahead, negated, of } => {
+            PatternNode::Back(group) => ExprMatrix::diagonal(self.count(), |_| Expr::Back(*group)),
+            PatternNode::Assert(assertion) => self.assertion(*assertion, edges),
+            PatternNode::Look { ahead, negated, of } => {
                 let of = self.node(of, inside);
                 self.look(*ahead, *negated, &of)
             }
         }
     }
 
-    /// A unit leads from a position between characters over a whole character or into one, and out of one.
-    fn set(&self, set: &Set) -> Square {
-        Square::build(self.count(), |from, to| match (from, to) {
-            (0, 0) if self.is_widened && Set::surrogates().is_subset(set) => {
-                Expr::set(set.union(&Set::of([BEYOND])))
+    /// A code unit leads from a position between characters over a whole character or into one, or out of one.
+    fn set(&self, set: &CharSet) -> ExprMatrix {
+        ExprMatrix::build(self.count(), |from, to| match (from, to) {
+            (0, 0) if self.is_widened && CharSet::surrogates().is_subset(set) => {
+                Expr::set(set.union(&CharSet::of([BEYOND])))
             }
             (0, 0) => Expr::set(set.clone()),
             (0, inside) => match self.kinds[inside - 1].is_subset(set) {
                 true => Expr::Empty,
                 false => Expr::Never,
             },
-            (inside, 0) => Expr::set(Set::pairs(&self.kinds[inside - 1], set)),
+            (inside, 0) => Expr::set(CharSet::pairs(&self.kinds[inside - 1], set)),
             _ => Expr::Never,
         })
     }
 
-    fn repeat(&mut self, of: &Square, min: u32, max: Option<u32>, lazy: bool) -> Square {
+    fn repeat(&mut self, of: &ExprMatrix, min: u32, max: Option<u32>, lazy: bool) -> ExprMatrix {
         if self.count() == 1 || of.is_plain() {
-            return Square::build(self.count(), |from, to| match (from, to) {
+            return ExprMatrix::build(self.count(), |from, to| match (from, to) {
                 (0, 0) => match (min, max) {
                     (0, None) => Expr::star(of.0[0][0].clone(), lazy),
                     _ => Expr::repeat(of.0[0][0].clone(), min, max, lazy),
@@ -399,20 +405,20 @@ impl Lowering {
         }
         if self.surrogates == Surrogates::Some {
             self.is_too_large = true;
-            return Square::empty(self.count());
+            return ExprMatrix::empty(self.count());
         }
         self.notes.push(COUNTS_CHARACTERS.to_owned());
         let round =
             (1..self.count()).map(|via| Expr::cat([of.0[0][via].clone(), of.0[via][0].clone()]));
         let once = Expr::or(std::iter::once(of.0[0][0].clone()).chain(round));
-        Square::build(self.count(), |from, to| match (from, to) {
+        ExprMatrix::build(self.count(), |from, to| match (from, to) {
             (0, 0) => Expr::repeat(once.clone(), min, max, lazy),
             (from, to) if from == to && min == 0 => Expr::Empty,
             _ => Expr::Never,
         })
     }
 
-    fn assertion(&self, assertion: Assertion, edges: Edges) -> Square {
+    fn assertion(&self, assertion: Assertion, edges: PatternEdges) -> ExprMatrix {
         let anchor = match assertion {
             Assertion::Start => Anchor::Start,
             Assertion::End => Anchor::End,
@@ -420,19 +426,19 @@ impl Lowering {
             Assertion::LineEnd => Anchor::LineEnd { edge: edges.end },
             Assertion::Word { negated, folded } => Anchor::Word { negated, folded },
         };
-        // No half of a character is in a word or ends a line.
+        // A position inside a character has no word character and no line terminator on either side.
         let inside = match assertion {
             Assertion::Word { negated: true, .. } => Expr::Empty,
             _ => Expr::Never,
         };
-        Square::diagonal(self.count(), |kind| match kind {
+        ExprMatrix::diagonal(self.count(), |kind| match kind {
             0 => Expr::Assert(anchor),
             _ => inside.clone(),
         })
     }
 
-    fn look(&self, ahead: bool, negated: bool, of: &Square) -> Square {
-        Square::diagonal(self.count(), |kind| {
+    fn look(&self, ahead: bool, negated: bool, of: &ExprMatrix) -> ExprMatrix {
+        ExprMatrix::diagonal(self.count(), |kind| {
             let seen = match ahead {
                 true => self.ended(of, kind),
                 false => Expr::or((0..self.count()).map(|from| of.0[from][kind].clone())),
@@ -453,22 +459,22 @@ impl Lowering {
         })
     }
 
-    /// What is matched from a position on, whatever its end; one inside of a character takes that character.
-    fn ended(&self, square: &Square, from: usize) -> Expr {
+    /// Returns the expression from a kind of position to any end. An end inside a character includes that character.
+    fn ended(&self, square: &ExprMatrix, from: usize) -> Expr {
         let row = square.0[from].iter().enumerate();
         Expr::or(row.map(|(to, expr)| match to {
             0 => expr.clone(),
             inside => {
-                let rest = Set::pairs(&self.kinds[inside - 1], &Set::of([LOW]));
+                let rest = CharSet::pairs(&self.kinds[inside - 1], &CharSet::of([LOW]));
                 Expr::cat([expr.clone(), Expr::set(rest)])
             }
         }))
     }
 }
 
-/// A count written out, unless it becomes too large.
-fn unrolled(of: &Square, min: u32, max: Option<u32>, lazy: bool) -> Option<Square> {
-    let mut whole = Square::empty(of.kinds());
+/// Returns an unrolled repetition, or `None` if it becomes too large.
+fn unrolled(of: &ExprMatrix, min: u32, max: Option<u32>, lazy: bool) -> Option<ExprMatrix> {
+    let mut whole = ExprMatrix::empty(of.kinds());
     for _ in 0..min {
         whole = whole.times(of);
         if whole.size() > SIZE {
@@ -478,7 +484,7 @@ fn unrolled(of: &Square, min: u32, max: Option<u32>, lazy: bool) -> Option<Squar
     let Some(max) = max else {
         return Some(whole.times(&of.star(lazy)));
     };
-    let optional = of.plus(&Square::empty(of.kinds()));
+    let optional = of.plus(&ExprMatrix::empty(of.kinds()));
     for _ in min..max {
         whole = whole.times(&optional);
         if whole.size() > SIZE {

@@ -1,37 +1,37 @@
-//! The grammar: ECMA-262 `Pattern`, with Annex B.1.2 where neither `u` nor `v` is set.
+//! Parser for ECMA-262 `Pattern`, with Annex B.1.2 if neither `u` nor `v` is set.
 
 use regex_syntax::hir::{Class, HirKind};
 
-use super::set::{MAX_POINT, MAX_UNIT, Set, digits, line_ends, spaces, words};
-use super::{Flags, Untranslatable};
+use super::set::{CharSet, MAX_POINT, MAX_UNIT, digits, line_ends, spaces, words};
+use super::{RegExpFlags, Untranslatable};
 
-/// Most groups and classes inside of each other.
+/// Maximum nesting depth of groups and classes.
 const DEPTH: u32 = 100;
-/// Largest count of a quantifier; beyond it no pattern loads.
+/// Maximum repetition count. No pattern with a larger one loads.
 const COUNT: u32 = 1_000_000;
 
-/// A pattern as it is written. Sets are of code units, or of code points with `u` or `v`; where case is ignored they
-/// have all forms of their members.
+/// A parsed pattern. Sets contain code units, or code points with `u` or `v`. If case is ignored, they are closed under
+/// case equivalence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum PatternNode {
     Empty,
-    Set(Set),
-    Seq(Vec<Node>),
-    Alt(Vec<Node>),
+    CharSet(CharSet),
+    Seq(Vec<PatternNode>),
+    Alt(Vec<PatternNode>),
     Repeat {
-        of: Box<Node>,
+        of: Box<PatternNode>,
         min: u32,
         max: Option<u32>,
         lazy: bool,
     },
-    /// A capturing group; they are numbered from 1 in the order of their openings.
-    Group(u32, Box<Node>),
+    /// A capturing group. Groups are numbered from 1 in the order of their opening parentheses.
+    Group(u32, Box<PatternNode>),
     Back(u32),
     Assert(Assertion),
     Look {
         ahead: bool,
         negated: bool,
-        of: Box<Node>,
+        of: Box<PatternNode>,
     },
 }
 
@@ -44,22 +44,22 @@ pub(super) enum Assertion {
     Word { negated: bool, folded: bool },
 }
 
-/// A pattern and what its groups are referred to by.
+/// A parsed pattern and its group names.
 #[derive(Clone, Debug)]
-pub(super) struct Parsed {
-    pub(super) node: Node,
-    /// Whether a group is referred back to.
+pub(super) struct ParsedRegExp {
+    pub(super) node: PatternNode,
+    /// True if the pattern has a back-reference.
     pub(super) refers_back: bool,
 }
 
 /// Parses a pattern.
-pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, Untranslatable> {
+pub(super) fn parse(pattern: &str, flags: RegExpFlags) -> Result<ParsedRegExp, Untranslatable> {
     let input: Vec<u32> = match flags.by_code_point() {
         true => pattern.chars().map(u32::from).collect(),
         false => pattern.encode_utf16().map(u32::from).collect(),
     };
-    let mut parser = Parser {
-        groups: Groups::find(&input, flags.by_code_point()),
+    let mut parser = RegExpParser {
+        groups: RegExpGroups::find(&input, flags.by_code_point()),
         input,
         at: 0,
         flags,
@@ -75,23 +75,23 @@ pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, Untranslatabl
     }
     let node = parser.disjunction()?;
     if parser.at < parser.input.len() {
-        return Err(Untranslatable("a `)` that closes nothing".to_owned()));
+        return Err(Untranslatable("an unmatched `)`".to_owned()));
     }
-    Ok(Parsed {
+    Ok(ParsedRegExp {
         node,
         refers_back: parser.refers_back,
     })
 }
 
-/// The groups of a pattern, which references before them need.
-struct Groups {
+/// The groups of a pattern, collected first because references may precede them.
+struct RegExpGroups {
     count: u32,
     names: Vec<(Vec<u32>, u32)>,
 }
 
-impl Groups {
-    fn find(input: &[u32], nested_classes: bool) -> Groups {
-        let mut groups = Groups {
+impl RegExpGroups {
+    fn find(input: &[u32], nested_classes: bool) -> RegExpGroups {
+        let mut groups = RegExpGroups {
             count: 0,
             names: Vec::new(),
         };
@@ -119,21 +119,21 @@ impl Groups {
     }
 }
 
-struct Parser {
+struct RegExpParser {
     input: Vec<u32>,
     at: usize,
-    flags: Flags,
-    groups: Groups,
+    flags: RegExpFlags,
+    groups: RegExpGroups,
     opened: u32,
     depth: u32,
     refers_back: bool,
 }
 
-/// What a class may hold.
-enum Member {
-    /// A single number, which may begin or end a range.
+/// A member of a class.
+enum ClassMember {
+    /// A single value, which may begin or end a range.
     One(u32),
-    Many(Set),
+    Many(CharSet),
 }
 
 type Parse<T> = Result<T, Untranslatable>;
@@ -142,12 +142,12 @@ fn fault<T>(message: impl Into<String>) -> Parse<T> {
     Err(Untranslatable(message.into()))
 }
 
-impl Parser {
+impl RegExpParser {
     fn peek(&self) -> Option<char> {
         self.peek_at(0)
     }
 
-    /// The character there, or U+FFFD for a half of one.
+    /// Returns the character at that distance, or U+FFFD for a lone surrogate.
     fn peek_at(&self, ahead: usize) -> Option<char> {
         let number = *self.input.get(self.at + ahead)?;
         Some(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER))
@@ -170,7 +170,7 @@ impl Parser {
         Some(number)
     }
 
-    /// Whether the grammar is the strict one.
+    /// Returns true if the strict grammar of `u` or `v` applies.
     fn strict(&self) -> bool {
         self.flags.by_code_point()
     }
@@ -182,8 +182,8 @@ impl Parser {
         }
     }
 
-    /// The set with what is the same where case is ignored.
-    fn closed(&self, set: Set) -> Set {
+    /// Returns the set closed under case equivalence, if case is ignored.
+    fn closed(&self, set: CharSet) -> CharSet {
         match (self.flags.ignore_case, self.strict()) {
             (false, _) => set,
             (true, true) => set.close_points(),
@@ -191,20 +191,20 @@ impl Parser {
         }
     }
 
-    fn complement(&self, set: &Set) -> Set {
+    fn complement(&self, set: &CharSet) -> CharSet {
         set.complement(self.max())
     }
 
-    fn words(&self) -> Set {
+    fn words(&self) -> CharSet {
         match self.flags.ignore_case && self.strict() {
             true => words().close_points(),
             false => words(),
         }
     }
 
-    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Parser) -> Parse<T>) -> Parse<T> {
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut RegExpParser) -> Parse<T>) -> Parse<T> {
         if self.depth >= DEPTH {
-            return fault(format!("more than {DEPTH} groups or classes in each other"));
+            return fault(format!("more than {DEPTH} nested groups or classes"));
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -212,18 +212,18 @@ impl Parser {
         parsed
     }
 
-    fn disjunction(&mut self) -> Parse<Node> {
+    fn disjunction(&mut self) -> Parse<PatternNode> {
         let mut all = vec![self.alternative()?];
         while self.eat("|") {
             all.push(self.alternative()?);
         }
         Ok(match all.len() {
             1 => all.remove(0),
-            _ => Node::Alt(all),
+            _ => PatternNode::Alt(all),
         })
     }
 
-    fn alternative(&mut self) -> Parse<Node> {
+    fn alternative(&mut self) -> Parse<PatternNode> {
         let mut terms = Vec::new();
         while let Some(c) = self.peek() {
             if matches!(c, '|' | ')') {
@@ -234,45 +234,53 @@ impl Parser {
             terms.push(term);
         }
         Ok(match terms.len() {
-            0 => Node::Empty,
+            0 => PatternNode::Empty,
             1 => terms.remove(0),
-            _ => Node::Seq(terms),
+            _ => PatternNode::Seq(terms),
         })
     }
 
-    /// A term, and whether a quantifier may follow it.
-    fn term(&mut self, c: char) -> Parse<(Node, bool)> {
+    /// Parses a term. Returns true with it if a quantifier may follow.
+    fn term(&mut self, c: char) -> Parse<(PatternNode, bool)> {
         self.at += 1;
         let multiline = self.flags.multiline;
         Ok(match c {
-            '^' if multiline => (Node::Assert(Assertion::LineStart), false),
-            '^' => (Node::Assert(Assertion::Start), false),
-            '$' if multiline => (Node::Assert(Assertion::LineEnd), false),
-            '$' => (Node::Assert(Assertion::End), false),
-            '.' if self.flags.dot_all => (Node::Set(Set::of([(0, self.max())])), true),
-            '.' => (Node::Set(self.complement(&line_ends())), true),
-            '(' => self.deeper(Parser::group)?,
-            '[' => (Node::Set(self.deeper(Parser::class)?), true),
+            '^' if multiline => (PatternNode::Assert(Assertion::LineStart), false),
+            '^' => (PatternNode::Assert(Assertion::Start), false),
+            '$' if multiline => (PatternNode::Assert(Assertion::LineEnd), false),
+            '$' => (PatternNode::Assert(Assertion::End), false),
+            '.' if self.flags.dot_all => {
+                (PatternNode::CharSet(CharSet::of([(0, self.max())])), true)
+            }
+            '.' => (PatternNode::CharSet(self.complement(&line_ends())), true),
+            '(' => self.deeper(RegExpParser::group)?,
+            '[' => (
+                PatternNode::CharSet(self.deeper(RegExpParser::class)?),
+                true,
+            ),
             '\\' => self.atom_escape()?,
-            '*' | '+' | '?' => return fault(format!("a `{c}` that repeats nothing")),
-            '{' if self.strict() => return fault("a `{` that is not escaped"),
+            '*' | '+' | '?' => return fault(format!("a `{c}` with nothing to repeat")),
+            '{' if self.strict() => return fault("an unescaped `{`"),
             '{' => {
                 self.at -= 1;
                 if self.count()?.is_some() {
-                    return fault("a count that repeats nothing");
+                    return fault("a count with nothing to repeat");
                 }
                 self.at += 1;
-                (Node::Set(Set::one(u32::from('{'))), true)
+                (PatternNode::CharSet(CharSet::one(u32::from('{'))), true)
             }
-            ']' | '}' if self.strict() => return fault(format!("a `{c}` that is not escaped")),
+            ']' | '}' if self.strict() => return fault(format!("an unescaped `{c}`")),
             _ => {
                 let number = self.input[self.at - 1];
-                (Node::Set(self.closed(Set::one(number))), true)
+                (
+                    PatternNode::CharSet(self.closed(CharSet::one(number))),
+                    true,
+                )
             }
         })
     }
 
-    fn quantified(&mut self, term: Node, may_repeat: bool) -> Parse<Node> {
+    fn quantified(&mut self, term: PatternNode, may_repeat: bool) -> Parse<PatternNode> {
         let Some((min, max)) = self.quantifier()? else {
             return Ok(term);
         };
@@ -280,7 +288,7 @@ impl Parser {
         if !may_repeat {
             return fault("an assertion that is repeated");
         }
-        Ok(Node::Repeat {
+        Ok(PatternNode::Repeat {
             of: Box::new(term),
             min,
             max,
@@ -300,7 +308,7 @@ impl Parser {
         Ok(Some(symbol))
     }
 
-    /// `{2}`, `{2,}` or `{2,3}`; nothing is taken where there is something else.
+    /// Parses `{2}`, `{2,}` or `{2,3}`. Consumes nothing if there is no quantifier.
     fn count(&mut self) -> Parse<Option<(u32, Option<u32>)>> {
         let start = self.at;
         let count = self.count_at();
@@ -330,7 +338,7 @@ impl Parser {
         self.eat("}").then_some((min, max))
     }
 
-    /// Digits, as a number; a large one stays large.
+    /// Parses digits. The value saturates.
     fn decimal(&mut self) -> Option<u32> {
         let start = self.at;
         let mut number = 0_u32;
@@ -341,8 +349,8 @@ impl Parser {
         (self.at > start).then_some(number)
     }
 
-    /// What follows a `(`.
-    fn group(&mut self) -> Parse<(Node, bool)> {
+    /// Parses the rest of a group after `(`.
+    fn group(&mut self) -> Parse<(PatternNode, bool)> {
         let strict = self.strict();
         for (opening, ahead, negated) in [
             ("?=", true, false),
@@ -352,7 +360,7 @@ impl Parser {
         ] {
             if self.eat(opening) {
                 let of = Box::new(self.closing()?);
-                let node = Node::Look { ahead, negated, of };
+                let node = PatternNode::Look { ahead, negated, of };
                 return Ok((node, ahead && !strict));
             }
         }
@@ -371,14 +379,14 @@ impl Parser {
         self.opened += 1;
         let number = self.opened;
         let node = self.closing()?;
-        Ok((Node::Group(number, Box::new(node)), true))
+        Ok((PatternNode::Group(number, Box::new(node)), true))
     }
 
-    fn closing(&mut self) -> Parse<Node> {
+    fn closing(&mut self) -> Parse<PatternNode> {
         let node = self.disjunction()?;
         match self.eat(")") {
             true => Ok(node),
-            false => fault("a `(` that is not closed"),
+            false => fault("an unclosed `(`"),
         }
     }
 
@@ -394,20 +402,20 @@ impl Parser {
                     });
                 return match is_name {
                     true => Ok(name),
-                    false => fault("a group with a name that is none"),
+                    false => fault("a group with an invalid name"),
                 };
             }
             name.push(number);
         }
-        fault("a name of a group that is not closed")
+        fault("an unclosed group name")
     }
 
-    /// `ims-ims:`.
+    /// Parses modifiers, `ims-ims:`.
     fn modifiers(&mut self) -> Parse<()> {
         let (mut seen, mut on) = (Vec::new(), true);
         loop {
             let Some(c) = self.peek() else {
-                return fault("a `(` that is not closed");
+                return fault("an unclosed `(`");
             };
             self.at += 1;
             let flag = match c {
@@ -419,7 +427,7 @@ impl Parser {
                     continue;
                 }
                 ':' if !seen.is_empty() => return Ok(()),
-                _ => return fault("a group that begins with `(?` and is of no kind that is known"),
+                _ => return fault("an unknown kind of group"),
             };
             *flag = on;
             if seen.contains(&c) {
@@ -429,8 +437,8 @@ impl Parser {
         }
     }
 
-    /// What follows a `\` outside of a class.
-    fn atom_escape(&mut self) -> Parse<(Node, bool)> {
+    /// Parses the rest of an escape outside of a class.
+    fn atom_escape(&mut self) -> Parse<(PatternNode, bool)> {
         let Some(c) = self.peek() else {
             return fault("a `\\` at the end");
         };
@@ -440,7 +448,7 @@ impl Parser {
                 self.at += 1;
                 let negated = c == 'B';
                 let assertion = Assertion::Word { negated, folded };
-                return Ok((Node::Assert(assertion), false));
+                return Ok((PatternNode::Assert(assertion), false));
             }
             'k' if self.strict() || !self.groups.names.is_empty() => {
                 self.at += 1;
@@ -452,7 +460,7 @@ impl Parser {
                 let known = names.find(|(known, _)| *known == name);
                 return match known.map(|(_, group)| *group) {
                     Some(group) => self.back(group),
-                    None => fault("a `\\k` with a name that no group has"),
+                    None => fault("a `\\k` with the name of no group"),
                 };
             }
             '1'..='9' => {
@@ -462,29 +470,29 @@ impl Parser {
                     return self.back(group);
                 }
                 if self.strict() {
-                    return fault(format!("a `\\{group}` where there is no such group"));
+                    return fault(format!("a `\\{group}` without such a group"));
                 }
                 self.at = start;
             }
             _ => {}
         }
         let set = match self.escape(false)? {
-            Member::One(number) => self.closed(Set::one(number)),
-            Member::Many(set) => set,
+            ClassMember::One(number) => self.closed(CharSet::one(number)),
+            ClassMember::Many(set) => set,
         };
-        Ok((Node::Set(set), true))
+        Ok((PatternNode::CharSet(set), true))
     }
 
-    fn back(&mut self, group: u32) -> Parse<(Node, bool)> {
+    fn back(&mut self, group: u32) -> Parse<(PatternNode, bool)> {
         if self.flags.ignore_case {
-            return fault("a back-reference where case is ignored");
+            return fault("a back-reference that ignores case");
         }
         self.refers_back = true;
-        Ok((Node::Back(group), true))
+        Ok((PatternNode::Back(group), true))
     }
 
-    /// What follows a `\` and is a character or a set of them.
-    fn escape(&mut self, in_class: bool) -> Parse<Member> {
+    /// Parses the rest of an escape that denotes a character or a set.
+    fn escape(&mut self, in_class: bool) -> Parse<ClassMember> {
         let Some(number) = self.next() else {
             return fault("a `\\` at the end");
         };
@@ -497,10 +505,14 @@ impl Parser {
             'w' => self.words(),
             'W' => self.complement(&self.words()),
             'p' | 'P' if self.strict() => self.property(c == 'P')?,
-            _ => return self.character_escape(number, c, in_class).map(Member::One),
+            _ => {
+                return self
+                    .character_escape(number, c, in_class)
+                    .map(ClassMember::One);
+            }
         };
-        // A class is closed when it is whole. By itself, `\W` is what no word character is the same as.
-        Ok(Member::Many(self.closed(set)))
+        // A class is closed when it is complete. Alone, `\W` is closed here.
+        Ok(ClassMember::Many(self.closed(set)))
     }
 
     fn character_escape(&mut self, number: u32, c: char, in_class: bool) -> Parse<u32> {
@@ -525,7 +537,7 @@ impl Parser {
                 }
                 _ if self.strict() => return fault("a `\\c` without a letter"),
                 _ => {
-                    // The backslash stands for itself, and the `c` is read again.
+                    // The backslash is a literal, and the `c` is parsed again.
                     self.at -= 1;
                     u32::from('\\')
                 }
@@ -533,7 +545,7 @@ impl Parser {
             'x' => self.hex(2, number)?,
             'u' => self.unicode_escape(number)?,
             '0' if !self.peek().is_some_and(|next| next.is_ascii_digit()) => 0,
-            '0'..='9' if self.strict() => return fault("an octal escape beside flag `u` or `v`"),
+            '0'..='9' if self.strict() => return fault("an octal escape with flag `u` or `v`"),
             '0'..='7' => self.octal(c),
             _ if self.strict() => match c {
                 '^' | '$' | '\\' | '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}'
@@ -544,15 +556,15 @@ impl Parser {
                 {
                     number
                 }
-                _ => return fault(format!("an escape that is none: `\\{c}`")),
+                _ => return fault(format!("an invalid escape: `\\{c}`")),
             },
-            // With a group that has a name, `\k` refers to one and is no letter.
+            // If a group has a name, `\k` is a reference and not a letter.
             'k' if !self.groups.names.is_empty() => return fault("a `\\k` without a name"),
             _ => number,
         })
     }
 
-    /// That many hexadecimal digits; the letter itself where there are fewer.
+    /// Parses that many hexadecimal digits. With fewer, the escape denotes its letter.
     fn hex(&mut self, digits: usize, letter: u32) -> Parse<u32> {
         let mut number = 0;
         for ahead in 0..digits {
@@ -579,7 +591,7 @@ impl Parser {
             let is_number = self.at > start && number <= MAX_POINT && self.eat("}");
             return match is_number {
                 true => Ok(number),
-                false => fault("a `\\u{` that names no code point"),
+                false => fault("a `\\u{` without a code point"),
             };
         }
         let first = self.hex(4, letter)?;
@@ -596,7 +608,7 @@ impl Parser {
         Ok(first)
     }
 
-    /// An octal escape up to 0o377.
+    /// Parses an octal escape up to 0o377.
     fn octal(&mut self, first: char) -> u32 {
         let mut number = first.to_digit(8).unwrap_or_default();
         for _ in 0..2 {
@@ -612,8 +624,8 @@ impl Parser {
         number
     }
 
-    /// What follows `\p` or `\P`.
-    fn property(&mut self, negated: bool) -> Parse<Set> {
+    /// Parses the rest of `\p` or `\P`.
+    fn property(&mut self, negated: bool) -> Parse<CharSet> {
         let mut name = String::new();
         let mut is_closed = false;
         if self.eat("{") {
@@ -632,15 +644,17 @@ impl Parser {
         }
         let known = regex_syntax::parse(&format!(r"\p{{{name}}}"));
         let class = known.ok().and_then(|hir| match hir.into_kind() {
-            HirKind::Class(Class::Unicode(class)) => Some(Set::from_class(&class)),
+            HirKind::Class(Class::Unicode(class)) => Some(CharSet::from_class(&class)),
             HirKind::Literal(literal) => {
                 let text = std::str::from_utf8(&literal.0).ok()?;
-                Some(Set::of(text.chars().map(|c| (u32::from(c), u32::from(c)))))
+                Some(CharSet::of(
+                    text.chars().map(|c| (u32::from(c), u32::from(c))),
+                ))
             }
             _ => None,
         });
         let Some(set) = class else {
-            return fault(format!("the property `{name}`, which is not known here"));
+            return fault(format!("the unknown property `{name}`"));
         };
         let set = match self.flags.unicode_sets {
             true => self.closed(set),
@@ -652,8 +666,8 @@ impl Parser {
         })
     }
 
-    /// What follows a `[`.
-    fn class(&mut self) -> Parse<Set> {
+    /// Parses the rest of a class after `[`.
+    fn class(&mut self) -> Parse<CharSet> {
         let negated = self.eat("^");
         let set = match self.flags.unicode_sets {
             true => self.class_v()?,
@@ -666,11 +680,11 @@ impl Parser {
         })
     }
 
-    fn class_ranges(&mut self) -> Parse<Set> {
+    fn class_ranges(&mut self) -> Parse<CharSet> {
         let mut ranges = Vec::new();
         loop {
             if self.eat("]") {
-                return Ok(Set::of(ranges));
+                return Ok(CharSet::of(ranges));
             }
             let first = self.member()?;
             let is_range =
@@ -682,34 +696,34 @@ impl Parser {
             self.at += 1;
             let last = self.member()?;
             match (&first, &last) {
-                (Member::One(first), Member::One(last)) if first <= last => {
+                (ClassMember::One(first), ClassMember::One(last)) if first <= last => {
                     ranges.push((*first, *last));
                 }
-                (Member::One(_), Member::One(_)) => {
+                (ClassMember::One(_), ClassMember::One(_)) => {
                     return fault("a range from a larger to a smaller character");
                 }
-                _ if self.strict() => return fault("a range that begins or ends with a class"),
+                _ if self.strict() => return fault("a range with a class as a bound"),
                 _ => {
                     first.add_to(&mut ranges);
-                    Member::One(u32::from('-')).add_to(&mut ranges);
+                    ClassMember::One(u32::from('-')).add_to(&mut ranges);
                     last.add_to(&mut ranges);
                 }
             }
         }
     }
 
-    fn member(&mut self) -> Parse<Member> {
+    fn member(&mut self) -> Parse<ClassMember> {
         match self.next() {
-            None => fault("a `[` that is not closed"),
+            None => fault("an unclosed `[`"),
             Some(number) if number == u32::from('\\') => self.escape(true),
-            Some(number) => Ok(Member::One(number)),
+            Some(number) => Ok(ClassMember::One(number)),
         }
     }
 
-    /// A class with flag `v`: a union, an intersection or a difference. Operands are closed where case is ignored, so
-    /// that operations are on what is the same.
-    fn class_v(&mut self) -> Parse<Set> {
-        let mut set = Set::default();
+    /// Parses a class with flag `v`: a union, an intersection or a difference. If case is ignored the operands are closed
+    /// first, so that the operations respect case equivalence.
+    fn class_v(&mut self) -> Parse<CharSet> {
+        let mut set = CharSet::default();
         let mut operator = None;
         let mut is_first = true;
         loop {
@@ -719,10 +733,10 @@ impl Parser {
             let here = ["&&", "--"].into_iter().find(|sign| self.eat(sign));
             match (here, is_first) {
                 (Some(_), true) => {
-                    return fault("an operator of sets without an operand before it");
+                    return fault("a set operator without a left operand");
                 }
                 (here, false) if operator.is_some() && operator != Some(here) => {
-                    return fault("two operators of sets in one class");
+                    return fault("two set operators in one class");
                 }
                 (here, false) => operator = Some(here),
                 (None, true) => {}
@@ -738,31 +752,31 @@ impl Parser {
         }
     }
 
-    /// A class, an escape, a character, or where a union is possible a range of them.
-    fn operand(&mut self, may_be_range: bool) -> Parse<Set> {
+    /// Parses a class, an escape or a character; in a union also a range.
+    fn operand(&mut self, may_be_range: bool) -> Parse<CharSet> {
         if self.eat("[") {
-            return self.deeper(Parser::class);
+            return self.deeper(RegExpParser::class);
         }
         let first = match self.member_v()? {
-            Member::Many(set) => return Ok(set),
-            Member::One(first) => first,
+            ClassMember::Many(set) => return Ok(set),
+            ClassMember::One(first) => first,
         };
         let is_range = self.peek() == Some('-') && self.peek_at(1) != Some('-');
         if !may_be_range || !is_range {
-            return Ok(Set::one(first));
+            return Ok(CharSet::one(first));
         }
         self.at += 1;
         match self.member_v()? {
-            Member::One(last) if first <= last => Ok(Set::of([(first, last)])),
-            Member::One(_) => fault("a range from a larger to a smaller character"),
-            Member::Many(_) => fault("a range that begins or ends with a class"),
+            ClassMember::One(last) if first <= last => Ok(CharSet::of([(first, last)])),
+            ClassMember::One(_) => fault("a range from a larger to a smaller character"),
+            ClassMember::Many(_) => fault("a range with a class as a bound"),
         }
     }
 
-    fn member_v(&mut self) -> Parse<Member> {
+    fn member_v(&mut self) -> Parse<ClassMember> {
         const DOUBLE: &str = "&!#$%*+,.:;<=>?@^`~";
         let Some(c) = self.peek() else {
-            return fault("a `[` that is not closed");
+            return fault("an unclosed `[`");
         };
         if c == '\\' && self.peek_at(1) == Some('q') {
             return fault("strings in a class, `\\q{…}`");
@@ -773,19 +787,17 @@ impl Parser {
             ));
         }
         if matches!(c, '(' | ')' | '{' | '}' | '/' | '-' | '|') {
-            return fault(format!(
-                "a `{c}` that is not escaped, in a class with flag `v`"
-            ));
+            return fault(format!("an unescaped `{c}`, in a class with flag `v`"));
         }
         self.member()
     }
 }
 
-impl Member {
+impl ClassMember {
     fn add_to(&self, ranges: &mut Vec<(u32, u32)>) {
         match self {
-            Member::One(number) => ranges.push((*number, *number)),
-            Member::Many(set) => ranges.extend_from_slice(set.ranges()),
+            ClassMember::One(number) => ranges.push((*number, *number)),
+            ClassMember::Many(set) => ranges.extend_from_slice(set.ranges()),
         }
     }
 }

@@ -1,27 +1,27 @@
-//! Sets of code units or code points, and which of them a pattern that ignores case takes for the same.
+//! Sets of code units or code points, and their closure under case equivalence.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
-/// The first halves of surrogate pairs.
+/// The high surrogates.
 pub(super) const HIGH: (u32, u32) = (0xD800, 0xDBFF);
-/// The second halves.
+/// The low surrogates.
 pub(super) const LOW: (u32, u32) = (0xDC00, 0xDFFF);
-/// The code points beyond the first plane, which are a pair of surrogates each.
+/// The code points above U+FFFF, which UTF-16 encodes as surrogate pairs.
 pub(super) const BEYOND: (u32, u32) = (0x1_0000, MAX_POINT);
 /// The largest code unit.
 pub(super) const MAX_UNIT: u32 = 0xFFFF;
 /// The largest code point.
 pub(super) const MAX_POINT: u32 = 0x10_FFFF;
 
-/// A set of numbers, as ranges in ascending order with gaps between them.
+/// A set of integers as sorted, disjoint, nonadjacent ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Set(Vec<(u32, u32)>);
+pub(super) struct CharSet(Vec<(u32, u32)>);
 
-impl Set {
-    pub(super) fn of(ranges: impl IntoIterator<Item = (u32, u32)>) -> Set {
+impl CharSet {
+    pub(super) fn of(ranges: impl IntoIterator<Item = (u32, u32)>) -> CharSet {
         let mut all: Vec<(u32, u32)> = ranges.into_iter().collect();
         all.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(all.len());
@@ -31,11 +31,11 @@ impl Set {
                 _ => merged.push((start, end)),
             }
         }
-        Set(merged)
+        CharSet(merged)
     }
 
-    pub(super) fn one(number: u32) -> Set {
-        Set(vec![(number, number)])
+    pub(super) fn one(number: u32) -> CharSet {
+        CharSet(vec![(number, number)])
     }
 
     pub(super) fn ranges(&self) -> &[(u32, u32)] {
@@ -52,12 +52,12 @@ impl Set {
             .any(|&(start, end)| (start..=end).contains(&number))
     }
 
-    pub(super) fn union(&self, other: &Set) -> Set {
-        Set::of(self.0.iter().chain(&other.0).copied())
+    pub(super) fn union(&self, other: &CharSet) -> CharSet {
+        CharSet::of(self.0.iter().chain(&other.0).copied())
     }
 
-    /// What is in `0..=max` and not in the set.
-    pub(super) fn complement(&self, max: u32) -> Set {
+    /// Returns the complement within `0..=max`.
+    pub(super) fn complement(&self, max: u32) -> CharSet {
         let mut gaps = Vec::with_capacity(self.0.len() + 1);
         let mut next = 0;
         for &(start, end) in &self.0 {
@@ -69,26 +69,26 @@ impl Set {
         if next <= max {
             gaps.push((next, max));
         }
-        Set(gaps)
+        CharSet(gaps)
     }
 
-    pub(super) fn intersect(&self, other: &Set) -> Set {
+    pub(super) fn intersect(&self, other: &CharSet) -> CharSet {
         let pairs = self
             .0
             .iter()
             .flat_map(|a| other.0.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
-        Set::of(pairs.filter(|(start, end)| start <= end))
+        CharSet::of(pairs.filter(|(start, end)| start <= end))
     }
 
-    pub(super) fn minus(&self, other: &Set) -> Set {
+    pub(super) fn minus(&self, other: &CharSet) -> CharSet {
         self.intersect(&other.complement(MAX_POINT))
     }
 
-    pub(super) fn is_subset(&self, other: &Set) -> bool {
+    pub(super) fn is_subset(&self, other: &CharSet) -> bool {
         self.minus(other).is_empty()
     }
 
-    /// The only number in it, if there is one.
+    /// Returns the only member of the set, if it has exactly one.
     pub(super) fn single(&self) -> Option<u32> {
         match self.0[..] {
             [(start, end)] if start == end => Some(start),
@@ -96,15 +96,15 @@ impl Set {
         }
     }
 
-    pub(super) fn surrogates() -> Set {
-        Set(vec![(HIGH.0, LOW.1)])
+    pub(super) fn surrogates() -> CharSet {
+        CharSet(vec![(HIGH.0, LOW.1)])
     }
 
-    /// The code points whose surrogate pairs have a half of `high` and one of `low`.
-    pub(super) fn pairs(high: &Set, low: &Set) -> Set {
+    /// Returns the code points whose surrogate pairs combine a member of `high` with a member of `low`.
+    pub(super) fn pairs(high: &CharSet, low: &CharSet) -> CharSet {
         let mut ranges = Vec::new();
-        for &(high_start, high_end) in &high.intersect(&Set(vec![HIGH])).0 {
-            for &(low_start, low_end) in &low.intersect(&Set(vec![LOW])).0 {
+        for &(high_start, high_end) in &high.intersect(&CharSet(vec![HIGH])).0 {
+            for &(low_start, low_end) in &low.intersect(&CharSet(vec![LOW])).0 {
                 let point =
                     |high: u32, low: u32| 0x1_0000 + ((high - HIGH.0) << 10) + (low - LOW.0);
                 match (low_start, low_end) == LOW {
@@ -116,13 +116,12 @@ impl Set {
                 }
             }
         }
-        Set::of(ranges)
+        CharSet::of(ranges)
     }
 
-    /// The set with everything that has the same canonical form as a member, for patterns by code unit: two
-    /// units are the same if their upper case is, where that is one unit and does not lead from beyond ASCII
-    /// into it.
-    pub(super) fn close_units(&self) -> Set {
+    /// Returns the closure of the set for patterns by code unit. Two units are equivalent if their canonical forms are equal:
+    /// the upper case, if it is one code unit and does not map from outside ASCII into ASCII.
+    pub(super) fn close_units(&self) -> CharSet {
         static VARIANTS: OnceLock<HashMap<u32, Vec<u32>>> = OnceLock::new();
         let variants = VARIANTS.get_or_init(|| {
             let mut by_upper: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -140,19 +139,19 @@ impl Set {
                 }
             }
         }
-        Set::of(ranges)
+        CharSet::of(ranges)
     }
 
-    /// The same for patterns by code point: two are the same if their simple case folding is.
-    pub(super) fn close_points(&self) -> Set {
+    /// Returns the closure of the set for patterns by code point, under simple case folding.
+    pub(super) fn close_points(&self) -> CharSet {
         let mut class = self.class();
         class.case_fold_simple();
-        Set::from_class(&class)
+        CharSet::from_class(&class)
     }
 
-    /// The characters in it.
+    /// Returns the characters in the set.
     pub(super) fn class(&self) -> ClassUnicode {
-        let scalars = self.minus(&Set::surrogates());
+        let scalars = self.minus(&CharSet::surrogates());
         let bound = |number| char::from_u32(number).expect("surrogates are left out");
         ClassUnicode::new(
             scalars
@@ -162,8 +161,8 @@ impl Set {
         )
     }
 
-    pub(super) fn from_class(class: &ClassUnicode) -> Set {
-        Set::of(
+    pub(super) fn from_class(class: &ClassUnicode) -> CharSet {
+        CharSet::of(
             class
                 .iter()
                 .map(|range| (u32::from(range.start()), u32::from(range.end()))),
@@ -171,7 +170,7 @@ impl Set {
     }
 }
 
-/// The canonical form of a code unit.
+/// Returns the canonical form of a code unit.
 fn upper(unit: u32) -> u32 {
     let Some(c) = char::from_u32(unit) else {
         return unit;
@@ -183,20 +182,20 @@ fn upper(unit: u32) -> u32 {
     }
 }
 
-pub(super) fn digits() -> Set {
-    Set::of([(0x30, 0x39)])
+pub(super) fn digits() -> CharSet {
+    CharSet::of([(0x30, 0x39)])
 }
 
-pub(super) fn words() -> Set {
-    Set::of([(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
+pub(super) fn words() -> CharSet {
+    CharSet::of([(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
 }
 
-pub(super) fn line_ends() -> Set {
-    Set::of([(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)])
+pub(super) fn line_ends() -> CharSet {
+    CharSet::of([(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)])
 }
 
-pub(super) fn spaces() -> Set {
-    Set::of([
+pub(super) fn spaces() -> CharSet {
+    CharSet::of([
         (0x09, 0x0D),
         (0x20, 0x20),
         (0xA0, 0xA0),

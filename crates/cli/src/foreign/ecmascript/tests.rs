@@ -1,4 +1,4 @@
-//! Translations, and the same verdicts as Node's where there is one.
+//! Tests of the translation: expected results, and a comparison with Node if it is installed.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use ttsr::{Channel, Pack, PartId, Pattern, Rule};
 use ttsr_testing::{Random, scale};
 
 fn translated(pattern: &str, flags: &str) -> Result<Translation, Untranslatable> {
-    translate(pattern, Flags::of(flags)?)
+    translate(pattern, RegExpFlags::parse(flags)?)
 }
 
 #[test]
@@ -53,41 +53,33 @@ fn patterns_are_written_anew() {
 #[test]
 fn what_has_no_translation_says_why() {
     for (pattern, flags, why) in [
-        ("(", "", "a `(` that is not closed"),
-        ("a)", "", "a `)` that closes nothing"),
-        ("*a", "", "a `*` that repeats nothing"),
+        ("(", "", "an unclosed `(`"),
+        ("a)", "", "an unmatched `)`"),
+        ("*a", "", "a `*` with nothing to repeat"),
         ("a{3,2}", "", "a count from 3 to 2"),
-        (
-            "(?i)a",
-            "",
-            "a group that begins with `(?` and is of no kind that is known",
-        ),
+        ("(?i)a", "", "an unknown kind of group"),
         ("[b-a]", "", "a range from a larger to a smaller character"),
-        ("]", "u", "a `]` that is not escaped"),
-        (r"\y", "u", r"an escape that is none: `\y`"),
-        (
-            r"\p{Nonsense}",
-            "u",
-            "the property `Nonsense`, which is not known here",
-        ),
+        ("]", "u", "an unescaped `]`"),
+        (r"\y", "u", r"an invalid escape: `\y`"),
+        (r"\p{Nonsense}", "u", "the unknown property `Nonsense`"),
         (r"[\q{ab}]", "v", "strings in a class, `\\q{…}`"),
-        ("[a--b&&c]", "v", "two operators of sets in one class"),
+        ("[a--b&&c]", "v", "two set operators in one class"),
         (
             r"(a)|\1b",
             "",
             "a back-reference to a group that may have captured nothing",
         ),
-        (r"(a)\1", "i", "a back-reference where case is ignored"),
+        (r"(a)\1", "i", "a back-reference that ignores case"),
         (
             r"(.)\1",
             "",
-            "a back-reference beside a class with halves of characters; flag `u` makes it one of characters",
+            "a back-reference beside a class with surrogates; flag `u` makes it a class of characters",
         ),
         ("[]", "", "it matches no text"),
         (r"\uD83Dx", "", "it matches no text"),
         ("(?<n>a)(?<n>b)", "", "two groups with the same name"),
         ("a", "uv", "flags `u` and `v` exclude each other"),
-        ("a", "x", "`x` is no flag"),
+        ("a", "x", "`x` is not a flag"),
         ("a", "gg", "flag `g` is given twice"),
     ] {
         assert_eq!(
@@ -113,7 +105,7 @@ fn what_differs_is_noted() {
     assert!(long.regex.len() < 2_000, "{}", long.regex);
 }
 
-/// Patterns that people write, with the snippets that tell flavours apart.
+/// Realistic patterns, and fragments in which regex flavours differ.
 const PATTERNS: &[(&str, &str)] = &[
     (r"\d+", ""),
     (r"^\w+$", ""),
@@ -239,7 +231,7 @@ const PATTERNS: &[(&str, &str)] = &[
     ("[𐐨-𐐩]", "iu"),
 ];
 
-/// Texts that they are run on.
+/// Texts on which they are run.
 const TEXTS: &[&str] = &[
     "",
     "a",
@@ -348,7 +340,7 @@ const TEXTS: &[&str] = &[
     "ab\ncb",
 ];
 
-/// What Node says of each pattern: `null` where it is none, else for each text whether it matches.
+/// Returns Node's results: `None` for an invalid pattern, else true for each text that matches.
 fn said_by_node(patterns: &[(String, String)], texts: &[String]) -> Option<Vec<Option<Vec<bool>>>> {
     const SCRIPT: &str = "let s='';process.stdin.on('data',d=>s+=d).on('end',()=>{const [p,t]=JSON.parse(s);\
         console.log(JSON.stringify(p.map(([p,f])=>{try{new RegExp(p,f)}catch(e){return null}\
@@ -371,7 +363,7 @@ fn said_by_node(patterns: &[(String, String)], texts: &[String]) -> Option<Vec<O
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// A pack of that one pattern, or why it does not load.
+/// Returns a pack of that one pattern, or the reason why it does not load.
 fn pack(regex: &str) -> Result<Pack, String> {
     let mut rule = Rule::new("p/r", vec![Pattern::regex(regex)]);
     rule.on = vec![Channel::Text];
@@ -389,7 +381,7 @@ fn hits(pack: &Pack, text: &str) -> bool {
     pushed || closed
 }
 
-/// Compares every pattern on every text; says how many patterns could be compared.
+/// Compares every pattern on every text. Returns the number of patterns that could be compared.
 fn compare(patterns: &[(String, String)], texts: &[String]) -> Option<usize> {
     let node = said_by_node(patterns, texts)?;
     let mut compared = 0;
@@ -412,7 +404,7 @@ fn compare(patterns: &[(String, String)], texts: &[String]) -> Option<usize> {
         };
         let loaded = match pack(&translation.regex) {
             Ok(loaded) => loaded,
-            // What loads nowhere is told by the import: here it only must not be a mistake of the translation.
+            // The import reports a pattern that does not load; here it must only not be caused by the translation.
             Err(error) => {
                 let known = [
                     "empty text",
@@ -438,7 +430,7 @@ fn compare(patterns: &[(String, String)], texts: &[String]) -> Option<usize> {
             .any(|note| note.contains("empty text"));
         let counts = translation.notes.iter().any(|note| note.contains("UTF-16"));
         for (text, said) in texts.iter().zip(said) {
-            // Of no text there is nothing to act on, and what is noted differs.
+            // No rule acts on an empty text, and documented differences are skipped.
             if (empty && text.is_empty()) || (counts && text.chars().any(|c| c > '\u{FFFF}')) {
                 continue;
             }
@@ -469,7 +461,7 @@ fn node_says_the_same_of_patterns_that_people_write() {
     }
 }
 
-/// A pattern of the pieces in which the flavours differ.
+/// Returns a random pattern of the fragments in which the flavours differ.
 fn random_pattern(random: &mut Random, depth: u32) -> String {
     const ATOMS: &[&str] = &[
         "a",
@@ -541,7 +533,7 @@ fn node_says_the_same_of_random_patterns() {
             let pattern = random_pattern(&mut random, 2);
             (pattern, flags[random.below(flags.len())].to_owned())
         })
-        // V8 11.3 (Node 20) is wrong about a repeated `[^]` under `v`: `/[^]{2,}/v` matches "k".
+        // V8 11.3 (Node 20) matches a repeated `[^]` under `v` incorrectly: `/[^]{2,}/v` matches "k".
         .filter(|(pattern, flags)| !(flags.contains('v') && pattern.contains("[^]")))
         .collect();
     let count = patterns.len();

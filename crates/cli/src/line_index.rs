@@ -1,10 +1,10 @@
-//! Lines and columns of offsets in a file that is read block by block.
+//! Converts offsets to lines and columns in a file that is read block by block.
 
 use serde::Serialize;
 
-/// A place in a text; line and columns count from 1. Lines end with a line feed.
+/// A position in a text. Line and column count from 1; a line ends with a line feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Position {
+pub(crate) struct LineColumn {
     pub(crate) line: u64,
     /// In characters.
     pub(crate) column: u64,
@@ -12,28 +12,28 @@ pub(crate) struct Position {
     pub(crate) column_utf16: u64,
 }
 
-/// Finds the positions of offsets, which are asked for in ascending order. Bytes behind the last offset are not
-/// looked at.
+/// Computes the positions of a fixed set of offsets in one pass over the file. Bytes after the last offset are not
+/// examined.
 #[derive(Debug)]
-pub(crate) struct Locator {
-    /// Ascending.
+pub(crate) struct LineIndex {
+    /// The requested offsets, ascending.
     offsets: Vec<u64>,
-    /// Of the first offsets, as far as their bytes were read.
-    found: Vec<Position>,
-    /// Bytes read.
+    /// The positions of the offsets reached so far, in the same order.
+    found: Vec<LineColumn>,
+    /// Number of bytes read.
     at: u64,
-    here: Position,
+    here: LineColumn,
 }
 
-impl Locator {
-    pub(crate) fn new(mut offsets: Vec<u64>) -> Locator {
+impl LineIndex {
+    pub(crate) fn new(mut offsets: Vec<u64>) -> LineIndex {
         offsets.sort_unstable();
         offsets.dedup();
-        Locator {
+        LineIndex {
             offsets,
             found: Vec::new(),
             at: 0,
-            here: Position {
+            here: LineColumn {
                 line: 1,
                 column: 1,
                 column_utf16: 1,
@@ -41,7 +41,7 @@ impl Locator {
         }
     }
 
-    /// Whether every offset is found, so that no more bytes are needed.
+    /// Returns true if every offset has been reached, so that no more bytes are needed.
     pub(crate) fn is_done(&self) -> bool {
         self.found.len() == self.offsets.len()
     }
@@ -72,15 +72,15 @@ impl Locator {
             }
         };
         for byte in line {
-            // Each character counts at its first byte; one of four bytes is two code units.
+            // A character counts at its first byte; a character of four bytes is two code units.
             let starts = u64::from(byte & 0xC0 != 0x80);
             self.here.column += starts;
             self.here.column_utf16 += starts + u64::from(*byte >= 0xF0);
         }
     }
 
-    /// The position of an offset that was asked for; of one past the end of the file, the end.
-    pub(crate) fn position(&self, offset: u64) -> Position {
+    /// Returns the position of a requested offset, or the end of the file if the offset lies after it.
+    pub(crate) fn position(&self, offset: u64) -> LineColumn {
         let found = self.offsets.binary_search(&offset).ok();
         let found = found.and_then(|index| self.found.get(index));
         found.copied().unwrap_or(self.here)
@@ -92,12 +92,12 @@ mod tests {
     use super::*;
 
     fn positions(text: &str, block: usize, offsets: &[u64]) -> Vec<(u64, u64, u64)> {
-        let mut locator = Locator::new(offsets.to_vec());
+        let mut locator = LineIndex::new(offsets.to_vec());
         text.as_bytes()
             .chunks(block)
             .for_each(|block| locator.push(block));
         let position = |offset: &u64| {
-            let Position {
+            let LineColumn {
                 line,
                 column,
                 column_utf16,
@@ -135,6 +135,6 @@ mod tests {
             positions("ab\ncd", 2, &[4, 0, 4]),
             [(2, 2, 2), (1, 1, 1), (2, 2, 2)]
         );
-        assert!(Locator::new(Vec::new()).is_done());
+        assert!(LineIndex::new(Vec::new()).is_done());
     }
 }

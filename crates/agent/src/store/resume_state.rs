@@ -1,15 +1,15 @@
-//! What a file holds that is needed to go on.
+//! The state that a file holds for resuming a session.
 
 use super::error::{StoreError, StoreErrorKind};
-use super::read::Piece;
+use super::read::StoredItem;
 use super::record::{Entry, Record};
 use ttsr::harness::Message;
 use ttsr::session::Lost;
 use ttsr::{Pack, Session, Snapshot};
 
-/// What was found in the file of a session.
+/// The contents of a session file, for resuming the session.
 ///
-/// # Example: a file whose last record was torn
+/// # Example: a file with a torn last record
 /// ```
 /// use std::io::Write;
 /// use ttsr::harness::Message;
@@ -30,53 +30,53 @@ use ttsr::{Pack, Session, Snapshot};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Kept {
-    /// Messages with the number and the time of the record they are of.
+pub struct ResumeState {
+    /// The messages, each with the number and the time of its record.
     messages: Vec<(u64, u64, Message)>,
     waiting: Vec<Message>,
     snapshot: Option<Snapshot>,
     pub(super) is_new: bool,
     /// The number of the last record.
     pub(super) latest: u64,
-    /// Up to where the file is whole lines.
+    /// The length of the complete lines, in bytes.
     pub(super) whole_bytes: u64,
     pub(super) torn_bytes: u64,
     records: u64,
     damaged: u64,
     repeated: u64,
     missing: u64,
-    /// Entries that only a later version knows.
+    /// The number of entries that only a later version understands.
     pub(super) unknown: u64,
 }
 
-impl Kept {
-    /// Of a file with nothing in it.
-    pub(super) fn nothing() -> Kept {
-        Kept {
+impl ResumeState {
+    /// Returns the contents of an empty file.
+    pub(super) fn empty() -> ResumeState {
+        ResumeState {
             is_new: true,
-            // The beginning of a first line, if there is one, is cut off.
+            // An incomplete first line, if there is one, is cut off.
             torn_bytes: 1,
-            ..Kept::default()
+            ..ResumeState::default()
         }
     }
 
-    /// The conversation, oldest message first.
+    /// Returns the conversation, oldest message first.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         let messages = self.messages.iter();
         messages.map(|(_, _, message)| message.clone()).collect()
     }
 
-    /// Guidance that waited for a request which never was sent: it belongs into the next one.
+    /// Returns guidance that waited for a request which was never sent: it belongs into the next one.
     #[must_use]
     pub fn waiting(&self) -> &[Message] {
         &self.waiting
     }
 
-    /// The session as it was when the last record was written, or a new one; and the rules whose state
-    /// could not be kept. See [`Pack::restore`].
+    /// Returns the session in the state of the last record, or a new one; and the rules whose state could not be
+    /// restored. See [`Pack::restore`].
     ///
-    /// # Example: other rules than before
+    /// # Example: a changed rule
     /// ```
     /// use ttsr_agent::store::{Entry, Store};
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
@@ -106,57 +106,57 @@ impl Kept {
         }
     }
 
-    /// Whether there was no such file, or nothing in it.
+    /// Returns true if the file did not exist, or was empty.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// How many records were read.
+    /// Returns the number of records that were read.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes of a last record that was never completed. They were cut off.
+    /// Returns the length of an incomplete last record in bytes. It was cut off.
     #[must_use]
     pub fn torn_bytes(&self) -> u64 {
         if self.is_new { 0 } else { self.torn_bytes }
     }
 
-    /// Lines that were not believed, because their checksum is wrong: the disk or someone else changed them.
+    /// Returns the number of lines that were skipped because their checksum is wrong.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Records whose number was there already: not believed either.
+    /// Returns the number of records that were skipped because their number occurred before.
     #[must_use]
     pub fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// Records that were written and are not there, as far as the numbers of the others tell.
+    /// Returns the number of lost records, from the gaps between record numbers.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// Takes the next piece of a file.
-    pub(super) fn take(&mut self, piece: Piece) -> Result<(), StoreError> {
-        match piece {
-            Piece::Record(record) => self.take_record(record),
-            Piece::Damaged { .. } => self.damaged += 1,
-            Piece::Repeated { .. } => self.repeated += 1,
-            Piece::Strange { why, .. } => {
-                return Err(StoreError::of(StoreErrorKind::Strange, why));
+    /// Adds the next item of the file.
+    pub(super) fn add_item(&mut self, item: StoredItem) -> Result<(), StoreError> {
+        match item {
+            StoredItem::Record(record) => self.add_record(record),
+            StoredItem::Damaged { .. } => self.damaged += 1,
+            StoredItem::Repeated { .. } => self.repeated += 1,
+            StoredItem::Strange { why, .. } => {
+                return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
             }
-            Piece::Torn { bytes, .. } => self.torn_bytes = bytes,
+            StoredItem::Torn { bytes, .. } => self.torn_bytes = bytes,
         }
         Ok(())
     }
 
-    fn take_record(&mut self, record: Record) {
+    fn add_record(&mut self, record: Record) {
         let Record { seq, at, entries } = record;
         self.records += 1;
         self.missing += seq - self.latest - 1;
@@ -174,7 +174,7 @@ impl Kept {
         }
     }
 
-    /// The records of a file that holds only this.
+    /// Returns the records of a file with only this state.
     pub(super) fn compacted(self, now: u64) -> Vec<Record> {
         let mut records: Vec<Record> = Vec::new();
         for (seq, at, message) in self.messages {

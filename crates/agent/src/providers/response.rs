@@ -1,4 +1,4 @@
-//! One answer: the head decides what the body is, the body becomes events.
+//! A response: its head is checked, its body is parsed into events.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,70 +10,70 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::retry::retry_after;
-use super::sealed::Seals;
+use super::signed_reasoning::SignedReasoningReader;
 use crate::http::Connection;
 use ttsr::Event;
 use ttsr::harness::Failure;
 use ttsr_wire::Reader;
 
-/// Most bytes read of an error.
+/// The most bytes of an error response that are read.
 const ERROR: usize = 64 << 10;
 
-/// Most characters shown of an error that says nothing in a form we know.
+/// The most characters of an error response of unknown form that are shown.
 const EXCERPT: usize = 300;
 
 /// The reason that readers give to a reply that its provider did not end.
 const TRUNCATED: &str = "truncated";
 
-/// A reply on its way. Dropping it closes the connection.
-pub(super) struct Answer {
+/// A streamed reply. Dropping it closes the connection.
+pub(super) struct ResponseStream {
     connection: Connection,
     body: Incoming,
     reader: Reader,
-    /// Reads along, where reasoning is signed.
-    seals: Option<Seals>,
+    /// Collects signed reasoning from the same bytes.
+    signed: Option<SignedReasoningReader>,
     ready: VecDeque<Event>,
-    /// Longest silence.
+    /// The time limit for a silent connection.
     idle: Duration,
     is_finished: bool,
 }
 
-impl Answer {
-    /// The reply behind a head, or why it is none.
+impl ResponseStream {
+    /// Returns the reply of a response, or the failure that its head describes.
     pub(super) async fn new(
         connection: Connection,
         response: Response<Incoming>,
         idle: Duration,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ResponseStream, Failure> {
         let (head, body) = response.into_parts();
-        let mut answer = Answer {
+        let mut answer = ResponseStream {
             connection,
             body,
             reader: Reader::new("reply"),
-            seals: None,
+            signed: None,
             ready: VecDeque::new(),
             idle,
             is_finished: false,
         };
         match head.status {
-            StatusCode::OK => acceptable(&head.headers).map(|()| answer),
+            StatusCode::OK => check_headers(&head.headers).map(|()| answer),
             status if status.is_redirection() => Err(redirected(status, &head.headers)),
             status => Err(answer.refused(status, &head.headers).await),
         }
     }
 
-    /// Has the reply's signed reasoning kept, once the reply is complete.
-    pub(super) fn keep_seals(&mut self, seals: Seals) {
-        self.seals = Some(seals);
+    /// Keeps the signed reasoning of the reply, once the reply is complete.
+    pub(super) fn keep_signed_reasoning(&mut self, signed: SignedReasoningReader) {
+        self.signed = Some(signed);
     }
 
-    /// The next event; none after the end of the reply.
+    /// Returns the next event, or `None` after the end of the reply.
     pub(super) async fn next(&mut self) -> Option<Result<Event, Failure>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 self.is_finished = matches!(event, Event::Finish { .. });
-                if let (true, Some(seals)) = (self.is_finished, &mut self.seals) {
-                    seals.finish();
+                if let (true, Some(signed)) = (self.is_finished, &mut self.signed) {
+                    signed.finish();
                 }
                 return Some(Ok(event));
             }
@@ -88,7 +88,7 @@ impl Answer {
                     return Some(Err(Failure::new("cut-off", message)));
                 }
                 Err(failure) => {
-                    // What is incomplete is not read: it may say something else when it is whole.
+                    // Buffered bytes of an incomplete event are not read: they could mean something else once complete.
                     self.is_finished = true;
                     return Some(Err(failure));
                 }
@@ -96,23 +96,24 @@ impl Answer {
         }
     }
 
-    /// Reads on; false where there is nothing left and the reply has no end.
+    /// Reads more bytes; returns false at the end of a body whose reply did not end.
     async fn read(&mut self) -> Result<bool, Failure> {
         let bytes = self.bytes().await?;
-        if let (Some(seals), Some(bytes)) = (&mut self.seals, &bytes) {
-            seals.push(bytes);
+        if let (Some(signed), Some(bytes)) = (&mut self.signed, &bytes) {
+            signed.push(bytes);
         }
-        let Answer { reader, ready, .. } = self;
+        let ResponseStream { reader, ready, .. } = self;
         match bytes {
-            Some(bytes) => reader.push(&bytes, &mut |_, event| keep(ready, event)),
+            Some(bytes) => reader.push(&bytes, &mut |_, event| push_until_finish(ready, event)),
             None => {
                 let mut last = Vec::new();
                 reader.finish(&mut |_, event| last.push(event));
                 if !last.iter().any(is_end) {
-                    // The parts that were open did not end: their calls must not run.
+                    // The open parts did not end: their calls must not run.
                     last.retain(|event| matches!(event, Event::Unscanned { .. }));
                 }
-                last.into_iter().for_each(|event| keep(ready, event));
+                last.into_iter()
+                    .for_each(|event| push_until_finish(ready, event));
                 return Ok(!ready.is_empty());
             }
         }
@@ -128,10 +129,10 @@ impl Answer {
         })
     }
 
-    /// What an answer that is not a reply says.
+    /// Returns the failure that an error response describes.
     async fn refused(&mut self, status: StatusCode, headers: &HeaderMap) -> Failure {
         let mut text = Vec::new();
-        // As much as comes: the status alone is an answer too.
+        // A body that breaks off is enough: the status alone describes the failure.
         while let Ok(Some(bytes)) = self.bytes().await {
             text.extend_from_slice(&bytes);
             if text.len() > ERROR {
@@ -149,8 +150,8 @@ impl Answer {
     }
 }
 
-/// One request, one reply: what follows its end is not part of it.
-fn keep(ready: &mut VecDeque<Event>, event: Event) {
+/// Appends an event, unless the reply has ended: a response has one reply.
+fn push_until_finish(ready: &mut VecDeque<Event>, event: Event) {
     if !matches!(ready.back(), Some(Event::Finish { .. })) {
         ready.push_back(event);
     }
@@ -160,12 +161,12 @@ fn is_end(event: &Event) -> bool {
     matches!(event, Event::Finish { reason } if reason != TRUNCATED)
 }
 
-/// Kind and message of an error's body; `http` and its beginning, where it is in no form we know.
+/// Returns the kind and the message of an error body; `http` and the start of the body if its form is unknown.
 fn error_of(text: &[u8]) -> (String, String) {
     let body: Value = serde_json::from_slice(text).unwrap_or_default();
     let error = body.get("error").unwrap_or(&body);
     let named = |name: &str| error.get(name)?.as_str().filter(|value| !value.is_empty());
-    // The code says more than the type, where there is one.
+    // If there is a code, it is more specific than the type.
     let kind = named("code").or_else(|| named("type")).unwrap_or("http");
     let message = named("message").or(error.as_str());
     let message = message.map_or_else(|| beginning(text), str::to_owned);
@@ -177,8 +178,8 @@ fn beginning(text: &[u8]) -> String {
     text.trim().chars().take(EXCERPT).collect()
 }
 
-/// Whether the body can be a reply: bytes that no rule could read are not let in.
-fn acceptable(headers: &HeaderMap) -> Result<(), Failure> {
+/// Checks that the body can be a reply: bytes that no rule could read are refused.
+fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {
     const KNOWN: [&str; 5] = [
         "text/event-stream",
         "application/json",
@@ -186,12 +187,12 @@ fn acceptable(headers: &HeaderMap) -> Result<(), Failure> {
         "application/jsonl",
         "application/stream+json",
     ];
-    let coding = named(headers, &CONTENT_ENCODING);
+    let coding = header_text(headers, &CONTENT_ENCODING);
     if !matches!(coding.as_str(), "" | "identity") {
         let message = format!("the answer is encoded as `{coding}`, which was not asked for");
         return Err(Failure::new("content-encoding", message).with_status(200));
     }
-    let kind = named(headers, &CONTENT_TYPE);
+    let kind = header_text(headers, &CONTENT_TYPE);
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if kind.is_empty() || KNOWN.contains(&kind) {
         return Ok(());
@@ -201,12 +202,12 @@ fn acceptable(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 fn redirected(status: StatusCode, headers: &HeaderMap) -> Failure {
-    let to = named(headers, &LOCATION);
+    let to = header_text(headers, &LOCATION);
     let message = format!("{status}: the endpoint is at `{to}` now; redirects are not followed");
     Failure::new("redirect", message).with_status(status.as_u16())
 }
 
-fn named(headers: &HeaderMap, name: &HeaderName) -> String {
+fn header_text(headers: &HeaderMap, name: &HeaderName) -> String {
     let value = headers
         .get(name)
         .map(|value| String::from_utf8_lossy(value.as_bytes()));

@@ -1,10 +1,9 @@
-//! Reasoning that its provider signed: kept as it came, and sent back only where the provider wants it.
+//! Reasoning that its provider signed: kept unchanged, and sent back only where the provider requires it.
 //!
-//! Anthropic refuses a conversation in which a tool call made while thinking comes without that thinking,
-//! and a piece of thinking that is not exactly what was signed. So the blocks are kept whole, outside of
-//! the conversation, by the calls that they led to; what hooks and rules made of the reasoning for its
-//! readers is another matter. A reply that was cut has no calls in the next request, so its reasoning is
-//! not in there either.
+//! Anthropic refuses a conversation in which a tool call that followed thinking comes without that thinking, and a
+//! thinking block that differs from the signed one. So the blocks are kept whole, outside of the conversation, by the
+//! ids of the calls of their reply. Hooks and rules may change the reasoning that users see; the kept blocks stay as
+//! signed. A reply that was cut has no calls in the next request, so its reasoning is not sent either.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,40 +12,41 @@ use serde_json::{Value, json};
 
 use ttsr_wire::sse::{Sse, SseEvent};
 
-/// Most replies remembered.
+/// The most replies that are kept.
 const REPLIES: usize = 256;
 
 /// The signed blocks of earlier replies. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Sealed(Arc<Mutex<VecDeque<Reply>>>);
+pub(super) struct SignedReasoning(Arc<Mutex<VecDeque<SignedReply>>>);
 
 /// The signed blocks of one reply.
 #[derive(Clone, Debug, Default)]
-struct Reply {
+struct SignedReply {
     model: String,
     /// The ids of its tool calls.
     calls: Vec<String>,
-    blocks: Vec<Block>,
+    blocks: Vec<SignedBlock>,
 }
 
-/// A block as it is to be sent back.
+/// A block in the form in which it is sent back.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
-    /// How many blocks of text and calls came before it.
+pub(super) struct SignedBlock {
+    /// The number of text and call blocks before it.
     pub(super) place: usize,
     pub(super) content: Value,
 }
 
-impl Sealed {
-    /// The blocks of the reply of that model which made that call.
-    pub(super) fn of(&self, model: &str, call: &str) -> Vec<Block> {
+impl SignedReasoning {
+    /// Returns the blocks of the reply of that model that contains that call.
+    pub(super) fn blocks_for_call(&self, model: &str, call: &str) -> Vec<SignedBlock> {
         let replies = self.lock();
-        let made = |reply: &&Reply| reply.model == model && reply.calls.iter().any(|id| id == call);
+        let made =
+            |reply: &&SignedReply| reply.model == model && reply.calls.iter().any(|id| id == call);
         let found = replies.iter().rev().find(made);
         found.map(|reply| reply.blocks.clone()).unwrap_or_default()
     }
 
-    fn keep(&self, reply: Reply) {
+    fn keep(&self, reply: SignedReply) {
         let mut replies = self.lock();
         if replies.len() == REPLIES {
             replies.pop_front();
@@ -54,32 +54,32 @@ impl Sealed {
         replies.push_back(reply);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Reply>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<SignedReply>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads a reply for its signed blocks.
-pub(super) struct Seals {
-    sealed: Sealed,
+/// Collects the signed blocks of a reply from its bytes.
+pub(super) struct SignedReasoningReader {
+    kept: SignedReasoning,
     sse: Sse,
-    reply: Reply,
-    /// The block under way, if it is one to keep.
+    reply: SignedReply,
+    /// The open block, if it is signed.
     open: Option<Value>,
-    /// Blocks of text and calls so far.
+    /// The number of text and call blocks so far.
     others: usize,
-    /// The block under way is text that has not said anything yet.
+    /// True if the open block is text without a non-blank character so far.
     is_blank: bool,
 }
 
-impl Seals {
-    pub(super) fn new(sealed: Sealed, model: String) -> Seals {
-        let reply = Reply {
+impl SignedReasoningReader {
+    pub(super) fn new(kept: SignedReasoning, model: String) -> SignedReasoningReader {
+        let reply = SignedReply {
             model,
-            ..Reply::default()
+            ..SignedReply::default()
         };
-        Seals {
-            sealed,
+        SignedReasoningReader {
+            kept,
             sse: Sse::new(),
             reply,
             open: None,
@@ -100,11 +100,11 @@ impl Seals {
         records.iter().for_each(|record| self.record(record));
     }
 
-    /// The reply is complete.
+    /// Keeps the blocks of the complete reply.
     pub(super) fn finish(&mut self) {
         let reply = std::mem::take(&mut self.reply);
         if !reply.calls.is_empty() && !reply.blocks.is_empty() {
-            self.sealed.keep(reply);
+            self.kept.keep(reply);
         }
     }
 
@@ -115,7 +115,7 @@ impl Seals {
             Some("content_block_stop") => {
                 if let Some(content) = self.open.take() {
                     let place = self.others;
-                    self.reply.blocks.push(Block { place, content });
+                    self.reply.blocks.push(SignedBlock { place, content });
                 }
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! What a whole run read and met: the summary, its last record.
+//! The totals of a run: its summary, printed as the last record.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -7,28 +7,28 @@ use std::io::{self, Write};
 use serde::Serialize;
 use ttsr::stream::Counters;
 
-use crate::Outcome;
-use crate::input::Problems;
-use crate::output::Record;
+use crate::ExitStatus;
+use crate::input::InputProblems;
+use crate::output::OutputRecord;
 
-/// Everything in numbers. What was not scanned is in it, and why.
+/// The totals of a run, including the bytes that were not scanned and the reasons.
 #[derive(Debug, Default, Serialize)]
 #[serde(tag = "event", rename = "summary")]
-pub(crate) struct Tally {
+pub(crate) struct RunTotals {
     pub(crate) streams: u64,
-    /// Bytes of parts.
+    /// Bytes of all parts.
     pub(crate) bytes: u64,
-    /// Deltas as they were cut for this run.
+    /// Number of deltas after `--chunk` was applied.
     pub(crate) deltas: u64,
     pub(crate) parts: u64,
     pub(crate) hits: u64,
     pub(crate) unscanned_bytes: u64,
-    pub(crate) counters: Counted,
+    pub(crate) counters: EventCounts,
 }
 
-/// What was not a plain delta of an open part. See [`ttsr::stream::Counters`].
+/// Events other than plain deltas of open parts. See [`ttsr::stream::Counters`].
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Counted {
+pub(crate) struct EventCounts {
     unknown_parts: u64,
     duplicate_opens: u64,
     stray_closes: u64,
@@ -39,18 +39,18 @@ pub(crate) struct Counted {
     too_deep: u64,
     long_paths: u64,
     unscoped: u64,
-    /// Streams that a limit would have cut.
+    /// Number of streams that a limit would have cut.
     pub(crate) limits: u64,
-    /// Streams that broke off.
+    /// Number of streams that ended early.
     pub(crate) truncated: u64,
-    /// Errors that a provider reported in a stream.
+    /// Number of errors that a provider reported in a stream.
     pub(crate) errors: u64,
-    /// Events of a stream that could not be read; there if there is one.
+    /// Number of stream events that could not be parsed; omitted if 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) malformed_events: u64,
-    /// Parts that the provider repeated whole, and not as it had sent them.
+    /// Number of parts that the provider repeated with different content.
     pub(crate) changed_snapshots: u64,
-    /// Bytes of content that no reader knows, by the kind of event.
+    /// Bytes of content in an unknown format, by the kind of event.
     pub(crate) unread: BTreeMap<String, u64>,
 }
 
@@ -59,8 +59,8 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl Tally {
-    /// Adds what a stream met.
+impl RunTotals {
+    /// Adds the counters of a stream.
     pub(crate) fn add(&mut self, counters: &Counters) {
         self.unscanned_bytes += counters.unscanned_bytes;
         let counted = &mut self.counters;
@@ -80,16 +80,16 @@ impl Tally {
         }
     }
 
-    /// How a run that read this ends.
-    pub(crate) fn outcome(&self, problems: &Problems) -> Outcome {
+    /// Returns the exit status of the run.
+    pub(crate) fn outcome(&self, problems: &InputProblems) -> ExitStatus {
         match self.hits + self.counters.limits {
-            _ if problems.any || self.unscanned_bytes > 0 => Outcome::Incomplete,
-            0 => Outcome::Clean,
-            _ => Outcome::Findings,
+            _ if problems.any || self.unscanned_bytes > 0 => ExitStatus::Incomplete,
+            0 => ExitStatus::Clean,
+            _ => ExitStatus::Findings,
         }
     }
 
-    /// The bytes that were not scanned so far, by kind.
+    /// Returns the number of unscanned bytes so far, by reason.
     pub(crate) fn unread_kinds(&self) -> BTreeMap<String, u64> {
         let mut kinds = self.counters.unread.clone();
         let in_parts = self.unscanned_bytes - kinds.values().sum::<u64>();
@@ -102,41 +102,45 @@ impl Tally {
         kinds
     }
 
-    /// Counts bytes that never reached a part.
+    /// Counts bytes that reached no part.
     pub(crate) fn unread(&mut self, bytes: u64, kind: &str) {
         self.unscanned_bytes += bytes;
         *self.counters.unread.entry(kind.to_owned()).or_default() += bytes;
     }
 }
 
-impl Display for Tally {
+impl Display for RunTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{}, {} in {}, {}",
-            Count(self.hits, "hit"),
-            Count(self.bytes, "byte"),
-            Count(self.deltas, "delta"),
-            Count(self.streams, "stream")
+            Quantity(self.hits, "hit"),
+            Quantity(self.bytes, "byte"),
+            Quantity(self.deltas, "delta"),
+            Quantity(self.streams, "stream")
         )?;
         if self.counters.limits > 0 {
-            write!(f, "; {} reached", Count(self.counters.limits, "limit"))?;
+            write!(f, "; {} reached", Quantity(self.counters.limits, "limit"))?;
         }
         if self.unscanned_bytes > 0 {
-            write!(f, "; NOT SCANNED: {}", Count(self.unscanned_bytes, "byte"))?;
+            write!(
+                f,
+                "; NOT SCANNED: {}",
+                Quantity(self.unscanned_bytes, "byte")
+            )?;
         }
         Ok(())
     }
 }
 
-impl Record for Tally {
+impl OutputRecord for RunTotals {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{self}")
     }
 }
 
-impl Count {
-    /// The number of a thing with a plural of its own, `1 match` or `2 matches`.
+impl Quantity {
+    /// Displays the number with an irregular plural: `1 match` or `2 matches`.
     pub(crate) fn plural(&self, things: &str) -> String {
         match self.0 {
             1 => self.to_string(),
@@ -145,12 +149,12 @@ impl Count {
     }
 }
 
-/// A number of things, `1 hit` or `2 hits`.
-pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
+/// A number of things, displayed as `1 hit` or `2 hits`.
+pub(crate) struct Quantity(pub(crate) u64, pub(crate) &'static str);
 
-impl Display for Count {
+impl Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Count(number, thing) = self;
+        let Quantity(number, thing) = self;
         write!(f, "{number} {thing}{}", if *number == 1 { "" } else { "s" })
     }
 }

@@ -1,6 +1,6 @@
-//! Where rules, their examples and their cases are written.
+//! The locations of rules, examples and cases in rule files.
 //!
-//! Reads the files once more, as plain TOML: a loaded pack knows no places.
+//! Parses the files again as TOML, because a loaded pack has no locations.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,41 +10,41 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use ttsr::Limits;
 
-use crate::input::{self, Problems};
-use crate::report::Place;
+use crate::input::{self, InputProblems};
+use crate::report::SourceLocation;
 
-/// Something that is written in a rule.
+/// An element of a rule file that has a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Item {
+pub(crate) enum SourceItem {
     Rule,
-    /// Examples and cases, by their number from 1.
+    /// Examples and cases, numbered from 1.
     Match(u64),
     NoMatch(u64),
     Case(u64),
 }
 
-/// The places of the rules of some files, by full id.
+/// The locations of the rules of some files, by full id.
 #[derive(Debug, Default)]
-pub(crate) struct Written(HashMap<(String, Item), Place>);
+pub(crate) struct SourceIndex(HashMap<(String, SourceItem), SourceLocation>);
 
-impl Written {
-    /// Of files and of folders of them. What cannot be read has no places.
-    pub(crate) fn read(paths: &[String]) -> Written {
-        let mut written = Written::default();
+impl SourceIndex {
+    /// Indexes files and folders of files. Files that cannot be read are left out.
+    pub(crate) fn read(paths: &[String]) -> SourceIndex {
+        let mut written = SourceIndex::default();
         for (name, text) in texts(paths) {
             written.add(&name, &text);
         }
         written
     }
 
-    /// Where it is, else where its rule is.
-    pub(crate) fn find(&self, rule: &str, item: Item) -> Option<&Place> {
+    /// Returns the location of the item, or else the location of its rule.
+    pub(crate) fn find(&self, rule: &str, item: SourceItem) -> Option<&SourceLocation> {
         let of = |item| self.0.get(&(rule.to_owned(), item));
-        of(item).or_else(|| of(Item::Rule))
+        of(item).or_else(|| of(SourceItem::Rule))
     }
 
-    /// Where it is, if it is in one of the files itself.
-    pub(crate) fn exactly(&self, rule: &str, item: Item) -> Option<&Place> {
+    /// Returns the location of the item if one of the files contains it.
+    pub(crate) fn find_exact(&self, rule: &str, item: SourceItem) -> Option<&SourceLocation> {
         self.0.get(&(rule.to_owned(), item))
     }
 
@@ -52,22 +52,22 @@ impl Written {
         let Ok(table) = DeTable::parse(text) else {
             return;
         };
-        let lines = Lines::new(text);
+        let lines = LineStarts::new(text);
         for (id, item, start) in items(table.get_ref()) {
-            let (line, column) = lines.place(text, start);
+            let (line, column) = lines.locate(text, start);
             let file = file.to_owned();
-            let place = Place { file, line, column };
+            let place = SourceLocation { file, line, column };
             self.0.entry((id, item)).or_insert(place);
         }
     }
 }
 
-/// The rule files that `paths` name, each with its text.
+/// Returns the rule files that `paths` name, each with its text.
 pub(crate) fn texts(paths: &[String]) -> Vec<(String, String)> {
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
     let named = paths.into_iter().filter(|path| path.exists());
-    // Whatever cannot be read was told when the pack was loaded.
-    let inputs = input::inputs(&named.collect::<Vec<_>>(), &mut Problems::default());
+    // Files that cannot be read were reported when the pack was loaded.
+    let inputs = input::inputs(&named.collect::<Vec<_>>(), &mut InputProblems::default());
     let most = Limits::default().file_bytes;
     let texts = inputs.into_iter().filter_map(|input| {
         let fits = fs::metadata(&input.name).is_ok_and(|file| file.len() <= most);
@@ -78,8 +78,8 @@ pub(crate) fn texts(paths: &[String]) -> Vec<(String, String)> {
     texts.collect()
 }
 
-/// Everything in a file that has a place, and where it begins.
-fn items(table: &DeTable<'_>) -> Vec<(String, Item, usize)> {
+/// Returns every item of a file with its byte offset.
+fn items(table: &DeTable<'_>) -> Vec<(String, SourceItem, usize)> {
     let name = get(table, &["pack", "name"]).and_then(|name| name.get_ref().as_str());
     let rules = get(table, &["rule"]).and_then(|rules| rules.get_ref().as_table());
     let (Some(name), Some(rules)) = (name, rules) else {
@@ -88,15 +88,15 @@ fn items(table: &DeTable<'_>) -> Vec<(String, Item, usize)> {
     let mut items = Vec::new();
     for (key, value) in rules {
         let id = format!("{name}/{}", key.get_ref());
-        items.push((id.clone(), Item::Rule, key.span().start));
+        items.push((id.clone(), SourceItem::Rule, key.span().start));
         let Some(rule) = value.get_ref().as_table() else {
             continue;
         };
-        type Kind = (&'static [&'static str], fn(u64) -> Item);
+        type Kind = (&'static [&'static str], fn(u64) -> SourceItem);
         let kinds: [Kind; 3] = [
-            (&["examples", "match"], Item::Match),
-            (&["examples", "no-match"], Item::NoMatch),
-            (&["case"], Item::Case),
+            (&["examples", "match"], SourceItem::Match),
+            (&["examples", "no-match"], SourceItem::NoMatch),
+            (&["case"], SourceItem::Case),
         ];
         for (path, item) in kinds {
             let list = get(rule, path).and_then(|list| list.get_ref().as_array());
@@ -118,17 +118,17 @@ fn get<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t Spanned<DeVa
     table?.get(*last)
 }
 
-/// Where the lines of a text begin.
-pub(crate) struct Lines(Vec<usize>);
+/// The offsets at which the lines of a text begin.
+pub(crate) struct LineStarts(Vec<usize>);
 
-impl Lines {
-    pub(crate) fn new(text: &str) -> Lines {
+impl LineStarts {
+    pub(crate) fn new(text: &str) -> LineStarts {
         let ends = text.match_indices('\n').map(|(end, _)| end + 1);
-        Lines([0].into_iter().chain(ends).collect())
+        LineStarts([0].into_iter().chain(ends).collect())
     }
 
-    /// Line and column of a byte.
-    pub(crate) fn place(&self, text: &str, at: usize) -> (u32, u32) {
+    /// Returns the line and column of a byte offset.
+    pub(crate) fn locate(&self, text: &str, at: usize) -> (u32, u32) {
         let line = self.0.partition_point(|&start| start <= at);
         let start = self.0[line - 1];
         let column = text.get(start..at).map_or(0, |text| text.chars().count()) + 1;
@@ -136,7 +136,7 @@ impl Lines {
         (small(line), small(column))
     }
 
-    /// The byte at a line and a column.
+    /// Returns the byte offset of a line and column.
     pub(crate) fn offset(&self, text: &str, line: u32, column: u32) -> Option<usize> {
         let start = *self.0.get((line as usize).checked_sub(1)?)?;
         let mut chars = text.get(start..)?.char_indices();
@@ -153,25 +153,25 @@ mod tests {
     fn everything_has_its_place() {
         let text =
             "pack.name = 'a'\n[rule.b]\nexamples.match = ['ü', 'x']\n[[rule.b.case]]\ntext = 'x'\n";
-        let mut written = Written::default();
+        let mut written = SourceIndex::default();
         written.add("f", text);
         let place = |item| {
             let place = written.find("a/b", item).unwrap();
             (place.line, place.column)
         };
-        assert_eq!(place(Item::Rule), (2, 7));
-        assert_eq!(place(Item::Match(2)), (3, 24));
-        assert_eq!(place(Item::Case(1)), (4, 1));
-        assert_eq!(place(Item::NoMatch(1)), (2, 7), "its rule");
-        assert_eq!(written.find("a/c", Item::Rule), None);
+        assert_eq!(place(SourceItem::Rule), (2, 7));
+        assert_eq!(place(SourceItem::Match(2)), (3, 24));
+        assert_eq!(place(SourceItem::Case(1)), (4, 1));
+        assert_eq!(place(SourceItem::NoMatch(1)), (2, 7), "its rule");
+        assert_eq!(written.find("a/c", SourceItem::Rule), None);
     }
 
     #[test]
     fn places_and_offsets_are_each_others_inverse() {
         let text = "aé\n\nüx";
-        let lines = Lines::new(text);
+        let lines = LineStarts::new(text);
         for at in (0..=text.len()).filter(|&at| text.is_char_boundary(at)) {
-            let (line, column) = lines.place(text, at);
+            let (line, column) = lines.locate(text, at);
             assert_eq!(lines.offset(text, line, column), Some(at), "{at}");
         }
     }

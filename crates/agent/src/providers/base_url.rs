@@ -1,25 +1,25 @@
-//! Where an endpoint is: a base address, taken apart once.
+//! The base URL of an endpoint.
 
 use std::net::IpAddr;
 
 use hyper::Uri;
 
-/// Scheme, host, port and path of a base address.
+/// The parsed base URL: scheme, host, port and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct BaseUrl {
     pub(super) is_https: bool,
     /// Without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Host and port as the `Host` header has them.
+    /// Host and port as in the `Host` header.
     pub(super) authority: String,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     path: String,
 }
 
-impl Address {
-    /// Takes `base` apart; says what is wrong with it otherwise.
-    pub(super) fn parse(base: &str) -> Result<Address, &'static str> {
+impl BaseUrl {
+    /// Parses `base`, or returns a description of the problem.
+    pub(super) fn parse(base: &str) -> Result<BaseUrl, &'static str> {
         let uri: Uri = base.trim().parse().map_err(|_| "it is not an address")?;
         let is_https = match uri.scheme_str() {
             Some("https") => true,
@@ -38,7 +38,7 @@ impl Address {
             return Err("it names no host");
         }
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-        Ok(Address {
+        Ok(BaseUrl {
             is_https,
             host: host.to_owned(),
             port,
@@ -47,13 +47,13 @@ impl Address {
         })
     }
 
-    /// The path of a request.
+    /// Returns the path of a request.
     pub(super) fn path(&self, end: &str) -> String {
         format!("{}{end}", self.path)
     }
 
-    /// Whether what is sent leaves this machine in the clear.
-    pub(super) fn is_overheard(&self) -> bool {
+    /// Returns true if requests leave this machine unencrypted.
+    pub(super) fn is_unencrypted(&self) -> bool {
         let is_loopback = match self.host.parse::<IpAddr>() {
             Ok(address) => address.is_loopback(),
             Err(_) => self.host.eq_ignore_ascii_case("localhost"),
@@ -64,17 +64,17 @@ impl Address {
 
 #[cfg(test)]
 mod tests {
-    use super::Address;
+    use super::BaseUrl;
 
     #[test]
     fn a_base_is_taken_apart() {
-        let address = Address::parse("https://gateway.example:8443/openai/v1/").unwrap();
+        let address = BaseUrl::parse("https://gateway.example:8443/openai/v1/").unwrap();
         assert_eq!(
             (address.host.as_str(), address.port),
             ("gateway.example", 8443)
         );
         assert_eq!(address.path("/responses"), "/openai/v1/responses");
-        let address = Address::parse("http://[::1]:11434").unwrap();
+        let address = BaseUrl::parse("http://[::1]:11434").unwrap();
         assert_eq!((address.host.as_str(), address.port), ("::1", 11434));
         assert_eq!(address.authority, "[::1]:11434");
         assert_eq!(address.path("/x"), "/x");
@@ -93,13 +93,13 @@ mod tests {
             "https:///v1",
             "https://a b/",
         ] {
-            assert!(Address::parse(base).is_err(), "{base}");
+            assert!(BaseUrl::parse(base).is_err(), "{base}");
         }
     }
 
     #[test]
     fn only_loopback_may_be_spoken_to_in_the_clear() {
-        for (base, is_overheard) in [
+        for (base, is_unencrypted) in [
             ("https://example.com", false),
             ("http://localhost:1", false),
             ("http://127.0.0.1:1", false),
@@ -110,8 +110,8 @@ mod tests {
             ("http://example.com", true),
             ("http://10.0.0.1", true),
         ] {
-            let address = Address::parse(base).unwrap();
-            assert_eq!(address.is_overheard(), is_overheard, "{base}");
+            let address = BaseUrl::parse(base).unwrap();
+            assert_eq!(address.is_unencrypted(), is_unencrypted, "{base}");
         }
     }
 }

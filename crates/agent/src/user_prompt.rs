@@ -1,12 +1,12 @@
 //! Questions of the model to the user, as a chat shows them.
 //!
-//! Owns the form of a question and of its answers. Who is asked, and how long is waited, is not known here.
+//! This module owns the form of questions and answers. It does not know the user, and it does not wait.
 
-/// What the model wants to know: one or more questions, answered together.
+/// A question request of the model: one or more questions that are answered together.
 ///
 /// # Example: a question and its answer
 /// ```
-/// use ttsr_agent::question::{Choice, Question, QuestionRequest};
+/// use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
 /// let request = QuestionRequest {
 ///     id: "que_1".into(),
 ///     questions: vec![Question {
@@ -20,7 +20,7 @@
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionRequest {
-    /// The id under which it is answered or rejected.
+    /// The id by which it is answered or rejected.
     pub id: String,
     /// The questions, in order.
     pub questions: Vec<Question>,
@@ -29,27 +29,27 @@ pub struct QuestionRequest {
 /// One question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// A title; empty for none.
+    /// The title; empty for none.
     pub header: String,
     /// The question.
     pub text: String,
-    /// What may be answered; none for anything.
+    /// The choices; empty if any answer is allowed.
     pub choices: Vec<Choice>,
-    /// Whether several choices may be taken.
+    /// True if several choices may be picked.
     pub multiple: bool,
 }
 
-/// One answer to choose.
+/// One choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// What it is called.
+    /// Its name.
     pub label: String,
-    /// What it means; empty where the label says it.
+    /// Its meaning; empty if the label suffices.
     pub description: String,
 }
 
 impl QuestionRequest {
-    /// What the user is shown.
+    /// Returns the text that the user is shown.
     #[must_use]
     pub fn text(&self) -> String {
         let mut lines = vec!["❓ The agent has a question:".to_owned()];
@@ -62,7 +62,7 @@ impl QuestionRequest {
         lines.join("\n")
     }
 
-    /// What the model is answered: the same words for every question of the request.
+    /// Returns the answers for the model: `reply` for every question of the request.
     #[must_use]
     pub fn answers(&self, reply: &str) -> Vec<Vec<String>> {
         vec![vec![reply.to_owned()]; self.questions.len()]

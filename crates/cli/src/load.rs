@@ -1,37 +1,41 @@
-//! Loads what `--pack` names.
+//! Loads the packs that `--pack` names.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use ttsr::{Channel, Diagnostic, LoadError, Pack, PackBuilder, PartId, Pattern, Rule, RuleId};
 
-use crate::Stop;
+use crate::CommandError;
 use crate::args::{PackArgs, WorkspaceArgs};
-use crate::output::{Escaped, tell};
-use crate::tally::Count;
+use crate::output::{Escaped, print_message};
+use crate::totals::Quantity;
 
-/// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
-pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
+/// Loads the packs of `args`, or all built-in packs. Warnings are only counted, because they concern the author.
+pub(crate) fn load(args: &PackArgs) -> Result<Pack, CommandError> {
     load_with(args, Pack::builder(), &[])
 }
 
 /// Like [`load`], for tool calls in a workspace.
-pub(crate) fn load_in(args: &WorkspaceArgs) -> Result<Pack, Stop> {
+pub(crate) fn load_in(args: &WorkspaceArgs) -> Result<Pack, CommandError> {
     load_in_or(args, None, &[])
 }
 
-/// Like [`load_in`], where the workspace is `usual` unless the caller of the command names another. If the command
-/// names no pack, the built-in packs of `left_out` are not loaded.
+/// Like [`load_in`], with `usual` as the default workspace. If the user names no pack, the built-in packs in `left_out`
+/// are not loaded.
 pub(crate) fn load_in_or(
     args: &WorkspaceArgs,
     usual: Option<&Path>,
     left_out: &[&str],
-) -> Result<Pack, Stop> {
+) -> Result<Pack, CommandError> {
     let root = args.root.folder(usual)?;
     load_with(&args.packs, Pack::builder().root(root), left_out)
 }
 
-fn load_with(args: &PackArgs, builder: PackBuilder, left_out: &[&str]) -> Result<Pack, Stop> {
+fn load_with(
+    args: &PackArgs,
+    builder: PackBuilder,
+    left_out: &[&str],
+) -> Result<Pack, CommandError> {
     let builtins: Vec<&str> = Pack::builtins().collect();
     let builder = if args.packs.is_empty() {
         let taken = builtins.iter().filter(|name| !left_out.contains(name));
@@ -47,24 +51,24 @@ fn load_with(args: &PackArgs, builder: PackBuilder, left_out: &[&str]) -> Result
             })
     };
     if let Some(hint) = args.packs.iter().find_map(|name| mistyped(name)) {
-        return Err(Stop::Because(hint));
+        return Err(CommandError::Message(hint));
     }
     let pack = args
         .today
         .apply(builder)
         .build()
-        .map_err(|error| Stop::Because(reasons(&error)))?;
+        .map_err(|error| CommandError::Message(reasons(&error)))?;
     let warnings = pack.warnings().len() as u64;
     if warnings > 0 {
-        let warnings = Count(warnings, "warning");
-        tell(&format_args!(
+        let warnings = Quantity(warnings, "warning");
+        print_message(&format_args!(
             "{warnings} in the rule files: `ttsr check` shows them"
         ));
     }
     Ok(pack)
 }
 
-/// What to say of a name that is no file and nearly that of a built-in pack.
+/// Returns a hint if the name is not a file and resembles the name of a built-in pack.
 fn mistyped(name: &str) -> Option<String> {
     if Path::new(name).exists() {
         return None;
@@ -73,7 +77,7 @@ fn mistyped(name: &str) -> Option<String> {
     let near = unknown.diagnostics().first()?.help()?;
     let near = near.strip_prefix("did you mean ")?;
     Some(format!(
-        "there is no file `{}`, and no built-in pack of that name; did you mean {near}",
+        "`{}` is neither a file nor a built-in pack; did you mean {near}",
         Escaped(name)
     ))
 }
@@ -87,11 +91,11 @@ fn reasons(error: &LoadError) -> String {
     )
 }
 
-/// The rules of `pack` that apply to the file at `path`, now bound to no file.
+/// Returns the rules of `pack` that apply to the file at `path`, with their `paths` removed.
 ///
-/// A stream learns its file from the tool input it reads. What the caller knows beforehand is settled
-/// here, and what paths and globs mean is left to the library: each rule is tried on a call about `path`.
-pub(crate) fn about_file(pack: &Pack, path: &str) -> Result<Pack, Stop> {
+/// A stream learns its file from the tool input. If the caller knows the file beforehand, the scopes are evaluated
+/// here. The library interprets paths and globs: each rule is tried on a call that names `path`.
+pub(crate) fn restrict_to_file(pack: &Pack, path: &str) -> Result<Pack, CommandError> {
     let (bound, free): (Vec<&Rule>, Vec<&Rule>) =
         pack.rules().iter().partition(|rule| !rule.paths.is_empty());
     let root = pack.root();
@@ -126,19 +130,19 @@ fn probe(rule: &Rule) -> Rule {
     probe
 }
 
-/// A pack of rules that were loaded before.
-pub(crate) fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, Stop> {
+/// Builds a pack of rules that have been loaded before.
+pub(crate) fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, CommandError> {
     build_in(None, rules)
 }
 
-/// The same, in the workspace `root`.
+/// Like [`build`], in the workspace `root`.
 pub(crate) fn build_in(
     root: Option<&str>,
     rules: impl Iterator<Item = Rule>,
-) -> Result<Pack, Stop> {
+) -> Result<Pack, CommandError> {
     let builder = root.into_iter().fold(Pack::builder(), PackBuilder::root);
     let builder = rules.fold(builder, PackBuilder::rule);
     builder
         .build()
-        .map_err(|error| Stop::Because(reasons(&error)))
+        .map_err(|error| CommandError::Message(reasons(&error)))
 }
