@@ -19,7 +19,8 @@ use common::processor::{accumulate, begun, input};
 use common::rules::PART;
 use common::text::Text;
 use criterion::{Criterion, criterion_group, criterion_main};
-use ttsr::harness::{Hooks, Input, Observation, Step};
+use ttsr::harness::event::LoopEvent;
+use ttsr::harness::{Hooks, Input, Step};
 use ttsr::{Channel, Pack};
 
 /// Has the form of a credential and is none.
@@ -62,7 +63,7 @@ fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
     assert!(text.bytes.starts_with(accumulated.as_bytes()));
     assert_eq!(processor.stream().delivered(PART), text.bytes.len() as u64);
     processor.step(Duration::ZERO, input(KEY), &mut steps);
-    let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     (took, steps.iter().filter(is_decision).count())
 }
 

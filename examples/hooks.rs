@@ -1,5 +1,5 @@
-//! Useful hooks: a token budget, the tool input while it is written, time to first token and throughput, abort
-//! statistics, a shorter answer after a timeout, and no edit of a file that was not read.
+//! Useful hooks: a token budget, the input of a tool while it is written, time to first token and throughput, counts of
+//! aborts, a shorter answer after a timeout, and no edit of a file that was not read.
 //!
 //! `cargo run --features harness --example hooks`
 
@@ -7,17 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Point, Reason, Source};
+use ttsr::harness::{
+    AbortReason, AbortSource, Aborted, Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks,
+};
 use ttsr::{Channel, PartId};
 
-/// State shared by hooks and the host.
+/// Data shared by hooks and the host.
 pub(crate) type Shared<T> = Arc<Mutex<T>>;
 
 fn with<T, R>(shared: &Shared<T>, change: impl FnOnce(&mut T) -> R) -> R {
     change(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Ends a reply that would exceed `tokens` tokens of four bytes each.
+/// Ends a reply that would exceed `tokens` tokens, at four bytes per token.
 pub(crate) fn token_budget(hooks: &mut Hooks, tokens: usize) {
     let mut spent = (0, 0);
     hooks.on_delta("token-budget", move |at, delta| {
@@ -31,7 +33,7 @@ pub(crate) fn token_budget(hooks: &mut Hooks, tokens: usize) {
     });
 }
 
-/// Keeps the input of each pending tool call, for a user interface that shows it while it is written.
+/// Keeps the input of each pending tool call, for a screen that draws it while it grows.
 pub(crate) fn tool_inputs(hooks: &mut Hooks) -> Shared<BTreeMap<PartId, String>> {
     let shown = Shared::default();
     let kept = Arc::clone(&shown);
@@ -51,16 +53,16 @@ pub(crate) fn tool_inputs(hooks: &mut Hooks) -> Shared<BTreeMap<PartId, String>>
 /// The pace of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
-    /// Time from the start of the reply to its first byte.
+    /// The time from the beginning of the reply to its first byte.
     pub(crate) first: Option<Duration>,
-    /// Time of the last byte.
+    /// The time of the last byte.
     pub(crate) last: Duration,
-    /// Number of bytes so far.
+    /// The number of bytes so far.
     pub(crate) bytes: usize,
 }
 
 impl Pace {
-    /// Returns the bytes per second since the first byte.
+    /// Returns bytes per second since the first byte.
     pub(crate) fn throughput(&self) -> Option<f64> {
         let took = self.last.checked_sub(self.first?)?.as_secs_f64();
         (took > 0.0).then(|| self.bytes as f64 / took)
@@ -81,23 +83,23 @@ pub(crate) fn pace(hooks: &mut Hooks) -> Shared<Pace> {
     pace
 }
 
-/// The cause of an abort, as it is counted.
+/// The cause of an abort, as a key for counting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AbortCause {
     /// `user`, `plugin`, `error` or `timeout`.
     pub(crate) reason: &'static str,
     /// The full id of the rule, the name of the hook or limit, `provider` or `user`.
     pub(crate) source: String,
-    /// The model that was asked.
+    /// The model of the request.
     pub(crate) model: String,
 }
 
-/// The number of aborts.
+/// Counts of aborts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AbortCounts {
-    /// Aborts by cause.
+    /// The counts by cause.
     pub(crate) causes: BTreeMap<AbortCause, u32>,
-    /// Aborts by the hash of the prompt. Equal prompts have equal hashes in every session.
+    /// The counts by prompt. Equal prompts have equal hashes in all sessions.
     pub(crate) prompts: BTreeMap<u64, u32>,
 }
 
@@ -109,11 +111,11 @@ pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<AbortCounts> {
         let cause = AbortCause {
             reason: aborted.reason.name(),
             source: match &aborted.source {
-                Source::Rule { id, .. } => id.clone(),
-                Source::Hook(name) => name.clone(),
-                Source::Limit(name) => (*name).to_owned(),
-                Source::Provider => "provider".to_owned(),
-                Source::User => "user".to_owned(),
+                AbortSource::Rule { id, .. } => id.clone(),
+                AbortSource::Hook(name) => name.clone(),
+                AbortSource::Limit(name) => (*name).to_owned(),
+                AbortSource::Provider => "provider".to_owned(),
+                AbortSource::User => "user".to_owned(),
                 other => format!("{other:?}"),
             },
             model: aborted.model.clone().unwrap_or_default(),
@@ -128,7 +130,7 @@ pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<AbortCounts> {
     counts
 }
 
-/// Asks for a shorter answer after a timeout.
+/// Retries with the request for a shorter answer after a timeout.
 pub(crate) fn concise_on_timeout(hooks: &mut Hooks) {
     hooks.register("concise", Concise);
 }
@@ -136,22 +138,22 @@ pub(crate) fn concise_on_timeout(hooks: &mut Hooks) {
 struct Concise;
 
 impl Hook for Concise {
-    fn points(&self) -> &[Point] {
-        &[Point::Aborted]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Aborted]
     }
 
-    fn delta(&mut self, _: &At<'_>, _: &mut Delta<'_>) {}
+    fn delta(&mut self, _: &HookContext<'_>, _: &mut Delta<'_>) {}
 
-    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {
-        if aborted.reason == Reason::Timeout {
+    fn aborted(&mut self, aborted: &Aborted, answer: &mut HookAnswer) {
+        if aborted.reason == AbortReason::Timeout {
             answer.retry = true;
             answer.inject_message = Some("Please be more concise.".into());
         }
     }
 }
 
-/// Blocks edits of files that no tool has read or written in this conversation. A rule cannot do this: it depends on
-/// earlier calls, and only the host knows which of them succeeded.
+/// Blocks edits of files that no tool has read or written in this conversation. A rule cannot do this: it does not know
+/// which of the earlier calls succeeded.
 pub(crate) fn read_before_edit(hooks: &mut Hooks) {
     let seen: Shared<BTreeSet<String>> = Shared::default();
     let kept = Arc::clone(&seen);
@@ -175,7 +177,7 @@ pub(crate) fn read_before_edit(hooks: &mut Hooks) {
     });
 }
 
-/// Returns the file that a call refers to.
+/// Returns the file that a call is about.
 fn path_of(input: &str) -> Option<String> {
     let input: serde_json::Value = serde_json::from_str(input).ok()?;
     let path = ["path", "filePath", "file_path"].map(|key| input[key].as_str());
@@ -186,7 +188,9 @@ fn path_of(input: &str) -> Option<String> {
 #[allow(dead_code, reason = "the tests take the hooks and leave this")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use ttsr::Pack;
-    use ttsr::harness::{Cancel, Message, Processor, Request, Script, Scripted, Settings, run};
+    use ttsr::harness::{
+        Cancel, Message, Processor, Request, Scripted, ScriptedReply, Settings, run,
+    };
     let mut hooks = Hooks::default();
     token_budget(&mut hooks, 1_000);
     let inputs = tool_inputs(&mut hooks);
@@ -195,7 +199,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     concise_on_timeout(&mut hooks);
     read_before_edit(&mut hooks);
 
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .text("Let me look at it.")
         .tool("read", "call_1", r#"{"path":"src/lib.rs"}"#)
         .cut(4)

@@ -175,7 +175,8 @@ fn load(count: usize) -> Prepared {
 fn in_loop(count: usize) -> Prepared {
     use crate::common::processor::{begun, input};
     use std::time::Duration;
-    use ttsr::harness::{Observation, Step};
+    use ttsr::harness::Step;
+    use ttsr::harness::event::LoopEvent;
 
     let text = planted(Text::made("ASCII", LENGTH));
     let pack = match count {
@@ -190,7 +191,7 @@ fn in_loop(count: usize) -> Prepared {
     );
     let mut processor = begun(&pack, ttsr::harness::Hooks::default());
     let mut inputs: Vec<_> = text.deltas().map(input).collect();
-    let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     Prepared {
         pieces: inputs.len(),
         hits: count.min(1),

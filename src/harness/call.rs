@@ -1,48 +1,47 @@
-//! Tool calls and requests as hooks, rules and hosts see them at the boundary.
-//!
-//! Owns what may be said about a call before and after it runs, and the seam to whatever runs it.
+//! Tool calls and requests as hooks, rules and hosts see them, and the trait of the host's tools.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::consult::Consultation;
+use super::consultation::Consultation;
 use super::message::Tool;
 use crate::rule::Consult;
 
-/// A tool call that the model has written whole.
+/// A complete tool call of the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The session it is made in.
+    /// The id of the session in which the call is made.
     pub session: String,
     /// The id of the call.
     pub call: String,
     /// The tool's name.
     pub tool: String,
-    /// The input, as the model wrote it or a hook left it.
+    /// The input, as the model wrote it or a hook changed it.
     pub input: String,
 }
 
-/// What hooks say of a tool call before it runs.
+/// The changes of hooks to a tool call before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Before {
-    /// The input that the tool gets. Where a hook changes it the rules read it again.
+pub struct PendingCall {
+    /// The input of the tool. If a hook changes it, the rules read it again.
     pub input: String,
     block: Option<String>,
-    /// What is to be asked, with the name of the hook that asks once it has returned.
+    /// The questions for sub-agents, each with the name of the hook that asks. The name is filled in after the hook
+    /// returned.
     pub(super) consult: Vec<(String, Consult)>,
 }
 
-impl Before {
-    pub(super) fn new(input: String) -> Before {
-        Before {
+impl PendingCall {
+    pub(super) fn new(input: String) -> PendingCall {
+        PendingCall {
             input,
-            ..Before::default()
+            ..PendingCall::default()
         }
     }
 
-    /// Keeps the tool from running; the model is told why.
+    /// Blocks the call. The model receives the reason as the output.
     ///
-    /// # Example: no force
+    /// # Example: a hook blocks forced pushes
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
@@ -66,7 +65,7 @@ impl Before {
 
     /// Has a sub-agent asked before the tool runs.
     ///
-    /// # Example: somebody is asked about every push
+    /// # Example: a hook asks a sub-agent about every push
     /// ```
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
     /// use ttsr::rule::Consult;
@@ -98,85 +97,84 @@ impl Before {
     }
 }
 
-/// What a tool gave back.
+/// The output of a tool.
 ///
-/// # Example: a tool that doubles
+/// # Example: an output or an error
 /// ```
-/// use ttsr::harness::After;
+/// use ttsr::harness::ToolOutput;
 /// let run = |input: &str| match input.parse::<u32>() {
-///     Ok(number) => After::output((number * 2).to_string()),
-///     Err(error) => After::error(format!("`{input}`: {error}")),
+///     Ok(number) => ToolOutput::output((number * 2).to_string()),
+///     Err(error) => ToolOutput::error(format!("`{input}`: {error}")),
 /// };
-/// assert_eq!(run("21"), After { output: "42".into(), is_error: false });
+/// assert_eq!(run("21"), ToolOutput { output: "42".into(), is_error: false });
 /// assert!(run("many").is_error);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct After {
-    /// Its output, or what went wrong.
+pub struct ToolOutput {
+    /// The output, or the error message.
     pub output: String,
-    /// Whether it failed.
+    /// True if the tool failed.
     pub is_error: bool,
 }
 
-impl After {
-    /// The output of a tool that did its work.
-    pub fn output(output: impl Into<String>) -> After {
-        After {
+impl ToolOutput {
+    /// Returns the output of a tool that succeeded.
+    pub fn output(output: impl Into<String>) -> ToolOutput {
+        ToolOutput {
             output: output.into(),
             is_error: false,
         }
     }
 
-    /// What went wrong.
-    pub fn error(output: impl Into<String>) -> After {
-        After {
+    /// Returns the error message of a tool that failed.
+    pub fn error(output: impl Into<String>) -> ToolOutput {
+        ToolOutput {
             output: output.into(),
             is_error: true,
         }
     }
 }
 
-/// What becomes of a tool call: the answer of [`Processor::before_tool`](super::Processor::before_tool).
+/// The decision about a tool call: the answer of [`Processor::before_tool`](super::Processor::before_tool).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Gate {
-    /// It runs, with this input.
+    /// The call runs, with this input.
     Run(ToolCall),
-    /// It does not run; the model is told why.
-    Blocked(ToolCall, After),
-    /// These are asked first, one after the other; then
+    /// The call does not run; the model receives this output.
+    Blocked(ToolCall, ToolOutput),
+    /// These questions are asked first, one after the other; then call
     /// [`Processor::consulted`](super::Processor::consulted).
     Ask(ToolCall, Vec<Consultation>),
 }
 
-/// Who is asked: what a request is known by.
+/// The addressee of a request, for hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Target {
+pub struct RequestTarget {
     /// The session's id.
     pub session: String,
-    /// The id of the session that opened this one, if one did.
+    /// The id of the session that opened this one; `None` for a session of the host.
     pub parent: Option<String>,
-    /// The name of the agent, if the host says.
+    /// The name of the agent, if the host gave one.
     pub agent: Option<String>,
-    /// The name of the provider, if the host says.
+    /// The name of the provider, if the host gave one.
     pub provider: Option<String>,
     /// The model.
     pub model: String,
-    /// The package through which the provider is reached: see
-    /// [`Settings::package`](super::Settings::package).
+    /// The package through which the provider is reached: see [`Settings::package`](super::Settings::package).
     pub package: Option<String>,
 }
 
-/// A tool at work. It ends with what the model is told.
-pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
+/// A running tool call. Resolves to the output for the model.
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
-/// Whoever runs tool calls.
+/// The tools of a host.
 ///
 /// # Example: a tool that has no input
 /// ```
 /// use std::future::ready;
-/// use ttsr::harness::{After, Tool, ToolCall, ToolFuture, Tools};
+/// use ttsr::harness::{Tool, ToolCall, ToolFuture, ToolOutput, Tools};
 /// struct Clock;
 /// impl Tools for Clock {
 ///     fn tools(&self) -> Vec<Tool> {
@@ -185,8 +183,8 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
 ///     }
 ///     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
 ///         Box::pin(ready(match call.tool.as_str() {
-///             "clock" => After::output("12:00"),
-///             other => After::error(format!("there is no tool `{other}`")),
+///             "clock" => ToolOutput::output("12:00"),
+///             other => ToolOutput::error(format!("there is no tool `{other}`")),
 ///         }))
 ///     }
 /// }
@@ -200,10 +198,10 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Tools: Send {
-    /// The tools that the model may call.
+    /// Returns the tools that the model may call.
     fn tools(&self) -> Vec<Tool>;
 
-    /// Runs a call. Dropping the future must end it: that is how a call is cancelled.
+    /// Runs a call. A call is cancelled by dropping the future, which must end it.
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a>;
 }
 
@@ -217,9 +215,9 @@ impl<T: Tools + ?Sized> Tools for Box<T> {
     }
 }
 
-/// No tools at all.
+/// An implementation of [`Tools`] without tools.
 ///
-/// # Example: a tool that there is not
+/// # Example: a call of an unknown tool
 /// ```
 /// use ttsr::harness::{NoTools, ToolCall, Tools};
 /// assert!(NoTools.tools().is_empty());
@@ -238,10 +236,10 @@ impl Tools for NoTools {
     }
 
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
-        Box::pin(ready(After::error(unknown(&call.tool))))
+        Box::pin(ready(ToolOutput::error(unknown_tool(&call.tool))))
     }
 }
 
-pub(super) fn unknown(tool: &str) -> String {
+pub(super) fn unknown_tool(tool: &str) -> String {
     format!("there is no tool `{tool}`")
 }

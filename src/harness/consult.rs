@@ -1,266 +1,125 @@
-//! Asking a sub-agent before a tool call runs.
+//! The session of a sub-agent that is asked about a tool call before the call runs.
 //!
-//! Owns what is asked, within which bounds, and what may come of it. Rules ask with the action `consult`,
-//! hooks with [`Before::consult`](super::Before::consult); a host asks with [`consult`] itself.
+//! Rules ask with the action `consult`, hooks with [`PendingCall::consult`](super::PendingCall::consult), and a host
+//! with [`ask_sub_agent`](super::ask_sub_agent). The question and its outcome are plain data; the turn of the sub-agent
+//! is run by [`Turn`](super::Turn).
 
-use std::fmt;
 use std::future::ready;
-use std::time::Duration;
 
-use super::call::{After, ToolCall, ToolFuture, Tools, unknown};
+pub use super::consultation::{ConsultOutcome, Consultation};
+
+use super::aborted::AbortReason;
+use super::call::{ToolCall, ToolFuture, ToolOutput, Tools, unknown_tool};
 use super::fallback::Chains;
 use super::hooks::Hooks;
 use super::message::{Message, Request, Tool};
 use super::processor::{Processor, Settings};
-use super::provider::Provider;
-use super::run::Cancel;
-use super::step::{End, Reason, Step};
-use super::turn::{Turn, TurnOutcome};
-use crate::rule::Consult;
+use super::reply::Reply;
+use super::step::End;
 use crate::view::path::ToolScope;
-use crate::{Channel, Decision, Origin, Pack, Session};
+use crate::{Channel, Origin, Pack};
 
-/// What a sub-agent is asked about a tool call.
-///
-/// # Example: what a host asks
-/// ```
-/// use std::time::Duration;
-/// use ttsr::rule::Consult;
-/// use ttsr::harness::consult::Consultation;
-/// let question = Consult { timeout_millis: 5_000, ..Consult::new("Is this commit fit to go?") };
-/// let asked = Consultation::new("review", "call_1", question);
-/// assert_eq!(asked.timeout(), Duration::from_secs(5));
-/// assert_eq!(asked.decision, None, "no rule asks");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Consultation {
-    /// Who asks: the full id of a rule, or the name of a hook.
-    pub by: String,
-    /// The decision it rests on, if a rule asks.
-    pub decision: Option<Decision>,
-    /// The id of the tool call.
-    pub call: String,
-    /// The id of the sub-agent's session. `None`: made of the id of the session that asks and that of the
-    /// call, with a slash between.
-    pub session: Option<String>,
-    /// What is asked: the prompt is filled in.
-    pub consult: Consult,
-}
-
-impl Consultation {
-    /// What a host asks about a tool call.
-    pub fn new(by: impl Into<String>, call: impl Into<String>, consult: Consult) -> Consultation {
-        Consultation {
-            by: by.into(),
-            decision: None,
-            call: call.into(),
-            session: None,
-            consult,
-        }
-    }
-
-    /// Gives the sub-agent a session below `parent` that is none of `others`. Returns its id.
-    pub(super) fn open_below(&mut self, parent: &str, others: &[String]) -> String {
-        let first = format!("{parent}/{}", self.call);
-        let numbered = (2..).map(|number| format!("{first}-{number}"));
-        let mut sessions = [first.clone()].into_iter().chain(numbered);
-        let session = sessions.find(|session| !others.contains(session));
-        let session = session.unwrap_or(first);
-        self.session = Some(session.clone());
-        session
-    }
-
-    /// How long the sub-agent may take.
-    #[must_use]
-    pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.consult.timeout_millis)
-    }
-}
-
-/// What came of asking.
-///
-/// # Example: what is said of it
-/// ```
-/// use ttsr::harness::consult::Consulted;
-/// assert_eq!(Consulted::TimedOut.to_string(), "the sub-agent took too long");
-/// let answered = Consulted::Answered("Looks fine.".into());
-/// assert_eq!(answered.to_string(), "the sub-agent answered", "not what: that is for the model");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Consulted {
-    /// The sub-agent's last text.
-    Answered(String),
-    /// It took too long.
-    TimedOut,
-    /// Its provider failed, or a rule cut it.
-    Failed {
-        /// The kind of reason.
-        reason: Reason,
-        /// What went wrong.
-        detail: String,
-    },
-    /// It had nothing to say, its provider would not let it, or its answer was cut off by a limit.
-    Refused {
-        /// The provider's reason to stop.
-        reason: String,
-    },
-    /// The user cancelled.
-    Cancelled,
-    /// The one who asks is a sub-agent itself.
-    Nested,
-}
-
-impl fmt::Display for Consulted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Consulted::Answered(_) => f.write_str("the sub-agent answered"),
-            Consulted::TimedOut => f.write_str("the sub-agent took too long"),
-            Consulted::Failed { reason, detail } if detail.is_empty() => {
-                write!(f, "the sub-agent failed: {}", reason.name())
-            }
-            Consulted::Failed { detail, .. } => write!(f, "the sub-agent failed: {detail}"),
-            Consulted::Refused { reason } => write!(f, "the sub-agent gave no answer: {reason}"),
-            Consulted::Cancelled => f.write_str("the user cancelled"),
-            Consulted::Nested => f.write_str("a sub-agent asks nobody"),
-        }
-    }
-}
-
-/// What a sub-agent needs to know of the session that asks.
+/// The properties of the session that asks, which the sub-agent's session inherits.
 #[derive(Clone, Debug)]
-pub struct Parent {
-    /// Its settings. The sub-agent has the same, but for its own id and depth, the parent's id, and models to
-    /// fall back to, which it has none.
+pub struct ParentSession {
+    /// The settings of the session. The sub-agent has the same, except for its own id and depth, its parent's id, and
+    /// fallback chains, which are empty.
     pub settings: Settings,
-    /// The rules that apply to the sub-agent too.
+    /// The rules, which apply to the sub-agent too.
     pub pack: Pack,
-    /// Who is behind it, for rules that are limited to some.
+    /// The origin, for rules that are limited to agents, providers or models.
     pub origin: Origin,
-    /// Its model: the sub-agent's, unless the rule names another.
+    /// The model. The sub-agent uses it unless the rule names another.
     pub model: String,
 }
 
-/// Asks a sub-agent: a session of its own, below that of `parent`, over the same provider and with the
-/// tools that the consultation allows. `watch` sees its steps.
-///
-/// It ends within the consultation's timeout, and at once if the user cancels: then the transport and the
-/// tool at work are dropped. A sub-agent asks nobody.
-///
-/// `hooks` are called in the sub-agent's session as in that of `parent`, at every point: what keeps a call from
-/// running there keeps it from running here. They are lent for that time, and are back when the future is done
-/// or dropped.
-///
-/// # Example: a host asks
-/// ```
-/// use ttsr::rule::Consult;
-/// use ttsr::{Origin, Pack};
-/// use ttsr::harness::consult::{Consultation, Consulted, Parent, consult};
-/// use ttsr::harness::{Cancel, Hooks, NoTools, Script, Scripted, Settings};
-/// let mut provider = Scripted::new([Script::default().text("Looks fine.").finish("stop")]);
-/// let parent = Parent {
-///     settings: Settings { session: "ses_1".into(), ..Settings::default() },
-///     pack: Pack::builder().build()?,
-///     origin: Origin::default(),
-///     model: "large".into(),
-/// };
-/// let mut question = Consult::new("Is this commit fit to go?");
-/// question.model = Some("small".into());
-/// let question = Consultation::new("review", "call_1", question);
-/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// let (mut tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
-/// let asking =
-///     consult(&mut provider, &mut tools, &mut hooks, &parent, &question, &cancel, |_| {});
-/// assert_eq!(runtime.block_on(asking), Consulted::Answered("Looks fine.".into()));
-/// assert_eq!(provider.requests()[0].model, "small");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub async fn consult<P: Provider + ?Sized>(
-    provider: &mut P,
-    tools: &mut dyn Tools,
-    hooks: &mut Hooks,
-    parent: &Parent,
-    consultation: &Consultation,
-    cancel: &Cancel,
-    mut watch: impl FnMut(&Step) + Send,
-) -> Consulted {
-    if parent.settings.depth > 0 {
-        return Consulted::Nested;
-    }
-    let asked = &consultation.consult;
-    let mut consultation = consultation.clone();
-    let opener = &parent.settings.session;
-    let session = match &consultation.session {
-        Some(session) => session.clone(),
-        None => consultation.open_below(opener, &[]),
-    };
-    let settings = Settings {
-        session,
-        parent: Some(opener.clone()),
-        depth: parent.settings.depth + 1,
-        fallback: Chains::default(),
-        ..parent.settings.clone()
-    };
-    let mut child = Child::new(parent.pack.session(), hooks, settings);
-    let processor = &mut child.processor;
-    processor.set_origin(parent.origin.clone());
-    let mut tools = Allowed::new(tools, &asked.tools);
-    let model = asked.model.as_ref().unwrap_or(&parent.model);
-    let request = Request::new(model, vec![Message::user(&asked.prompt)]);
-    let turn = Turn::new(processor, provider, &mut tools, cancel.clone());
-    let asking = turn.run_alone(request, &consultation.call, &mut watch);
-    match tokio::time::timeout(consultation.timeout(), asking).await {
-        Err(_late) => Consulted::TimedOut,
-        Ok(outcome) => Consulted::of(outcome),
-    }
-}
-
-/// The session of a sub-agent. It has the host's hooks until it is dropped, wherever its future is.
-struct Child<'a> {
-    processor: Processor,
-    host: &'a mut Hooks,
-    /// For each hook whether it had failed in the reply of the host.
+/// A sub-agent's session. It borrows the host's hooks and returns them when it is dropped, so that a future that is
+/// dropped half way returns them too.
+pub(super) struct SubAgent<'a> {
+    pub(super) processor: Processor,
+    pub(super) tools: AllowedTools<'a>,
+    host_hooks: &'a mut Hooks,
+    /// For each hook, true if it had failed in the reply of the host.
     failed: Vec<bool>,
 }
 
-impl<'a> Child<'a> {
-    fn new(session: Session, host: &'a mut Hooks, settings: Settings) -> Child<'a> {
-        let (hooks, failed) = host.lend();
-        Child {
-            processor: Processor::new(session, hooks, settings),
-            host,
-            failed,
+impl<'a> SubAgent<'a> {
+    /// Opens a session below that of `parent`; `None` if `parent` is a sub-agent itself.
+    pub(super) fn open(
+        tools: &'a mut dyn Tools,
+        hooks: &'a mut Hooks,
+        parent: &ParentSession,
+        consultation: &Consultation,
+    ) -> Option<SubAgent<'a>> {
+        if parent.settings.depth > 0 {
+            return None;
         }
+        let opener = &parent.settings.session;
+        let session = match &consultation.session {
+            Some(session) => session.clone(),
+            None => consultation.clone().assign_session(opener, &[]),
+        };
+        let settings = Settings {
+            session,
+            parent: Some(opener.clone()),
+            depth: parent.settings.depth + 1,
+            fallback: Chains::default(),
+            ..parent.settings.clone()
+        };
+        let (lent, failed) = hooks.lend();
+        let mut processor = Processor::new(parent.pack.session(), lent, settings);
+        processor.set_origin(parent.origin.clone());
+        Some(SubAgent {
+            processor,
+            tools: AllowedTools::new(tools, &consultation.consult.tools),
+            host_hooks: hooks,
+            failed,
+        })
     }
 }
 
-impl Drop for Child<'_> {
+impl Drop for SubAgent<'_> {
     fn drop(&mut self) {
         let (hooks, _) = self.processor.hooks_mut().lend();
-        self.host.take_back(hooks, &self.failed);
+        self.host_hooks.restore(hooks, &self.failed);
     }
 }
 
-impl Consulted {
-    fn of(outcome: TurnOutcome) -> Consulted {
-        match outcome.end {
-            End::Complete { reason } => match outcome.reply.last_text() {
-                Some(text) if !is_refusal(&reason) => Consulted::Answered(text),
-                _ => Consulted::Refused { reason },
+impl Consultation {
+    /// Returns the request that asks the question, to the model of the consultation or to that of `parent`.
+    pub(super) fn request(&self, parent: &ParentSession) -> Request {
+        let model = self.consult.model.as_ref().unwrap_or(&parent.model);
+        Request::new(model, vec![Message::user(&self.consult.prompt)])
+    }
+}
+
+impl ConsultOutcome {
+    /// Returns the outcome of a sub-agent's turn.
+    pub(super) fn from_turn(end: End, reply: &Reply) -> ConsultOutcome {
+        match end {
+            End::Complete { reason } => match last_text(reply) {
+                Some(text) if !is_refusal(&reason) => ConsultOutcome::Answered(text),
+                _ => ConsultOutcome::Refused { reason },
             },
-            // Half a verdict may say the opposite of the whole one.
-            End::Truncated { reason } => Consulted::Refused { reason },
+            // The first half of an answer may mean the opposite of the whole.
+            End::Truncated { reason } => ConsultOutcome::Refused { reason },
             End::Aborted {
-                reason: Reason::User,
+                reason: AbortReason::User,
                 ..
-            } => Consulted::Cancelled,
-            End::Aborted { reason, detail, .. } => Consulted::Failed { reason, detail },
+            } => ConsultOutcome::Cancelled,
+            End::Aborted { reason, detail, .. } => ConsultOutcome::Failed { reason, detail },
         }
     }
 }
 
-/// Whether the provider stopped the reply because of what is in it, by the names that providers have.
+/// Returns the text of the last text part, unless it is blank.
+fn last_text(reply: &Reply) -> Option<String> {
+    let mut parts = reply.parts().iter().rev();
+    let last = parts.find(|part| part.channel == Channel::Text)?;
+    Some(last.text()).filter(|text| !text.trim().is_empty())
+}
+
+/// Returns true if the provider's reason to stop means that it refuses the content, by the names that providers use.
 fn is_refusal(reason: &str) -> bool {
     const NAMES: [&str; 5] = [
         "refusal",
@@ -272,67 +131,38 @@ fn is_refusal(reason: &str) -> bool {
     NAMES.iter().any(|name| reason.eq_ignore_ascii_case(name))
 }
 
-/// The tools that `consult.tools` names: no entries, no tools.
-struct Allowed<'a> {
+/// The host's tools limited to those that `consult.tools` names. Without entries there are no tools.
+pub(super) struct AllowedTools<'a> {
     tools: &'a mut dyn Tools,
     scope: Option<ToolScope>,
 }
 
-impl<'a> Allowed<'a> {
-    fn new(tools: &'a mut dyn Tools, globs: &[String]) -> Allowed<'a> {
-        // Globs that cannot be read are refused at load.
+impl<'a> AllowedTools<'a> {
+    fn new(tools: &'a mut dyn Tools, globs: &[String]) -> AllowedTools<'a> {
+        // The loader rejects invalid globs. Those of a hook that are invalid allow no tool.
         let scope = (!globs.is_empty()).then(|| ToolScope::new(globs).ok());
         let scope = scope.flatten();
-        Allowed { tools, scope }
+        AllowedTools { tools, scope }
     }
 
-    fn has(&self, tool: &str) -> bool {
+    fn allows(&self, tool: &str) -> bool {
         let scope = self.scope.as_ref();
         scope.is_some_and(|scope| scope.applies(Some(tool)) == Some(true))
     }
 }
 
-impl Tools for Allowed<'_> {
+impl Tools for AllowedTools<'_> {
     fn tools(&self) -> Vec<Tool> {
         let mut tools = self.tools.tools();
-        tools.retain(|tool| self.has(&tool.name));
+        tools.retain(|tool| self.allows(&tool.name));
         tools
     }
 
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
-        if self.has(&call.tool) {
+        if self.allows(&call.tool) {
             return self.tools.call(call);
         }
-        Box::pin(ready(After::error(unknown(&call.tool))))
-    }
-}
-
-/// What the model is told where it was asked about a call: the call waits for it.
-pub(super) const PAUSED: &str = "The call has not run yet: somebody was asked about it first, and the \
-    answer follows. Send the same call again to run it, send another one, or leave it.";
-
-/// The answer, as the model hears of it.
-pub(super) fn advice(consultation: &Consultation, answer: &str) -> Message {
-    Message::steering(format!(
-        "About your call {} ({} asked):\n\n{answer}",
-        consultation.call, consultation.by
-    ))
-}
-
-/// Why a call is blocked that could not be asked about.
-pub(super) fn blocked(consultation: &Consultation, consulted: &Consulted) -> String {
-    format!(
-        "The call was blocked: {} wants it checked, and {consulted}.",
-        consultation.by
-    )
-}
-
-impl super::reply::Reply {
-    /// What its last part of text holds, if that is more than white space.
-    fn last_text(&self) -> Option<String> {
-        let mut parts = self.parts().iter().rev();
-        let last = parts.find(|part| part.channel == Channel::Text)?;
-        Some(last.text()).filter(|text| !text.trim().is_empty())
+        Box::pin(ready(ToolOutput::error(unknown_tool(&call.tool))))
     }
 }
 
@@ -340,9 +170,9 @@ impl super::reply::Reply {
 mod tests {
     use super::*;
 
-    struct Named(&'static [&'static str]);
+    struct NamedTools(&'static [&'static str]);
 
-    impl Tools for Named {
+    impl Tools for NamedTools {
         fn tools(&self) -> Vec<Tool> {
             let tool = |name: &&str| Tool {
                 name: (*name).to_owned(),
@@ -359,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_tools_of_a_consultation_are_globs_like_those_of_a_rule() {
-        let mut all = Named(&["bash", "Read", "mcp__git__log"]);
+        let mut all = NamedTools(&["bash", "Read", "mcp__git__log"]);
         for (globs, allowed) in [
             (&["bash", "read"][..], &["bash", "Read"][..]),
             (&["mcp__*"], &["mcp__git__log"]),
@@ -368,7 +198,7 @@ mod tests {
             (&[], &[]),
         ] {
             let globs: Vec<String> = globs.iter().map(|&glob| glob.to_owned()).collect();
-            let found = Allowed::new(&mut all, &globs).tools();
+            let found = AllowedTools::new(&mut all, &globs).tools();
             let found: Vec<String> = found.into_iter().map(|tool| tool.name).collect();
             assert_eq!(found, allowed, "{globs:?}");
         }

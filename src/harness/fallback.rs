@@ -1,20 +1,20 @@
-//! Another model where the provider refuses: chains per agent, and what was tried in each session.
+//! Fallback models for a provider that refuses: chains per agent, and the models tried in each session.
 //!
-//! Knows no clock (the host tells the time) and no patterns: what a refusal looks like is for rules with
-//! the action `fallback` to say, such as those of the pack `opencode/foreground-fallback`.
+//! The module reads no clock: the host passes the time. It knows no patterns either: rules with the action `fallback`
+//! recognize a refusal, such as those of the pack `opencode/foreground-fallback`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::{Action, Channel, Session};
 
-/// Triggers of a session that come so soon after another one count as the same.
+/// The time after a refusal within which further refusals of the same session are ignored.
 pub const SAME_TRIGGER: Duration = Duration::from_secs(5);
 
-/// Most sessions remembered; then the one that was quiet longest is forgotten.
+/// The most sessions that are remembered. Beyond it, the session without events for the longest time is dropped.
 pub const MAX_SESSIONS: usize = 10_000;
 
-/// For each agent the models to take, in order.
+/// For each agent, the models to try in order.
 ///
 /// # Example: the next model, and no loop
 /// ```
@@ -32,7 +32,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// The chain of an agent, by its name.
+    /// Adds the chain of an agent, by the agent's name.
     #[must_use]
     pub fn chain<M: Into<String>>(
         mut self,
@@ -44,9 +44,9 @@ impl Chains {
         self
     }
 
-    /// The chain of every agent that has none of its own.
+    /// Sets the chain of every agent without a chain of its own.
     ///
-    /// # Example: a chain for everyone
+    /// # Example: a default chain
     /// ```
     /// use ttsr::harness::fallback::Chains;
     /// let chains = Chains::default().any(["small"]).chain("plan", ["large"]);
@@ -59,7 +59,7 @@ impl Chains {
         self
     }
 
-    /// The first model of the agent's chain that was not tried.
+    /// Returns the first model of the agent's chain that was not tried.
     #[must_use]
     pub fn next(&self, agent: Option<&str>, tried: &[String]) -> Option<&str> {
         let own = agent.and_then(|agent| self.of.iter().find(|(of, _)| of == agent));
@@ -68,16 +68,16 @@ impl Chains {
         next.map(String::as_str)
     }
 
-    /// Whether there is no chain at all.
+    /// Returns true if there is no chain.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.of.is_empty() && self.any.is_empty()
     }
 }
 
-/// An error as rules read it: the text, and the HTTP status unless the text contains it already.
+/// Returns an error as rules read it: the text, with the HTTP status appended unless the text contains it.
 ///
-/// # Example: a status that the text does not mention
+/// # Example: a status that is not in the text
 /// ```
 /// use ttsr::harness::fallback::error_text;
 /// assert_eq!(error_text("http: busy", Some(529)), "http: busy (HTTP 529)");
@@ -92,9 +92,9 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
     }
 }
 
-/// Something that happened to a session, as an agent's server tells it.
+/// An event of a session, as an agent's server reports it.
 ///
-/// # Example: a session comes and goes
+/// # Example: a session is remembered until it is deleted
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
@@ -111,44 +111,44 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// `message.updated`: a message of the model changed; it may hold an error.
+    /// `message.updated`: a message of the model changed. It may contain an error.
     MessageUpdated {
         /// The session.
         session: String,
-        /// The agent that wrote it.
+        /// The agent that wrote the message.
         agent: Option<String>,
-        /// The model that wrote it.
+        /// The model that wrote the message.
         model: Option<String>,
-        /// The error that ended it, with the HTTP status of the provider's answer where it is known.
+        /// The error that ended the message, with the HTTP status of the provider's response if it is known.
         error: Option<String>,
     },
-    /// `session.error`: a session could not go on.
+    /// `session.error`: a session cannot continue.
     Error {
         /// The session.
         session: String,
-        /// The error, with the HTTP status of the provider's answer where it is known.
+        /// The error, with the HTTP status of the provider's response if it is known.
         error: String,
     },
-    /// `session.status`: a session waits, retries, or works.
+    /// `session.status`: a session waits, retries or works.
     Status {
         /// The session.
         session: String,
-        /// What it says.
+        /// The text of the status.
         message: String,
     },
-    /// `subagent.session.created`: an agent opened a session for another.
+    /// `subagent.session.created`: an agent opened a session for another agent.
     SubagentCreated {
         /// The new session.
         session: String,
-        /// The agent in it.
+        /// The agent of the new session.
         agent: String,
     },
-    /// `session.deleted`: a session is gone.
+    /// `session.deleted`: a session was deleted.
     Deleted {
         /// The session.
         session: String,
     },
-    /// `session.idle`: a session has nothing left to do.
+    /// `session.idle`: a session has no work left.
     Idle {
         /// The session.
         session: String,
@@ -156,7 +156,7 @@ pub enum SessionEvent {
 }
 
 impl SessionEvent {
-    /// The session it is about.
+    /// Returns the id of the session.
     #[must_use]
     pub fn session(&self) -> &str {
         match self {
@@ -169,7 +169,7 @@ impl SessionEvent {
         }
     }
 
-    /// Text in it that may be a refusal.
+    /// Returns the text that may be a refusal.
     fn trouble(&self) -> Option<&str> {
         match self {
             SessionEvent::MessageUpdated { error, .. } => error.as_deref(),
@@ -180,20 +180,19 @@ impl SessionEvent {
     }
 }
 
-/// What the host does about a refusal, in this order: abort the session's prompt, and queue its last user
-/// message again with that model.
+/// The reaction to a refusal: abort the session's prompt, then send its last user message again to another model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Switch {
+pub struct ModelSwitch {
     /// The session.
     pub session: String,
-    /// The model to take from now on.
+    /// The model to use from now on.
     pub model: String,
 }
 
-/// Watches the sessions of a server and says when one is to go on with another model.
+/// Watches the sessions of a server and switches a session to another model when its provider refuses.
 ///
-/// # Example: a session that hits a limit goes on with the next model, once
+/// # Example: each refusal switches to the next model once
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
@@ -215,22 +214,22 @@ pub struct Switch {
 pub struct Foreground {
     rules: Session,
     chains: Chains,
-    sessions: HashMap<String, Known>,
+    sessions: HashMap<String, TrackedSession>,
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct TrackedSession {
     agent: Option<String>,
     model: Option<String>,
     tried: Vec<String>,
     triggered: Option<Duration>,
-    /// When it was heard of last.
+    /// The time of its last event.
     heard: Duration,
 }
 
 impl Foreground {
-    /// Watches with these rules and chains.
+    /// Returns a watcher with these rules and chains.
     #[must_use]
     pub fn new(rules: Session, chains: Chains) -> Foreground {
         Foreground {
@@ -240,13 +239,14 @@ impl Foreground {
         }
     }
 
-    /// Takes an event; `now` is any clock that does not go back.
-    pub fn see(&mut self, now: Duration, event: &SessionEvent) -> Option<Switch> {
+    /// Processes an event. Returns the switch to make if the event is a refusal and a model is left. `now` is the time
+    /// of a clock that does not go back.
+    pub fn see(&mut self, now: Duration, event: &SessionEvent) -> Option<ModelSwitch> {
         if let SessionEvent::Deleted { session } = event {
             self.sessions.remove(session);
             return None;
         }
-        self.note(now, event);
+        self.update(now, event);
         let is_refusal = event.trouble().is_some_and(|text| self.is_refusal(text));
         let known = self.sessions.get_mut(event.session())?;
         let is_same = |at: Duration| now.saturating_sub(at) < SAME_TRIGGER;
@@ -259,25 +259,25 @@ impl Foreground {
         }
         let model = self.chains.next(known.agent.as_deref(), &known.tried)?;
         known.tried.push(model.to_owned());
-        Some(Switch {
+        Some(ModelSwitch {
             session: event.session().to_owned(),
             model: model.to_owned(),
         })
     }
 
-    /// How many sessions are remembered.
+    /// Returns the number of sessions that are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Whether no session is remembered.
+    /// Returns true if no session is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    fn note(&mut self, now: Duration, event: &SessionEvent) {
+    fn update(&mut self, now: Duration, event: &SessionEvent) {
         let is_new = !self.sessions.contains_key(event.session());
         if is_new && self.sessions.len() >= MAX_SESSIONS {
             let quiet = self.sessions.iter().min_by_key(|(_, known)| known.heard);

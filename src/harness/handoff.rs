@@ -1,10 +1,10 @@
-//! The handoff of a conversation to a new session, as data. The host shows and performs it.
+//! The handoff of a conversation to a new session, as plain data. The host shows and performs it.
 
 use std::collections::HashSet;
 
 use serde::Deserialize;
 
-/// The text that identifies a continuation prompt.
+/// The words at the start of every continuation prompt, by which a session recognizes one.
 pub const HANDOFF_MARKER: &str = "Continuing work from session";
 
 /// The text and files that one session hands over to the next.
@@ -33,7 +33,7 @@ struct HandoffInput {
 }
 
 impl Handoff {
-    /// Returns a handoff of that session, whose next session begins with that text.
+    /// Returns a handoff of a session, with the text that the next session begins with.
     pub fn new(session: impl Into<String>, text: impl Into<String>) -> Handoff {
         Handoff {
             session: session.into(),
@@ -42,7 +42,7 @@ impl Handoff {
         }
     }
 
-    /// Adds files for the next session, without duplicates. A leading `@` is removed.
+    /// Adds files for the next session, each once. A leading `@` is removed.
     #[must_use]
     pub fn files<F: AsRef<str>>(mut self, files: impl IntoIterator<Item = F>) -> Handoff {
         let mut seen: HashSet<String> = self.files.iter().cloned().collect();
@@ -59,7 +59,8 @@ impl Handoff {
     /// Parses the input of the tool `handoff_session`.
     ///
     /// # Errors
-    /// If the input is not an object with a `prompt` and, optionally, a list of `files`.
+    /// Returns an error if the input is not an object with a string `prompt` and, if present, a list of strings
+    /// `files`.
     pub fn from_tool_input(session: &str, input: &str) -> Result<Handoff, serde_json::Error> {
         let input: HandoffInput = serde_json::from_str(input)?;
         Ok(Handoff::new(session, input.prompt).files(input.files))

@@ -1,7 +1,7 @@
-//! Hooks: code of the host that sees a stream before the rules do, and whole texts at the boundary.
+//! Hooks: code of the host that sees a stream before the rules do, and whole texts before and after rules.
 //!
-//! Which hooks are called where is decided when they are registered, so a point nobody registered for
-//! costs one look at an empty list. Hooks get data, never the processor: they cannot call back into it.
+//! The points at which a hook is called are fixed when it is registered, so a point without hooks costs one look at an
+//! empty list. Hooks receive data and never the processor, so they cannot call back into it.
 
 mod functions;
 mod registered;
@@ -12,108 +12,109 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::call::{After, Before, Target, ToolCall};
+use super::aborted::Aborted;
+use super::call::{PendingCall, RequestTarget, ToolCall, ToolOutput};
+use super::cancel::Cancel;
 use super::fallback::SessionEvent;
 use super::message::Message;
-use super::run::Cancel;
-use super::step::Aborted;
 use crate::{Channel, PartId};
 use functions::{OnAborted, OnDelta, OnToolAfter, OnToolBefore};
-use registered::{Place, Registered};
-use timed::Worker;
+use registered::{HookThread, Registered};
+use timed::HookWorker;
 
-/// Where a hook can be called.
+/// A point of the loop at which hooks are called.
 ///
-/// # Example: a name from a configuration
+/// # Example: a point from its name in a configuration
 /// ```
-/// use ttsr::harness::Point;
-/// let of_name = |name: &str| Point::ALL.into_iter().find(|point| point.name() == name);
-/// assert_eq!(of_name("tool.execute.before"), Some(Point::ToolBefore));
+/// use ttsr::harness::HookPoint;
+/// let of_name = |name: &str| HookPoint::ALL.into_iter().find(|point| point.name() == name);
+/// assert_eq!(of_name("tool.execute.before"), Some(HookPoint::ToolBefore));
 /// assert_eq!(of_name("tool.before"), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Point {
-    /// `stream.delta`: every non-empty delta, before the rules see it.
+pub enum HookPoint {
+    /// `stream.delta`: a non-empty delta arrived, and the rules have not seen it.
     Delta,
-    /// `stream.aborted`: once after every abort, also of a request that is not sent and of a turn whose tools
-    /// run: [`Aborted::stage`] says which.
+    /// `stream.aborted`: an attempt or a turn was aborted. Called once per abort, also for a request that is not sent
+    /// and for a turn whose tools run: see [`Aborted::stage`].
     Aborted,
     /// `text.complete`: a text part is complete.
     TextComplete,
-    /// `tool.execute.before`: a tool call is complete and about to run.
+    /// `tool.execute.before`: a complete tool call is about to run.
     ToolBefore,
-    /// `tool.execute.after`: a tool has given something back.
+    /// `tool.execute.after`: a tool returned its output.
     ToolAfter,
     /// `messages.transform`: a request is about to be sent.
     Messages,
-    /// `chat.headers`: the same, once its messages are settled.
+    /// `chat.headers`: a request is about to be sent, and its messages are final.
     Headers,
-    /// `event`: something happened to a session.
+    /// `event`: an event of a session.
     Event,
 }
 
-impl Point {
-    /// Every point, in the order of their declaration.
-    pub const ALL: [Point; 8] = [
-        Point::Delta,
-        Point::Aborted,
-        Point::TextComplete,
-        Point::ToolBefore,
-        Point::ToolAfter,
-        Point::Messages,
-        Point::Headers,
-        Point::Event,
+impl HookPoint {
+    /// All points, in the order of their declaration.
+    pub const ALL: [HookPoint; 8] = [
+        HookPoint::Delta,
+        HookPoint::Aborted,
+        HookPoint::TextComplete,
+        HookPoint::ToolBefore,
+        HookPoint::ToolAfter,
+        HookPoint::Messages,
+        HookPoint::Headers,
+        HookPoint::Event,
     ];
 
-    /// The name that plugins know it by, such as `stream.delta`.
+    /// Returns the name used by plugins, such as `stream.delta`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Point::Delta => "stream.delta",
-            Point::Aborted => "stream.aborted",
-            Point::TextComplete => "text.complete",
-            Point::ToolBefore => "tool.execute.before",
-            Point::ToolAfter => "tool.execute.after",
-            Point::Messages => "messages.transform",
-            Point::Headers => "chat.headers",
-            Point::Event => "event",
+            HookPoint::Delta => "stream.delta",
+            HookPoint::Aborted => "stream.aborted",
+            HookPoint::TextComplete => "text.complete",
+            HookPoint::ToolBefore => "tool.execute.before",
+            HookPoint::ToolAfter => "tool.execute.after",
+            HookPoint::Messages => "messages.transform",
+            HookPoint::Headers => "chat.headers",
+            HookPoint::Event => "event",
         }
     }
 }
 
-/// Code of the host that takes part in a stream. All methods are called in the order of registration.
+/// Code of the host that takes part in a stream. Hooks are called in the order of their registration.
 ///
-/// They are plain functions. One registered with [`Hooks::register`] runs where the loop runs, so one that
-/// blocks blocks its stream (no lock of this crate is held); one registered with
-/// [`Hooks::register_within`] runs on a thread of its own, and is given up when its deadline is over or the
-/// user cancels. What happens to the stream of a hook that panicked or was given up is for
-/// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) to say. (A panic during the unwinding of
-/// another one ends the process; that is Rust's rule.)
+/// The methods are plain functions. A hook registered with [`Hooks::register`] runs in the loop: while it blocks, its
+/// stream is blocked (no lock of this crate is held). A hook registered with [`Hooks::register_within`] runs on a
+/// thread of its own; the loop stops waiting for it when its deadline is over or the user cancels.
+/// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) decides what happens to the stream of a hook that
+/// panicked or did not return in time. (A panic while another panic unwinds ends the process, as always in Rust.)
 ///
 /// # Example: a hook at two points
 /// ```
 /// use std::time::Duration;
-/// use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Input, Point, Processor, Settings, Step};
+/// use ttsr::harness::{
+///     Aborted, Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Processor, Settings, Step,
+/// };
 /// use ttsr::{Event, Pack, PartId};
 /// struct NoLists;
 /// impl Hook for NoLists {
-///     fn points(&self) -> &[Point] {
-///         &[Point::Delta, Point::Aborted]
+///     fn points(&self) -> &[HookPoint] {
+///         &[HookPoint::Delta, HookPoint::Aborted]
 ///     }
-///     fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+///     fn delta(&mut self, _: &HookContext<'_>, delta: &mut Delta<'_>) {
 ///         if delta.text().starts_with("- ") {
 ///             delta.abort();
 ///         }
 ///     }
-///     fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+///     fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
 ///         answer.retry = true;
 ///         answer.inject_message = Some("Write sentences, no lists.".into());
 ///     }
 /// }
 /// let mut hooks = Hooks::default();
 /// hooks.register("no-lists", NoLists);
-/// assert!(hooks.is_empty(Point::ToolBefore));
+/// assert!(hooks.is_empty(HookPoint::ToolBefore));
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, hooks, Settings::default());
 /// let mut steps = Vec::new();
@@ -130,30 +131,31 @@ impl Point {
 /// ```
 #[expect(unused_variables, reason = "by default a hook does nothing")]
 pub trait Hook: Send {
-    /// The points at which it is called; asked for once, when it is registered.
-    fn points(&self) -> &[Point];
+    /// Returns the points at which the hook is called. Called once, at registration.
+    fn points(&self) -> &[HookPoint];
 
-    /// Sees a delta before anyone else; may rewrite it, and may abort the reply.
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {}
+    /// Receives a delta before the rules. May rewrite the delta or abort the reply.
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {}
 
-    /// Learns that the reply was aborted; may ask for it to be taken again.
-    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {}
+    /// Receives an abort. May ask for a retry.
+    fn aborted(&mut self, aborted: &Aborted, answer: &mut HookAnswer) {}
 
-    /// Sees a text part that is complete; may replace what is kept of it. It was published already,
-    /// and the rules do not see what it is replaced with.
+    /// Receives a complete text part. May replace the text that is kept. The original was published, and the rules do
+    /// not see the replacement.
     ///
-    /// # Example: no white space at the end
+    /// # Example: white space at the end is removed
     /// ```
     /// use ttsr::harness::{
-    ///     At, Cancel, Hook, Hooks, Point, Processor, Request, Script, Scripted, Settings, run,
+    ///     Cancel, Hook, HookContext, HookPoint, Hooks, Processor, Request, Scripted, ScriptedReply,
+    ///     Settings, run,
     /// };
     /// use ttsr::{Channel, Pack};
     /// struct Trims;
     /// impl Hook for Trims {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::TextComplete]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::TextComplete]
     ///     }
-    ///     fn text_complete(&mut self, _: &At<'_>, text: &mut Vec<u8>) {
+    ///     fn text_complete(&mut self, _: &HookContext<'_>, text: &mut Vec<u8>) {
     ///         text.truncate(text.trim_ascii_end().len());
     ///     }
     /// }
@@ -161,28 +163,27 @@ pub trait Hook: Send {
     /// hooks.register("trims", Trims);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let mut provider = Scripted::new([Script::default().text("Done. \n\n").finish("stop")]);
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("Done. \n\n").finish("stop")]);
     /// let request = Request::new("a-model", Vec::new());
     /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// assert_eq!(runtime.block_on(running).reply.text(Channel::Text), "Done.");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {}
+    fn text_complete(&mut self, at: &HookContext<'_>, text: &mut Vec<u8>) {}
 
-    /// Sees a tool call before it runs; may change its input, keep it from running, or have a sub-agent
-    /// asked first.
+    /// Receives a tool call before it runs. May change its input, block it, or have a sub-agent asked first.
     ///
-    /// # Example: another input
+    /// # Example: a hook changes the input
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Before, Gate, Hook, Hooks, Point, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Gate, Hook, HookPoint, Hooks, PendingCall, Processor, Settings, ToolCall};
     /// struct Gentle;
     /// impl Hook for Gentle {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::ToolBefore]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::ToolBefore]
     ///     }
-    ///     fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    ///     fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {
     ///         if call.tool == "bash" {
     ///             before.input = before.input.replace("--force\"", "--force-with-lease\"");
     ///         }
@@ -199,20 +200,20 @@ pub trait Hook: Send {
     /// assert_eq!(call.input, r#"{"command": "git push --force-with-lease"}"#);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {}
+    fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {}
 
-    /// Sees what a tool gave back before the rules and the model do; may change it.
+    /// Receives the output of a tool before the rules and the model. May change it.
     ///
-    /// # Example: a secret stays here
+    /// # Example: a secret is removed from an output
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{After, Hook, Hooks, Point, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// struct Keeps(String);
     /// impl Hook for Keeps {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::ToolAfter]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::ToolAfter]
     ///     }
-    ///     fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+    ///     fn tool_after(&mut self, _: &ToolCall, after: &mut ToolOutput) {
     ///         after.output = after.output.replace(&self.0, "***");
     ///     }
     /// }
@@ -220,28 +221,28 @@ pub trait Hook: Send {
     /// hooks.register("keeps", Keeps("tiramisu".into()));
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let read = After::output("PASSWORD=tiramisu");
+    /// let read = ToolOutput::output("PASSWORD=tiramisu");
     /// let after = processor.after_tool(&ToolCall::default(), read, &mut Vec::new()).unwrap();
     /// assert_eq!(after.output, "PASSWORD=***");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    fn tool_after(&mut self, call: &ToolCall, after: &mut After) {}
+    fn tool_after(&mut self, call: &ToolCall, after: &mut ToolOutput) {}
 
-    /// Sees the messages of a request before the rules do; may change them, for this request only.
-    fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {}
+    /// Receives the messages of a request before the rules. May change them for this request.
+    fn messages(&mut self, target: &RequestTarget, messages: &mut Vec<Message>) {}
 
-    /// Sees the headers of a request after the rules; may change them.
+    /// Receives the headers of a request after the rules. May change them.
     ///
-    /// # Example: whose request it is
+    /// # Example: the session's id as a header
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Hook, Hooks, Point, Processor, Request, Settings, Target};
+    /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Request, RequestTarget, Settings};
     /// struct Traced;
     /// impl Hook for Traced {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::Headers]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::Headers]
     ///     }
-    ///     fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    ///     fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {
     ///         headers.push(("x-session".into(), target.session.clone()));
     ///     }
     /// }
@@ -256,41 +257,41 @@ pub trait Hook: Send {
     /// assert_eq!(prepared.request.headers, [("x-session".into(), "ses_1".into())]);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {}
+    fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {}
 
-    /// Learns what happened to a session.
+    /// Receives an event of a session.
     fn event(&mut self, event: &SessionEvent) {}
 }
 
-/// Where in which stream a hook is called.
+/// The position in a stream at which a hook is called.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct At<'a> {
+pub struct HookContext<'a> {
     /// The session's id, from [`Settings::session`](super::Settings::session).
     pub session: &'a str,
-    /// The message's id: the same for every attempt at it.
+    /// The id of the reply, which all its attempts share.
     pub message: &'a str,
     /// The number of the attempt in its turn, from 1.
     pub attempt: u32,
-    /// Time since the reply began.
+    /// The time since the reply began.
     pub time: Duration,
-    /// The part's number in the stream.
+    /// The part's id in the stream.
     pub part: PartId,
-    /// What the provider calls the part.
+    /// The provider's name for the part.
     pub part_name: &'a str,
-    /// What kind of part it is.
+    /// The part's channel.
     pub channel: Channel,
-    /// The tool's name, once it is known. Only tool input has one.
+    /// The tool's name, once it is known. Always `None` for channels other than tool input.
     pub tool: Option<&'a str>,
     /// The id of the tool call, once it is known.
     pub call: Option<&'a str>,
-    /// What the part held before this delta.
+    /// The text that the part accumulated before this delta.
     pub so_far: &'a [u8],
 }
 
-/// A delta on its way. May be cut anywhere, inside a character too.
+/// A delta that hooks may change. It may begin and end inside a character.
 ///
-/// # Example: other bytes in their place
+/// # Example: a name is replaced
 /// ```
 /// use std::time::Duration;
 /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
@@ -325,30 +326,29 @@ impl<'a> Delta<'a> {
         }
     }
 
-    /// The bytes, as the hooks before left them.
+    /// Returns the bytes after the previous hooks.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes as text. Invalid UTF-8 is shown as U+FFFD.
+    /// Returns the bytes as text, with invalid UTF-8 replaced by U+FFFD.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// Puts other bytes in their place; none, to keep the delta from everyone.
+    /// Replaces the bytes. Empty bytes suppress the delta: no later hook and no rule sees it.
     pub fn rewrite(&mut self, bytes: impl Into<Vec<u8>>) {
         self.bytes = Cow::Owned(bytes.into());
     }
 
-    /// Aborts the reply. No hook after this one sees the delta, and neither do the rules; it is neither
-    /// accumulated nor published.
+    /// Aborts the reply. Neither later hooks nor the rules see the delta, and it is neither accumulated nor published.
     ///
     /// # Example: a list ends the reply
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::harness::{End, Hooks, Input, Processor, Settings, Source, Step};
+    /// use ttsr::harness::{AbortSource, End, Hooks, Input, Processor, Settings, Step};
     /// use ttsr::{Event, Pack, PartId};
     /// let mut hooks = Hooks::default();
     /// hooks.on_delta("no-lists", |_, delta| {
@@ -365,7 +365,7 @@ impl<'a> Delta<'a> {
     /// processor.step(Duration::ZERO, Input::Event(delta), &mut steps);
     /// let Some(Step::Finish(outcome)) = steps.last() else { panic!("nobody takes it again") };
     /// let End::Aborted { source, .. } = &outcome.end else { panic!("there is no answer") };
-    /// assert_eq!(*source, Source::Hook("no-lists".into()));
+    /// assert_eq!(*source, AbortSource::Hook("no-lists".into()));
     /// assert!(!steps.iter().any(|step| matches!(step, Step::Forward { .. })));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -374,95 +374,95 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// What a hook wants after an abort.
+/// The answer of a hook to an abort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// Take the reply again, from scratch. Bounded by
-    /// [`Settings::hook_retries`](super::Settings::hook_retries).
+pub struct HookAnswer {
+    /// True to retry the reply from its start. Bounded by [`Settings::hook_retries`](super::Settings::hook_retries).
     pub retry: bool,
-    /// Said to the model in the user's name before the retry; ignored without `retry`.
+    /// A steering message for the model, sent with the retry. Ignored without `retry`.
     pub inject_message: Option<String>,
 }
 
-/// What to do with the stream of a hook that panicked, or did not return in time. Either way it is
+/// The consequence for the stream of a hook that panicked or did not return in time. In both cases the fault is
 /// counted, and the hook is not called again in this reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnHookFault {
-    /// Abort: a guard that fell over guards nothing. A tool call is blocked, what a tool gave back is
-    /// withheld, a request is not sent. No other hook brings the reply back, which would go unguarded.
+    /// Abort the stream, because a guard that failed guards nothing. A tool call is blocked, the output of a tool is
+    /// withheld, a request is not sent. No other hook can retry the reply, which would be unguarded.
     #[default]
     Abort,
-    /// Go on as if the hook had not been there.
+    /// Continue as if the hook were not registered.
     Continue,
 }
 
-/// What went wrong with a hook.
+/// The reason why a hook returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum HookFault {
     Panicked,
     TimedOut,
-    /// None of its own: the user cancelled, and it was not waited for.
+    /// The user cancelled, and the hook was not waited for. Not a failure of the hook.
     Cancelled,
 }
 
-impl Fault {
-    /// Whether the hook is not called again in this reply.
-    fn is_its_own(self) -> bool {
-        self != Fault::Cancelled
+impl HookFault {
+    /// Returns true if the hook failed and is not called again in this reply.
+    fn is_hook_failure(self) -> bool {
+        self != HookFault::Cancelled
     }
 }
 
 /// The hooks of a host, in the order of registration.
 ///
-/// # Example: who is called where
+/// # Example: a hook is called at its points only
 /// ```
-/// use ttsr::harness::{Hooks, Point};
+/// use ttsr::harness::{HookPoint, Hooks};
 /// let mut hooks = Hooks::default();
 /// hooks.on_delta("no-lists", |at, delta| {
 ///     if at.so_far.ends_with(b"\n") && delta.bytes().starts_with(b"- ") {
 ///         delta.abort();
 ///     }
 /// });
-/// assert!(!hooks.is_empty(Point::Delta));
-/// assert!(hooks.is_empty(Point::Aborted), "nobody asks for it to be taken again");
+/// assert!(!hooks.is_empty(HookPoint::Delta));
+/// assert!(hooks.is_empty(HookPoint::Aborted), "nobody asks for it to be taken again");
 /// ```
 #[derive(Default)]
 pub struct Hooks {
     all: Vec<Registered>,
-    /// For each point the places in `all` of those that are called there.
-    at: [Vec<usize>; Point::ALL.len()],
+    /// For each point, the indexes in `all` of the hooks that are called there.
+    at: [Vec<usize>; HookPoint::ALL.len()],
 }
 
 impl Hooks {
-    /// Registers a hook behind those that are there.
+    /// Registers a hook after those registered before.
     pub fn register(&mut self, name: impl Into<String>, hook: impl Hook + 'static) {
         let points = hook.points().to_vec();
-        self.add(name.into(), &points, Place::Here(Box::new(hook)));
+        self.add(name.into(), &points, HookThread::Loop(Box::new(hook)));
     }
 
-    /// Registers a hook that runs on a thread of its own and is given up if it does not return within
-    /// `deadline`. The loop waits meanwhile, and for no longer than until the user cancels: the reply ends
-    /// at once, and the hook is told of it (`stream.aborted`) when it has returned, without being waited for.
-    /// Whoever cancels must run elsewhere than the loop: on another thread, or another one of the runtime's.
+    /// Registers a hook that runs on a thread of its own, with a deadline. The loop waits for the hook until it
+    /// returns, the deadline is over or the user cancels. A cancel ends the reply at once; the hook is notified of the
+    /// abort (`stream.aborted`) when it has returned, and is not waited for. The cancel must come from another thread,
+    /// or another worker of the runtime, than the one that runs the loop.
     ///
-    /// Nothing can end a function that hangs: its thread stays until it returns, and until then the hook
-    /// is not called.
+    /// A function that hangs cannot be ended: its thread stays until it returns, and until then the hook is not called.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// Returns the error of the system if it cannot create the thread.
     ///
     /// # Example: a hook that does not return
     /// ```
     /// use std::{sync::mpsc, time::Duration};
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Gate, Hook, Hooks, OnHookFault, Point, Before, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{
+    ///     Gate, Hook, HookPoint, Hooks, OnHookFault, PendingCall, Processor, Settings, ToolCall,
+    /// };
     /// struct Hangs(mpsc::Receiver<()>);
     /// impl Hook for Hangs {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::ToolBefore]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::ToolBefore]
     ///     }
-    ///     fn tool_before(&mut self, _: &ToolCall, _: &mut Before) {
+    ///     fn tool_before(&mut self, _: &ToolCall, _: &mut PendingCall) {
     ///         self.0.recv().ok();
     ///     }
     /// }
@@ -473,7 +473,7 @@ impl Hooks {
     /// let mut processor = Processor::new(Pack::builder().build()?.session(), hooks, settings);
     /// let gate = processor.before_tool(ToolCall::default(), &mut Vec::new());
     /// assert!(matches!(gate, Gate::Run(_)));
-    /// assert_eq!(processor.tally().hook_timeouts, 1);
+    /// assert_eq!(processor.counters().hook_timeouts, 1);
     /// # drop(never);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -485,12 +485,12 @@ impl Hooks {
     ) -> io::Result<()> {
         let points = hook.points().to_vec();
         let name = name.into();
-        let worker = Worker::new(&name, deadline, Box::new(hook))?;
-        self.add(name, &points, Place::Elsewhere(worker));
+        let worker = HookWorker::new(&name, deadline, Box::new(hook))?;
+        self.add(name, &points, HookThread::Worker(worker));
         Ok(())
     }
 
-    fn add(&mut self, name: String, points: &[Point], place: Place) {
+    fn add(&mut self, name: String, points: &[HookPoint], place: HookThread) {
         let index = self.all.len();
         for point in points {
             let list = &mut self.at[*point as usize];
@@ -501,27 +501,27 @@ impl Hooks {
         self.all.push(Registered {
             name,
             place,
-            is_out: false,
+            is_disabled: false,
         });
     }
 
-    /// Registers a function for [`Point::Delta`].
+    /// Registers a function for [`HookPoint::Delta`].
     pub fn on_delta<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&At<'_>, &mut Delta<'_>) + Send + 'static,
+        F: FnMut(&HookContext<'_>, &mut Delta<'_>) + Send + 'static,
     {
         self.register(name, OnDelta(hook));
     }
 
-    /// Registers a function for [`Point::Aborted`].
+    /// Registers a function for [`HookPoint::Aborted`].
     ///
-    /// # Example: a reply that broke off is taken again
+    /// # Example: a reply is retried after an error
     /// ```
     /// use std::time::Duration;
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Failure, Hooks, Input, Processor, Reason, Settings, Step};
+    /// use ttsr::harness::{AbortReason, Failure, Hooks, Input, Processor, Settings, Step};
     /// let mut hooks = Hooks::default();
-    /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == Reason::Error);
+    /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == AbortReason::Error);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
     /// let mut steps = Vec::new();
@@ -534,85 +534,90 @@ impl Hooks {
     /// ```
     pub fn on_aborted<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&Aborted, &mut Answer) + Send + 'static,
+        F: FnMut(&Aborted, &mut HookAnswer) + Send + 'static,
     {
         self.register(name, OnAborted(hook));
     }
 
-    /// Registers a function for [`Point::ToolBefore`].
+    /// Registers a function for [`HookPoint::ToolBefore`].
     pub fn on_tool_before<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&ToolCall, &mut Before) + Send + 'static,
+        F: FnMut(&ToolCall, &mut PendingCall) + Send + 'static,
     {
         self.register(name, OnToolBefore(hook));
     }
 
-    /// Registers a function for [`Point::ToolAfter`].
+    /// Registers a function for [`HookPoint::ToolAfter`].
     ///
-    /// # Example: colours are left out
+    /// # Example: escape sequences are removed from an output
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{After, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_after("plain", |_, after| after.output = after.output.replace("\x1b[31m", ""));
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let after = After::output("\x1b[31m3 failed");
+    /// let after = ToolOutput::output("\x1b[31m3 failed");
     /// let after = processor.after_tool(&ToolCall::default(), after, &mut Vec::new()).unwrap();
     /// assert_eq!(after.output, "3 failed");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn on_tool_after<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&ToolCall, &mut After) + Send + 'static,
+        F: FnMut(&ToolCall, &mut ToolOutput) + Send + 'static,
     {
         self.register(name, OnToolAfter(hook));
     }
 
-    /// Whether no hook is called at that point.
+    /// Returns true if no hook is called at this point.
     #[must_use]
     #[inline]
-    pub fn is_empty(&self, point: Point) -> bool {
+    pub fn is_empty(&self, point: HookPoint) -> bool {
         self.at[point as usize].is_empty()
     }
 
-    /// From now on nobody waits for a hook once that switch is thrown.
-    pub(super) fn heed(&mut self, cancel: &Cancel) {
+    /// Sets the switch that ends the wait for hooks with a deadline.
+    pub(super) fn set_cancel(&mut self, cancel: &Cancel) {
         for one in &mut self.all {
-            if let Place::Elsewhere(worker) = &mut one.place {
-                worker.heed(cancel);
+            if let HookThread::Worker(worker) = &mut one.place {
+                worker.set_cancel(cancel);
             }
         }
     }
 
-    /// Moves the hooks out, for a sub-agent's session. What [`take_back`](Self::take_back) gets must be these.
+    /// Moves the hooks out, for a sub-agent's session. [`restore`](Self::restore) must be given the same hooks.
     pub(super) fn lend(&mut self) -> (Hooks, Vec<bool>) {
-        let failed = self.all.iter().map(|one| one.is_out).collect();
+        let failed = self.all.iter().map(|one| one.is_disabled).collect();
         (std::mem::take(self), failed)
     }
 
-    /// Takes back hooks that were lent. One that failed before stays out until the reply is over.
-    pub(super) fn take_back(&mut self, lent: Hooks, failed: &[bool]) {
+    /// Puts lent hooks back. A hook that had failed before stays disabled until the end of the reply.
+    pub(super) fn restore(&mut self, lent: Hooks, failed: &[bool]) {
         *self = lent;
         for (one, failed) in self.all.iter_mut().zip(failed) {
-            one.is_out |= failed;
+            one.is_disabled |= failed;
         }
     }
 
-    /// Every hook is called again, also those that failed; those that hang are not.
+    /// Enables the hooks that failed in the last reply. Hooks that hang are still not called.
     pub(super) fn begin_reply(&mut self) {
-        self.all.iter_mut().for_each(|one| one.is_out = false);
+        self.all.iter_mut().for_each(|one| one.is_disabled = false);
     }
 
     /// Runs `stream.delta`.
-    pub(super) fn delta(&mut self, at: &At<'_>, bytes: Vec<u8>, on_fault: OnHookFault) -> Passed {
-        let mut passed = Passed {
+    pub(super) fn delta(
+        &mut self,
+        at: &HookContext<'_>,
+        bytes: Vec<u8>,
+        on_fault: OnHookFault,
+    ) -> HookedBytes {
+        let mut passed = HookedBytes {
             bytes,
-            ..Passed::default()
+            ..HookedBytes::default()
         };
-        for &index in &self.at[Point::Delta as usize] {
+        for &index in &self.at[HookPoint::Delta as usize] {
             let one = &mut self.all[index];
-            if one.is_out || passed.bytes.is_empty() {
+            if one.is_disabled || passed.bytes.is_empty() {
                 continue;
             }
             let seen = match one.delta(at, &passed.bytes) {
@@ -620,7 +625,7 @@ impl Hooks {
                 Err(fault) => {
                     passed.faults.push((one.name.clone(), fault));
                     match (fault, on_fault) {
-                        (Fault::Cancelled, _) | (_, OnHookFault::Abort) => break,
+                        (HookFault::Cancelled, _) | (_, OnHookFault::Abort) => break,
                         (_, OnHookFault::Continue) => continue,
                     }
                 }
@@ -638,14 +643,14 @@ impl Hooks {
     }
 
     /// Runs `stream.aborted`.
-    pub(super) fn aborted(&mut self, aborted: &Aborted) -> Vec<Answered> {
+    pub(super) fn aborted(&mut self, aborted: &Aborted) -> Vec<AbortAnswer> {
         let mut answers = Vec::new();
-        for &index in &self.at[Point::Aborted as usize] {
+        for &index in &self.at[HookPoint::Aborted as usize] {
             let one = &mut self.all[index];
-            if one.is_out {
+            if one.is_disabled {
                 continue;
             }
-            answers.push(Answered {
+            answers.push(AbortAnswer {
                 hook: one.name.clone(),
                 answer: one.aborted(aborted),
             });
@@ -654,14 +659,14 @@ impl Hooks {
     }
 
     /// Runs `text.complete`.
-    pub(super) fn text_complete(&mut self, at: &At<'_>) -> Passed {
-        let mut passed = Passed {
+    pub(super) fn text_complete(&mut self, at: &HookContext<'_>) -> HookedBytes {
+        let mut passed = HookedBytes {
             bytes: at.so_far.to_vec(),
-            ..Passed::default()
+            ..HookedBytes::default()
         };
-        for &index in &self.at[Point::TextComplete as usize] {
+        for &index in &self.at[HookPoint::TextComplete as usize] {
             let one = &mut self.all[index];
-            if one.is_out {
+            if one.is_disabled {
                 continue;
             }
             match one.text_complete(at, passed.bytes.clone()) {
@@ -673,18 +678,18 @@ impl Hooks {
         passed
     }
 
-    /// Runs `tool.execute.before`. The first that keeps the call from running is the last that is asked.
-    pub(super) fn tool_before(&mut self, call: &ToolCall) -> (Before, Faults) {
-        let mut before = Before::new(call.input.clone());
+    /// Runs `tool.execute.before`. No hook is called after one that blocks the call.
+    pub(super) fn tool_before(&mut self, call: &ToolCall) -> (PendingCall, Faults) {
+        let mut before = PendingCall::new(call.input.clone());
         let mut faults = Faults::new();
-        for &index in &self.at[Point::ToolBefore as usize] {
+        for &index in &self.at[HookPoint::ToolBefore as usize] {
             let one = &mut self.all[index];
             let (call, mut own) = (call.clone(), before.clone());
             let said = one.ask(move |hook| {
                 hook.tool_before(&call, &mut own);
                 own
             });
-            one.take(said, &mut before, &mut faults);
+            one.store_answer(said, &mut before, &mut faults);
             let new = before.consult.iter_mut().filter(|(by, _)| by.is_empty());
             new.for_each(|(by, _)| by.clone_from(&one.name));
             if before.is_blocked() {
@@ -695,32 +700,40 @@ impl Hooks {
     }
 
     /// Runs `tool.execute.after`.
-    pub(super) fn tool_after(&mut self, call: &ToolCall, after: After) -> (After, Faults) {
+    pub(super) fn tool_after(
+        &mut self,
+        call: &ToolCall,
+        after: ToolOutput,
+    ) -> (ToolOutput, Faults) {
         let mut after = after;
         let mut faults = Faults::new();
-        for &index in &self.at[Point::ToolAfter as usize] {
+        for &index in &self.at[HookPoint::ToolAfter as usize] {
             let one = &mut self.all[index];
             let (call, mut own) = (call.clone(), after.clone());
             let said = one.ask(move |hook| {
                 hook.tool_after(&call, &mut own);
                 own
             });
-            one.take(said, &mut after, &mut faults);
+            one.store_answer(said, &mut after, &mut faults);
         }
         (after, faults)
     }
 
     /// Runs `messages.transform`.
-    pub(super) fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) -> Faults {
+    pub(super) fn messages(
+        &mut self,
+        target: &RequestTarget,
+        messages: &mut Vec<Message>,
+    ) -> Faults {
         let mut faults = Faults::new();
-        for &index in &self.at[Point::Messages as usize] {
+        for &index in &self.at[HookPoint::Messages as usize] {
             let one = &mut self.all[index];
             let (target, mut own) = (target.clone(), messages.clone());
             let said = one.ask(move |hook| {
                 hook.messages(&target, &mut own);
                 own
             });
-            one.take(said, messages, &mut faults);
+            one.store_answer(said, messages, &mut faults);
         }
         faults
     }
@@ -728,18 +741,18 @@ impl Hooks {
     /// Runs `chat.headers`.
     pub(super) fn headers(
         &mut self,
-        target: &Target,
+        target: &RequestTarget,
         headers: &mut Vec<(String, String)>,
     ) -> Faults {
         let mut faults = Faults::new();
-        for &index in &self.at[Point::Headers as usize] {
+        for &index in &self.at[HookPoint::Headers as usize] {
             let one = &mut self.all[index];
             let (target, mut own) = (target.clone(), headers.clone());
             let said = one.ask(move |hook| {
                 hook.headers(&target, &mut own);
                 own
             });
-            one.take(said, headers, &mut faults);
+            one.store_answer(said, headers, &mut faults);
         }
         faults
     }
@@ -747,11 +760,11 @@ impl Hooks {
     /// Runs `event`.
     pub(super) fn event(&mut self, event: &SessionEvent) -> Faults {
         let mut faults = Faults::new();
-        for &index in &self.at[Point::Event as usize] {
+        for &index in &self.at[HookPoint::Event as usize] {
             let one = &mut self.all[index];
             let own = event.clone();
             let said = one.ask(move |hook| hook.event(&own));
-            one.take(said, &mut (), &mut faults);
+            one.store_answer(said, &mut (), &mut faults);
         }
         faults
     }
@@ -764,21 +777,21 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Hooks that failed, by name.
-pub(super) type Faults = Vec<(String, Fault)>;
+/// The hooks that failed, each with its name.
+pub(super) type Faults = Vec<(String, HookFault)>;
 
-/// What the hooks left of some bytes.
+/// The bytes after all hooks.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct HookedBytes {
     pub(super) bytes: Vec<u8>,
     pub(super) is_rewritten: bool,
     pub(super) aborted_by: Option<String>,
     pub(super) faults: Faults,
 }
 
-/// What one hook said to an abort.
+/// The answer of one hook to an abort.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct AbortAnswer {
     pub(super) hook: String,
-    pub(super) answer: Result<Answer, Fault>,
+    pub(super) answer: Result<HookAnswer, HookFault>,
 }

@@ -1,7 +1,5 @@
-//! What a model is asked: messages and the request that carries them.
-//!
-//! Provider-neutral: how a provider writes them on the wire is the provider's business. Their serialised
-//! form is that of sessions on disk.
+//! Messages and requests, independent of any provider's wire format. The serialized form of messages is that of the
+//! session store.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +8,21 @@ use serde_json::Value;
 use super::reply::{PartState, Reply};
 use crate::Channel;
 
-/// Who a message is from.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The instructions of the application.
     System,
-    /// The user, or the application in the user's name.
+    /// The user, or the application on behalf of the user.
     User,
     /// The model.
     Assistant,
-    /// The result of a tool.
+    /// A tool, with its result.
     Tool,
 }
 
-/// One piece of a message. Closed: a provider that does not handle every kind does not compile.
+/// A piece of a message. The enum is exhaustive, so that a provider that does not handle every kind does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Content {
@@ -32,16 +30,16 @@ pub enum Content {
     Text {
         /// The text.
         text: String,
-        /// Written by the application, not by the one the message is from.
+        /// True if the application wrote the text and not the author of the message.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         synthetic: bool,
     },
-    /// Reasoning of the model, without what a provider may have signed it with.
+    /// Reasoning of the model, without a provider's signature.
     Reasoning {
         /// The text.
         text: String,
     },
-    /// A tool call that the model made.
+    /// A tool call of the model.
     ToolCall {
         /// The id of the call.
         call: String,
@@ -50,21 +48,21 @@ pub enum Content {
         /// The input as the model wrote it.
         input: String,
     },
-    /// What a tool gave back.
+    /// The result of a tool call.
     ToolResult {
         /// The id of the call.
         call: String,
-        /// The result, or what went wrong.
+        /// The output, or the error message.
         output: String,
-        /// Whether the tool failed.
+        /// True if the tool failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 ///
-/// # Example: what the user says, and what steers
+/// # Example: a user's message and a steering message
 /// ```
 /// use ttsr::harness::{Content, Message, Request, Role};
 /// let asked = Message::user("What time is it?");
@@ -76,36 +74,38 @@ pub enum Content {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who it is from.
+    /// The author.
     pub role: Role,
-    /// Its pieces, in order.
+    /// The pieces, in order.
     pub content: Vec<Content>,
 }
 
 impl Message {
-    /// A message of one text.
+    /// Returns a message of one text.
     pub fn new(role: Role, text: impl Into<String>) -> Message {
         Message::of(role, text.into(), false)
     }
 
-    /// What the user wrote.
+    /// Returns a message that the user wrote.
     pub fn user(text: impl Into<String>) -> Message {
         Message::new(Role::User, text)
     }
 
-    /// What the application tells the model in the user's name, to steer it.
+    /// Returns a message that the application writes on behalf of the user, to steer the model.
     pub fn steering(text: impl Into<String>) -> Message {
         Message::of(Role::User, text.into(), true)
     }
 
-    /// The reply as the conversation keeps it: its text, reasoning and tool calls, in order. A call that
-    /// must not run is left out; one without an id is given one, made of its part.
+    /// Returns the message that keeps a reply in the conversation: its text, reasoning and tool calls, in order.
+    /// Aborted calls are left out. A call without an id is given one, made from its part's id.
     ///
     /// # Example: an answer in the conversation
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Cancel, Hooks, Message, Processor, Request, Role, Script, Scripted, Settings, run};
-    /// let mut provider = Scripted::new([Script::default().text("It is noon.").finish("stop")]);
+    /// use ttsr::harness::{
+    ///     Cancel, Hooks, Message, Processor, Request, Role, Scripted, ScriptedReply, Settings, run,
+    /// };
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("It is noon.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
@@ -137,9 +137,8 @@ impl Message {
         }
     }
 
-    /// Returns what a person wrote in the message, the application's own texts left out; `None` if nobody
-    /// did.
-    pub(super) fn written(&self) -> Option<String> {
+    /// Returns the text of a user's message, without the application's own texts; `None` if a person wrote none.
+    pub(super) fn user_text(&self) -> Option<String> {
         let is_user = self.role == Role::User;
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text {
@@ -160,7 +159,7 @@ impl Message {
         }
     }
 
-    /// All of its text, joined.
+    /// Returns all texts of the message, joined.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
@@ -173,20 +172,20 @@ impl Message {
     }
 }
 
-/// A tool that the model may call.
+/// A tool offered to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
-    /// The JSON Schema of its input, an object.
+    /// The JSON Schema of the input, an object.
     pub input: Value,
 }
 
-/// What a provider is sent.
+/// A request to a provider.
 ///
-/// # Example: what the provider gets
+/// # Example: the provider receives the request
 /// ```
 /// use ttsr::harness::{Message, Provider, Request, Scripted};
 /// let mut request = Request::new("a-model", vec![Message::user("What time is it?")]);
@@ -199,23 +198,22 @@ pub struct Tool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// The model, as the provider calls it. After a retry whose rule says so, the model of that rule, by
-    /// the name that the rule has for it.
+    /// The provider's name for the model. After a retry that changes the model, the name that the rule gives.
     pub model: String,
-    /// The temperature, in thousandths; none: the provider's default.
+    /// The temperature in thousandths; `None` for the provider's default.
     pub temperature: Option<u32>,
-    /// Most tokens of the reply; none: the provider's default.
+    /// The most tokens of the reply; `None` for the provider's default.
     pub max_tokens: Option<u32>,
-    /// The conversation so far, oldest first.
+    /// The conversation, oldest message first.
     pub messages: Vec<Message>,
-    /// The tools that the model may call.
+    /// The tools offered to the model.
     pub tools: Vec<Tool>,
-    /// Headers to send besides the provider's own.
+    /// Headers to send in addition to the provider's own.
     pub headers: Vec<(String, String)>,
 }
 
 impl Request {
-    /// A request to that model.
+    /// Returns a request to a model.
     pub fn new(model: impl Into<String>, messages: Vec<Message>) -> Request {
         Request {
             model: model.into(),

@@ -1,20 +1,23 @@
-//! The reference loop: how rules, hooks and a provider work together on a reply.
+//! The reference loop: hooks, rules and a provider work together on a reply.
 //!
-//! [`Processor`] is the loop without I/O: a host with a transport and a runtime of its own tells it what
-//! arrives and does what it says. [`run`](run()) is one reply over any [`Provider`], on tokio; [`Turn`] is
-//! all of a turn, with the tools.
-//! [`Hooks`] are the host's own code in it, [`Scripted`] is a provider for tests. How providers write
-//! their replies on the wire is not known here.
+//! [`Processor`] is the loop without I/O: a host with its own transport and runtime passes inputs in and carries out
+//! the steps that follow. [`run`](run()) runs one reply over any [`Provider`], on tokio; [`Turn`] runs a whole turn
+//! with its tools. [`Hooks`] are code of the host that takes part, [`Scripted`] is a provider for tests, and
+//! [`LoopEvent`](event::LoopEvent) is the type that logs are written from. The loop knows no provider's wire format.
 //!
-//! For every delta the order is: hooks, in the order of their registration; rules, which see what the
-//! hooks left; and only then is it accumulated and published. The delta that brings about a cut is neither.
-//! A reply that was cut is discarded: it is not in the next request, and it is never the answer.
+//! Each delta passes the hooks, in the order of their registration, then the rules, which see the output of the hooks.
+//! Only then is it accumulated and published; the delta that causes a cut is neither. A reply that was cut is
+//! discarded: it is not in the next request, and it is never the answer.
 //!
-//! # Example: a rule is broken, the reply is taken again
+//! The modules are layered; a test checks that no module imports one above it. From the bottom: plain data (`cancel`,
+//! `reply`, `message`, `aborted`, `consultation`, `handoff`, `event`, `call`, `step`), `provider`, `fallback` and
+//! `hooks`, `processor`, then `run`, `consult` and `turn`, which do I/O.
+//!
+//! # Example: a rule cuts the reply, and it is retried
 //! ```
 //! use ttsr::Pack;
 //! use ttsr::harness::{
-//!     Cancel, End, Hooks, Message, Processor, Request, Script, Scripted, Settings, Step, run,
+//!     Cancel, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings, Step, run,
 //! };
 //! let pack = Pack::from_toml(r#"
 //! schema = 1
@@ -26,8 +29,8 @@
 //! match.any = [{ literal = ": any" }]
 //! examples.match = ["x: any"]
 //! "#)?;
-//! let bad = Script::default().text("let x: any = 1").finish("stop");
-//! let good = Script::default().text("let x: number = 1").finish("stop");
+//! let bad = ScriptedReply::default().text("let x: any = 1").finish("stop");
+//! let good = ScriptedReply::default().text("let x: number = 1").finish("stop");
 //! let mut provider = Scripted::new([bad.cut(4), good.cut(4)]);
 //! let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
 //! let request = Request::new("a-model", vec![Message::user("Declare x.")]);
@@ -50,13 +53,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod adapt;
+mod aborted;
 mod call;
+mod cancel;
 pub mod consult;
+mod consultation;
+pub mod event;
+mod event_tracker;
 pub mod fallback;
 mod handoff;
 mod hooks;
-pub mod log;
+mod json_scalars;
 mod message;
 #[cfg(all(test, loom))]
 mod models;
@@ -67,24 +74,30 @@ mod reply;
 mod run;
 mod scripted;
 mod step;
+pub mod stream_adapter;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
 
-pub use call::{After, Before, Gate, NoTools, Target, ToolCall, ToolFuture, Tools};
+pub use aborted::{
+    AbortReason, AbortSource, AbortStage, Aborted, AbortedBlock, AbortedCall, BlockReplay,
+    PromptRef,
+};
+pub use call::{
+    Gate, NoTools, PendingCall, RequestTarget, ToolCall, ToolFuture, ToolOutput, Tools,
+};
+pub use cancel::Cancel;
+pub use event_tracker::EventTracker;
 pub use handoff::{HANDOFF_MARKER, Handoff};
-pub use hooks::{Answer, At, Delta, Hook, Hooks, OnHookFault, Point};
+pub use hooks::{Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks, OnHookFault};
 pub use message::{Content, Message, Request, Role, Tool};
-pub use processor::{Prepared, Processor, Settings, Tally};
+pub use processor::{PreparedRequest, Processor, ProcessorCounters, Settings};
 pub use provider::{EventStream, Failure, Provider, unfold};
 pub use record::{NotRecorded, TurnRecorder};
 pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
-pub use run::{Cancel, Run, run};
-pub use scripted::{Script, Scripted};
-pub use step::{
-    AbortStage, Aborted, AbortedBlock, AbortedCall, End, Input, Observation, Outcome, PromptRef,
-    Reason, Replay, Source, Step, is_truncation,
-};
+pub use run::{Run, run};
+pub use scripted::{Scripted, ScriptedReply};
+pub use step::{End, Input, ReplyOutcome, Step, is_truncation};
 #[cfg(feature = "tracing")]
-pub use trace::{Context, Tracer};
-pub use turn::{Turn, TurnOutcome};
+pub use trace::{TraceContext, Tracer};
+pub use turn::{Turn, TurnOutcome, ask_sub_agent};

@@ -1,8 +1,7 @@
 //! Models for loom, which tries every order of their threads (up to `LOOM_MAX_PREEMPTIONS` preemptions).
 //!
-//! The loop (`Run` and its processor) is the code itself; what surrounds it, the wire and the
-//! user, are threads of the model. The worker of a hook waits with a deadline, which loom does not know, so
-//! its protocol is written down here once more.
+//! The loop (`Run` and its processor) is the real code; the wire and the user are threads of the model. The worker of a
+//! hook waits with a deadline, which loom does not support, so its protocol is modelled here separately.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release --features harness --lib models`
 
@@ -12,8 +11,8 @@ use std::sync::atomic::{AtomicUsize as Count, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
 use crate::harness::{
-    Cancel, End, EventStream, Failure, Hooks, Processor, Provider, Reason, Request, Run, Settings,
-    Step,
+    AbortReason, Cancel, End, EventStream, Failure, Hooks, Processor, Provider, Request, Run,
+    Settings, Step,
 };
 use crate::{Channel, Event, Pack, PartId};
 use futures_core::Stream;
@@ -22,7 +21,7 @@ use loom::thread;
 
 const PART: PartId = PartId(0);
 
-/// What the provider has sent and nobody has read.
+/// The events that the provider has sent and nobody has read.
 #[derive(Default)]
 struct Wire {
     sent: VecDeque<Event>,
@@ -40,7 +39,7 @@ fn send(wire: &Mutex<Wire>, change: impl FnOnce(&mut Wire)) {
     }
 }
 
-/// The reader's end; counts how often one was opened and dropped.
+/// The reader's end of the wire. Counts how often a reader was opened and dropped.
 struct Reader {
     wire: Arc<Mutex<Wire>>,
     dropped: std::sync::Arc<Count>,
@@ -84,17 +83,17 @@ impl Provider for Wired {
     }
 }
 
-/// What became of a reply.
+/// The observations of one reply.
 struct Told {
     end: End,
-    /// How often hooks heard of an abort.
+    /// The number of aborts that hooks were notified of.
     aborts: usize,
-    /// What was published, and how often the transport was given up.
+    /// The published bytes, and the number of times the transport was closed.
     forwarded: Vec<u8>,
     cancels: usize,
 }
 
-/// One reply: the wire sends that text and ends, while the user cancels. Checks what holds of every reply.
+/// Plays one reply: the wire sends `text` and ends, while the user cancels. Checks the invariants of every reply.
 fn reply(text: &'static str) -> Told {
     let wire = Arc::new(Mutex::new(Wire::default()));
     let cancel = Cancel::default();
@@ -125,7 +124,7 @@ fn reply(text: &'static str) -> Told {
     let user = thread::spawn({
         let (wire, cancel) = (Arc::clone(&wire), cancel.clone());
         move || {
-            // The switch itself is tokio's, of which loom sees nothing: here the user meets the reader.
+            // loom cannot see tokio's switch. Locking the wire makes the cancel and the reader meet.
             drop(wire.lock().unwrap());
             cancel.cancel();
         }
@@ -195,7 +194,7 @@ static PACK: std::sync::LazyLock<Pack> = std::sync::LazyLock::new(|| {
     Pack::from_toml(rules).unwrap()
 });
 
-/// No bounds of time but one that is never reached: nothing here takes any.
+/// Returns settings without bounds of time, except one that is never reached.
 fn settings() -> Settings {
     Settings {
         stall: None,
@@ -205,14 +204,14 @@ fn settings() -> Settings {
     }
 }
 
-/// Runs the model with tokio's clock at hand, which stands still. Gives how often each end was seen.
+/// Runs the model with tokio's clock available and stopped. Returns the ends that were seen.
 fn explore(model: impl Fn() -> &'static str + Send + Sync + 'static) -> Vec<&'static str> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .unwrap();
     let _inside = runtime.enter();
-    // The stacks of loom's threads are too short for loading it there.
+    // The stacks of loom's threads are too small for loading the pack there.
     std::sync::LazyLock::force(&PACK);
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let ends = std::sync::Arc::clone(&seen);
@@ -230,7 +229,7 @@ fn explore(model: impl Fn() -> &'static str + Send + Sync + 'static) -> Vec<&'st
     seen
 }
 
-/// Either the reply is complete and nobody hears of an abort, or it is the user's and all of it is told once.
+/// Either the reply is complete without an abort, or the user's abort is reported once with all published text.
 #[test]
 fn a_cancel_and_the_end_of_a_reply_have_one_winner() {
     let seen = explore(|| {
@@ -241,7 +240,7 @@ fn a_cancel_and_the_end_of_a_reply_have_one_winner() {
                 "complete"
             }
             End::Aborted { reason, .. } => {
-                assert_eq!((reason, told.aborts), (Reason::User, 1));
+                assert_eq!((reason, told.aborts), (AbortReason::User, 1));
                 "user"
             }
             end => panic!("{end:?}"),
@@ -250,7 +249,7 @@ fn a_cancel_and_the_end_of_a_reply_have_one_winner() {
     assert_eq!(seen, ["complete", "user"], "the model reaches both");
 }
 
-/// A rule and the user abort the same reply: hooks hear of one abort, and the transport is given up once.
+/// A rule and the user abort the same reply: hooks are notified of one abort, and the transport is closed once.
 #[test]
 fn an_abort_is_told_once() {
     let seen = explore(|| {
@@ -265,10 +264,10 @@ fn an_abort_is_told_once() {
     assert_eq!(seen, ["plugin", "user"], "the model reaches both");
 }
 
-/// The protocol of `harness::hooks::timed::Worker` (`Worker::run` and its thread): the numbers of the job that
-/// the hook returned from last and of the one that it was given up on, a channel of jobs, and for each question
-/// a channel of its own for the answer, of which the loop lets go at the deadline. That the deadline is over is
-/// a thread of the model; a cancel of the user comes the same way.
+/// The protocol of `harness::hooks::timed::HookWorker` (`HookWorker::run` and its thread): the number of the last job
+/// that the hook returned from, the number of the last job that missed its deadline, a channel of jobs, and a channel
+/// per question for the answer, which the loop drops at the deadline. The deadline, like a cancel, is a thread of the
+/// model.
 mod worker {
     use std::cell::Cell;
 
@@ -277,7 +276,7 @@ mod worker {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::{sync::mpsc, thread};
 
-    /// Where the loop waits for an answer until the deadline: `recv_timeout` of a channel.
+    /// The place at which the loop waits for an answer until the deadline: `recv_timeout` of a channel.
     #[derive(Default)]
     pub(super) struct Answer {
         state: Mutex<(Option<u32>, bool)>,
@@ -310,7 +309,7 @@ mod worker {
     type Job = Box<dyn FnOnce(&UnsafeCell<u32>) + Send>;
 
     pub(super) struct Worker {
-        /// None ends the thread: loom's channels do not tell whoever waits that the other end is gone.
+        /// `None` ends the thread: loom's channels do not report that the other end was dropped.
         jobs: mpsc::Sender<Option<Job>>,
         returned: Arc<AtomicU32>,
         given_up: Cell<u32>,
@@ -321,7 +320,7 @@ mod worker {
         pub(super) fn new() -> Worker {
             let (jobs, asked) = mpsc::channel::<Option<Job>>();
             let thread = thread::spawn(move || {
-                // What the thread has: the text of the part, and the hook itself.
+                // The data of the thread: the text of the part, and the hook.
                 let own = UnsafeCell::new(0);
                 while let Ok(Some(job)) = asked.recv() {
                     job(&own);
@@ -335,7 +334,7 @@ mod worker {
             }
         }
 
-        /// `Worker::run`. The hook answers with the number of the question; none: it was given up.
+        /// `HookWorker::run`. Returns the hook's answer, the number of the question; `None` if the deadline was missed.
         pub(super) fn run(&self, question: u32, said: &Arc<Answer>) -> Option<u32> {
             if self.is_stuck() {
                 return None;
@@ -343,7 +342,7 @@ mod worker {
             let (returned, say) = (Arc::clone(&self.returned), Arc::clone(said));
             let job: Job = Box::new(move |own| {
                 own.with_mut(|own| {
-                    // SAFETY: loom checks that nobody else is in here.
+                    // SAFETY: loom checks that no other thread accesses the cell at the same time.
                     #[allow(unsafe_code)]
                     unsafe {
                         *own = question;
@@ -373,8 +372,8 @@ mod worker {
     }
 }
 
-/// The loop asks twice and gives up the first time. It hears the answer to what it asked or none, never an
-/// older one; and whoever was given up is not asked before it has returned.
+/// The loop asks twice and stops waiting the first time. It receives the answer to its question or none, never an older
+/// one. A hook that missed its deadline is not asked again before it has returned.
 #[test]
 fn a_late_answer_of_a_hook_changes_no_verdict() {
     let seen = explore(|| {
@@ -386,7 +385,7 @@ fn a_late_answer_of_a_hook_changes_no_verdict() {
         });
         let one = worker.run(1, &first);
         assert!(matches!(one, None | Some(1)), "{one:?}");
-        // Whoever has answered has returned.
+        // A hook that has answered has returned.
         assert!(one.is_none() || !worker.is_stuck());
         let second = Arc::new(worker::Answer::default());
         let two = worker.run(2, &second);

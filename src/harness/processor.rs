@@ -1,65 +1,66 @@
-//! The reference loop without its I/O: events in, steps out, one reply at a time.
+//! The reference loop without I/O: events in, steps out, one reply at a time.
 //!
-//! It opens no connection, reads no clock and waits for nothing: the host (or [`run`](super::run()))
-//! does what the steps say and passes the time in. For every delta the order is: hooks, rules, and only
-//! then accumulate and publish.
+//! The processor opens no connection, reads no clock and never waits: the host (or [`run`](super::run())) carries out
+//! the steps and passes the time in. Each delta passes the hooks, then the rules; only then is it accumulated and
+//! published.
 
 mod abort;
-mod boundary;
 mod order;
 mod part;
 mod redact;
+mod whole_text;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::consult::Consultation;
+use super::aborted::PromptRef;
+use super::cancel::Cancel;
+use super::consultation::Consultation;
+use super::event::LoopEvent;
 use super::fallback::Chains;
 use super::handoff::Handoff;
 use super::hooks::{Hooks, OnHookFault};
 use super::message::Message;
 use super::reply::{PartState, Reply};
-use super::run::Cancel;
-use super::step::{End, Input, Observation, Outcome, PromptRef, Step, is_truncation};
+use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
 use crate::session::Lost;
 use crate::{Decision, Event, Origin, Pack, PartId, Rule, RuleId, Session, Stream};
-use abort::{Cause, Retake};
-use boundary::CheckedMessages;
-pub use boundary::Prepared;
-use order::Later;
-pub(super) use redact::Scalars;
+use abort::{AbortCause, NextAttempt};
+use order::DelayedPart;
+use whole_text::CheckedMessages;
+pub use whole_text::PreparedRequest;
 
-/// The bounds and names of a [`Processor`].
+/// The identity and the bounds of a [`Processor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The session's id, for hooks. Default empty.
+    /// The session's id, for hooks and records. Default empty.
     pub session: String,
-    /// The id of the session that opened this one, if one did. Default none.
+    /// The id of the session that opened this one. Default `None`.
     pub parent: Option<String>,
-    /// How many sessions are above this one. Only one with none above it has sub-agents asked. Default 0.
+    /// The number of sessions above this one. Sub-agents are asked only in a session of depth 0. Default 0.
     pub depth: u32,
-    /// The package through which the provider is reached, by its name in OpenCode's configuration: some
-    /// set headers of their own. Default none.
+    /// The package through which the provider is reached, by its name in OpenCode's configuration. Some packages set
+    /// headers themselves, which rules then do not set. Default `None`.
     pub package: Option<String>,
-    /// Whether the provider signs reasoning, so that a piece of it cannot be sent back. Default false.
+    /// True if the provider signs reasoning, so that part of a reasoning text cannot be sent back. Default false.
     pub signs_reasoning: bool,
-    /// The models to take where a rule asks for another. Default none.
+    /// The models to use, in order, if a rule asks for another model. Default none.
     pub fallback: Chains,
-    /// Longest silence of a provider. Default none.
+    /// The longest silence of the provider within an attempt. Default `None`: unbounded.
     pub stall: Option<Duration>,
-    /// Longest time of one attempt. Default none.
+    /// The longest time of one attempt. Default `None`: unbounded.
     pub attempt: Option<Duration>,
-    /// Longest time of a reply, all attempts together; when it is over there is no retry. Default 10 min.
+    /// The longest time of a reply over all attempts. Once it is over there is no retry. Default 10 min.
     pub reply: Option<Duration>,
-    /// How long to wait, once the provider said that the reply is complete, for the end of the stream
-    /// and what may come before it (usage, mostly). Default 2 s.
+    /// The longest wait for the end of the stream, and for events such as usage before it, after the provider said that
+    /// the reply is complete. Default 2 s.
     pub linger: Duration,
-    /// Most retries that hooks may ask for in one turn, over all its replies. The rules have bounds of
-    /// their own. Default 3.
+    /// The most retries that hooks may ask for in one turn, over all its replies. Retries of rules are bounded by the
+    /// rules. Default 3.
     pub hook_retries: u32,
-    /// Most bytes accumulated for one reply. Default 64 MiB.
+    /// The most bytes accumulated for one reply. Default 64 MiB.
     pub reply_bytes: u64,
-    /// What a hook that panics, or does not return in time, does to the stream.
+    /// The consequence for the stream of a hook that panics or does not return in time.
     pub on_hook_fault: OnHookFault,
 }
 
@@ -83,39 +84,39 @@ impl Default for Settings {
     }
 }
 
-/// What a processor met that was not as it should be. All zero in a well-behaved conversation.
+/// Counters of irregular inputs and failures, over all replies of a [`Processor`]. All are zero in a well-behaved
+/// conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
-    /// Inputs that came when nothing was expected: after the end of a reply, or of an attempt that was cut.
+pub struct ProcessorCounters {
+    /// Inputs outside a reply: after its end, or after the end of an attempt that was cut.
     pub stray_inputs: u64,
-    /// Replies begun while another one was under way; that one was given up.
+    /// Replies that were given up because another reply began.
     pub abandoned_replies: u64,
-    /// Bytes of parts that were complete already: not published, not accumulated.
+    /// Bytes of parts that were complete. They are neither published nor accumulated.
     pub late_bytes: u64,
-    /// String content that no reader knows, in bytes.
+    /// Bytes of string content that no decoder reads.
     pub unscanned_bytes: u64,
-    /// Parts that the provider repeated differently.
+    /// Parts that the provider repeated with a different text.
     pub mismatches: u64,
     /// Panics of hooks.
     pub hook_panics: u64,
-    /// Hooks that did not return in time.
+    /// Hooks that did not return before their deadline.
     pub hook_timeouts: u64,
-    /// Retries that hooks asked for and could not have.
+    /// Retries that hooks asked for and that were not allowed.
     pub refused_retries: u64,
-    /// Messages of hooks that came without a retry.
+    /// Messages that hooks gave without asking for a retry.
     pub ignored_messages: u64,
 }
 
-/// The state machine of one conversation's replies.
+/// The state machine of a conversation's replies.
 ///
-/// A reply begins with [`begin`](Self::begin) (the first one to a prompt of the user) or
-/// [`proceed`](Self::proceed) (the next one, after tools ran) and ends with exactly one
-/// [`Step::Finish`], whatever number of attempts it takes. After that, and between a cut and the next
-/// [`Input::Sent`], inputs change nothing and are counted. Guidance that was decided and not yet sent
-/// waits for the next request, be it in this turn or the next one.
+/// A reply begins with [`begin`](Self::begin) (the first reply to a prompt of the user) or
+/// [`proceed`](Self::proceed) (the next one, after tools ran) and ends with exactly one [`Step::Finish`], however many
+/// attempts it takes. After the end, and between a cut and the next [`Input::Sent`], inputs are ignored and counted.
+/// Guidance that was not sent yet waits for the next request, in this turn or a later one.
 ///
-/// # Example: a delta is judged before it is published
+/// # Example: rules see a delta before it is published
 /// ```
 /// use std::time::Duration;
 /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
@@ -151,123 +152,149 @@ pub struct Processor {
     session: Session,
     hooks: Hooks,
     settings: Settings,
-    state: State,
-    stream: Stream,
-    reply: Reply,
-    progress: Progress,
-    calls: Calls,
-    /// What `calls` was before the attempt: an attempt that is taken again did not call.
-    calls_before: Calls,
-    /// Guidance that waits for a request.
+    state: ReplyState,
+    /// Guidance that waits for a request. It outlives replies and turns.
     waiting: VecDeque<Guidance>,
-    /// Guidance in a request that was asked for and is not on its way.
-    sending: VecDeque<Guidance>,
-    /// The decision of a rule that brought about the request that was asked for.
-    retaking: Option<Decision>,
-    /// Whether text may have to wait for a rule.
-    holds: bool,
-    /// Parts of this attempt that are published later, in the order in which they opened.
-    later: VecDeque<Later>,
-    /// Whether a rule bounds time.
-    is_timed: bool,
-    /// Rules that take text out of parts of this attempt.
-    redacting: Vec<(RuleId, PartId)>,
-    /// What is to be asked about tool calls of this attempt.
-    consultations: Vec<Consultation>,
-    /// Those that came to a gate. Where a provider gives several calls one id, they are for each of them.
-    at_gate: Vec<Consultation>,
-    /// The sessions of sub-agents that were opened in this turn.
-    children: Vec<String>,
-    /// What rules want handed over after the next complete reply of this turn.
-    handoffs: Vec<WantedHandoff>,
-    /// Calls of this turn that somebody was asked about.
-    advised: Vec<Advised>,
-    /// Retries that hooks had in this turn.
-    hook_retries: u32,
-    /// The prompt of this turn.
-    prompt: PromptRef,
-    /// What rules said of the user's messages.
+    /// The edits that rules made to the user's messages.
     checked: CheckedMessages,
-    /// Models that were taken in this session and refused.
+    /// Models that were used in this session and refused.
     tried: Vec<String>,
-    tally: Tally,
+    counters: ProcessorCounters,
+    turn: TurnProgress,
+    progress: ReplyProgress,
+    attempt: Attempt,
 }
 
-/// Where in a reply the processor is.
+/// The state of one turn: the replies to one prompt of the user.
+#[derive(Debug, Default)]
+struct TurnProgress {
+    calls: RepeatedCalls,
+    /// The ids of the sub-agents' sessions.
+    sub_agents: Vec<String>,
+    /// The handoffs that rules asked for, to be made after the next complete reply.
+    handoffs: Vec<WantedHandoff>,
+    /// The calls that a sub-agent was asked about.
+    asked_calls: Vec<AskedCall>,
+    /// The number of retries that hooks were granted.
+    hook_retries: u32,
+    prompt: PromptRef,
+}
+
+/// The state of one attempt at a reply.
+#[derive(Debug)]
+struct Attempt {
+    stream: Stream,
+    reply: Reply,
+    /// The turn's calls before the attempt, restored if the attempt is cut: its calls do not run.
+    calls_before: RepeatedCalls,
+    /// True if a rule of the pack holds text.
+    holds: bool,
+    /// True if a rule of the pack bounds time.
+    is_timed: bool,
+    /// The rules that redact, each with the part in which it hit.
+    redacting: Vec<(RuleId, PartId)>,
+    /// The questions to ask about tool calls.
+    consultations: Vec<Consultation>,
+}
+
+impl Attempt {
+    fn new(stream: Stream, calls: &RepeatedCalls) -> Attempt {
+        let rules = stream.pack().rules();
+        Attempt {
+            holds: rules.iter().any(Rule::holds),
+            is_timed: rules.iter().any(bounds_time),
+            stream,
+            reply: Reply::default(),
+            calls_before: calls.clone(),
+            redacting: Vec::new(),
+            consultations: Vec::new(),
+        }
+    }
+}
+
+/// The position of the processor in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    /// None is wanted.
+enum ReplyState {
+    /// No reply is in progress.
     Idle,
-    /// A request is to be sent.
+    /// A request was asked for and is not sent yet.
     Asking,
-    /// A reply arrives.
+    /// The reply arrives.
     Streaming,
-    /// The reply is complete; what else the provider has to say (usage, mostly) may follow.
+    /// The provider said that the reply is complete; events such as usage may follow.
     Ending { reason: String },
 }
 
-/// What is true of one reply only. All times count from its beginning.
+/// The state of one reply. All times count from its beginning.
 #[derive(Debug, Default)]
-struct Progress {
+struct ReplyProgress {
     message: String,
-    /// Latest time seen.
+    /// The latest time passed in.
     now: Duration,
-    /// When the attempt began.
+    /// The time at which the attempt began.
     attempt_began: Duration,
-    /// Since when the provider has been silent.
+    /// The time since which the provider has been silent.
     quiet_since: Duration,
-    /// Requests asked for.
+    /// The number of requests asked for.
     attempts: u32,
     added: Vec<Message>,
-    /// How many of them are in requests that were sent.
+    /// The number of messages of `added` that are in requests that were sent.
     added_and_sent: usize,
-    /// The model, where it is not the one that was asked for first.
+    /// The model, if it is not that of the first request.
     model: Option<String>,
-    /// The model of the request of this attempt, once it is prepared.
-    asked: Option<String>,
+    /// The model of this attempt's request, once the request is prepared.
+    request_model: Option<String>,
+    /// The guidance in a request that was asked for and is not sent yet.
+    sending: VecDeque<Guidance>,
+    /// The decision of the rule that asked for the request that is not sent yet.
+    retry_decision: Option<Decision>,
+    /// The parts whose publication waits for held text before them, in the order in which they opened.
+    delayed: VecDeque<DelayedPart>,
+    /// The consultations of calls that came to a gate. If a provider gives several calls one id, they apply to each.
+    at_gate: Vec<Consultation>,
 }
 
-/// A handoff that a rule wants.
+/// A handoff that a rule asked for.
 #[derive(Debug)]
 struct WantedHandoff {
     decision: Decision,
     text: String,
-    /// The rule read the attempt that is under way, so the handoff goes with the attempt. What a rule read in
-    /// a whole text outlives attempts.
+    /// True if the rule read the attempt in progress: the handoff is dropped with the attempt. A handoff of a rule that
+    /// read a whole text outlives attempts.
     is_of_attempt: bool,
 }
 
-/// A call that somebody was asked about. Equal calls have the same tool and the same input.
+/// A call that a sub-agent was asked about. Equal calls have the same tool and the same canonical input.
 #[derive(Debug)]
-struct Advised {
+struct AskedCall {
     tool: String,
     input: String,
-    state: Advice,
+    state: CallTreatment,
 }
 
-/// What becomes of calls that equal one that somebody was asked about.
+/// The treatment of calls that equal a call that a sub-agent was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Advice {
-    /// The question is being asked: they wait. Nothing comes of a question that the host forgets.
+enum CallTreatment {
+    /// The question is being asked: equal calls wait. If the host never reports the outcome, this has no effect.
     Asked,
-    /// Somebody answered in this reply, and the model has not seen it: they wait.
+    /// A sub-agent answered in this reply, and the model has not read the answer: equal calls wait.
     Waits,
-    /// Nobody answered, and the call of this reply was blocked for that reason: so are they.
+    /// Nobody answered and the call was blocked for this reason in this reply: equal calls are blocked too.
     Blocked(String),
-    /// Nobody answered, and the call of this reply ran: so do they.
+    /// Nobody answered and the call ran in this reply: equal calls run too.
     Unanswered,
-    /// The answer is in the request: they run.
+    /// The answer is in the request: equal calls run.
     Heard,
-    /// The same, and one did. Equal calls of later replies are asked about again.
+    /// As `Heard`, and an equal call ran. Equal calls of later replies are asked about again.
     Taken,
 }
 
-/// The tool calls made in a row.
+/// The last tool call and the number of its repetitions.
 #[derive(Clone, Debug, Default)]
-struct Calls {
-    /// The tool and the input of the last one.
+struct RepeatedCalls {
+    /// The tool and the canonical input of the last call.
     last: Option<(Option<String>, String)>,
-    /// How many of the last ones were the same.
+    /// The number of identical calls in a row, the last one included.
     same: u32,
 }
 
@@ -278,61 +305,47 @@ struct Guidance {
 }
 
 impl Processor {
-    /// A processor for the conversation of that session.
+    /// Returns a processor for the conversation of a session.
     #[must_use]
     pub fn new(session: Session, hooks: Hooks, settings: Settings) -> Processor {
-        let stream = session.pack().stream();
+        let turn = TurnProgress::default();
+        let attempt = Attempt::new(session.pack().stream(), &turn.calls);
         Processor {
             session,
             hooks,
             settings,
-            state: State::Idle,
-            stream,
-            reply: Reply::default(),
-            progress: Progress::default(),
-            calls: Calls::default(),
-            calls_before: Calls::default(),
+            state: ReplyState::Idle,
             waiting: VecDeque::new(),
-            sending: VecDeque::new(),
-            retaking: None,
-            holds: false,
-            later: VecDeque::new(),
-            is_timed: false,
-            redacting: Vec::new(),
-            consultations: Vec::new(),
-            at_gate: Vec::new(),
-            children: Vec::new(),
-            handoffs: Vec::new(),
-            advised: Vec::new(),
-            hook_retries: 0,
-            prompt: PromptRef::default(),
             checked: CheckedMessages::default(),
             tried: Vec::new(),
-            tally: Tally::default(),
+            counters: ProcessorCounters::default(),
+            turn,
+            progress: ReplyProgress::default(),
+            attempt,
         }
     }
 
-    /// Begins the first reply to a new prompt of the user. `message` is the id of the reply; time counts
-    /// from now.
+    /// Begins the first reply to a new prompt of the user. `message` is the id of the reply. The time passed to
+    /// [`step`](Self::step) counts from here.
     ///
-    /// A reply that is still under way is given up: no hook hears of it.
+    /// A reply in progress is given up without calling a hook.
     pub fn begin(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
         self.session.begin_turn();
-        self.calls = Calls::default();
-        self.advised.clear();
-        self.children.clear();
-        self.hook_retries = 0;
-        self.prompt = PromptRef::new(self.session.turn(), &[]);
-        for handoff in std::mem::take(&mut self.handoffs) {
+        let turn = TurnProgress {
+            prompt: PromptRef::new(self.session.turn(), &[]),
+            ..TurnProgress::default()
+        };
+        let ended = std::mem::replace(&mut self.turn, turn);
+        for handoff in ended.handoffs {
             self.session.dropped(&handoff.decision);
         }
         self.proceed(message, out);
     }
 
-    /// Begins the next reply of the same turn: the results of the tools are in the request. What rules
-    /// may still do in this turn does not begin anew.
+    /// Begins the next reply of the same turn, with the results of the tools in the request. The bounds of a turn
+    /// continue to count.
     ///
-    /// # Example: behind the results of the tools
+    /// # Example: the reply after the results of tools
     /// ```
     /// use std::time::Duration;
     /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
@@ -352,42 +365,41 @@ impl Processor {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn proceed(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
-        if self.state != State::Idle {
-            self.tally.abandoned_replies += 1;
+        if self.state != ReplyState::Idle {
+            self.counters.abandoned_replies += 1;
         }
-        self.take_back();
-        self.later.clear();
-        self.forget_attempt();
-        self.at_gate.clear();
-        self.advised.retain_mut(Advised::outlasts_reply);
+        self.unsend();
+        self.drop_attempt();
+        self.turn.asked_calls.retain_mut(AskedCall::outlasts_reply);
         self.hooks.begin_reply();
-        self.progress = Progress {
+        self.progress = ReplyProgress {
             message: message.into(),
-            ..Progress::default()
+            ..ReplyProgress::default()
         };
-        self.ask(Retake::default(), out);
+        self.request_attempt(NextAttempt::default(), out);
     }
 
-    /// Takes one input; appends what is to be done to `out`. `now` is the time since the reply began;
-    /// where it goes backwards the latest time counts.
+    /// Processes one input and appends the steps that follow to `out`. `now` is the time since the reply began; a time
+    /// before the latest one counts as the latest one.
     pub fn step(&mut self, now: Duration, input: Input, out: &mut Vec<Step>) {
         self.progress.now = self.progress.now.max(now);
         let first = out.len();
         match (&self.state, input) {
-            (State::Idle, Input::Tick) => {}
-            (State::Idle, _) => self.tally.stray_inputs += 1,
-            (State::Asking, input) => self.step_asking(input, out),
+            (ReplyState::Idle, Input::Tick) => {}
+            (ReplyState::Idle, _) => self.counters.stray_inputs += 1,
+            (ReplyState::Asking, input) => self.step_asking(input, out),
             (_, input) => self.step_streaming(input, out),
         }
-        if self.holds || !self.later.is_empty() {
-            self.put_in_order(first, out);
+        if self.attempt.holds || !self.progress.delayed.is_empty() {
+            self.order_steps(first, out);
         }
     }
 
-    /// The host begins to wait for the provider: until when it may wait before it must
-    /// [`Tick`](Input::Tick). The provider's silence counts from here, not the host's.
+    /// Marks the moment at which the host begins to wait for the provider. Returns the time at which it must pass
+    /// [`Tick`](Input::Tick) if nothing arrives. The provider's silence counts from here, so that the host's own work
+    /// does not count.
     ///
-    /// # Example: a provider that says nothing
+    /// # Example: a silent provider
     /// ```
     /// use std::time::Duration;
     /// use ttsr::Pack;
@@ -409,44 +421,44 @@ impl Processor {
         self.progress.quiet_since = self.progress.now;
         let bounds = self.bounds(true);
         let deadlines = bounds.into_iter().flatten().map(|bound| bound.deadline);
-        let is_asked = self.is_timed && self.state == State::Streaming;
+        let is_asked = self.attempt.is_timed && self.state == ReplyState::Streaming;
         let rules = is_asked.then(|| self.progress.now.saturating_add(RULES_ASKED));
         deadlines.chain(rules).min()
     }
 
-    /// Whether no reply is under way.
+    /// Returns true if no reply is in progress.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.state == State::Idle
+        self.state == ReplyState::Idle
     }
 
-    /// The reply as far as it was accumulated.
+    /// Returns the reply accumulated so far.
     #[must_use]
     pub fn reply(&self) -> &Reply {
-        &self.reply
+        &self.attempt.reply
     }
 
-    /// What the rules know of the current attempt.
+    /// Returns the stream of the current attempt.
     #[must_use]
     pub fn stream(&self) -> &Stream {
-        &self.stream
+        &self.attempt.stream
     }
 
-    /// The pack whose rules apply.
+    /// Returns the pack whose rules apply.
     #[must_use]
     pub fn pack(&self) -> &Pack {
         self.session.pack()
     }
 
-    /// What was counted so far, over all replies.
+    /// Returns the counters over all replies.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.tally
+    pub fn counters(&self) -> ProcessorCounters {
+        self.counters
     }
 
-    /// Takes another pack, from the next attempt on. See [`Session::reload`].
+    /// Replaces the pack from the next attempt on. See [`Session::reload`].
     ///
-    /// # Example: another rule
+    /// # Example: another pack
     /// ```
     /// use ttsr::harness::{Hooks, Processor, Settings};
     /// use ttsr::{Pack, Pattern, Rule};
@@ -462,7 +474,7 @@ impl Processor {
         self.session.reload(pack)
     }
 
-    /// Who is behind the replies from the next attempt on. See [`Session::set_origin`].
+    /// Sets the agent, provider and model of the replies from the next attempt on. See [`Session::set_origin`].
     ///
     /// # Example: a rule for one agent
     /// ```
@@ -484,32 +496,32 @@ impl Processor {
         &mut self.hooks
     }
 
-    /// The session whose rules apply.
+    /// Returns the session whose rules apply.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The bounds and names that it was made with.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// From now on a hook with a deadline (see [`Hooks::register_within`]) is waited for until `cancel` is
-    /// switched on, at most. [`Run`](super::Run) says so by itself.
-    pub fn cancelled_by(&mut self, cancel: &Cancel) {
-        self.hooks.heed(cancel);
+    /// Sets the switch that ends the wait for a hook with a deadline (see [`Hooks::register_within`]).
+    /// [`Run`](super::Run) calls this itself.
+    pub fn set_cancel(&mut self, cancel: &Cancel) {
+        self.hooks.set_cancel(cancel);
     }
 
-    /// Earlier messages left the model's context. See [`Session::compacted`].
+    /// Records that earlier messages left the model's context. See [`Session::compacted`].
     pub fn compacted(&mut self) {
         self.session.compacted();
     }
 
-    /// The session. Guidance that was not sent is released: its rules may give it again.
+    /// Returns the session. Guidance that was not sent is released, so that its rules may give it again.
     ///
-    /// # Example: one conversation, another processor
+    /// # Example: a conversation moves to another processor
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings};
@@ -523,9 +535,9 @@ impl Processor {
     /// ```
     #[must_use]
     pub fn into_session(mut self) -> Session {
-        self.take_back();
-        self.forget_attempt();
-        for handoff in &self.handoffs {
+        self.unsend();
+        self.drop_attempt();
+        for handoff in &self.turn.handoffs {
             self.session.dropped(&handoff.decision);
         }
         for guidance in &self.waiting {
@@ -534,59 +546,61 @@ impl Processor {
         self.session
     }
 
-    /// Nothing was sent yet, or the reply was cut and is to be taken again.
+    /// Processes an input while no request of the attempt was sent.
     fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
         match input {
             Input::Sent => {
-                self.sent();
-                out.push(Step::Observe(Observation::StepStarted));
+                self.mark_sent();
+                out.push(Step::Observe(LoopEvent::StepStarted));
             }
             Input::Failed(failure) => {
-                self.sent();
-                self.cut(Cause::failed(&failure), out);
+                self.mark_sent();
+                self.cut(AbortCause::failed(&failure), out);
             }
-            Input::Cancel => self.refuse(Cause::cancelled(), out),
+            Input::Cancel => self.refuse(AbortCause::cancelled(), out),
             Input::Tick => {
                 if let Some(bound) = self.overdue(false).filter(|bound| *bound == "reply") {
-                    self.refuse(Cause::timeout(bound), out);
+                    self.refuse(AbortCause::timeout(bound), out);
                 }
             }
-            Input::Event(_) | Input::End => self.tally.stray_inputs += 1,
+            Input::Event(_) | Input::End => self.counters.stray_inputs += 1,
         }
     }
 
     fn step_streaming(&mut self, input: Input, out: &mut Vec<Step>) {
         if input == Input::Cancel {
-            return self.cut(Cause::cancelled(), out);
+            return self.cut(AbortCause::cancelled(), out);
         }
         let is_tick = input == Input::Tick;
         if let Some(bound) = self.overdue(is_tick) {
             return match self.state {
-                State::Ending { .. } => self.leave(out),
-                _ => self.cut(Cause::timeout(bound), out),
+                ReplyState::Ending { .. } => self.finish_early(out),
+                _ => self.cut(AbortCause::timeout(bound), out),
             };
         }
-        if self.is_timed && self.state == State::Streaming {
+        if self.attempt.is_timed && self.state == ReplyState::Streaming {
             let now = self
                 .progress
                 .now
                 .saturating_sub(self.progress.attempt_began);
-            let _verdict = self.session.tick(&mut self.stream, now);
-            if self.act(out) {
+            let verdict = self.session.tick(&mut self.attempt.stream, now);
+            if self.act(verdict, out) {
                 return;
             }
         }
         match (&self.state, input) {
-            (State::Ending { .. }, Input::Event(Event::Error { .. })) => self.leave(out),
+            (ReplyState::Ending { .. }, Input::Event(Event::Error { .. })) => {
+                self.finish_early(out)
+            }
             (_, Input::Event(event)) => {
                 self.progress.quiet_since = self.progress.now;
                 self.event(event, out);
             }
-            (State::Ending { .. }, Input::End | Input::Failed(_)) => self.finish(out),
-            (_, Input::End) => self.cut(Cause::cut_off(), out),
-            (_, Input::Failed(failure)) => self.cut(Cause::failed(&failure), out),
+            (ReplyState::Ending { .. }, Input::End | Input::Failed(_)) => self.finish(out),
+            (_, Input::End) => self.cut(AbortCause::cut_off(), out),
+            (_, Input::Failed(failure)) => self.cut(AbortCause::failed(&failure), out),
             (_, Input::Tick | Input::Cancel) => {}
-            (_, Input::Sent) => self.tally.stray_inputs += 1,
+            (_, Input::Sent) => self.counters.stray_inputs += 1,
         }
     }
 
@@ -604,169 +618,169 @@ impl Processor {
             Event::PartEnd { part } => self.close(part, out),
             Event::Snapshot { part, bytes } => self.snapshot(part, bytes, out),
             Event::Usage { input, output } => {
-                out.push(Step::Observe(Observation::Usage { input, output }));
+                out.push(Step::Observe(LoopEvent::Usage { input, output }));
             }
             Event::Unscanned { bytes, kind } => {
-                self.tally.unscanned_bytes += bytes;
-                out.push(Step::Observe(Observation::Unscanned { bytes, kind }));
+                self.counters.unscanned_bytes += bytes;
+                out.push(Step::Observe(LoopEvent::Unscanned { bytes, kind }));
             }
             Event::Finish { reason } => self.end_reply(reason, out),
             Event::Error { kind, message } => {
-                self.cut(Cause::reported(&kind, &message), out);
+                self.cut(AbortCause::reported(&kind, &message), out);
             }
             Event::Restart => self.restart(out),
         }
     }
 
-    /// Asks for the (next) attempt: first what stays of the one before, then the guidance that waited,
-    /// then what steers it.
-    fn ask(&mut self, retake: Retake, out: &mut Vec<Step>) {
-        self.sending.append(&mut self.waiting);
-        let guidance = self.sending.iter();
+    /// Asks for the next attempt. Its messages are the text kept of the previous attempt, the guidance that waited, and
+    /// the messages that steer the retry, in this order.
+    fn request_attempt(&mut self, next_attempt: NextAttempt, out: &mut Vec<Step>) {
+        self.progress.sending.append(&mut self.waiting);
+        let guidance = self.progress.sending.iter();
         let guidance = guidance.map(|guidance| guidance.message.clone());
-        let kept = retake.kept.into_iter();
-        let messages: Vec<Message> = kept.chain(guidance).chain(retake.steering).collect();
+        let kept = next_attempt.kept.into_iter();
+        let messages: Vec<Message> = kept.chain(guidance).chain(next_attempt.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
-        self.retaking = retake.decision;
-        if retake.model.is_some() {
-            self.progress.model.clone_from(&retake.model);
-            self.progress.asked = None;
+        self.progress.retry_decision = next_attempt.decision;
+        if next_attempt.model.is_some() {
+            self.progress.model.clone_from(&next_attempt.model);
+            self.progress.request_model = None;
         }
-        self.start_over();
-        self.state = State::Asking;
+        self.begin_attempt();
+        self.state = ReplyState::Asking;
         out.push(Step::Send {
-            attempt: self.stream.attempt(),
+            attempt: self.attempt.stream.attempt(),
             messages,
-            model: retake.model,
-            temperature: retake.temperature,
+            model: next_attempt.model,
+            temperature: next_attempt.temperature,
         });
     }
 
-    /// The request is on its way.
-    fn sent(&mut self) {
-        self.state = State::Streaming;
+    /// Records that the request was sent, and with it its guidance.
+    fn mark_sent(&mut self) {
+        self.state = ReplyState::Streaming;
         self.progress.attempt_began = self.progress.now;
         self.progress.quiet_since = self.progress.now;
         self.progress.added_and_sent = self.progress.added.len();
-        for guidance in self.sending.drain(..) {
+        for guidance in self.progress.sending.drain(..) {
             self.session.delivered(&guidance.decision);
         }
-        if let Some(decision) = self.retaking.take() {
+        if let Some(decision) = self.progress.retry_decision.take() {
             self.session.delivered(&decision);
         }
     }
 
-    /// The request will never be sent: what was added to it was not said.
-    fn take_back(&mut self) {
+    /// Undoes the preparation of a request that is never sent: its guidance waits again, and its messages were not
+    /// added.
+    fn unsend(&mut self) {
         let sent = self.progress.added_and_sent;
         self.progress.added.truncate(sent);
-        if let Some(decision) = self.retaking.take() {
+        if let Some(decision) = self.progress.retry_decision.take() {
             self.session.dropped(&decision);
         }
-        self.sending.append(&mut self.waiting);
-        std::mem::swap(&mut self.sending, &mut self.waiting);
+        self.progress.sending.append(&mut self.waiting);
+        std::mem::swap(&mut self.progress.sending, &mut self.waiting);
     }
 
-    /// A new attempt knows nothing of the one before.
-    fn start_over(&mut self) {
-        self.stream = self.session.stream();
-        let rules = self.stream.pack().rules();
-        self.holds = rules.iter().any(Rule::holds);
-        self.is_timed = rules.iter().any(bounds_time);
-        self.redacting.clear();
-        self.reply = Reply::default();
-        self.calls_before = self.calls.clone();
+    /// Replaces the state of the attempt.
+    fn begin_attempt(&mut self) {
+        self.attempt = Attempt::new(self.session.stream(), &self.turn.calls);
     }
 
-    /// The reply starts over on a new transport, without a new request.
+    /// Starts the reply over on a new transport, without a new request.
     fn restart(&mut self, out: &mut Vec<Step>) {
-        if self.state != State::Streaming {
-            self.tally.stray_inputs += 1;
+        if self.state != ReplyState::Streaming {
+            self.counters.stray_inputs += 1;
             return;
         }
-        out.push(Step::Observe(Observation::Restarted));
-        retract(&self.reply, &vec![0; self.reply.parts.len()], out);
-        self.forget_attempt();
-        self.calls = self.calls_before.clone();
-        self.start_over();
+        out.push(Step::Observe(LoopEvent::Restarted));
+        retract(
+            &self.attempt.reply,
+            &vec![0; self.attempt.reply.parts.len()],
+            out,
+        );
+        self.drop_attempt();
+        self.turn.calls = self.attempt.calls_before.clone();
+        self.begin_attempt();
     }
 
-    /// The provider said that the reply is complete.
+    /// Ends the open parts, and the reply, when the provider says that the reply is complete.
     fn end_reply(&mut self, reason: String, out: &mut Vec<Step>) {
-        if let State::Ending { .. } = self.state {
-            self.tally.stray_inputs += 1;
+        if let ReplyState::Ending { .. } = self.state {
+            self.counters.stray_inputs += 1;
             return;
         }
-        let open = self.reply.parts.iter();
+        let open = self.attempt.reply.parts.iter();
         let open = open.filter(|part| part.state == PartState::Open);
         let open: Vec<PartId> = open.map(|part| part.part).collect();
         for part in open {
             self.close_unfinished(part, out);
-            if self.state != State::Streaming {
+            if self.state != ReplyState::Streaming {
                 return;
             }
         }
-        let _verdict = self.session.finish(&mut self.stream);
-        if self.act(out) {
+        let verdict = self.session.finish(&mut self.attempt.stream);
+        if self.act(verdict, out) {
             return;
         }
         if is_truncation(&reason) {
             self.abort_partial_calls(out);
         }
-        self.forget_aborted_calls();
-        out.push(Step::Observe(Observation::StepFinished {
+        self.drop_aborted_calls();
+        out.push(Step::Observe(LoopEvent::StepFinished {
             reason: reason.clone(),
         }));
-        // The linger counts from here.
+        // `Settings::linger` counts from here.
         self.progress.attempt_began = self.progress.now;
-        self.state = State::Ending { reason };
+        self.state = ReplyState::Ending { reason };
     }
 
-    /// The reply is complete, and there is no point in waiting for more.
-    fn leave(&mut self, out: &mut Vec<Step>) {
+    /// Ends a complete reply without waiting for the rest of the stream.
+    fn finish_early(&mut self, out: &mut Vec<Step>) {
         out.push(Step::CancelUpstream);
         self.finish(out);
     }
 
-    /// The reply is over and there is an answer.
+    /// Ends a complete reply with an answer.
     fn finish(&mut self, out: &mut Vec<Step>) {
-        let State::Ending { reason } = std::mem::replace(&mut self.state, State::Idle) else {
+        let ReplyState::Ending { reason } = std::mem::replace(&mut self.state, ReplyState::Idle)
+        else {
             return;
         };
-        for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.handoffs) {
+        for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
             self.session.delivered(&decision);
             let handoff = Handoff::new(&self.settings.session, text);
             out.push(Step::Handoff { decision, handoff });
         }
-        self.finish_with(End::stopped(reason), out);
+        self.finish_with(End::from_stop_reason(reason), out);
     }
 
     fn finish_with(&mut self, end: End, out: &mut Vec<Step>) {
-        self.state = State::Idle;
-        self.tell_end(&end, out);
-        out.push(Step::Finish(Box::new(Outcome {
+        self.state = ReplyState::Idle;
+        self.report_end(&end, out);
+        out.push(Step::Finish(Box::new(ReplyOutcome {
             end,
-            reply: std::mem::take(&mut self.reply),
+            reply: std::mem::take(&mut self.attempt.reply),
             attempts: self.progress.attempts,
             added: std::mem::take(&mut self.progress.added),
-            consultations: self.consultations.clone(),
+            consultations: self.attempt.consultations.clone(),
             model: self.progress.model.take(),
-            counters: self.stream.counters(),
+            counters: self.attempt.stream.counters(),
         })));
     }
 
-    /// The bound of time that is reached. Silence counts only when nothing came.
+    /// Returns the name of the bound of time that is reached. Silence counts only if `is_quiet`.
     fn overdue(&self, is_quiet: bool) -> Option<&'static str> {
         let mut bounds = self.bounds(is_quiet).into_iter().flatten();
         let overdue = bounds.find(|bound| self.progress.now >= bound.deadline)?;
         Some(overdue.name)
     }
 
-    /// The bounds of time that apply now, the strictest about retries first.
-    fn bounds(&self, is_quiet: bool) -> [Option<Bound>; 4] {
+    /// Returns the bounds of time that apply now. A bound that forbids a retry comes before those that allow one.
+    fn bounds(&self, is_quiet: bool) -> [Option<TimeBound>; 4] {
         let bound = |name, since: Duration, longest: Option<Duration>| {
-            longest.map(|longest| Bound {
+            longest.map(|longest| TimeBound {
                 name,
                 deadline: since.saturating_add(longest),
             })
@@ -779,7 +793,7 @@ impl Processor {
             ..
         } = self.settings;
         let progress = &self.progress;
-        let is_ending = matches!(self.state, State::Ending { .. });
+        let is_ending = matches!(self.state, ReplyState::Ending { .. });
         [
             bound("reply", Duration::ZERO, reply),
             bound("attempt", progress.attempt_began, attempt),
@@ -793,13 +807,16 @@ impl Processor {
     }
 }
 
-impl Advised {
-    /// The reply is over. Returns whether anything is left to say of equal calls.
+impl AskedCall {
+    /// Advances the state at the end of a reply. Returns false if equal calls need no special treatment any more.
     fn outlasts_reply(&mut self) -> bool {
         match self.state {
-            Advice::Waits => self.state = Advice::Heard,
-            Advice::Heard => {}
-            Advice::Asked | Advice::Blocked(_) | Advice::Unanswered | Advice::Taken => {
+            CallTreatment::Waits => self.state = CallTreatment::Heard,
+            CallTreatment::Heard => {}
+            CallTreatment::Asked
+            | CallTreatment::Blocked(_)
+            | CallTreatment::Unanswered
+            | CallTreatment::Taken => {
                 return false;
             }
         }
@@ -807,7 +824,7 @@ impl Advised {
     }
 }
 
-/// How often rules about time are asked while nothing arrives.
+/// The interval at which rules about time are checked while nothing arrives.
 const RULES_ASKED: Duration = Duration::from_secs(1);
 
 fn bounds_time(rule: &Rule) -> bool {
@@ -815,13 +832,13 @@ fn bounds_time(rule: &Rule) -> bool {
     limit.is_some_and(|limit| limit.millis.is_some() || limit.stall_millis.is_some())
 }
 
-/// A bound of time.
-struct Bound {
+/// A bound of time with its deadline, counted from the beginning of the reply.
+struct TimeBound {
     name: &'static str,
     deadline: Duration,
 }
 
-/// What was published of the reply is void, but for the first bytes of each part that stay.
+/// Retracts the published parts of a reply, except for the first bytes of each part that `stays` gives.
 fn retract(reply: &Reply, stays: &[usize], out: &mut Vec<Step>) {
     let parts = reply.parts.iter().zip(stays);
     let published = parts.filter(|(part, _)| part.is_published);

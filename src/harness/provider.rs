@@ -1,4 +1,4 @@
-//! The seam to the provider: a request in, a stream of events out.
+//! The interface to providers: a request in, a stream of events out.
 
 use std::error::Error;
 use std::fmt;
@@ -11,12 +11,12 @@ use futures_core::Stream;
 use super::message::Request;
 use crate::Event;
 
-/// The events of one reply. Dropping it must close the transport: that is how a reply is cancelled.
+/// The events of one reply. A reply is cancelled by dropping the stream, which must close the transport.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>>;
 
-/// Whoever answers requests.
+/// A service that answers requests.
 ///
-/// # Example: a provider that repeats what it is told
+/// # Example: a provider that echoes the last message
 /// ```
 /// use ttsr::harness::{
 ///     Cancel, EventStream, Hooks, Message, Processor, Provider, Request, Settings, run, unfold,
@@ -43,12 +43,12 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Provider: Send {
-    /// Begins to answer. Returns at once: connecting is the first thing the stream does when it is
-    /// polled, and a connection that fails is its first item.
+    /// Starts to answer a request. Returns at once: the stream connects when it is first polled, and a failed
+    /// connection is its first item.
     ///
-    /// The stream ends when the reply does; after an error it is not polled again. A stream that ends
-    /// without [`Event::Finish`] was cut off, and is not taken for an answer. If the transport is
-    /// re-established and the reply starts over, the stream says so with [`Event::Restart`].
+    /// The stream ends with the reply, and is not polled again after an error. A stream that ends without
+    /// [`Event::Finish`] was cut off and is not an answer. If the transport is re-established and the reply starts
+    /// over, the stream yields [`Event::Restart`].
     fn send(&mut self, request: &Request) -> EventStream;
 }
 
@@ -58,7 +58,7 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
     }
 }
 
-/// Why a reply could not be had.
+/// The reason why a provider did not complete a reply.
 ///
 /// # Example: too many requests
 /// ```
@@ -78,7 +78,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of that kind (a code, a class: `connect`, `429`, `overloaded_error`).
+    /// Returns a failure of a kind: a code or class such as `connect`, `429` or `overloaded_error`.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Failure {
         Failure {
             kind: kind.into(),
@@ -88,7 +88,7 @@ impl Failure {
         }
     }
 
-    /// The same, answered with that status of HTTP.
+    /// Sets the HTTP status of the response.
     #[must_use]
     pub fn with_status(self, status: u16) -> Failure {
         Failure {
@@ -97,7 +97,7 @@ impl Failure {
         }
     }
 
-    /// The same, and the provider asks to be left alone for so long.
+    /// Sets the time to wait before the next request, as the provider asks.
     #[must_use]
     pub fn with_retry_after(self, wait: Duration) -> Failure {
         Failure {
@@ -106,31 +106,31 @@ impl Failure {
         }
     }
 
-    /// Returns the failure with another message.
+    /// Replaces the message.
     #[must_use]
     pub fn with_message(self, message: String) -> Failure {
         Failure { message, ..self }
     }
 
-    /// The provider's kind or code.
+    /// Returns the kind or code.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The provider's message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The status of HTTP, where the failure is an answer.
+    /// Returns the HTTP status, if the failure is a response.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// For how long the provider asks to be left alone, where it does.
+    /// Returns the time to wait before the next request, if the provider gave one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -145,8 +145,8 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
-/// Returns a stream, such as an [`EventStream`], from an async function that takes the state and returns the next item
-/// and the state for the item after it, or `None` at the end. The state owns the transport.
+/// Returns a stream, such as an [`EventStream`], made from an async function. The function is called with the state and
+/// returns the next item with the next state, or `None` at the end. The state owns the transport.
 ///
 /// # Example: a reply of two events
 /// ```
@@ -182,7 +182,7 @@ where
 }
 
 struct Unfold<S, F, N> {
-    /// Taken while `pending` has it, and for good at the end.
+    /// `None` while `pending` owns the state, and after the end.
     state: Option<S>,
     pending: Option<Pin<Box<N>>>,
     next: F,

@@ -1,4 +1,4 @@
-//! The interface of a store that records a turn while it runs.
+//! The interface to a store that records a turn while it runs.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::message::Message;
 use super::step::Step;
 use crate::Session;
 
-/// Records the steps and the messages of a [`Turn`](super::Turn) before anybody else sees them.
+/// Records the steps and the messages of a [`Turn`](super::Turn) before they are published.
 pub trait TurnRecorder: Send {
-    /// Records a step, `elapsed` after the start of the turn, with the session as it is after the step.
+    /// Records a step. `elapsed` is the time since the reply began, and `session` has the state after the step.
     ///
     /// # Errors
-    /// If the step is not recorded and the turn must not go on without that.
+    /// Returns an error if the step was not recorded and the turn must not continue without its record.
     fn record_step(
         &mut self,
         elapsed: Duration,
@@ -22,11 +22,11 @@ pub trait TurnRecorder: Send {
     /// Records a message that the turn adds to the conversation.
     ///
     /// # Errors
-    /// If the message is not recorded and the turn must not go on without that.
+    /// Returns an error if the message was not recorded and the turn must not continue without its record.
     fn record_message(&mut self, message: &Message, session: &Session) -> Result<(), NotRecorded>;
 }
 
-/// The recorder failed, and asks for the end of the turn. It keeps the reason itself.
+/// The error of a recorder that failed and asks for the end of the turn. The recorder itself keeps the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRecorded;
 

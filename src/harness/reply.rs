@@ -1,18 +1,18 @@
-//! A reply as it grows: what was accumulated of each part, after the hooks.
+//! A reply while it arrives: the text of each part after hooks and rules.
 
-use super::processor::Scalars;
+use super::json_scalars::JsonScalars;
 use crate::{Channel, PartId};
 
-/// What a tool call that was cut off is marked with.
+/// The output of a tool call that was aborted.
 pub const TOOL_ABORTED: &str = "Tool execution aborted";
 
 /// The parts of a reply so far, in the order in which they opened.
 ///
 /// # Example: a reply with a tool call
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Script, Scripted, Settings, run};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run};
 /// use ttsr::{Channel, Pack, PartId};
-/// let script = Script::default().reasoning("Hm.").text("I look.").tool("read", "call_1", "{}");
+/// let script = ScriptedReply::default().reasoning("Hm.").text("I look.").tool("read", "call_1", "{}");
 /// let mut provider = Scripted::new([script.finish("tool_use")]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -30,17 +30,17 @@ pub const TOOL_ABORTED: &str = "Tool execution aborted";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     pub(super) parts: Vec<ReplyPart>,
-    /// Index of the part that was looked up last: parts interleave rarely.
+    /// The index of the part that was looked up last. Parts rarely interleave, so it is usually the next one too.
     pub(super) latest: usize,
-    /// What all parts hold together, names and a little for each part included.
+    /// The number of bytes in all parts, including names and [`PART_COST`] for each part.
     pub(super) bytes: u64,
 }
 
-/// One part of a reply.
+/// A part of a reply.
 ///
 /// # Example: a call without an id
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Script, Scripted, Settings, run};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run};
 /// use ttsr::{Channel, Event, Pack, PartId};
 /// let calls = Event::PartStart {
 ///     part: PartId(7),
@@ -50,7 +50,7 @@ pub struct Reply {
 ///     call: None,
 /// };
 /// let input = Event::Delta { part: PartId(7), bytes: b"{}".to_vec() };
-/// let script = Script::from(vec![calls, input]).finish("tool_use");
+/// let script = ScriptedReply::from(vec![calls, input]).finish("tool_use");
 /// let mut provider = Scripted::new([script]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -66,77 +66,78 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplyPart {
-    /// Its number in the stream.
+    /// The part's id in the stream.
     pub part: PartId,
-    /// What the provider calls it.
+    /// The provider's name for the part.
     pub name: String,
-    /// What kind of part it is.
+    /// The part's channel.
     pub channel: Channel,
     /// The tool's name, once it is known.
     pub tool: Option<String>,
     /// The id of the tool call, once it is known.
     pub call: Option<String>,
-    /// What was accumulated: what hooks and rules left of what was delivered, without what a rule holds.
-    /// For tool input this is the call's `raw`.
+    /// The accumulated bytes: the delivered bytes as changed by hooks and redactions, without those that a rule holds.
+    /// For a tool call this is its raw input.
     pub raw: Vec<u8>,
-    /// How far it came.
+    /// The state of the part.
     pub state: PartState,
-    /// Bytes that the provider delivered, before the hooks.
+    /// The number of bytes that the provider delivered, before the hooks.
     pub(super) received: u64,
-    /// A hook changed something, so `raw` is not what was delivered.
+    /// True if a hook or a redaction changed bytes, so that `raw` differs from the delivered bytes.
     pub(super) is_rewritten: bool,
-    /// Whoever watches knows of the part.
+    /// True if the part was published.
     pub(super) is_published: bool,
-    /// Bytes that wait for a rule that holds.
+    /// The bytes that a rule holds.
     pub(super) held: Vec<u8>,
-    /// Bytes that were delivered and left.
+    /// The number of delivered bytes that are not held any more.
     pub(super) released: u64,
-    /// Stretches that were replaced before they left, in order.
-    pub(super) replaced: Vec<Replaced>,
-    /// Of tool input: where its scalars stand, as far as they wait.
-    pub(super) scalars: Option<Box<Scalars>>,
+    /// The redactions made in this part, in order.
+    pub(super) replaced: Vec<RedactedRange>,
+    /// The scalars of tool input that are not released yet; `None` for other channels.
+    pub(super) scalars: Option<Box<JsonScalars>>,
 }
 
-/// A stretch that left as something else.
+/// A range of the delivered bytes that was redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Replaced {
-    /// Where it was, in bytes as delivered.
+pub(super) struct RedactedRange {
+    /// The start of the range, in bytes as delivered.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// Where it is, in bytes of `raw`.
+    /// The start of the replacement, in bytes of `raw`.
     pub(super) at: usize,
     pub(super) len: usize,
 }
 
-/// How far a part came.
+/// The state of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PartState {
-    /// It still grows. A tool call is pending.
+    /// The part may grow. A tool call is pending.
     Open,
-    /// The provider said that it is complete.
+    /// The provider said that the part is complete.
     Complete,
-    /// A tool call that must not run: see [`TOOL_ABORTED`]. Text and reasoning are never in this state.
+    /// The part is a tool call that must not run: see [`TOOL_ABORTED`]. Parts of other channels are never in this
+    /// state.
     Aborted,
 }
 
-/// What a part costs besides its bytes, so that very many empty parts are bounded too.
+/// The cost of a part besides its bytes, which bounds the number of empty parts.
 const PART_COST: u64 = 64;
 
 impl Reply {
-    /// Its parts, in the order in which they opened.
+    /// Returns the parts in the order in which they opened.
     #[must_use]
     pub fn parts(&self) -> &[ReplyPart] {
         &self.parts
     }
 
-    /// The part of that number.
+    /// Returns the part with this id.
     #[must_use]
     pub fn part(&self, part: PartId) -> Option<&ReplyPart> {
         self.parts.iter().rfind(|other| other.part == part)
     }
 
-    /// What the parts of a channel hold, joined. Invalid UTF-8 is shown as U+FFFD.
+    /// Returns the joined text of the parts of a channel, with invalid UTF-8 replaced by U+FFFD.
     #[must_use]
     pub fn text(&self, channel: Channel) -> String {
         let parts = self.parts.iter().filter(|part| part.channel == channel);
@@ -144,7 +145,7 @@ impl Reply {
         String::from_utf8_lossy(&joined).into_owned()
     }
 
-    /// The tool calls, in the order in which they opened.
+    /// Returns the tool calls in the order in which they opened.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ReplyPart> {
         self.parts
             .iter()
@@ -168,7 +169,7 @@ impl Reply {
         self.latest
     }
 
-    /// No tool call of this reply may run, and nothing that waits ever leaves.
+    /// Marks all tool calls as aborted and drops the held bytes.
     pub(super) fn abort_calls(&mut self) {
         for part in &mut self.parts {
             part.held = Vec::new();
@@ -199,8 +200,8 @@ impl ReplyPart {
         }
     }
 
-    /// The place in `raw` of a byte that was delivered; the start of what replaced it, if it was.
-    pub(super) fn place(&self, delivered: usize) -> usize {
+    /// Returns the offset in `raw` of a delivered byte; for a redacted byte, the start of its replacement.
+    pub(super) fn raw_offset(&self, delivered: usize) -> usize {
         let byte = delivered as u64;
         match self.replaced.iter().rfind(|other| other.from < byte) {
             None => delivered,
@@ -209,9 +210,9 @@ impl ReplyPart {
         }
     }
 
-    /// Bytes of its beginning, so many, that are whole characters. What is no character stays, shown as
-    /// U+FFFD; one that is not complete does not.
-    pub(super) fn characters(&self, most: usize) -> usize {
+    /// Returns the length of the longest prefix of at most `most` bytes that does not end inside a character. Bytes
+    /// that are not UTF-8 count as characters.
+    pub(super) fn whole_characters(&self, most: usize) -> usize {
         let bytes = &self.raw[..most.min(self.raw.len())];
         match std::str::from_utf8(bytes) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -219,13 +220,13 @@ impl ReplyPart {
         }
     }
 
-    /// What was accumulated. Invalid UTF-8 is shown as U+FFFD.
+    /// Returns the accumulated text, with invalid UTF-8 replaced by U+FFFD.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()
     }
 
-    /// The id of the tool call, or one made of the part's number where the provider gave none.
+    /// Returns the id of the tool call, or one made from the part's id if the provider gave none.
     #[must_use]
     pub fn call_id(&self) -> String {
         let made = || format!("call_{}", self.part.0);

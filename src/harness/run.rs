@@ -1,186 +1,36 @@
-//! The reference loop with its I/O: drives a [`Processor`] over a [`Provider`].
+//! The reference loop with I/O: drives a [`Processor`] over a [`Provider`].
 //!
-//! Needs a tokio runtime with its time enabled. It spawns nothing: whoever holds the [`Run`] holds the
-//! transport, and dropping it closes the transport and calls no hook.
+//! Needs a tokio runtime with time enabled. No task is spawned: a [`Run`] owns the transport, and dropping it closes
+//! the transport without calling a hook.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::cancel::Cancel;
 use super::message::Request;
-use super::processor::{Prepared, Processor};
+use super::processor::{PreparedRequest, Processor};
 use super::provider::{EventStream, Failure, Provider};
-use super::step::{Input, Outcome, Step};
+use super::step::{Input, ReplyOutcome, Step};
 use crate::{Event, Session};
 
-/// The user's way to end a reply. Clones share one switch, which stays on.
+/// A reply in progress, which returns one step at a time.
 ///
-/// # Example: one switch, many hands
-/// ```
-/// use ttsr::harness::Cancel;
-/// let cancel = Cancel::default();
-/// let button = cancel.clone();
-/// assert!(!cancel.is_cancelled());
-/// button.cancel();
-/// assert!(cancel.is_cancelled());
-/// ```
-#[derive(Clone)]
-pub struct Cancel {
-    switch: Arc<Switch>,
-}
-
-struct Switch {
-    is_on: watch::Sender<bool>,
-    alarms: Mutex<Alarms>,
-}
-
-/// Those who wait where there is no future to wait for.
-#[derive(Default)]
-struct Alarms {
-    set: Vec<(u64, Box<dyn FnOnce() + Send>)>,
-    next: u64,
-}
-
-/// Until this is dropped, or the switch is thrown.
-pub(super) struct Alarm<'a> {
-    switch: &'a Switch,
-    number: u64,
-}
-
-impl Default for Cancel {
-    fn default() -> Cancel {
-        Cancel {
-            switch: Arc::new(Switch {
-                is_on: watch::Sender::new(false),
-                alarms: Mutex::default(),
-            }),
-        }
-    }
-}
-
-impl fmt::Debug for Cancel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cancel").field(&self.is_cancelled()).finish()
-    }
-}
-
-impl Switch {
-    fn alarms(&self) -> MutexGuard<'_, Alarms> {
-        // Nothing panics while the lock is held.
-        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        let mut alarms = self.switch.alarms();
-        alarms.set.retain(|(number, _)| *number != self.number);
-    }
-}
-
-impl Cancel {
-    /// Ends every reply that runs under this switch.
-    ///
-    /// # Example: the user has enough
-    /// ```
-    /// use ttsr::Pack;
-    /// use ttsr::harness::{Cancel, End, Hooks, Processor, Reason, Request, Script, Scripted, Settings, run};
-    /// let mut provider = Scripted::new([Script::default().text("And then").hang()]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
-    /// let cancel = Cancel::default();
-    /// let switch = cancel.clone();
-    /// let request = Request::new("a-model", Vec::new());
-    /// let running = run(&mut processor, &mut provider, request, "msg_1", cancel, |step| {
-    ///     if let ttsr::harness::Step::Forward { .. } = step {
-    ///         switch.cancel();
-    ///     }
-    /// });
-    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    /// let outcome = runtime.block_on(running);
-    /// assert!(matches!(outcome.end, End::Aborted { reason: Reason::User, .. }));
-    /// assert!(switch.is_cancelled());
-    /// assert_eq!(provider.cancelled(), [true], "the connection is closed");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cancel(&self) {
-        self.switch.is_on.send_replace(true);
-        let set = mem::take(&mut self.switch.alarms().set);
-        set.into_iter().for_each(|(_, ring)| ring());
-    }
-
-    /// Has `ring` called, once, when it is switched on; at once if it is on already.
-    pub(super) fn alarm(&self, ring: impl FnOnce() + Send + 'static) -> Alarm<'_> {
-        let switch = &*self.switch;
-        let mut alarms = switch.alarms();
-        alarms.next += 1;
-        let number = alarms.next;
-        // Whoever throws the switch does so before taking the alarms: either they find this one, or it is
-        // seen here.
-        if self.is_cancelled() {
-            drop(alarms);
-            ring();
-        } else {
-            alarms.set.push((number, Box::new(ring)));
-        }
-        Alarm { switch, number }
-    }
-
-    /// Whether it was switched on.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        *self.switch.is_on.borrow()
-    }
-
-    /// Waits until it is switched on.
-    ///
-    /// # Example: whoever waits for it
-    /// ```
-    /// use ttsr::harness::Cancel;
-    /// let cancel = Cancel::default();
-    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// runtime.block_on(async {
-    ///     let switch = cancel.clone();
-    ///     let throws = async { switch.cancel() };
-    ///     tokio::join!(cancel.cancelled(), throws);
-    /// });
-    /// assert!(cancel.is_cancelled());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub async fn cancelled(&self) {
-        // It fails only if the sender is gone, and the sender is held here.
-        if self
-            .switch
-            .is_on
-            .subscribe()
-            .wait_for(|is_on| *is_on)
-            .await
-            .is_err()
-        {
-            pending::<()>().await;
-        }
-    }
-}
-
-/// A reply under way: ask for one step after the other.
+/// The provider is read only while a step is awaited, so a consumer that stops reading stops the provider, and at most
+/// the steps of one event are buffered. Steps for the transport ([`Step::Send`], [`Step::CancelUpstream`]) are carried
+/// out before they are returned.
 ///
-/// Nothing is read from the provider unless a step is asked for, so a consumer that stops reading stops
-/// the provider, and what is buffered is what one event brought. Steps for the transport
-/// ([`Step::Send`], [`Step::CancelUpstream`]) are done already when they are given out.
-///
-/// # Example: step by step, and then the rest
+/// # Example: single steps, then the rest at once
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, Script, Scripted, Settings, Step};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step};
 /// use ttsr::{Channel, Pack};
 /// let mut provider = Scripted::new([
-///     Script::default().tool("clock", "call_1", "{}").finish("tool_use"),
-///     Script::default().text("It is noon.").finish("stop"),
+///     ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use"),
+///     ScriptedReply::default().text("It is noon.").finish("stop"),
 /// ]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -209,14 +59,14 @@ pub struct Run<'a, P: Provider + ?Sized> {
     cancel: Cancel,
     upstream: Upstream,
     began: Instant,
-    /// Until when to wait for the provider, once waiting has begun.
+    /// The deadline of the current wait for the provider; the outer `None` if no wait has begun.
     waiting: Option<Option<Duration>>,
-    /// The steps of the last input that were not given out yet.
+    /// The steps of the last input that were not returned yet.
     steps: VecDeque<Step>,
     spare: Vec<Step>,
 }
 
-/// The transport, if there is one.
+/// The transport, if it is open.
 struct Upstream(Option<EventStream>);
 
 impl fmt::Debug for Upstream {
@@ -226,7 +76,7 @@ impl fmt::Debug for Upstream {
 }
 
 impl<'a, P: Provider + ?Sized> Run<'a, P> {
-    /// The first reply to a prompt: see [`Processor::begin`].
+    /// Begins the first reply to a prompt: see [`Processor::begin`].
     pub fn begin(
         processor: &'a mut Processor,
         provider: &'a mut P,
@@ -239,7 +89,7 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         Run::new(processor, provider, request, cancel, steps)
     }
 
-    /// The next reply of the same turn: see [`Processor::proceed`].
+    /// Begins the next reply of the same turn: see [`Processor::proceed`].
     pub fn proceed(
         processor: &'a mut Processor,
         provider: &'a mut P,
@@ -259,7 +109,7 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         cancel: Cancel,
         steps: Vec<Step>,
     ) -> Run<'a, P> {
-        processor.cancelled_by(&cancel);
+        processor.set_cancel(&cancel);
         Run {
             processor,
             provider,
@@ -273,9 +123,9 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         }
     }
 
-    /// The next step; none after [`Step::Finish`].
+    /// Returns the next step, and `None` after [`Step::Finish`].
     ///
-    /// Dropping the future before it is ready loses nothing, and the next call goes on from there.
+    /// The future may be dropped before it is ready: the next call continues from there.
     pub async fn next(&mut self) -> Option<Step> {
         loop {
             if let Some(step) = self.steps.pop_front() {
@@ -298,17 +148,17 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         }
     }
 
-    /// What the rules know of the conversation, as it is after the step that was given out last.
+    /// Returns the session, in its state after the step that was returned last.
     #[must_use]
     pub fn session(&self) -> &Session {
         self.processor.session()
     }
 
-    /// Everything up to the end; `publish` sees every step but the last.
+    /// Runs the reply to its end. `publish` sees every step but the last.
     ///
     /// # Panics
-    /// If [`next`](Self::next) gave out the end already.
-    pub async fn finish(mut self, mut publish: impl FnMut(&Step)) -> Outcome {
+    /// Panics if [`next`](Self::next) returned [`Step::Finish`] before.
+    pub async fn finish(mut self, mut publish: impl FnMut(&Step)) -> ReplyOutcome {
         loop {
             match self.next().await {
                 Some(Step::Finish(outcome)) => return *outcome,
@@ -318,9 +168,9 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         }
     }
 
-    /// Waits for whatever comes first. The user wins over the provider, the provider over the clock.
+    /// Waits for the next input. A cancel takes precedence over the provider, and the provider over time.
     async fn input(&mut self) -> Input {
-        // A provider that is always ready must not keep others from running.
+        // Yields to other tasks from time to time, even if the provider is always ready.
         tokio::task::consume_budget().await;
         let now = self.began.elapsed();
         let deadline = *self.waiting.get_or_insert_with(|| self.processor.wait(now));
@@ -337,10 +187,10 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         }
     }
 
-    /// Takes an input. The transport is dropped before anyone sees why.
+    /// Passes an input to the processor. The transport is closed before the steps are returned.
     fn step(&mut self, input: Input) {
         self.waiting = None;
-        // Hooks that hear of a cancel must not keep the connection open.
+        // A hook that is notified of a cancel must not delay the close of the connection.
         if matches!(input, Input::End | Input::Failed(_) | Input::Cancel) {
             self.upstream.0 = None;
         }
@@ -372,8 +222,8 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         let prepared = self.processor.prepare(&self.request, &mut out);
         self.steps.extend(out.drain(..));
         self.spare = out;
-        // None: the reply is over, and the steps say why.
-        if let Some(Prepared { request, added }) = prepared {
+        // `None`: the reply is over, and the steps give the reason.
+        if let Some(PreparedRequest { request, added }) = prepared {
             self.request.messages.extend(added);
             self.upstream.0 = Some(self.provider.send(&request));
             self.step(Input::Sent);
@@ -383,13 +233,13 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
 
 /// Runs the first reply to a prompt to its end. `publish` sees every step but the last, in order.
 ///
-/// The same as [`Run::begin`] and [`Run::finish`].
+/// The same as [`Run::begin`] followed by [`Run::finish`].
 ///
 /// # Example: one reply
 /// ```
 /// use ttsr::Pack;
-/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, Script, Scripted, Settings, Step, run};
-/// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, Step, run};
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
 /// let request = Request::new("a-model", Vec::new());
@@ -412,7 +262,7 @@ pub async fn run<P: Provider + ?Sized>(
     message: impl Into<String>,
     cancel: Cancel,
     publish: impl FnMut(&Step),
-) -> Outcome {
+) -> ReplyOutcome {
     let run = Run::begin(processor, provider, request, message, cancel);
     run.finish(publish).await
 }

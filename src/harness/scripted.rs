@@ -1,4 +1,4 @@
-//! A provider that plays recorded replies and remembers what it was asked.
+//! A provider for tests, which plays recorded replies and remembers its requests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use super::message::Request;
 use super::provider::{EventStream, Failure, Provider};
 use crate::{Channel, Event, PartId};
 
-/// One recorded reply: events, how fast they come, and how it ends.
+/// A recorded reply: its events, their pace and its end.
 ///
-/// # Example: half a text, then the connection breaks
+/// # Example: a connection that breaks after a text
 /// ```
-/// use ttsr::harness::{Failure, Script};
-/// let script = Script::default()
+/// use ttsr::harness::{Failure, ScriptedReply};
+/// let script = ScriptedReply::default()
 ///     .text("to be continued")
 ///     .cut(4)
 ///     .fail(Failure::new("reset", "connection reset by peer"));
@@ -29,20 +29,20 @@ use crate::{Channel, Event, PartId};
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Event;
-/// use ttsr::harness::Script;
-/// let script = Script::default()
+/// use ttsr::harness::ScriptedReply;
+/// let script = ScriptedReply::default()
 ///     .reasoning("Hm.")
 ///     .tool("read", "call_1", r#"{"path": "a.txt"}"#)
 ///     .event(Event::Usage { input: 20, output: 10 })
 ///     .finish("tool_use")
 ///     .every(Duration::from_millis(20));
 /// assert_eq!(script.events().last(), Some(&Event::Finish { reason: "tool_use".into() }));
-/// let silent = Script::default().text("And then").yielding().hang();
+/// let silent = ScriptedReply::default().text("And then").yielding().hang();
 /// assert_eq!(silent.events().len(), 3);
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct Script {
+pub struct ScriptedReply {
     events: Vec<Event>,
     parts: u32,
     end: ScriptEnd,
@@ -57,63 +57,63 @@ enum ScriptEnd {
     Hang,
 }
 
-/// How fast events come.
+/// The pace of events.
 #[derive(Clone, Copy, Debug, Default)]
 enum Pace {
-    /// All at once.
+    /// All events at once.
     #[default]
     AtOnce,
-    /// Each at a poll of its own.
+    /// One event per poll.
     Yielding,
-    /// Each after a pause.
+    /// A pause before each event.
     Every(Duration),
 }
 
-impl From<Vec<Event>> for Script {
-    fn from(events: Vec<Event>) -> Script {
+impl From<Vec<Event>> for ScriptedReply {
+    fn from(events: Vec<Event>) -> ScriptedReply {
         let parts = events.iter().filter_map(|event| match event {
             Event::PartStart { part, .. } => Some(part.0 + 1),
             _ => None,
         });
-        Script {
+        ScriptedReply {
             parts: parts.max().unwrap_or(0),
             events,
-            ..Script::default()
+            ..ScriptedReply::default()
         }
     }
 }
 
-impl Script {
-    /// Adds a part of text.
-    pub fn text(self, text: impl AsRef<[u8]>) -> Script {
+impl ScriptedReply {
+    /// Adds a text part.
+    pub fn text(self, text: impl AsRef<[u8]>) -> ScriptedReply {
         self.part(Channel::Text, None, text.as_ref())
     }
 
-    /// Adds a part of reasoning.
-    pub fn reasoning(self, text: impl AsRef<[u8]>) -> Script {
+    /// Adds a reasoning part.
+    pub fn reasoning(self, text: impl AsRef<[u8]>) -> ScriptedReply {
         self.part(Channel::Reasoning, None, text.as_ref())
     }
 
     /// Adds a tool call.
-    pub fn tool(self, tool: &str, call: &str, input: impl AsRef<[u8]>) -> Script {
+    pub fn tool(self, tool: &str, call: &str, input: impl AsRef<[u8]>) -> ScriptedReply {
         self.part(Channel::ToolInput, Some((tool, call)), input.as_ref())
     }
 
-    /// Adds any event.
-    pub fn event(mut self, event: Event) -> Script {
+    /// Adds an event.
+    pub fn event(mut self, event: Event) -> ScriptedReply {
         self.events.push(event);
         self
     }
 
-    /// Adds the end of the reply.
-    pub fn finish(self, reason: &str) -> Script {
+    /// Adds the end of the reply, with the provider's reason to stop.
+    pub fn finish(self, reason: &str) -> ScriptedReply {
         self.event(Event::Finish {
             reason: reason.to_owned(),
         })
     }
 
-    /// Cuts every delta into pieces of that many bytes (at least 1), inside characters too.
-    pub fn cut(mut self, bytes: usize) -> Script {
+    /// Splits every delta into pieces of `bytes` bytes (at least 1), also inside characters.
+    pub fn cut(mut self, bytes: usize) -> ScriptedReply {
         let events = self.events.into_iter();
         self.events = events
             .flat_map(|event| pieces(event, bytes.max(1)))
@@ -121,37 +121,37 @@ impl Script {
         self
     }
 
-    /// Fails after the last event.
-    pub fn fail(mut self, failure: Failure) -> Script {
+    /// Ends the stream with a failure after the last event.
+    pub fn fail(mut self, failure: Failure) -> ScriptedReply {
         self.end = ScriptEnd::Fail(failure);
         self
     }
 
-    /// Stays silent after the last event, for ever.
-    pub fn hang(mut self) -> Script {
+    /// Keeps the stream open and silent after the last event.
+    pub fn hang(mut self) -> ScriptedReply {
         self.end = ScriptEnd::Hang;
         self
     }
 
-    /// Gives each event at a poll of its own.
-    pub fn yielding(mut self) -> Script {
+    /// Yields one event per poll.
+    pub fn yielding(mut self) -> ScriptedReply {
         self.pace = Pace::Yielding;
         self
     }
 
-    /// Waits that long before each event.
-    pub fn every(mut self, pause: Duration) -> Script {
+    /// Waits for `pause` before each event.
+    pub fn every(mut self, pause: Duration) -> ScriptedReply {
         self.pace = Pace::Every(pause);
         self
     }
 
-    /// Its events.
+    /// Returns the events.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    fn part(mut self, channel: Channel, tool: Option<(&str, &str)>, bytes: &[u8]) -> Script {
+    fn part(mut self, channel: Channel, tool: Option<(&str, &str)>, bytes: &[u8]) -> ScriptedReply {
         let part = PartId(self.parts);
         self.parts += 1;
         self.events.push(Event::PartStart {
@@ -180,15 +180,15 @@ fn pieces(event: Event, size: usize) -> Vec<Event> {
     pieces.collect()
 }
 
-/// A [`Provider`] that plays one script per request, the last one again and again.
+/// A [`Provider`] that plays one script per request, and the last script for every further request.
 ///
-/// Clones share what they play and what they remember, so a test keeps one and hands out the other.
+/// Clones share their scripts and requests, so that a test can keep one and pass another on.
 ///
-/// # Example: what was asked
+/// # Example: requests and cancels are remembered
 /// ```
 /// use std::future::poll_fn;
-/// use ttsr::harness::{Provider, Request, Script, Scripted};
-/// let mut provider = Scripted::new([Script::default().text("one"), Script::default().text("two")]);
+/// use ttsr::harness::{Provider, Request, Scripted, ScriptedReply};
+/// let mut provider = Scripted::new([ScriptedReply::default().text("one"), ScriptedReply::default().text("two")]);
 /// let mut first = provider.send(&Request::new("a-model", Vec::new()));
 /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
 /// while let Some(event) = runtime.block_on(poll_fn(|cx| first.as_mut().poll_next(cx))) {
@@ -201,22 +201,22 @@ fn pieces(event: Event, size: usize) -> Vec<Event> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Scripted {
-    played: Arc<Mutex<Played>>,
+    played: Arc<Mutex<ScriptedState>>,
 }
 
 #[derive(Debug)]
-struct Played {
-    scripts: VecDeque<Script>,
+struct ScriptedState {
+    scripts: VecDeque<ScriptedReply>,
     requests: Vec<Request>,
-    /// For each request whether its stream was dropped before it ended.
+    /// For each request, true if its stream was dropped before its end.
     cancelled: Vec<bool>,
 }
 
 impl Scripted {
-    /// Plays these scripts; none at all is a reply that ends at once.
-    pub fn new(scripts: impl IntoIterator<Item = Script>) -> Scripted {
+    /// Returns a provider that plays these scripts. Without a script, every reply ends at once.
+    pub fn new(scripts: impl IntoIterator<Item = ScriptedReply>) -> Scripted {
         Scripted {
-            played: Arc::new(Mutex::new(Played {
+            played: Arc::new(Mutex::new(ScriptedState {
                 scripts: scripts.into_iter().collect(),
                 requests: Vec::new(),
                 cancelled: Vec::new(),
@@ -224,19 +224,19 @@ impl Scripted {
         }
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.lock().requests.clone()
     }
 
-    /// For each request whether its stream was dropped before it had ended.
+    /// Returns, for each request, true if its stream was dropped before its end.
     #[must_use]
     pub fn cancelled(&self) -> Vec<bool> {
         self.lock().cancelled.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Played> {
+    fn lock(&self) -> MutexGuard<'_, ScriptedState> {
         self.played.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -247,7 +247,7 @@ impl Provider for Scripted {
         played.requests.push(request.clone());
         played.cancelled.push(false);
         let script = match played.scripts.len() {
-            0 => Script::default(),
+            0 => ScriptedReply::default(),
             1 => played.scripts[0].clone(),
             _ => played.scripts.pop_front().unwrap_or_default(),
         };
@@ -266,13 +266,13 @@ impl Provider for Scripted {
 struct Playing {
     number: usize,
     events: VecDeque<Event>,
-    /// Taken when the stream ends.
+    /// `None` after the end of the stream.
     end: Option<ScriptEnd>,
     pace: Pace,
-    /// The next event was announced and may be given.
+    /// True if the task was woken for the next event.
     is_due: bool,
     pause: Option<Pin<Box<Sleep>>>,
-    played: Arc<Mutex<Played>>,
+    played: Arc<Mutex<ScriptedState>>,
 }
 
 impl Stream for Playing {

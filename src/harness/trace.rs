@@ -1,17 +1,19 @@
-//! What happens in a conversation, as events of `tracing`.
+//! The events of a conversation as events of `tracing`.
 //!
-//! Every event has the target `ttsr` and names its fields as follows: `ttsr.` for what is ours, `gen_ai.` for
-//! what OpenTelemetry has names for. No text of a reply, of a prompt or of a rule's message is in any of them.
+//! Every event has the target `ttsr`. Fields that begin with `gen_ai.` follow OpenTelemetry's semantic conventions;
+//! the others begin with `ttsr.`. No field contains text of a reply, of a prompt or of a rule's message.
 
 use std::time::Duration;
 
 use tracing::{Level, event};
 
-use super::log::{Finished, Journal, Judged, LogEvent};
+use super::aborted::AbortStage;
+use super::event::{AbortRecord, DecisionRecord, FinishRecord, LoopEvent};
+use super::event_tracker::EventTracker;
 use super::step::Step;
-use crate::{Action, Channel, Pack};
+use crate::{Action, Channel};
 
-/// An event, and the one place for what every event says.
+/// Emits an event with the fields that all events have.
 macro_rules! emit {
     ($tracer:ident, $level:ident: $name:literal; $($fields:tt)*) => {
         event!(target: "ttsr", Level::$level,
@@ -23,10 +25,9 @@ macro_rules! emit {
     };
 }
 
-/// Whose conversation it is: on every event. What is empty is left out by most subscribers, and is there
-/// as an empty string all the same.
+/// The identity of a conversation, which every event carries. Most subscribers leave empty fields out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Context {
+pub struct TraceContext {
     /// `gen_ai.conversation.id`
     pub session: String,
     /// `gen_ai.provider.name`
@@ -37,16 +38,16 @@ pub struct Context {
     pub agent: String,
 }
 
-/// Emits what the steps of a [`Processor`](super::Processor) mean.
+/// Emits an event for each step of a [`Processor`](super::Processor) that has one.
 ///
-/// Counters are fields that a metrics layer adds up: `counter.ttsr.decisions`, `counter.ttsr.aborts`,
-/// `counter.ttsr.bytes_saved`, `counter.ttsr.unscanned_bytes`; `histogram.ttsr.first_token` and
-/// `histogram.ttsr.duration` are in milliseconds.
+/// A metrics layer adds up the fields `counter.ttsr.decisions`, `counter.ttsr.aborts`, `counter.ttsr.bytes_saved` and
+/// `counter.ttsr.unscanned_bytes`. The fields `histogram.ttsr.first_token` and `histogram.ttsr.duration` are in
+/// milliseconds.
 ///
 /// # Example: a tracer beside a loop
 /// ```
 /// use ttsr::harness::{
-///     Cancel, Context, Hooks, Processor, Request, Run, Script, Scripted, Settings, Tracer,
+///     Cancel, Hooks, Processor, Request, Run, Scripted, ScriptedReply, Settings, TraceContext, Tracer,
 /// };
 /// # use std::sync::{Arc, Mutex};
 /// # use tracing::{Event, Metadata, Subscriber, field::{Field, Visit}, span};
@@ -78,16 +79,16 @@ pub struct Context {
 /// # let log = Log::default();
 /// # let _guard = tracing::subscriber::set_default(log.clone());
 /// let pack = ttsr::Pack::builtin("std/secrets")?;
-/// let mut tracer = Tracer::new(Context { model: "a-model".into(), ..Context::default() });
+/// let mut tracer = Tracer::new(TraceContext { model: "a-model".into(), ..TraceContext::default() });
 /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-/// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Hello!").finish("stop")]);
 /// let request = Request::new("a-model", Vec::new());
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
 /// let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
 /// let began = std::time::Instant::now();
 /// while let Some(step) = run.next().await {
-///     tracer.step(began.elapsed(), &step, run.session().pack());
+///     tracer.step(began.elapsed(), &step);
 /// }
 /// # });
 /// // `log` keeps the messages of what a subscriber was told.
@@ -97,60 +98,44 @@ pub struct Context {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Tracer {
-    context: Context,
-    journal: Journal,
+    context: TraceContext,
+    tracker: EventTracker,
 }
 
 impl Tracer {
-    /// A tracer for that conversation.
+    /// Returns a tracer for a conversation.
     #[must_use]
-    pub fn new(context: Context) -> Tracer {
+    pub fn new(context: TraceContext) -> Tracer {
         Tracer {
             context,
-            journal: Journal::default(),
+            tracker: EventTracker::default(),
         }
     }
 
-    /// Emits what a step means. `now` is the time of any clock that does not go back.
-    pub fn step(&mut self, now: Duration, step: &Step, pack: &Pack) {
-        for event in self.journal.note(now, step, pack) {
+    /// Emits the event of a step, if it has one. `now` is the time of a clock that does not go back.
+    pub fn step(&mut self, now: Duration, step: &Step) {
+        if let Some(event) = self.tracker.track(now, step) {
             self.emit(&event);
         }
     }
 
-    fn emit(&self, event: &LogEvent) {
+    fn emit(&self, event: &LoopEvent) {
         match event {
-            LogEvent::Send {
+            LoopEvent::Send {
                 attempt, messages, ..
             } => emit!(self, DEBUG: "request"; ttsr.attempt = attempt, ttsr.messages = messages),
-            LogEvent::FirstToken { after } => {
+            LoopEvent::FirstToken { after } => {
                 emit!(self, DEBUG: "first token"; histogram.ttsr.first_token = after);
             }
-            LogEvent::Decision(judged) => self.decision(judged),
-            LogEvent::Aborted {
-                reason,
-                source,
-                by,
-                attempt,
-                message,
-                model,
-                prompt,
-                stage,
-                bytes,
-                calls,
-                retry,
-            } => emit!(self, WARN: "aborted";
-                ttsr.reason = reason.as_str(), ttsr.source = source.as_str(), ttsr.by = or_empty(by),
-                ttsr.attempt = attempt, ttsr.message = message.as_str(), ttsr.model = or_empty(model),
-                ttsr.prompt = prompt.as_str(), ttsr.stage = stage.as_str(), ttsr.bytes = bytes, ttsr.calls = calls, ttsr.retry = retry,
-                counter.ttsr.aborts = 1_u64),
-            LogEvent::ToolCall { tool, call } => emit!(self, DEBUG: "tool call";
-                gen_ai.tool.name = or_empty(tool), gen_ai.tool.call.id = or_empty(call)),
-            LogEvent::DoomLoop { tool, times } => emit!(self, WARN: "doom loop";
-                gen_ai.tool.name = or_empty(tool), ttsr.times = times),
-            LogEvent::Usage { input, output } => emit!(self, DEBUG: "usage";
+            LoopEvent::Decision(decision) => self.emit_decision(decision),
+            LoopEvent::Aborted(aborted) => self.emit_aborted(aborted),
+            LoopEvent::ToolCall(part) => emit!(self, DEBUG: "tool call";
+                gen_ai.tool.name = or_empty(&part.tool), gen_ai.tool.call.id = or_empty(&part.call)),
+            LoopEvent::DoomLoop { part, times } => emit!(self, WARN: "doom loop";
+                gen_ai.tool.name = or_empty(&part.tool), ttsr.times = times),
+            LoopEvent::Usage { input, output } => emit!(self, DEBUG: "usage";
                 gen_ai.usage.input_tokens = input, gen_ai.usage.output_tokens = output),
-            LogEvent::SubAgent {
+            LoopEvent::SubAgent {
                 session,
                 parent,
                 call,
@@ -158,49 +143,58 @@ impl Tracer {
             } => emit!(self, INFO: "sub-agent";
                 ttsr.child = session.as_str(), ttsr.parent = parent.as_str(),
                 gen_ai.tool.call.id = call.as_str(), ttsr.by = by.as_str()),
-            LogEvent::Unscanned { bytes, of } => emit!(self, WARN: "unscanned";
-                ttsr.kind = of.as_str(), counter.ttsr.unscanned_bytes = bytes),
-            LogEvent::Note { what, by } => emit!(self, INFO: "note";
-                ttsr.what = what.as_str(), ttsr.by = or_empty(by)),
-            LogEvent::Finish(finished) => self.finish(finished),
-            LogEvent::Unknown => {}
+            LoopEvent::Unscanned { bytes, kind } => emit!(self, WARN: "unscanned";
+                ttsr.kind = kind.as_str(), counter.ttsr.unscanned_bytes = bytes),
+            LoopEvent::Finish(finish) => self.emit_finish(finish),
+            LoopEvent::StepStarted | LoopEvent::StepFinished { .. } | LoopEvent::Unknown => {}
+            other => emit!(self, INFO: "note";
+                ttsr.what = other.name(), ttsr.by = other.by().unwrap_or_default()),
         }
     }
 
-    fn decision(&self, judged: &Judged) {
-        let rule = judged.rule.as_deref().or(judged.limit.as_deref());
-        let rule = rule.unwrap_or_default();
-        let channel = judged.channel.map_or("", Channel::name);
-        let counted = u64::from(judged.suppressed.is_none());
-        // Levels are part of where an event is made, so there is a place for each.
-        macro_rules! decided {
+    fn emit_decision(&self, decision: &DecisionRecord) {
+        let part = &decision.part;
+        let channel = part.channel.map_or("", Channel::name);
+        let counted = u64::from(!decision.is_suppressed());
+        // The level is part of an event's static metadata, so each level needs a call site of its own.
+        macro_rules! at_level {
             ($level:ident) => {
                 emit!(self, $level: "decision";
-                    ttsr.rule.id = rule, ttsr.action = judged.action.name(),
-                    ttsr.match.offset = judged.end.unwrap_or(judged.decided),
-                    ttsr.decided = judged.decided, ttsr.turn = judged.turn,
-                    ttsr.attempt = judged.attempt, ttsr.part = judged.part.as_str(),
-                    ttsr.channel = channel, gen_ai.tool.name = or_empty(&judged.tool),
-                    ttsr.suppressed = or_empty(&judged.suppressed),
+                    ttsr.rule.id = decision.rule_or_limit(), ttsr.action = decision.action.name(),
+                    ttsr.match.offset = decision.end.unwrap_or(decision.decided),
+                    ttsr.decided = decision.decided, ttsr.turn = decision.turn,
+                    ttsr.attempt = decision.attempt, ttsr.part = part.name.as_str(),
+                    ttsr.channel = channel, gen_ai.tool.name = or_empty(&part.tool),
+                    ttsr.suppressed = or_empty(&decision.suppressed),
                     counter.ttsr.decisions = counted)
             };
         }
-        match (&judged.suppressed, judged.action) {
-            (Some(_), _) | (_, Action::Observe) => decided!(DEBUG),
-            (None, action) if action.cuts() => decided!(WARN),
-            (None, _) => decided!(INFO),
+        match (decision.is_suppressed(), decision.action) {
+            (true, _) | (_, Action::Observe) => at_level!(DEBUG),
+            (false, action) if action.cuts() => at_level!(WARN),
+            (false, _) => at_level!(INFO),
         }
     }
 
-    fn finish(&self, finished: &Finished) {
-        let rate = finished.token_rate.unwrap_or_default() as f64 / 1000.0;
+    fn emit_aborted(&self, aborted: &AbortRecord) {
+        let stage = aborted.stage.map_or("", AbortStage::name);
+        emit!(self, WARN: "aborted";
+            ttsr.reason = aborted.reason.name(), ttsr.source = aborted.source.as_str(),
+            ttsr.by = or_empty(&aborted.by), ttsr.attempt = aborted.attempt,
+            ttsr.message = aborted.message.as_str(), ttsr.model = or_empty(&aborted.model),
+            ttsr.prompt = aborted.prompt.as_str(), ttsr.stage = stage, ttsr.bytes = aborted.bytes,
+            ttsr.calls = aborted.calls, ttsr.retry = aborted.retry, counter.ttsr.aborts = 1_u64);
+    }
+
+    fn emit_finish(&self, finish: &FinishRecord) {
+        let rate = finish.token_rate.unwrap_or_default() as f64 / 1000.0;
         emit!(self, INFO: "finish";
-            ttsr.complete = finished.complete,
-            gen_ai.response.finish_reasons = finished.reason.as_str(),
-            ttsr.attempts = finished.attempts, ttsr.bytes = finished.bytes,
-            ttsr.first_token = finished.first_token.unwrap_or_default(),
-            ttsr.tokens_per_second = rate, histogram.ttsr.duration = finished.millis,
-            counter.ttsr.bytes_saved = finished.saved);
+            ttsr.complete = finish.complete,
+            gen_ai.response.finish_reasons = finish.reason.as_str(),
+            ttsr.attempts = finish.attempts, ttsr.bytes = finish.bytes,
+            ttsr.first_token = finish.first_token.unwrap_or_default(),
+            ttsr.tokens_per_second = rate, histogram.ttsr.duration = finish.millis,
+            counter.ttsr.bytes_saved = finish.saved);
     }
 }
 

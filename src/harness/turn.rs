@@ -1,32 +1,36 @@
-//! A whole turn: replies, and the tools between them, until the model has nothing left to call.
+//! A turn: replies and the tool calls between them, until the model calls no tool.
 
 use std::collections::VecDeque;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::call::{After, Gate, ToolCall, Tools};
-use super::consult::{Consultation, Consulted, Parent, consult};
+use super::aborted::{AbortReason, AbortSource};
+use super::call::{Gate, ToolCall, ToolOutput, Tools};
+use super::cancel::Cancel;
+use super::consult::{ParentSession, SubAgent};
+use super::consultation::{ConsultOutcome, Consultation};
 use super::handoff::Handoff;
+use super::hooks::Hooks;
 use super::message::{Content, Message, Request, Role};
 use super::processor::Processor;
 use super::provider::Provider;
 use super::record::TurnRecorder;
 use super::reply::{PartState, Reply};
-use super::run::{Cancel, Run};
-use super::step::{End, Outcome, Reason, Source, Step};
+use super::run::Run;
+use super::step::{End, ReplyOutcome, Step};
 use crate::Session;
 
-/// Replies of one turn, where the host does not say.
+/// The default of [`Turn::max_replies`].
 const MAX_REPLIES: u32 = 50;
 
-/// One turn, from the user's prompt to the answer.
+/// A turn, from the user's prompt to the answer.
 ///
-/// # Example: a tool runs, and the model goes on with what it gave back
+/// # Example: a tool runs, and the model continues with its output
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{
-///     After, Cancel, Hooks, Message, Processor, Request, Script, Scripted, Settings, Tool, ToolCall,
-///     ToolFuture, Tools, Turn,
+///     Cancel, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings, Tool, ToolCall,
+///     ToolFuture, ToolOutput, Tools, Turn,
 /// };
 /// struct Clock;
 /// impl Tools for Clock {
@@ -35,11 +39,11 @@ const MAX_REPLIES: u32 = 50;
 ///         vec![Tool { name: "clock".into(), description: "The time.".into(), input }]
 ///     }
 ///     fn call<'a>(&'a mut self, _: &'a ToolCall) -> ToolFuture<'a> {
-///         Box::pin(async { After::output("12:00") })
+///         Box::pin(async { ToolOutput::output("12:00") })
 ///     }
 /// }
-/// let asks = Script::default().tool("clock", "call_1", "{}").finish("tool_use");
-/// let says = Script::default().text("It is noon.").finish("stop");
+/// let asks = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
+/// let says = ScriptedReply::default().text("It is noon.").finish("stop");
 /// let mut provider = Scripted::new([asks, says]);
 /// let pack = Pack::builder().build()?;
 /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
@@ -71,50 +75,50 @@ impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
     }
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnOutcome {
-    /// Answered, or aborted by whom.
+    /// The end of the last reply or of the turn.
     pub end: End,
     /// The answer; empty if there is none.
     pub reply: Reply,
-    /// Every message that belongs to the conversation from now on, the answer included, in order.
+    /// All messages that belong to the conversation from now on, in order, the answer included.
     pub added: Vec<Message>,
-    /// How many replies it took.
+    /// The number of replies.
     pub replies: u32,
-    /// What a rule wants handed over to a new session.
+    /// The handoff to a new session that a rule asked for.
     pub handoff: Option<Handoff>,
 }
 
-/// Sees the steps of a turn. Steps of sub-agents are not among them.
-pub(super) type Watch<'a> = &'a mut (dyn FnMut(&Step) + Send);
+/// A callback that sees the steps of a turn, except those of sub-agents.
+pub(super) type StepWatcher<'a> = &'a mut (dyn FnMut(&Step) + Send);
 
-/// A turn under way.
-struct State {
+/// The state of a turn in progress.
+struct TurnState {
     request: Request,
-    /// How many of its messages were there before.
+    /// The number of messages in the request at the start.
     known: usize,
     message: String,
     replies: u32,
     reply: Reply,
     handoff: Option<Handoff>,
-    /// Calls of the last reply that have not been decided about.
+    /// The calls of the last reply that were not checked yet.
     calls: VecDeque<ToolCall>,
-    /// When the last reply began.
+    /// The time at which the last reply began.
     began: Instant,
-    /// What sub-agents said, for after the results of the calls.
-    advice: Vec<Message>,
+    /// The answers of sub-agents, to be added after the results of the calls.
+    answers: Vec<Message>,
 }
 
-/// How far a turn came.
-enum Went {
-    Over(End),
+/// The point at which a turn stops to advance.
+enum Advanced {
+    Ended(End),
     Ask(ToolCall, Vec<Consultation>),
 }
 
 impl<'a, P: Provider + ?Sized> Turn<'a, P> {
-    /// A turn of that conversation.
+    /// Returns a turn of the processor's conversation.
     pub fn new(
         processor: &'a mut Processor,
         provider: &'a mut P,
@@ -131,15 +135,15 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// At most so many replies; the turn is aborted where the model wants more. Default 50.
+    /// Sets the most replies of the turn. If the model asks for more, the turn is aborted. Default 50.
     ///
     /// # Example: a model that only calls tools
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{
-    ///     Cancel, End, Hooks, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
+    ///     Cancel, End, Hooks, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, Turn,
     /// };
-    /// let calls = Script::default().tool("clock", "call_1", "{}").finish("tool_use");
+    /// let calls = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
     /// let mut provider = Scripted::new([calls]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -158,15 +162,15 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Records the turn: every step before anybody sees it, and every message except those of the first request,
-    /// which the host records. Where the recorder fails, the turn is cancelled.
+    /// Records the turn: each step before it is published, and each message that is added. The host records the
+    /// messages of the first request. If the recorder fails, the turn is cancelled.
     ///
     /// # Example: the steps of a turn are counted
     /// ```
     /// use std::time::Duration;
     /// use ttsr::harness::{
-    ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Script, Scripted, Settings, Step, Turn,
-    ///     TurnRecorder,
+    ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Scripted, ScriptedReply, Settings, Step,
+    ///     Turn, TurnRecorder,
     /// };
     /// use ttsr::{Pack, Session};
     /// struct Count(usize);
@@ -180,7 +184,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     ///     }
     /// }
     /// let mut recorder = Count(0);
-    /// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let mut tools = NoTools;
@@ -189,7 +193,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let mut seen = 0;
     /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| seen += 1));
-    /// assert_eq!(recorder.0, seen);
+    /// assert_eq!(recorder.0, seen + 1, "the end is recorded, and returned");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> Turn<'a, P> {
@@ -199,22 +203,27 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Runs it to its end. `message` is the id of its first reply, those after it have a number behind;
-    /// `watch` sees every step, those of sub-agents excepted. Where the request names no tools, those
-    /// that there are.
+    /// Runs the turn to its end. `message` is the id of the first reply; later replies append `-2`, `-3` and so on.
+    /// `watch` sees every step, except `Step::Finish` and those of sub-agents. If the request names no tools, all tools
+    /// are offered.
     ///
-    /// Dropping the future closes the transport and ends the tool at work; no hook is called after that.
-    pub async fn run(mut self, request: Request, message: &str, watch: Watch<'_>) -> TurnOutcome {
+    /// Dropping the future closes the transport and ends the running tool; no hook is called after that.
+    pub async fn run(
+        mut self,
+        request: Request,
+        message: &str,
+        watch: StepWatcher<'_>,
+    ) -> TurnOutcome {
         let mut state = self.begin(request, message);
         loop {
             let (call, consultations) = match self.advance(&mut state, watch).await {
-                Went::Over(end) => return self.over(state, end),
-                Went::Ask(call, consultations) => (call, consultations),
+                Advanced::Ended(end) => return self.finish(state, end),
+                Advanced::Ask(call, consultations) => (call, consultations),
             };
             let parent = self.parent(&state);
             let mut said = Vec::new();
             for consultation in consultations {
-                let asking = consult(
+                let asking = ask_sub_agent(
                     self.provider,
                     self.tools,
                     self.processor.hooks_mut(),
@@ -226,46 +235,46 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 let consulted = asking.await;
                 said.push((consultation, consulted));
             }
-            if let Some(end) = self.answered(&mut state, call, said, watch).await {
-                return self.over(state, end);
+            if let Some(end) = self.report_answers(&mut state, call, said, watch).await {
+                return self.finish(state, end);
             }
         }
     }
 
-    /// The turn is over. What sub-agents said is in the conversation also where the turn ends before the model
-    /// hears of it, for the results of the calls promise it.
-    fn over(&mut self, mut state: State, end: End) -> TurnOutcome {
-        self.advise(&mut state);
-        state.over(end)
+    /// Ends the turn. The answers of sub-agents are added to the conversation even if the model has not read them,
+    /// because the results of the calls refer to them.
+    fn finish(&mut self, mut state: TurnState, end: End) -> TurnOutcome {
+        self.add_answers(&mut state);
+        state.finish(end)
     }
 
-    /// Runs it without anybody being asked: the turn of a sub-agent.
+    /// Runs the turn of a sub-agent, in which no further sub-agent is asked.
     pub(super) async fn run_alone(
         mut self,
         request: Request,
         message: &str,
-        watch: Watch<'_>,
+        watch: StepWatcher<'_>,
     ) -> TurnOutcome {
         let mut state = self.begin(request, message);
         loop {
             match self.advance(&mut state, watch).await {
-                Went::Over(end) => return state.over(end),
-                Went::Ask(call, wanted) => {
-                    let nobody = wanted.into_iter().map(|it| (it, Consulted::Nested));
+                Advanced::Ended(end) => return state.finish(end),
+                Advanced::Ask(call, wanted) => {
+                    let nobody = wanted.into_iter().map(|it| (it, ConsultOutcome::Nested));
                     let nobody = nobody.collect();
-                    if let Some(end) = self.answered(&mut state, call, nobody, watch).await {
-                        return state.over(end);
+                    if let Some(end) = self.report_answers(&mut state, call, nobody, watch).await {
+                        return state.finish(end);
                     }
                 }
             }
         }
     }
 
-    fn begin(&self, mut request: Request, message: &str) -> State {
+    fn begin(&self, mut request: Request, message: &str) -> TurnState {
         if request.tools.is_empty() {
             request.tools = self.tools.tools();
         }
-        State {
+        TurnState {
             known: request.messages.len(),
             request,
             message: message.to_owned(),
@@ -274,12 +283,12 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             handoff: None,
             calls: VecDeque::new(),
             began: Instant::now(),
-            advice: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
-    fn parent(&self, state: &State) -> Parent {
-        Parent {
+    fn parent(&self, state: &TurnState) -> ParentSession {
+        ParentSession {
             settings: self.processor.settings().clone(),
             pack: self.processor.pack().clone(),
             origin: self.processor.session().origin().clone(),
@@ -287,41 +296,41 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Goes on until the turn is over or somebody is to be asked.
-    async fn advance(&mut self, state: &mut State, watch: Watch<'_>) -> Went {
+    /// Advances until the turn is over or a sub-agent must be asked.
+    async fn advance(&mut self, state: &mut TurnState, watch: StepWatcher<'_>) -> Advanced {
         loop {
             while let Some(call) = state.calls.pop_front() {
                 let mut out = Vec::new();
                 let gate = self.processor.before_tool(call, &mut out);
-                self.tell(state, &out, watch);
+                self.publish(state, &out, watch);
                 if let Gate::Ask(call, consultations) = gate {
-                    return Went::Ask(call, consultations);
+                    return Advanced::Ask(call, consultations);
                 }
-                if let Some(end) = self.pass(state, gate, watch).await {
-                    return Went::Over(end);
+                if let Some(end) = self.run_gate(state, gate, watch).await {
+                    return Advanced::Ended(end);
                 }
             }
-            self.advise(state);
+            self.add_answers(state);
             if state.replies >= self.max_replies {
                 let end = End::Aborted {
-                    reason: Reason::Error,
-                    source: Source::Limit("max_replies"),
+                    reason: AbortReason::Error,
+                    source: AbortSource::Limit("max_replies"),
                     detail: format!("the turn took {} replies", state.replies),
                 };
                 let mut out = Vec::new();
                 self.processor.end_turn(&end, &mut out);
-                self.tell(state, &out, watch);
-                return Went::Over(end);
+                self.publish(state, &out, watch);
+                return Advanced::Ended(end);
             }
             let end = self.reply(state, watch).await;
             if matches!(end, End::Aborted { .. }) || state.calls.is_empty() {
-                return Went::Over(end);
+                return Advanced::Ended(end);
             }
         }
     }
 
-    /// One reply; its tool calls wait.
-    async fn reply(&mut self, state: &mut State, watch: Watch<'_>) -> End {
+    /// Runs one reply and queues its tool calls.
+    async fn reply(&mut self, state: &mut TurnState, watch: StepWatcher<'_>) -> End {
         state.replies += 1;
         state.began = Instant::now();
         let request = state.request.clone();
@@ -352,37 +361,42 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             }
             watch(&step);
         };
-        state.went_on(*outcome, &self.processor.settings().session)
+        state.apply_outcome(*outcome, &self.processor.settings().session)
     }
 
-    /// What came of asking about a call; how the turn ends, if it ends here.
-    async fn answered(
+    /// Reports the answers about a call to the processor. Returns the end of the turn if it ends here.
+    async fn report_answers(
         &mut self,
-        state: &mut State,
+        state: &mut TurnState,
         call: ToolCall,
-        said: Vec<(Consultation, Consulted)>,
-        watch: Watch<'_>,
+        said: Vec<(Consultation, ConsultOutcome)>,
+        watch: StepWatcher<'_>,
     ) -> Option<End> {
         let mut out = Vec::new();
         let (gate, mut answers) = match self.cancel.is_cancelled() {
             true => {
                 let (unheard, _): (Vec<_>, Vec<_>) = said.into_iter().unzip();
-                self.processor.forget_consultations(&unheard);
+                self.processor.drop_consultations(&unheard);
                 (Gate::Run(call), Vec::new())
             }
             false => self.processor.consulted(call, said, &mut out),
         };
-        self.tell(state, &out, watch);
-        state.advice.append(&mut answers);
-        self.pass(state, gate, watch).await
+        self.publish(state, &out, watch);
+        state.answers.append(&mut answers);
+        self.run_gate(state, gate, watch).await
     }
 
-    /// Runs a call, or not; how the turn ends, if it ends here. The user wins over the tool.
-    async fn pass(&mut self, state: &mut State, gate: Gate, watch: Watch<'_>) -> Option<End> {
+    /// Runs or blocks a call. Returns the end of the turn if it ends here. A cancel takes precedence over the tool.
+    async fn run_gate(
+        &mut self,
+        state: &mut TurnState,
+        gate: Gate,
+        watch: StepWatcher<'_>,
+    ) -> Option<End> {
         let call = match gate {
             Gate::Run(call) => call,
             Gate::Blocked(call, after) => {
-                state.result(&call, after);
+                state.push_result(&call, after);
                 return None;
             }
             Gate::Ask(..) => return None,
@@ -390,7 +404,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         let ended = tokio::select! {
             biased;
             () = self.cancel.cancelled() => None,
-            // Not before it is known that the user did not cancel.
+            // An async block, so that the tool starts only after the cancel was polled.
             after = async { self.tools.call(&call).await } => Some(after),
         };
         let mut out = Vec::new();
@@ -398,8 +412,8 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             Some(after) => self.processor.after_tool(&call, after, &mut out),
             None => {
                 let end = End::Aborted {
-                    reason: Reason::User,
-                    source: Source::User,
+                    reason: AbortReason::User,
+                    source: AbortSource::User,
                     detail: String::new(),
                 };
                 self.processor.end_turn(&end, &mut out);
@@ -408,25 +422,25 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         };
         let end = match told {
             Ok(after) => {
-                state.result(&call, after);
+                state.push_result(&call, after);
                 None
             }
             Err(end) => {
-                // Each call of a conversation has a result, also those that nobody waits for.
+                // Every call in a conversation needs a result, also a call that was cancelled.
                 state.calls.push_front(call);
                 for call in std::mem::take(&mut state.calls) {
                     let after = self.processor.tool_cancelled(&call, &mut out);
-                    state.result(&call, after);
+                    state.push_result(&call, after);
                 }
                 Some(end)
             }
         };
-        self.tell(state, &out, watch);
+        self.publish(state, &out, watch);
         end
     }
 
-    /// Steps that came outside a reply.
-    fn tell(&mut self, state: &State, steps: &[Step], watch: Watch<'_>) {
+    /// Records and publishes steps that are made between replies.
+    fn publish(&mut self, state: &TurnState, steps: &[Step], watch: StepWatcher<'_>) {
         for step in steps {
             let session = self.processor.session();
             write(&mut self.recorder, state, step, session, &self.cancel);
@@ -434,9 +448,9 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// What sub-agents said goes into the conversation.
-    fn advise(&mut self, state: &mut State) {
-        for message in state.advice.drain(..) {
+    /// Adds the answers of sub-agents to the conversation.
+    fn add_answers(&mut self, state: &mut TurnState) {
+        for message in state.answers.drain(..) {
             if let Some(recorder) = &mut self.recorder
                 && recorder
                     .record_message(&message, self.processor.session())
@@ -451,7 +465,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
 
 fn write(
     recorder: &mut Option<&mut dyn TurnRecorder>,
-    state: &State,
+    state: &TurnState,
     step: &Step,
     session: &Session,
     cancel: &Cancel,
@@ -465,9 +479,9 @@ fn write(
     }
 }
 
-impl State {
-    /// A reply is over: what it leaves to the next one, and how it ended.
-    fn went_on(&mut self, outcome: Outcome, session: &str) -> End {
+impl TurnState {
+    /// Adds the messages of a finished reply to the request and queues its tool calls. Returns the end of the reply.
+    fn apply_outcome(&mut self, outcome: ReplyOutcome, session: &str) -> End {
         self.request.messages.extend(outcome.added);
         if let Some(model) = outcome.model {
             self.request.model = model;
@@ -492,7 +506,7 @@ impl State {
         outcome.end
     }
 
-    fn result(&mut self, call: &ToolCall, after: After) {
+    fn push_result(&mut self, call: &ToolCall, after: ToolOutput) {
         let content = Content::ToolResult {
             call: call.call.clone(),
             output: after.output,
@@ -504,7 +518,7 @@ impl State {
         });
     }
 
-    fn over(mut self, end: End) -> TurnOutcome {
+    fn finish(mut self, end: End) -> TurnOutcome {
         let reply = match end {
             End::Complete { .. } | End::Truncated { .. } => self.reply,
             End::Aborted { .. } => Reply::default(),
@@ -516,5 +530,62 @@ impl State {
             replies: self.replies,
             handoff: self.handoff,
         }
+    }
+}
+
+/// Asks a sub-agent in a session of its own, below that of `parent`, over the same provider and with the tools that
+/// the consultation allows. `watch` sees the steps of its turn.
+///
+/// Returns within the consultation's timeout, and at once if the user cancels: then the transport and the running
+/// tool are dropped. If `parent` is a sub-agent itself, nobody is asked and the outcome is [`ConsultOutcome::Nested`].
+///
+/// `hooks` are called in the sub-agent's session at every point, so that a hook that blocks a call in the session of
+/// `parent` blocks it here too. They are moved into that session, and moved back when the future is done or dropped.
+///
+/// # Example: a host asks
+/// ```
+/// use ttsr::rule::Consult;
+/// use ttsr::{Origin, Pack};
+/// use ttsr::harness::consult::{Consultation, ConsultOutcome, ParentSession};
+/// use ttsr::harness::{Cancel, Hooks, NoTools, Scripted, ScriptedReply, Settings, ask_sub_agent};
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Looks fine.").finish("stop")]);
+/// let parent = ParentSession {
+///     settings: Settings { session: "ses_1".into(), ..Settings::default() },
+///     pack: Pack::builder().build()?,
+///     origin: Origin::default(),
+///     model: "large".into(),
+/// };
+/// let mut question = Consult::new("Is this commit fit to go?");
+/// question.model = Some("small".into());
+/// let question = Consultation::new("review", "call_1", question);
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let (mut tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
+/// let asking =
+///     ask_sub_agent(&mut provider, &mut tools, &mut hooks, &parent, &question, &cancel, |_| {});
+/// assert_eq!(runtime.block_on(asking), ConsultOutcome::Answered("Looks fine.".into()));
+/// assert_eq!(provider.requests()[0].model, "small");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn ask_sub_agent<P: Provider + ?Sized>(
+    provider: &mut P,
+    tools: &mut dyn Tools,
+    hooks: &mut Hooks,
+    parent: &ParentSession,
+    consultation: &Consultation,
+    cancel: &Cancel,
+    mut watch: impl FnMut(&Step) + Send,
+) -> ConsultOutcome {
+    let Some(mut sub_agent) = SubAgent::open(tools, hooks, parent, consultation) else {
+        return ConsultOutcome::Nested;
+    };
+    let SubAgent {
+        processor, tools, ..
+    } = &mut sub_agent;
+    let turn = Turn::new(processor, provider, tools, cancel.clone());
+    let request = consultation.request(parent);
+    let asking = turn.run_alone(request, &consultation.call, &mut watch);
+    match timeout(consultation.timeout(), asking).await {
+        Err(_elapsed) => ConsultOutcome::TimedOut,
+        Ok(outcome) => ConsultOutcome::from_turn(outcome.end, &outcome.reply),
     }
 }

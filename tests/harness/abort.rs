@@ -1,4 +1,4 @@
-//! Cancels, timeouts, and futures dropped half way.
+//! Cancels, timeouts, and futures that are dropped half way.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ttsr::harness::{
-    Aborted, Answer, Cancel, End, Failure, Hooks, Input, Message, Processor, Reason, Request, Run,
-    Script, Scripted, Settings, Source, Step,
+    AbortReason, AbortSource, Aborted, Cancel, End, Failure, HookAnswer, Hooks, Input, Message,
+    Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event};
 
@@ -18,11 +18,11 @@ fn assert_cancelled(played: &Played) {
     let End::Aborted { reason, source, .. } = &played.outcome.end else {
         panic!("{:?}", played.outcome.end);
     };
-    assert_eq!((*reason, source), (Reason::User, &Source::User));
+    assert_eq!((*reason, source), (AbortReason::User, &AbortSource::User));
     assert!(played.outcome.reply.parts().is_empty());
 }
 
-fn again(_: &Aborted, answer: &mut Answer) {
+fn again(_: &Aborted, answer: &mut HookAnswer) {
     answer.retry = true;
     answer.inject_message = Some("Again.".into());
 }
@@ -45,14 +45,14 @@ fn a4_the_user_cancels_and_no_hook_brings_the_reply_back() {
     assert_cancelled(&played);
     assert_eq!(played.published(), "abc");
     assert_eq!(played.aborted()[0].partial.text(Channel::Text), "abc");
-    assert_eq!(played.processor.tally().refused_retries, 1);
+    assert_eq!(played.processor.counters().refused_retries, 1);
     assert_eq!(played.provider.cancelled(), [true]);
 }
 
 #[test]
 fn the_user_cancels_while_the_provider_is_silent() {
     let cancel = Cancel::default();
-    let script = Script::default().event(delta(0, "a")).hang();
+    let script = ScriptedReply::default().event(delta(0, "a")).hang();
     let played = play_with(processor(Hooks::default()), vec![script], &cancel, |step| {
         if matches!(step, Step::Forward { .. }) {
             let cancel = cancel.clone();
@@ -65,7 +65,7 @@ fn the_user_cancels_while_the_provider_is_silent() {
     assert_cancelled(&played);
 }
 
-/// Complaint C28: the user's cancel wins over what an abort had in mind.
+/// Complaint C28: a cancel takes precedence over the retry that follows an abort.
 #[test]
 fn the_user_cancels_between_an_abort_and_its_retry() {
     type Moment = fn(&Step) -> bool;
@@ -138,10 +138,10 @@ fn the_user_cancelled_before_anything_was_sent() {
 fn a4_a_failure_has_its_reason_and_can_be_retried() {
     let mut hooks = Hooks::default();
     hooks.on_aborted("again", again);
-    let broken = Script::default()
+    let broken = ScriptedReply::default()
         .text("half")
         .fail(Failure::new("reset", "by peer"));
-    let reported = Script::default().event(Event::Error {
+    let reported = ScriptedReply::default().event(Event::Error {
         kind: "overloaded".into(),
         message: "later".into(),
     });
@@ -154,7 +154,7 @@ fn a4_a_failure_has_its_reason_and_can_be_retried() {
     let expected = ["reset: by peer", "overloaded: later"];
     assert_eq!(
         reasons,
-        expected.map(|detail| (Reason::Error, detail.to_owned()))
+        expected.map(|detail| (AbortReason::Error, detail.to_owned()))
     );
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
     assert_eq!(played.provider.cancelled(), [false, true, false]);
@@ -168,13 +168,13 @@ fn a8_please_be_more_concise_on_timeout() {
     };
     let mut hooks = Hooks::default();
     hooks.on_aborted("concise", |aborted, answer| {
-        answer.retry = aborted.reason == Reason::Timeout;
+        answer.retry = aborted.reason == AbortReason::Timeout;
         answer.inject_message = Some("Please be more concise.".into());
     });
     let processor = Processor::new(pack().session(), hooks, settings);
-    let scripts = vec![Script::default().text("well").hang(), text("yes")];
+    let scripts = vec![ScriptedReply::default().text("well").hang(), text("yes")];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
-    assert_eq!(played.aborted()[0].source, Source::Limit("stall"));
+    assert_eq!(played.aborted()[0].source, AbortSource::Limit("stall"));
     assert_eq!(played.sent(), [vec![], vec!["Please be more concise."]]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "yes");
 }
@@ -196,7 +196,7 @@ fn a_provider_that_never_ends_its_stream_is_left_after_a_while() {
     assert_eq!(played.provider.cancelled(), [true]);
 }
 
-/// A provider that always sends something must not keep a turn for ever, where the host has set no bound of its own.
+/// A provider that never stops sending must not keep a turn open, even if the host has set no bound.
 #[test]
 fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
     let unbounded = Settings {
@@ -220,13 +220,13 @@ fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
             Step::Aborted(aborted) => Some((aborted.reason, aborted.source.clone())),
             _ => None,
         });
-        let expected = ends.then_some((Reason::Timeout, Source::Limit("reply")));
+        let expected = ends.then_some((AbortReason::Timeout, AbortSource::Limit("reply")));
         assert_eq!(aborted, expected);
         assert_eq!(steps.iter().any(is_over), ends);
     }
 }
 
-/// Times in seconds; what each bound does, without waiting for it.
+/// The effect of each bound of time, in seconds. The times are passed in, so the test does not wait.
 #[test]
 fn bounds_of_time() {
     let seconds = Duration::from_secs;
@@ -286,13 +286,16 @@ fn bounds_of_time() {
             Step::Aborted(aborted) => Some(&aborted.source),
             _ => None,
         });
-        let expected: Vec<_> = expected.iter().map(|bound| Source::Limit(bound)).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|bound| AbortSource::Limit(bound))
+            .collect();
         assert_eq!(
             bounds.collect::<Vec<_>>(),
             expected.iter().collect::<Vec<_>>(),
             "{name}"
         );
-        let is_over = expected.last() == Some(&Source::Limit("reply"));
+        let is_over = expected.last() == Some(&AbortSource::Limit("reply"));
         assert_eq!(processor.is_idle(), is_over, "{name}");
     }
 }
@@ -313,7 +316,7 @@ fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
         &mut steps,
     );
     step(&mut processor, Input::End, &mut steps);
-    assert_eq!(processor.tally().stray_inputs, 2);
+    assert_eq!(processor.counters().stray_inputs, 2);
     step(&mut processor, Input::Sent, &mut steps);
     step(&mut processor, Input::Event(delta(0, "new")), &mut steps);
     assert_eq!(processor.reply().text(Channel::Text), "new");
@@ -324,12 +327,12 @@ fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
         Input::Failed(Failure::new("late", "")),
         &mut steps,
     );
-    assert_eq!(processor.tally().stray_inputs, 4);
+    assert_eq!(processor.counters().stray_inputs, 4);
     let ends = steps.iter().filter(|step| matches!(step, Step::Finish(_)));
     assert_eq!(ends.count(), 1);
 }
 
-/// Polls a reply `polls` times, drops it, and goes on with the next one.
+/// Polls a reply `polls` times, drops it, and runs the next one.
 fn dropped_at(polls: usize) -> bool {
     let runtime = runtime();
     let _inside = runtime.enter();
@@ -445,7 +448,7 @@ fn a_reply_can_run_in_a_task_of_its_own() {
 
 #[test]
 fn a_provider_that_is_always_ready_lets_others_run() {
-    let endless = Script::default().text("a".repeat(1_000_000)).cut(1);
+    let endless = ScriptedReply::default().text("a".repeat(1_000_000)).cut(1);
     let mut processor = processor(Hooks::default());
     let mut provider = Scripted::new([endless.finish("stop")]);
     let cancel = Cancel::default();
@@ -461,7 +464,7 @@ fn a_provider_that_is_always_ready_lets_others_run() {
     assert!(matches!(
         outcome.end,
         End::Aborted {
-            reason: Reason::User,
+            reason: AbortReason::User,
             ..
         }
     ));

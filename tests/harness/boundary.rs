@@ -1,8 +1,10 @@
-//! Whole texts: requests, tool calls and what tools give back.
+//! Whole texts: requests, tool calls and the outputs of tools.
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    After, Before, Content, End, Gate, Hook, Hooks, Input, Message, Observation, OnHookFault,
-    Point, Processor, Reason, Request, Settings, Source, Step, Target, ToolCall,
+    AbortReason, AbortSource, Content, End, Gate, Hook, HookPoint, Hooks, Input, Message,
+    OnHookFault, PendingCall, Processor, Request, RequestTarget, Settings, Step, ToolCall,
+    ToolOutput,
 };
 use ttsr::rule::Header;
 use ttsr::{Action, Channel, Pack, Pattern, Rule, Severity};
@@ -30,10 +32,10 @@ fn processor(rules: impl IntoIterator<Item = Rule>, hooks: Hooks) -> Processor {
     Processor::new(pack.build().unwrap().session(), hooks, Settings::default())
 }
 
-/// What a tool gave back, after rules and hooks, and the steps.
-fn after(processor: &mut Processor, output: &str) -> (Result<After, End>, Vec<Step>) {
+/// Returns the output of a tool after rules and hooks, and the steps.
+fn after(processor: &mut Processor, output: &str) -> (Result<ToolOutput, End>, Vec<Step>) {
     let mut out = Vec::new();
-    let told = processor.after_tool(&call("bash", "{}"), After::output(output), &mut out);
+    let told = processor.after_tool(&call("bash", "{}"), ToolOutput::output(output), &mut out);
     (told, out)
 }
 
@@ -51,6 +53,19 @@ fn c1_rules_put_words_around_what_a_tool_gave_back() {
         panic!("{steps:?}");
     };
     assert_eq!((&**output, &**call), (expected, "c1"));
+}
+
+#[test]
+fn a_decision_about_an_output_is_recorded_with_its_rule_and_channel() {
+    let rules = [rule(Action::Append, Channel::ToolOutput, "x")];
+    let (_, steps) = after(&mut processor(rules, Hooks::default()), "an x");
+    let Some(Step::Observe(LoopEvent::Decision(decision))) = steps.first() else {
+        panic!("{steps:?}");
+    };
+    assert!(decision.rule.is_some() && decision.decision.is_some());
+    assert_eq!(decision.part.channel, Some(Channel::ToolOutput));
+    assert_eq!(decision.part.tool.as_deref(), Some("bash"));
+    assert_eq!((decision.end, decision.is_suppressed()), (Some(4), false));
 }
 
 #[test]
@@ -75,8 +90,8 @@ fn c1_a_rule_ends_the_turn_at_what_a_tool_gave_back() {
     let Err(End::Aborted { reason, source, .. }) = told else {
         panic!("{told:?}");
     };
-    assert_eq!(reason, Reason::Plugin);
-    assert!(matches!(source, Source::Rule { id, .. } if id == "p/abort"));
+    assert_eq!(reason, AbortReason::Plugin);
+    assert!(matches!(source, AbortSource::Rule { id, .. } if id == "p/abort"));
     assert!(
         !steps
             .iter()
@@ -132,15 +147,15 @@ fn c1_a_hook_changes_what_a_tool_gave_back_before_the_rules_read_it() {
 struct Requests;
 
 impl Hook for Requests {
-    fn points(&self) -> &[Point] {
-        &[Point::Messages, Point::Headers]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Messages, HookPoint::Headers]
     }
 
-    fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {
+    fn messages(&mut self, target: &RequestTarget, messages: &mut Vec<Message>) {
         messages.push(Message::steering(format!("for {}", target.model)));
     }
 
-    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {
         headers.push(("x-session".into(), target.session.clone()));
     }
 }
@@ -184,12 +199,12 @@ fn c1_rules_read_what_the_user_wrote_once_a_turn() {
     assert_eq!(texts, ["(prepend)\n\nPlease deploy.", "Mind the freeze."]);
     assert_eq!(request.headers, [("x-care".to_owned(), "yes".to_owned())]);
     let decided = |steps: &[Step]| {
-        let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+        let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
         steps.iter().filter(is_decision).count()
     };
     assert_eq!(decided(&steps), 3);
 
-    // The next request of the turn has the same words around it, and nothing is decided anew.
+    // The next request of the turn has the same text around the message, without a new decision.
     let mut out = Vec::new();
     processor.proceed("msg-2", &mut out);
     let again = Request::new("m", vec![Message::user("Please deploy.")]);
@@ -229,19 +244,23 @@ fn what_steers_the_model_is_not_read_as_the_users_words() {
 struct Falls;
 
 impl Hook for Falls {
-    fn points(&self) -> &[Point] {
-        &[Point::ToolBefore, Point::ToolAfter, Point::Messages]
+    fn points(&self) -> &[HookPoint] {
+        &[
+            HookPoint::ToolBefore,
+            HookPoint::ToolAfter,
+            HookPoint::Messages,
+        ]
     }
 
-    fn tool_before(&mut self, _: &ToolCall, _: &mut Before) {
+    fn tool_before(&mut self, _: &ToolCall, _: &mut PendingCall) {
         std::panic::resume_unwind(Box::new("odd"));
     }
 
-    fn tool_after(&mut self, _: &ToolCall, _: &mut After) {
+    fn tool_after(&mut self, _: &ToolCall, _: &mut ToolOutput) {
         std::panic::resume_unwind(Box::new("odd"));
     }
 
-    fn messages(&mut self, _: &Target, _: &mut Vec<Message>) {
+    fn messages(&mut self, _: &RequestTarget, _: &mut Vec<Message>) {
         std::panic::resume_unwind(Box::new("odd"));
     }
 }
@@ -265,7 +284,7 @@ fn a_guard_that_fell_over_lets_nothing_through_at_the_boundary() {
         assert_eq!(told.unwrap().output == "out", passes);
         assert!(matches!(
             &steps[0],
-            Step::Observe(Observation::HookPanicked { .. })
+            Step::Observe(LoopEvent::HookPanicked { .. })
         ));
         let (request, _) = prepared(&mut begun(), "Go.");
         assert_eq!(request.is_some(), passes);

@@ -1,13 +1,14 @@
-//! What can go wrong around the loop, one case each, by the name of what goes wrong. Others are beside what
-//! they belong to: a future dropped at any poll, a provider that is always ready, hooks that panic or hang.
+//! Failures around the loop, one test each, named after the failure. Others are tested beside the code they belong to:
+//! a future dropped at any poll, a provider that is always ready, hooks that panic or hang.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, End, Failure, Hooks, Input, Observation, Processor, Reason, Script, Settings, Step,
+    AbortReason, Cancel, End, Failure, Hooks, Input, Processor, ScriptedReply, Settings, Step,
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule};
 
@@ -21,7 +22,7 @@ fn retrying(max: u32) -> Rule {
     rule
 }
 
-fn played(rule: Rule, script: Script) -> Played {
+fn played(rule: Rule, script: ScriptedReply) -> Played {
     let pack = Pack::builder().rule(rule).build().unwrap();
     let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     play_with(processor, vec![script], &Cancel::default(), |_| {})
@@ -48,7 +49,10 @@ fn a_retry_storm_meets_the_bound_of_the_turn() {
 
 #[test]
 fn what_was_shown_and_what_is_shown_next_have_a_boundary_between_them() {
-    let played = played(retrying(1), Script::default().text("so x: any").cut(3));
+    let played = played(
+        retrying(1),
+        ScriptedReply::default().text("so x: any").cut(3),
+    );
     assert_eq!(played.published(), "so x: |so x: any");
 }
 
@@ -81,7 +85,7 @@ fn a_clock_that_goes_back_or_leaps_brings_no_second_end() {
         matches!(
             ends[..],
             [End::Aborted {
-                reason: Reason::Timeout,
+                reason: AbortReason::Timeout,
                 ..
             }]
         ),
@@ -91,16 +95,16 @@ fn a_clock_that_goes_back_or_leaps_brings_no_second_end() {
 
 #[test]
 fn a_stream_that_fails_in_the_middle_of_a_match_is_no_clean_end() {
-    // `the end$` would match if the failure were taken for the end of the text.
-    let script = Script::default().event(delta(0, "this is the end"));
+    // `the end$` would match if the failure counted as the end of the text.
+    let script = ScriptedReply::default().event(delta(0, "this is the end"));
     let script = script.fail(Failure::new("reset", "connection reset by peer"));
     let played = play(Hooks::default(), vec![script]);
-    let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     assert!(!played.steps.iter().any(is_decision));
     let End::Aborted { reason, .. } = played.outcome.end else {
         panic!("{:?}", played.outcome.end);
     };
-    assert_eq!(reason, Reason::Error);
+    assert_eq!(reason, AbortReason::Error);
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn inputs_before_the_beginning_and_after_the_end_change_nothing() {
         processor.step(Duration::ZERO, input, &mut out);
     }
     assert_eq!(out.len(), said);
-    assert_eq!(processor.tally().stray_inputs, 10);
+    assert_eq!(processor.counters().stray_inputs, 10);
 }
 
 #[test]
@@ -135,8 +139,8 @@ fn a_processor_that_is_forgotten_hangs_nobody() {
     let mut hooks = Hooks::default();
     struct Idle;
     impl ttsr::harness::Hook for Idle {
-        fn points(&self) -> &[ttsr::harness::Point] {
-            &[ttsr::harness::Point::Delta]
+        fn points(&self) -> &[ttsr::harness::HookPoint] {
+            &[ttsr::harness::HookPoint::Delta]
         }
     }
     hooks
@@ -178,7 +182,7 @@ fn two_rules_on_one_byte_are_decided_the_same_in_whatever_order_they_are_loaded(
     }
 }
 
-/// What two processors do that are stepped in turn; the hook of the first one panics.
+/// Returns the steps of two processors that are stepped in turn. The hook of the first one panics.
 #[test]
 fn e69_a_hook_that_panics_leaves_other_streams_alone() {
     let mut broken = Hooks::default();
@@ -206,13 +210,13 @@ fn e69_a_hook_that_panics_leaves_other_streams_alone() {
     };
     assert_eq!((aborts(&steps[0]), forwarded(&steps[0])), (1, 0));
     assert_eq!((aborts(&steps[1]), forwarded(&steps[1])), (0, 2));
-    let panics = processors.map(|processor| processor.tally().hook_panics);
+    let panics = processors.map(|processor| processor.counters().hook_panics);
     assert_eq!(panics, [1, 0]);
 }
 
 const CHILD: &str = "TTSR_PANIC_CHILD";
 
-/// Not a test of its own: a process whose hook panics, and panics again while that is unwound.
+/// A child process of the next test: its hook panics, and panics again while the stack unwinds.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -256,7 +260,7 @@ fn e70_a_panic_within_a_panic_ends_the_process() {
     }
 }
 
-/// A hook is called while no lock is held: it may use the rules of the reply it is called for.
+/// No lock is held while a hook is called, so a hook may use the rules of its own reply.
 #[test]
 fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
     let seen = Arc::new(AtomicUsize::new(0));
@@ -268,14 +272,14 @@ fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
         let _ = session.open(&mut stream, PartId(0), Channel::Text);
         let _ = session.push(&mut stream, PartId(0), delta.text().as_bytes());
         count.fetch_add(session.decisions().len(), Ordering::Relaxed);
-        // A whole loop of its own, with its own runtime, on a thread of its own.
+        // A complete loop with its own runtime, on its own thread.
         let inner = std::thread::spawn(|| play(Hooks::default(), vec![text("inner")]));
         assert_eq!(inner.join().unwrap().published(), "inner");
     });
     let played = play(hooks, vec![text("good, x: any"), text("good")]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
     assert_eq!(seen.load(Ordering::Relaxed), 1);
-    assert_eq!(played.processor.tally().hook_panics, 0);
+    assert_eq!(played.processor.counters().hook_panics, 0);
 }
 
 #[test]
@@ -284,7 +288,7 @@ fn e72_a_hook_that_cancels_its_own_reply_ends_it_once() {
     let switch = cancel.clone();
     let mut hooks = Hooks::default();
     hooks.on_delta("switch", move |_, _| switch.cancel());
-    let script = Script::default().text("abcdef").cut(1);
+    let script = ScriptedReply::default().text("abcdef").cut(1);
     let played = play_with(processor(hooks), vec![script], &cancel, |_| {});
     assert_ended_by_the_user(&played);
 }
@@ -295,14 +299,14 @@ fn assert_ended_by_the_user(played: &Played) {
     let End::Aborted { reason, .. } = played.outcome.end else {
         panic!("{:?}", played.outcome.end);
     };
-    assert_eq!(reason, Reason::User);
+    assert_eq!(reason, AbortReason::User);
 }
 
 #[test]
 fn e75_cancels_of_many_threads_at_once_make_one_end() {
     for delta in 0..4 {
         let cancel = Cancel::default();
-        let script = Script::default().text("abcdef").cut(1);
+        let script = ScriptedReply::default().text("abcdef").cut(1);
         let mut forwarded = 0;
         let played = play_with(processor(Hooks::default()), vec![script], &cancel, |step| {
             let is_forward = matches!(step, Step::Forward { .. });
@@ -319,7 +323,7 @@ fn e75_cancels_of_many_threads_at_once_make_one_end() {
     }
 }
 
-/// However a reply ended, there is one end, and what comes behind it is counted.
+/// Every reply has one end, and inputs after it are counted.
 #[test]
 fn e75_behind_each_kind_of_end_nothing_ends_again() {
     let failed = || Input::Failed(Failure::new("reset", "connection reset by peer"));
@@ -347,7 +351,7 @@ fn e75_behind_each_kind_of_end_nothing_ends_again() {
         let is_end = |step: &&Step| matches!(step, Step::Finish(_));
         assert_eq!(out.iter().filter(is_end).count(), 1, "{name}");
         assert!(processor.is_idle(), "{name}");
-        let (said, strays) = (out.len(), processor.tally().stray_inputs);
+        let (said, strays) = (out.len(), processor.counters().stray_inputs);
         let late = [
             failed(),
             finish(),
@@ -361,6 +365,6 @@ fn e75_behind_each_kind_of_end_nothing_ends_again() {
             processor.step(Duration::ZERO, input, &mut out);
         }
         assert_eq!(out.len(), said, "{name}: {:?}", &out[said..]);
-        assert!(processor.tally().stray_inputs > strays, "{name}");
+        assert!(processor.counters().stray_inputs > strays, "{name}");
     }
 }

@@ -1,12 +1,11 @@
-//! The packs of `rules/opencode`, each at the hook point that it is made for. Names that begin with `c2_` to
-//! `c7_` are of the corresponding row of the behaviour they are modelled on.
+//! The packs of `rules/opencode`, each at its hook point. Names that begin with `c2_` to `c7_` belong to the row of
+//! `docs/harness.md` with that id.
 
 use std::time::Duration;
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
-use ttsr::harness::{
-    After, Hooks, Input, Message, Observation, Processor, Request, Settings, Step,
-};
+use ttsr::harness::{Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput};
 use ttsr::{Origin, Pack};
 
 use super::boundary::call;
@@ -38,12 +37,12 @@ fn provider(name: &str) -> Origin {
     }
 }
 
-/// The request of the next turn as it is sent, and how many decisions it took.
+/// Returns the request of the next turn as it is sent, and the number of decisions about it.
 fn sent(processor: &mut Processor, messages: Vec<Message>) -> (Request, usize) {
     let mut out = Vec::new();
     processor.begin("msg", &mut out);
     let request = again(processor, messages, &mut out);
-    let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     (request, out.iter().filter(is_decision).count())
 }
 
@@ -56,7 +55,11 @@ fn again(processor: &mut Processor, messages: Vec<Message>, out: &mut Vec<Step>)
 }
 
 fn told(processor: &mut Processor, tool: &str, output: &str) -> String {
-    let told = processor.after_tool(&call(tool, "{}"), After::output(output), &mut Vec::new());
+    let told = processor.after_tool(
+        &call(tool, "{}"),
+        ToolOutput::output(output),
+        &mut Vec::new(),
+    );
     told.unwrap().output
 }
 
@@ -69,7 +72,7 @@ fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
     assert_eq!(texts[0], "First.");
     assert!(texts[1].starts_with("Reminder of the order of work"));
     assert!(texts[1].ends_with("\n\nfix the login"));
-    // The next turn has it again.
+    // The next turn has the reminder again.
     let (request, _) = sent(&mut processor, messages);
     assert!(request.messages[1].text().starts_with("Reminder"));
 }
@@ -148,14 +151,14 @@ fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
         out.clear();
         let request = again(&mut processor, message(number), &mut out);
         assert_eq!(initiator(&request), Some("agent"));
-        let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+        let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
         assert_eq!(out.iter().any(is_decision), number > 0, "message {number}");
     }
-    // A thousand others came since: the first one is forgotten, and checked anew.
+    // After a thousand other messages the first one is forgotten, and checked again.
     processor.proceed("msg", &mut out);
     out.clear();
     again(&mut processor, message(0), &mut out);
-    assert!(matches!(out[0], Step::Observe(Observation::Decision(_))));
+    assert!(matches!(out[0], Step::Observe(LoopEvent::Decision(_))));
 }
 
 #[test]

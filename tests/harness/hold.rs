@@ -1,6 +1,6 @@
-//! Text that waits for a rule, and text that a rule takes out.
+//! Text that rules hold, and text that rules redact.
 
-use ttsr::harness::{Cancel, Hooks, Processor, Replay, Script, Settings, Step};
+use ttsr::harness::{BlockReplay, Cancel, Hooks, Processor, ScriptedReply, Settings, Step};
 use ttsr::rule::{Fold, Region, Repeat};
 use ttsr::{Action, Channel, Event, Mode, Pack, PartId, Partial, Pattern, Rule};
 
@@ -21,11 +21,11 @@ fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
     pack.build().unwrap()
 }
 
-fn played(rules: impl IntoIterator<Item = Rule>, scripts: Vec<Script>) -> Played {
+fn played(rules: impl IntoIterator<Item = Rule>, scripts: Vec<ScriptedReply>) -> Played {
     played_with(&pack(rules), scripts)
 }
 
-fn played_with(pack: &Pack, scripts: Vec<Script>) -> Played {
+fn played_with(pack: &Pack, scripts: Vec<ScriptedReply>) -> Played {
     let settings = Settings::default();
     let processor = Processor::new(pack.session(), Hooks::default(), settings);
     play_with(processor, scripts, &Cancel::default(), |_| {})
@@ -44,7 +44,7 @@ fn what_a_rule_takes_out_never_leaves_whatever_the_cut() {
 
 #[test]
 fn tool_input_stays_json_where_something_is_taken_out() {
-    let script = Script::default().tool("write", "c", r#"{"text":"it is key-1234."}"#);
+    let script = ScriptedReply::default().tool("write", "c", r#"{"text":"it is key-1234."}"#);
     let played = played([secret()], vec![script.cut(5).finish("tool_use")]);
     let call = played.outcome.reply.tool_calls().next().unwrap();
     let input: serde_json::Value = serde_json::from_slice(&call.raw).unwrap();
@@ -72,8 +72,8 @@ fn only_bytes_that_no_rule_can_want_are_forwarded() {
 fn what_waits_when_the_reply_is_cut_is_in_no_partial() {
     let mut stop = Rule::new("p/stop", vec![Pattern::literal("stop")]);
     stop.action = Action::Abort;
-    // The end of the first part would decide about the key, but it never comes.
-    let script = Script::default()
+    // The rule on the key would be decided at the end of the first part, which never comes.
+    let script = ScriptedReply::default()
         .event(delta(0, "so key-12"))
         .event(delta(1, "stop"));
     let played = played([secret(), stop], vec![script]);
@@ -96,7 +96,7 @@ fn in_shadow_and_past_its_bounds_a_rule_takes_nothing_out() {
         per_session: Some(1),
         ..Repeat::default()
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .text("key-1234 ")
         .text("key-5678")
         .finish("stop");
@@ -110,7 +110,7 @@ fn in_shadow_and_past_its_bounds_a_rule_takes_nothing_out() {
 fn where_a_match_begins_is_known_behind_what_was_taken_out() {
     let mut retry = Rule::new("p/word", vec![Pattern::literal("bad")]);
     (retry.action, retry.partial) = (Action::Retry, Partial::KeepBeforeMatch);
-    let script = Script::default().text("key-1234 then bad");
+    let script = ScriptedReply::default().text("key-1234 then bad");
     let played = played([secret(), retry], vec![script.cut(3), text("fine")]);
     let request = &played.provider.requests()[1];
     assert_eq!(request.messages[1].text(), "[a \"key\"] then ");
@@ -118,7 +118,10 @@ fn where_a_match_begins_is_known_behind_what_was_taken_out() {
 
 #[test]
 fn an_abort_says_which_blocks_may_be_sent_again() {
-    for (signs_reasoning, reasoning) in [(false, Replay::Unsigned(2)), (true, Replay::Never)] {
+    for (signs_reasoning, reasoning) in [
+        (false, BlockReplay::Unsigned(2)),
+        (true, BlockReplay::Never),
+    ] {
         let mut rule = Rule::new("p/a", vec![Pattern::literal("bad")]);
         (rule.action, rule.partial) = (Action::Retry, Partial::Keep);
         let settings = Settings {
@@ -126,18 +129,23 @@ fn an_abort_says_which_blocks_may_be_sent_again() {
             ..Settings::default()
         };
         let processor = Processor::new(pack([rule]).session(), Hooks::default(), settings);
-        let script = Script::default().reasoning("hm").tool("read", "c1", "{}");
+        let script = ScriptedReply::default()
+            .reasoning("hm")
+            .tool("read", "c1", "{}");
         let scripts = vec![script.text("bad").cut(1), text("fine")];
         let played = play_with(processor, scripts, &Cancel::default(), |_| {});
         let blocks = played.aborted()[0].blocks.iter();
-        let blocks: Vec<Replay> = blocks.map(|block| block.replay).collect();
-        assert_eq!(blocks, [reasoning, Replay::Never, Replay::UpTo(2)]);
+        let blocks: Vec<BlockReplay> = blocks.map(|block| block.replay).collect();
+        assert_eq!(
+            blocks,
+            [reasoning, BlockReplay::Never, BlockReplay::UpTo(2)]
+        );
         let kept = &played.provider.requests()[1].messages[1].content;
         assert_eq!(kept.len(), if signs_reasoning { 1 } else { 2 });
     }
 }
 
-/// A rule that takes out what the pattern matches in tool input.
+/// Returns a rule that redacts the matches of a pattern in tool input.
 fn taken_out(id: &str, pattern: Pattern, replacement: &str) -> Rule {
     let mut rule = Rule::new(id, vec![pattern]);
     rule.on = vec![Channel::ToolInput];
@@ -146,7 +154,7 @@ fn taken_out(id: &str, pattern: Pattern, replacement: &str) -> Rule {
     rule
 }
 
-/// What leaves of a tool call with that input, in deltas of that many bytes.
+/// Returns the forwarded input of a tool call whose input is delivered in deltas of the given lengths.
 fn leaves(pack: &Pack, input: &[u8], cut: impl FnMut() -> usize) -> Vec<u8> {
     let mut cut = cut;
     let mut events = vec![Event::PartStart {
@@ -166,7 +174,7 @@ fn leaves(pack: &Pack, input: &[u8], cut: impl FnMut() -> usize) -> Vec<u8> {
         rest = after;
     }
     events.push(Event::PartEnd { part: PartId(0) });
-    let script = Script::from(events).finish("tool_use");
+    let script = ScriptedReply::from(events).finish("tool_use");
     let played = played_with(pack, vec![script]);
     let raw = played
         .outcome
@@ -246,7 +254,7 @@ fn a_command_of_several_values_is_taken_out_as_json() {
     }
 }
 
-/// A JSON value, written with random blanks and escapes.
+/// Writes a JSON value with random white space and escapes.
 fn json(random: &mut Random, depth: usize, out: &mut String) {
     const SCALARS: [&str; 12] = [
         "4111",
@@ -334,13 +342,13 @@ fn random_rule(random: &mut Random, number: usize) -> Rule {
         "0",
     ]);
     let mut pattern = Pattern::regex(regex);
-    // What stands between the words of a list is no text that could be taken out.
+    // The white space between the words of a list is not text that could be redacted.
     if random.one_in(5) && regex != " " {
         pattern.region = vec![Region::Shell];
     } else if random.one_in(5) {
         pattern.fold = vec![Fold::Case];
     }
-    // What takes its place is matched by no rule here, and joins nothing to a match.
+    // No rule matches a replacement, and no replacement forms a match with its surroundings.
     let replacement = random.pick(&[
         "\u{2588}",
         "\u{2588}\"\u{2588}",
@@ -391,7 +399,7 @@ fn tool_input_that_was_json_is_json_without_a_match_whatever_is_taken_out_and_ho
         replaced += usize::from(after != before);
         scalars += usize::from(shown.contains(":\"\u{2588}"));
         keys += usize::from(shown.contains("\u{2588}\":") || shown.contains("\u{2588}\" :"));
-        // Nothing is left of what a rule takes out.
+        // No match of the redacted pattern is left.
         let mut stream = pack.stream();
         stream.open(PartId(0), Channel::ToolInput);
         let _ = stream.tool(PartId(0), "write", "c");

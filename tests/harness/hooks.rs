@@ -1,10 +1,11 @@
-//! What hooks see and may do.
+//! The data that hooks receive, and their effects.
 
 use std::sync::{Arc, Mutex};
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, Observation, OnHookFault, Point,
-    Processor, Reason, Script, Settings, Source, Step,
+    AbortReason, AbortSource, Aborted, Cancel, Delta, End, Hook, HookAnswer, HookContext,
+    HookPoint, Hooks, Message, OnHookFault, Processor, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event, PartId};
 
@@ -22,7 +23,7 @@ fn a1_every_delta_of_every_channel_with_its_names() {
     let mut hooks = Hooks::default();
     let kept = log.clone();
     hooks.on_delta("log", move |at, delta| {
-        let At {
+        let HookContext {
             session,
             message,
             part,
@@ -40,7 +41,7 @@ fn a1_every_delta_of_every_channel_with_its_names() {
         );
         kept.lock().unwrap().push(line);
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .reasoning("hm")
         .text("hi")
         .tool("read", "call_1", r#"{"a":1}"#)
@@ -103,7 +104,7 @@ fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
     hooks.on_delta("log", move |_, delta| {
         kept.lock().unwrap().push(delta.text().into_owned());
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("read", "c", "{}")
         .event(delta(0, "late"))
         .finish("stop")
@@ -111,7 +112,7 @@ fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
     let played = play(hooks, vec![script]);
     assert_eq!(lines(&calls), ["{}"]);
     assert_eq!(played.published(), "{}");
-    assert_eq!(played.processor.tally().late_bytes, 9);
+    assert_eq!(played.processor.counters().late_bytes, 9);
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
             delta.abort();
         }
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .reasoning("think")
         .text("say")
         .tool("w", "c", "{\"a\":1}");
@@ -131,8 +132,8 @@ fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
     let [aborted] = played.aborted()[..] else {
         panic!("once");
     };
-    assert_eq!(aborted.reason, Reason::Plugin);
-    assert_eq!(aborted.source, Source::Hook("guard".into()));
+    assert_eq!(aborted.reason, AbortReason::Plugin);
+    assert_eq!(aborted.source, AbortSource::Hook("guard".into()));
     assert_eq!(aborted.part, Some(PartId(2)));
     let partial = |channel| aborted.partial.text(channel);
     assert_eq!(partial(Channel::Reasoning), "think");
@@ -158,30 +159,30 @@ fn a7_hooks_run_in_order_and_the_first_abort_wins() {
     }
     let played = play(hooks, vec![text("x")]);
     assert_eq!(lines(&log), ["one x", "two x+one"]);
-    assert_eq!(played.aborted()[0].source, Source::Hook("two".into()));
+    assert_eq!(played.aborted()[0].source, AbortSource::Hook("two".into()));
 }
 
 #[test]
 fn a6_nothing_registered_nothing_called() {
     struct Idle;
     impl Hook for Idle {
-        fn points(&self) -> &[Point] {
-            &[Point::Aborted]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Aborted]
         }
-        fn delta(&mut self, _: &At<'_>, _: &mut Delta<'_>) {
+        fn delta(&mut self, _: &HookContext<'_>, _: &mut Delta<'_>) {
             panic!("not registered for deltas");
         }
     }
     let mut hooks = Hooks::default();
-    assert!(hooks.is_empty(Point::Delta) && hooks.is_empty(Point::Aborted));
+    assert!(hooks.is_empty(HookPoint::Delta) && hooks.is_empty(HookPoint::Aborted));
     hooks.register("idle", Idle);
-    assert!(hooks.is_empty(Point::Delta) && !hooks.is_empty(Point::Aborted));
+    assert!(hooks.is_empty(HookPoint::Delta) && !hooks.is_empty(HookPoint::Aborted));
     let played = play(hooks, vec![text("x")]);
     assert_eq!(played.published(), "x");
-    assert_eq!(played.processor.tally().hook_panics, 0);
+    assert_eq!(played.processor.counters().hook_panics, 0);
 }
 
-fn guarded(answer: impl FnMut(&Aborted, &mut Answer) + Send + 'static) -> Hooks {
+fn guarded(answer: impl FnMut(&Aborted, &mut HookAnswer) + Send + 'static) -> Hooks {
     let mut hooks = Hooks::default();
     hooks.on_delta("guard", |_, delta| {
         if delta.bytes().contains(&b'!') {
@@ -192,7 +193,7 @@ fn guarded(answer: impl FnMut(&Aborted, &mut Answer) + Send + 'static) -> Hooks 
     hooks
 }
 
-fn retry_saying(message: &str) -> impl FnMut(&Aborted, &mut Answer) + Send + 'static {
+fn retry_saying(message: &str) -> impl FnMut(&Aborted, &mut HookAnswer) + Send + 'static {
     let message = message.to_owned();
     move |_, answer| {
         answer.retry = true;
@@ -226,7 +227,7 @@ fn a5_retries_of_hooks_are_bounded() {
         let played = play_with(processor, vec![text("!")], &Cancel::default(), |_| {});
         assert_eq!(played.provider.requests().len(), expected);
         assert_eq!(played.aborted().len(), expected, "once per attempt");
-        assert_eq!(played.processor.tally().refused_retries, 1);
+        assert_eq!(played.processor.counters().refused_retries, 1);
         assert!(matches!(played.outcome.end, End::Aborted { .. }));
     }
 }
@@ -237,7 +238,7 @@ fn a5_a_message_without_a_retry_is_ignored() {
     let played = play(hooks, vec![text("!")]);
     assert_eq!(played.provider.requests().len(), 1);
     assert_eq!(played.outcome.added, []);
-    assert_eq!(played.processor.tally().ignored_messages, 1);
+    assert_eq!(played.processor.counters().ignored_messages, 1);
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn a5_several_hooks_answer_in_order() {
 #[test]
 fn the_retry_of_a_rule_takes_the_message_of_a_hook_along() {
     let mut hooks = Hooks::default();
-    hooks.on_aborted("more", |aborted: &Aborted, answer: &mut Answer| {
+    hooks.on_aborted("more", |aborted: &Aborted, answer: &mut HookAnswer| {
         assert!(aborted.retry, "the hook sees that the rule retries");
         retry_saying("And calm.")(aborted, answer);
     });
@@ -270,7 +271,7 @@ fn a_hook_can_bring_back_what_a_rule_aborted_unless_the_rule_is_critical() {
         let played = play(hooks, vec![text(reply), text("good")]);
         assert_eq!(played.outcome.attempts, attempts, "{reply}");
         assert_eq!(
-            played.processor.tally().refused_retries,
+            played.processor.counters().refused_retries,
             u64::from(attempts == 1)
         );
     }
@@ -317,10 +318,10 @@ fn a_hook_that_panics_closes_its_stream() {
     let (played, seen) = panicking(OnHookFault::Abort);
     assert_eq!(seen, [""; 0], "no hook after it sees the delta");
     let aborted = played.aborted()[0];
-    assert_eq!(aborted.reason, Reason::Error);
-    assert_eq!(aborted.source, Source::Hook("broken".into()));
+    assert_eq!(aborted.reason, AbortReason::Error);
+    assert_eq!(aborted.source, AbortSource::Hook("broken".into()));
     assert_eq!(played.published(), "");
-    assert_eq!(played.processor.tally().hook_panics, 1);
+    assert_eq!(played.processor.counters().hook_panics, 1);
     let again = play_with(
         played.processor,
         vec![text("x")],
@@ -328,7 +329,7 @@ fn a_hook_that_panics_closes_its_stream() {
         |_| {},
     );
     assert_eq!(
-        again.processor.tally().hook_panics,
+        again.processor.counters().hook_panics,
         2,
         "called again in the next turn"
     );
@@ -339,8 +340,12 @@ fn a_hook_that_panics_can_be_passed_over() {
     let (played, seen) = panicking(OnHookFault::Continue);
     assert_eq!(played.published(), "abc");
     assert_eq!(seen, ["a", "b", "c"]);
-    assert_eq!(played.processor.tally().hook_panics, 1, "not called again");
-    let noted = Step::Observe(Observation::HookPanicked {
+    assert_eq!(
+        played.processor.counters().hook_panics,
+        1,
+        "not called again"
+    );
+    let noted = Step::Observe(LoopEvent::HookPanicked {
         hook: "broken".into(),
     });
     assert!(played.steps.contains(&noted));
@@ -353,7 +358,7 @@ fn a_panic_inside_aborted_is_counted_and_the_others_are_asked() {
     let played = play(hooks, vec![text("!"), text("good")]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
     assert_eq!(played.aborted().len(), 1);
-    assert_eq!(played.processor.tally().hook_panics, 1);
+    assert_eq!(played.processor.counters().hook_panics, 1);
 }
 
 #[test]
@@ -373,17 +378,17 @@ fn a_hook_may_swallow_a_delta() {
 fn a10_text_complete_replaces_what_is_kept() {
     struct Trim;
     impl Hook for Trim {
-        fn points(&self) -> &[Point] {
-            &[Point::TextComplete]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::TextComplete]
         }
-        fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {
+        fn text_complete(&mut self, at: &HookContext<'_>, text: &mut Vec<u8>) {
             assert_eq!(at.channel, Channel::Text);
             *text = text.trim_ascii().to_vec();
         }
     }
     let mut hooks = Hooks::default();
     hooks.register("trim", Trim);
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .reasoning(" r ")
         .text(" t ")
         .finish("stop");
@@ -406,7 +411,7 @@ fn a_hook_sees_the_name_of_a_tool_that_came_late() {
         kept.lock().unwrap().push(format!("{:?}", at.tool));
     });
     let part = PartId(0);
-    let script = Script::from(vec![
+    let script = ScriptedReply::from(vec![
         Event::PartStart {
             part,
             name: "0".into(),
@@ -433,21 +438,21 @@ fn a_hook_sees_the_name_of_a_tool_that_came_late() {
         |_| {},
     );
     assert_eq!(lines(&log), ["None", "Some(\"read\")"]);
-    assert_eq!(played.processor.tally().abandoned_replies, 1);
+    assert_eq!(played.processor.counters().abandoned_replies, 1);
 }
 
-/// A hook that does not return from the delta with an `s` in it until it is let go.
+/// A hook that does not return from the delta with an `s` until it is released.
 struct Stuck {
     log: Log,
     go: std::sync::mpsc::Receiver<()>,
 }
 
 impl Hook for Stuck {
-    fn points(&self) -> &[Point] {
-        &[Point::Delta, Point::Aborted]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Delta, HookPoint::Aborted]
     }
 
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {
         let line = format!("{}+{}", String::from_utf8_lossy(at.so_far), delta.text());
         self.log.lock().unwrap().push(line);
         if delta.text().contains('s') {
@@ -455,12 +460,12 @@ impl Hook for Stuck {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, _: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, _: &mut HookAnswer) {
         self.log.lock().unwrap().push("aborted".into());
     }
 }
 
-/// The deadline is an hour: where it is what ends this, nobody waits for the test.
+/// The deadline is an hour. If the deadline ended the wait, the test would take that long.
 #[test]
 fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
     for on_hook_fault in [OnHookFault::Abort, OnHookFault::Continue] {
@@ -481,17 +486,17 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
         let aborted = played.aborted()[0];
         assert_eq!(
             (aborted.reason, &aborted.source),
-            (Reason::User, &Source::User)
+            (AbortReason::User, &AbortSource::User)
         );
         assert_eq!(aborted.partial.text(Channel::Text), "ab");
         assert_eq!(played.published(), "ab", "nothing behind the cancel");
         assert_eq!(
-            played.processor.tally().hook_timeouts,
+            played.processor.counters().hook_timeouts,
             0,
             "it is not to blame"
         );
         assert_eq!(lines(&log), ["+a", "a+b", "ab+s"], "it has not returned");
-        // When it does, it hears of the abort, and is asked again.
+        // When the hook has returned, it is notified of the abort, and called again.
         let_go.send(()).unwrap();
         let again = play_with(
             played.processor,
@@ -506,7 +511,7 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
 
 type LetGo = std::sync::mpsc::Sender<()>;
 
-/// A processor whose one hook is stuck, what the hook writes down, and what lets it go.
+/// Returns a processor with one hook that hangs, the hook's notes, and the sender that releases it.
 fn stuck_within(
     deadline: std::time::Duration,
     on_hook_fault: OnHookFault,
@@ -545,11 +550,11 @@ fn a_hook_that_hangs_is_cut_and_named() {
         "it knows the text so far, and is asked no more"
     );
     let aborted = played.aborted()[0];
-    assert_eq!(aborted.reason, Reason::Timeout);
-    assert_eq!(aborted.source, Source::Hook("stuck".into()));
+    assert_eq!(aborted.reason, AbortReason::Timeout);
+    assert_eq!(aborted.source, AbortSource::Hook("stuck".into()));
     assert_eq!(aborted.detail, "the hook did not return in time");
     assert_eq!(aborted.partial.text(Channel::Text), "ab");
-    assert_eq!(played.processor.tally().hook_timeouts, 1);
+    assert_eq!(played.processor.counters().hook_timeouts, 1);
 }
 
 #[test]
@@ -557,7 +562,7 @@ fn a_hook_that_hangs_can_be_passed_over() {
     let (played, seen, _let_go) = stuck(OnHookFault::Continue);
     assert_eq!(seen, ["+a", "a+b", "ab+s"]);
     assert_eq!(played.published(), "abscd");
-    assert_eq!(played.processor.tally().hook_timeouts, 1);
+    assert_eq!(played.processor.counters().hook_timeouts, 1);
 }
 
 #[test]
@@ -565,14 +570,14 @@ fn a_hook_that_returned_too_late_is_asked_again_in_the_next_reply() {
     let (played, _, let_go) = stuck(OnHookFault::Continue);
     let_go.send(()).unwrap();
     let mut processor = played.processor;
-    // It is busy until it has returned, whenever the system lets it: a busy one may take its time.
+    // The hook counts as hanging until its thread has run, which may take a while on a busy machine.
     let is_asked_again = (0..20_000).any(|_| {
-        let before = processor.tally().hook_timeouts;
+        let before = processor.counters().hook_timeouts;
         let own = std::mem::replace(&mut processor, super::processor(Hooks::default()));
         let again = play_with(own, vec![text("xy")], &Cancel::default(), |_| {});
         processor = again.processor;
         std::thread::sleep(std::time::Duration::from_millis(1));
-        processor.tally().hook_timeouts == before
+        processor.counters().hook_timeouts == before
     });
     assert!(is_asked_again);
 }
@@ -582,16 +587,16 @@ fn the_loop_takes_what_a_hook_on_a_thread_of_its_own_says() {
     let mut hooks = Hooks::default();
     struct Shouts;
     impl Hook for Shouts {
-        fn points(&self) -> &[Point] {
-            &[Point::Delta, Point::TextComplete]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Delta, HookPoint::TextComplete]
         }
-        fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+        fn delta(&mut self, _: &HookContext<'_>, delta: &mut Delta<'_>) {
             delta.rewrite(delta.text().to_uppercase());
             if delta.text().contains('Z') {
                 delta.abort();
             }
         }
-        fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {
+        fn text_complete(&mut self, at: &HookContext<'_>, text: &mut Vec<u8>) {
             assert_eq!(at.so_far, b"ABC");
             text.push(b'!');
         }
@@ -611,8 +616,8 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
     use ttsr::harness::{Request, Scripted};
     struct Hears(mpsc::Sender<&'static str>);
     impl Hook for Hears {
-        fn points(&self) -> &[Point] {
-            &[Point::Event]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Event]
         }
         fn event(&mut self, event: &SessionEvent) {
             assert_eq!(event.session(), "ses_1");
@@ -626,11 +631,11 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
             self.0.send(name).unwrap();
         }
     }
-    let answer = Script::default().text("Done.").finish("stop");
-    let calls = Script::default()
+    let answer = ScriptedReply::default().text("Done.").finish("stop");
+    let calls = ScriptedReply::default()
         .tool("read", "call_1", "{}")
         .finish("tool_use");
-    let broken = Script::default()
+    let broken = ScriptedReply::default()
         .text("Do")
         .fail(ttsr::harness::Failure::new("reset", "reset"));
     for (script, expected) in [

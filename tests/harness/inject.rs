@@ -1,5 +1,6 @@
-//! The N-th event of the provider, the N-th look at the clock and the N-th call of a hook go wrong, for every N, in
-//! every way: there is one end, nothing comes behind it, and nothing leaves that a critical rule cuts.
+//! Fault injection: the N-th event of the provider, the N-th look at the clock and the N-th call of a hook fail, for
+//! every N and in every way. There is always exactly one end, nothing follows it, and no byte is forwarded that a
+//! critical rule cuts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,34 +9,34 @@ use std::time::Duration;
 
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    Aborted, Answer, At, Delta, Failure, Hook, Hooks, Input, Message, OnHookFault, Point,
-    Processor, Request, Script, Settings, Step, Target,
+    Aborted, Delta, Failure, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Message,
+    OnHookFault, Processor, Request, RequestTarget, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event, Pack, PartId, Pattern, Rule};
 
 use super::schedule::Watcher;
 use super::{delta, pack};
 
-/// What an event of the provider may suffer.
+/// A fault of an event of the provider.
 #[derive(Clone, Copy, Debug)]
 enum NetFault {
     Lost,
     Twice,
-    /// It comes behind the next one.
+    /// The event arrives after the next one.
     Late,
-    /// Half of its bytes come.
+    /// Half of its bytes arrive.
     Torn,
-    /// A pause first, longer than the host waits.
+    /// It arrives after a pause longer than the host waits.
     Stalled,
     /// The connection breaks.
     Failed,
     /// The server is at its limit.
     Refused,
-    /// The provider says that something is wrong, and goes on.
+    /// The provider reports an error and continues.
     Error,
-    /// The transport is made anew, and the reply goes on from there.
+    /// The transport is re-established, and the reply continues.
     Restart,
-    /// The stream ends as if that were all.
+    /// The stream ends early without an error.
     Cut,
 }
 
@@ -74,11 +75,11 @@ const CLOCK_FAULTS: [ClockFault; 5] = [
 enum HookFault {
     Panics,
     Aborts,
-    /// Nothing is left of what it was given.
+    /// Removes all bytes.
     Empties,
-    /// What it gives back is no text.
+    /// Returns bytes that are not UTF-8.
     Garbles,
-    /// It asks for another attempt, and again.
+    /// Asks for a retry every time.
     Retries,
 }
 
@@ -90,7 +91,7 @@ const HOOK_FAULTS: [HookFault; 5] = [
     HookFault::Retries,
 ];
 
-/// The call of that number, from 1; or that one and all that follow.
+/// The call that fails, counted from 1; or that call and all later ones.
 #[derive(Clone, Copy, Debug)]
 enum When {
     Never,
@@ -108,7 +109,7 @@ impl When {
     }
 }
 
-/// What goes wrong in a run.
+/// The faults of a run.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     net: (When, NetFault),
@@ -124,7 +125,7 @@ const WELL: Plan = Plan {
     on_hook_fault: OnHookFault::Abort,
 };
 
-/// Calls of each seam, and which of them went wrong.
+/// The number of calls at each point, and of those that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Calls {
     net: u64,
@@ -133,7 +134,7 @@ struct Calls {
     injected: u64,
 }
 
-/// A hook at every point that sees a reply or a request.
+/// A hook at every point of a reply or a request.
 struct Faulty {
     calls: Arc<AtomicU64>,
     injected: Arc<AtomicU64>,
@@ -142,7 +143,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Counts a call; how it goes wrong, if it does. A panic is none for whoever looks at the output.
+    /// Counts a call and returns its fault, if it has one. A panic produces no output to compare.
     fn fault(&self) -> Option<HookFault> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if !self.when.is_now(call) {
@@ -157,17 +158,17 @@ impl Faulty {
 }
 
 impl Hook for Faulty {
-    fn points(&self) -> &[Point] {
+    fn points(&self) -> &[HookPoint] {
         &[
-            Point::Delta,
-            Point::Aborted,
-            Point::TextComplete,
-            Point::Messages,
-            Point::Headers,
+            HookPoint::Delta,
+            HookPoint::Aborted,
+            HookPoint::TextComplete,
+            HookPoint::Messages,
+            HookPoint::Headers,
         ]
     }
 
-    fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, _: &HookContext<'_>, delta: &mut Delta<'_>) {
         match self.fault() {
             Some(HookFault::Aborts) => delta.abort(),
             Some(HookFault::Empties) => delta.rewrite(""),
@@ -176,43 +177,43 @@ impl Hook for Faulty {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
         if let Some(HookFault::Retries) = self.fault() {
             (answer.retry, answer.inject_message) = (true, Some("Again.".into()));
         }
     }
 
-    // What it puts in place of the text is kept, and was never shown: no fault.
-    fn text_complete(&mut self, _: &At<'_>, _: &mut Vec<u8>) {
+    // The replacement is kept and was never published, so no fault is injected here.
+    fn text_complete(&mut self, _: &HookContext<'_>, _: &mut Vec<u8>) {
         let _ = self.fault();
     }
 
-    fn messages(&mut self, _: &Target, messages: &mut Vec<Message>) {
+    fn messages(&mut self, _: &RequestTarget, messages: &mut Vec<Message>) {
         if let Some(HookFault::Empties) = self.fault() {
             messages.clear();
         }
     }
 
-    fn headers(&mut self, _: &Target, headers: &mut Vec<(String, String)>) {
+    fn headers(&mut self, _: &RequestTarget, headers: &mut Vec<(String, String)>) {
         if let Some(HookFault::Garbles) = self.fault() {
             headers.push(("x\r\n".into(), "\0".into()));
         }
     }
 }
 
-/// What a run is: its rules, and the replies of the provider in their order.
+/// A run: its rules, and the replies of the provider in order.
 struct Run {
     name: &'static str,
     pack: Pack,
     replies: Vec<Vec<Event>>,
 }
 
-fn replies(scripts: Vec<Script>) -> Vec<Vec<Event>> {
+fn replies(scripts: Vec<ScriptedReply>) -> Vec<Vec<Event>> {
     let events = scripts.iter().map(|script| script.events().to_vec());
     events.collect()
 }
 
-/// Text that matches is replaced, or waits until nothing can match any more.
+/// Returns a pack that redacts matches, and holds text until no match is possible.
 fn holding() -> Pack {
     let mut key = Rule::new("r/key", vec![Pattern::regex("sk-[a-z]{6}")]);
     key.action = ttsr::Action::Redact;
@@ -221,7 +222,7 @@ fn holding() -> Pack {
     Pack::builder().rule(key).rule(held).build().unwrap()
 }
 
-/// Parts that take turns.
+/// Returns events of parts that interleave.
 fn interleaved() -> Vec<Event> {
     let start = |part: u32, channel, tool: Option<&str>| Event::PartStart {
         part: PartId(part),
@@ -264,10 +265,10 @@ fn interleaved() -> Vec<Event> {
     ]
 }
 
-/// Runs that look like what conversations are.
+/// Returns runs that resemble real conversations.
 fn runs() -> Vec<Run> {
     let good = || {
-        Script::default()
+        ScriptedReply::default()
             .text("Here it is, and all is well.")
             .cut(4)
             .finish("stop")
@@ -282,7 +283,7 @@ fn runs() -> Vec<Run> {
             "a plain reply",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .reasoning("Let me think about it.")
                     .text("It is what it is: good. Größe 3 €.")
                     .cut(3)
@@ -293,11 +294,11 @@ fn runs() -> Vec<Run> {
             "a rule takes it again, twice",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("let x: any = 1;")
                     .cut(2)
                     .finish("stop"),
-                Script::default()
+                ScriptedReply::default()
                     .text("so var x = 1;")
                     .cut(2)
                     .finish("stop"),
@@ -308,7 +309,7 @@ fn runs() -> Vec<Run> {
             "a critical rule ends it",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("I clean up.")
                     .tool(
                         "bash",
@@ -330,7 +331,7 @@ fn runs() -> Vec<Run> {
             "text is held and replaced",
             holding(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("the key is sk-abcdef, and sk-abc is none; do not say")
                     .tool("bash", "call_3", r#"{"command":"export K=sk-ghijkl"}"#)
                     .cut(3)
@@ -342,7 +343,7 @@ fn runs() -> Vec<Run> {
             "a word that must not be said",
             holding(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("well, do not say that, or do not say this at all")
                     .cut(4)
                     .finish("stop"),
@@ -353,7 +354,7 @@ fn runs() -> Vec<Run> {
             "guidance, and a last word",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("TODO: KEY and so on. This is the end")
                     .cut(5)
                     .finish("stop"),
@@ -364,21 +365,21 @@ fn runs() -> Vec<Run> {
     ]
 }
 
-/// What may never be seen in one part, whatever goes wrong.
+/// Text that must never be forwarded within one part, whatever fails.
 const NEVER: [&[u8]; 4] = [b"rm -rf", b"eval(", b"do not say this", b"sk-abcdef"];
 
-/// A host without I/O: what the provider sends, what the clock says.
+/// A host without I/O, with a scripted provider and clock.
 struct Host {
     plan: Plan,
     calls: Calls,
     now: Duration,
     last: Duration,
-    /// What the provider has yet to send, first the next.
+    /// The inputs that the provider has not sent yet, in order.
     coming: Vec<Input>,
 }
 
 impl Host {
-    /// What the clock says.
+    /// Returns the time of the clock.
     fn time(&mut self) -> Duration {
         self.now += Duration::from_millis(10);
         self.calls.clock += 1;
@@ -398,7 +399,7 @@ impl Host {
         }
     }
 
-    /// What comes next from the provider; it may be nothing, and it may be late.
+    /// Returns the next input of the provider, which may be missing or late.
     fn input(&mut self) -> Option<Input> {
         let input = match self.coming.is_empty() {
             true => return Some(Input::End),
@@ -454,7 +455,7 @@ impl Host {
     }
 }
 
-/// Plays the run under the plan, and holds what is promised.
+/// Plays a run with its faults and checks the invariants.
 fn play(run: &Run, plan: Plan) -> Calls {
     let settings = Settings {
         stall: Some(Duration::from_secs(30)),
@@ -486,7 +487,7 @@ fn play(run: &Run, plan: Plan) -> Calls {
     let mut replies = run.replies.iter();
     let mut steps = Vec::new();
     processor.begin("m", &mut steps);
-    // A fault for ever may keep a reply from ending: then the user does it.
+    // A permanent fault may keep a reply from ending; then the user cancels.
     for left in (0..2_000).rev() {
         let mut sends = None;
         for step in steps.drain(..) {
@@ -540,7 +541,7 @@ fn play(run: &Run, plan: Plan) -> Calls {
     }
 }
 
-/// Plays the plans; each must have met at least one fault, and counts as one.
+/// Plays a run with each plan. Each plan must have met at least one fault. Returns the number of plans.
 fn play_all(run: &Run, plans: impl Iterator<Item = Plan>) -> u64 {
     let mut faults = 0;
     for plan in plans {

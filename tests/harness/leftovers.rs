@@ -1,11 +1,12 @@
-//! What a cut, a cancel or an end leaves behind: nothing that a later reply could see and should not.
+//! The state after a cut, a cancel or an end contains nothing that must not affect a later reply.
 
 use std::time::Duration;
 
-use ttsr::harness::consult::Consulted;
+use ttsr::harness::consult::ConsultOutcome;
 use ttsr::harness::{
-    After, Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Outcome, Processor,
-    Request, Role, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools, Turn,
+    Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Processor, ReplyOutcome,
+    Request, Role, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture, ToolOutput,
+    Tools, Turn,
 };
 use ttsr::rule::{Consult, Repeat};
 use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule};
@@ -45,14 +46,14 @@ fn handoffs(steps: &[Step]) -> usize {
     steps.iter().filter(is_handoff).count()
 }
 
-fn outcome(steps: &[Step]) -> &Outcome {
+fn outcome(steps: &[Step]) -> &ReplyOutcome {
     match steps.last() {
         Some(Step::Finish(outcome)) => outcome,
         other => panic!("{other:?}"),
     }
 }
 
-/// A rule that hands over, as often as it is broken.
+/// Returns a rule that hands over each time it hits.
 fn full(on: Channel) -> Rule {
     let mut rule = Rule::new("p/full", vec![Pattern::literal("full")]);
     (rule.action, rule.on) = (Action::Handoff, vec![on]);
@@ -98,8 +99,8 @@ fn a_handoff_of_what_the_provider_took_back_is_not_made() {
     assert_eq!(handoffs(&out), 0);
 }
 
-/// What a tool gave back is read once, so the handoff that a rule wants for it outlives the attempts of the reply
-/// behind it, and not the turn.
+/// The output of a tool is read once, so a handoff decided on it outlives the attempts of the following reply, but not
+/// the turn.
 #[test]
 fn a_handoff_for_the_output_of_a_tool_outlives_an_attempt_and_not_the_turn() {
     let call = ToolCall {
@@ -111,7 +112,7 @@ fn a_handoff_for_the_output_of_a_tool_outlives_an_attempt_and_not_the_turn() {
         processor.begin("m1", out);
         out.extend(step(processor, [Input::Sent]));
         out.extend(step(processor, finish("tool_use")));
-        let told = processor.after_tool(&call, After::output("full"), out);
+        let told = processor.after_tool(&call, ToolOutput::output("full"), out);
         told.expect("it goes on");
     };
     let mut processor = processor([full(Channel::ToolOutput), no_any()]);
@@ -136,7 +137,7 @@ fn a_handoff_for_the_output_of_a_tool_outlives_an_attempt_and_not_the_turn() {
     assert_eq!(handoffs(&out), 0, "the user has asked for something else");
 }
 
-/// Asks once a session: whoever forgets to release it is never asked again.
+/// Returns a rule that asks once per session. If its decision is not dropped, it never asks again.
 fn once() -> Rule {
     let mut rule = Rule::new("p/commit", vec![Pattern::literal("git commit")]);
     (rule.action, rule.on) = (Action::Consult, vec![Channel::ToolInput]);
@@ -148,7 +149,7 @@ fn once() -> Rule {
     rule
 }
 
-/// The same, as often as it is broken.
+/// Returns a rule that asks each time it hits.
 fn every() -> Rule {
     let mut rule = once();
     rule.repeat = None;
@@ -179,7 +180,7 @@ fn asked(processor: &mut Processor, call: &str, input: &str) -> bool {
 
 const COMMIT: &str = r#"{"command":"git commit"}"#;
 
-/// A question that a rule wanted and that was not asked is released, whatever ended before the gate.
+/// A question of a rule that was not asked is dropped, whatever ended before the gate.
 #[test]
 fn a_question_that_was_not_asked_may_be_asked_later() {
     type Ends = fn(&mut Processor, &mut Vec<Step>);
@@ -187,8 +188,8 @@ fn a_question_that_was_not_asked_may_be_asked_later() {
         ("the turn ends at another call", |processor, out| {
             out.extend(step(processor, finish("tool_use")));
             let end = End::Aborted {
-                reason: ttsr::harness::Reason::User,
-                source: ttsr::harness::Source::User,
+                reason: ttsr::harness::AbortReason::User,
+                source: ttsr::harness::AbortSource::User,
                 detail: String::new(),
             };
             processor.end_turn(&end, out);
@@ -222,7 +223,7 @@ fn a_question_that_was_not_asked_may_be_asked_later() {
     }
 }
 
-/// A call that the reply ended in does not run, so nobody is to be asked about it.
+/// A call that was incomplete at the end of the reply does not run, so nobody is asked about it.
 #[test]
 fn nobody_is_asked_about_a_call_that_was_never_completed() {
     for finish_reason in ["tool_use", "length"] {
@@ -248,7 +249,7 @@ fn nobody_is_asked_about_a_call_that_was_never_completed() {
     }
 }
 
-/// Providers that name a call late, or all calls the same, do not get a call past its question.
+/// A call whose id arrives late, or is shared by all calls, does not evade its question.
 #[test]
 fn a_call_is_asked_about_whatever_its_id() {
     let mut processor = processor([every()]);
@@ -277,7 +278,7 @@ fn a_call_is_asked_about_whatever_its_id() {
     assert!(asked(&mut processor, "", other), "they share an id");
 }
 
-/// A question that the host never answered holds nothing in later replies: it is asked again.
+/// A question whose outcome the host never reported has no effect on later replies: it is asked again.
 #[test]
 fn an_answer_that_never_came_is_not_taken_for_one() {
     let mut processor = processor([every()]);
@@ -294,7 +295,7 @@ fn an_answer_that_never_came_is_not_taken_for_one() {
     }
 }
 
-/// Tools of which `read` never ends.
+/// Tools whose `read` never ends.
 struct Hangs;
 
 impl Tools for Hangs {
@@ -305,23 +306,23 @@ impl Tools for Hangs {
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
         match call.tool.as_str() {
             "read" => Box::pin(std::future::pending()),
-            _ => Box::pin(std::future::ready(After::output("done"))),
+            _ => Box::pin(std::future::ready(ToolOutput::output("done"))),
         }
     }
 }
 
-/// The results of the calls promise an answer: it is in the conversation although the turn ends before the model
-/// hears of it, and behind the results of all calls.
+/// The results of the calls refer to an answer. The answer is in the conversation after all results, even if the turn
+/// ends before the model reads it.
 #[test]
 fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it() {
     let mut processor = processor([every()]);
-    let script = Script::default().tool("bash", "c1", COMMIT);
+    let script = ScriptedReply::default().tool("bash", "c1", COMMIT);
     let script = script.tool("read", "c2", "{}").finish("tool_use");
     let mut provider = Scripted::new([script, text("Mention it.")]);
     let cancel = Cancel::default();
     let switch = cancel.clone();
     let mut watch = move |step: &Step| {
-        // The sub-agent has answered; the other call is about to hang.
+        // The sub-agent has answered, and the other call is about to hang.
         if matches!(step, Step::ToolResult { call, .. } if call == "c1") {
             let switch = switch.clone();
             std::thread::spawn(move || {
@@ -344,7 +345,7 @@ fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it()
     assert!(outcome.added[3].text().ends_with("Mention it."));
 }
 
-/// A guard that fell over is not called again in its reply, so no other hook may bring that reply back.
+/// A guard that failed is not called again in its reply, so no other hook may retry that reply.
 #[test]
 fn a_reply_whose_guard_fell_over_is_not_taken_again_unguarded() {
     let mut hooks = Hooks::default();
@@ -358,11 +359,11 @@ fn a_reply_whose_guard_fell_over_is_not_taken_again_unguarded() {
     let played = play(hooks, vec![text("odd"), text("a secret")]);
     assert_eq!(played.published(), "");
     assert_eq!(played.provider.requests().len(), 1);
-    assert_eq!(played.processor.tally().refused_retries, 1);
+    assert_eq!(played.processor.counters().refused_retries, 1);
     assert_eq!(OnHookFault::default(), OnHookFault::Abort);
 }
 
-/// The calls of a reply that was aborted are not counted with those that follow.
+/// The calls of an aborted reply are not counted with later calls.
 #[test]
 fn calls_of_an_aborted_reply_are_no_part_of_a_doom_loop() {
     let mut processor = processor([]);
@@ -377,21 +378,21 @@ fn calls_of_an_aborted_reply_are_no_part_of_a_doom_loop() {
     let looped = |step: &Step| {
         matches!(
             step,
-            Step::Observe(ttsr::harness::Observation::DoomLoop { .. })
+            Step::Observe(ttsr::harness::event::LoopEvent::DoomLoop { .. })
         )
     };
     assert!(!out.iter().any(looped));
 }
 
-/// A sub-agent that could not be asked because the user cancelled has not been: the rule may ask again.
+/// A question that was not asked because the user cancelled may be asked again.
 #[test]
 fn a_question_that_the_user_cancelled_may_be_asked_again() {
     let cancel = Cancel::default();
     let mut processor = processor([once()]);
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("bash", "c1", COMMIT)
         .finish("tool_use");
-    let mut provider = Scripted::new([script.clone(), Script::default().text("Let").hang()]);
+    let mut provider = Scripted::new([script.clone(), ScriptedReply::default().text("Let").hang()]);
     let kept = provider.clone();
     let mut tools = Hangs;
     let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
@@ -411,10 +412,10 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
     let request = Request::new("model", vec![Message::user("Go.")]);
     let mut said = Vec::new();
     let mut watch = |step: &Step| {
-        if let Step::Observe(ttsr::harness::Observation::Consulted { consulted, .. }) = step {
+        if let Step::Observe(ttsr::harness::event::LoopEvent::Consulted { consulted, .. }) = step {
             said.push(consulted.clone());
         }
     };
     runtime().block_on(turn.run(request, "m", &mut watch));
-    assert_eq!(said, [Consulted::Answered("Fine.".into())]);
+    assert_eq!(said, [ConsultOutcome::Answered("Fine.".into())]);
 }

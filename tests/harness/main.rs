@@ -1,5 +1,5 @@
-//! The reference loop, checked against the behaviour it promises. Names that begin with `a1_` to `a10_`
-//! are of the corresponding row of the behaviour the loop is modelled on.
+//! Tests of the reference loop. Names that begin with `a1_` to `a10_` belong to the row of `docs/harness.md` with that
+//! id.
 
 mod abort;
 mod boundary;
@@ -8,6 +8,7 @@ mod guides;
 mod hold;
 mod hooks;
 mod inject;
+mod layers;
 mod leftovers;
 mod part;
 mod partial;
@@ -22,20 +23,20 @@ mod uses;
 use std::sync::LazyLock;
 
 use ttsr::harness::{
-    Aborted, Cancel, Hooks, Message, Outcome, Processor, Request, Script, Scripted, Settings, Step,
-    run,
+    Aborted, Cancel, Hooks, Message, Processor, ReplyOutcome, Request, Scripted, ScriptedReply,
+    Settings, Step, run,
 };
 use ttsr::{Event, Pack, PartId};
 
-/// What came of one reply.
+/// The result of one reply.
 struct Played {
     steps: Vec<Step>,
-    outcome: Outcome,
+    outcome: ReplyOutcome,
     provider: Scripted,
     processor: Processor,
 }
 
-/// One pack for all, as in life: its automaton is warm after the first test.
+/// Returns one pack for all tests, so that its automaton is warm after the first.
 fn pack() -> Pack {
     static PACK: LazyLock<Pack> =
         LazyLock::new(|| Pack::from_toml(include_str!("rules.toml")).unwrap());
@@ -57,14 +58,14 @@ fn processor(hooks: Hooks) -> Processor {
     Processor::new(pack().session(), hooks, settings)
 }
 
-fn play(hooks: Hooks, scripts: Vec<Script>) -> Played {
+fn play(hooks: Hooks, scripts: Vec<ScriptedReply>) -> Played {
     play_with(processor(hooks), scripts, &Cancel::default(), |_| {})
 }
 
-/// Plays the scripts; `watch` sees every step before the next one is asked for.
+/// Plays the scripts. `watch` sees every step before the next one is requested.
 fn play_with(
     mut processor: Processor,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
     cancel: &Cancel,
     mut watch: impl FnMut(&Step),
 ) -> Played {
@@ -101,7 +102,7 @@ impl Played {
         aborted.collect()
     }
 
-    /// What was published, a `|` where it was taken back.
+    /// Returns the published text, with a `|` at each retraction.
     fn published(&self) -> String {
         let pieces = self.steps.iter().map(|step| match step {
             Step::Forward { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
@@ -111,7 +112,7 @@ impl Played {
         pieces.collect()
     }
 
-    /// The messages of each request, without the first one.
+    /// Returns the messages of each request but the first.
     fn sent(&self) -> Vec<Vec<String>> {
         let requests = self.provider.requests();
         let mut known = 1;
@@ -124,8 +125,8 @@ impl Played {
     }
 }
 
-fn text(text: &str) -> Script {
-    Script::default().text(text).finish("stop")
+fn text(text: &str) -> ScriptedReply {
+    ScriptedReply::default().text(text).finish("stop")
 }
 
 fn delta(part: u32, bytes: &str) -> Event {

@@ -1,16 +1,17 @@
-//! Parts: what is accumulated and published, and what is only counted.
+//! Parts: text that is accumulated and published, and input that is only counted.
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    AbortedCall, End, Hooks, Observation, PartState, Processor, Script, Settings, Source, Step,
+    AbortSource, AbortedCall, End, Hooks, PartState, Processor, ScriptedReply, Settings, Step,
     TOOL_ABORTED,
 };
 use ttsr::{Channel, Event, PartId};
 
 use super::{Played, delta, pack, play, play_with, text};
 
-fn observed(played: &Played) -> Vec<&Observation> {
+fn observed(played: &Played) -> Vec<&LoopEvent> {
     let observed = played.steps.iter().filter_map(|step| match step {
-        Step::Observe(observation) => Some(observation),
+        Step::Observe(event) => Some(event),
         _ => None,
     });
     observed.collect()
@@ -35,7 +36,7 @@ fn start(part: u32, channel: Channel) -> Event {
 
 #[test]
 fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("write", "c", "{\"a\":1}")
         .cut(3)
         .finish("stop");
@@ -58,7 +59,13 @@ fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
             replaced: None
         }
     );
-    assert_eq!(shown[5], Step::Observe(Observation::ToolCall { part }));
+    let Step::Observe(LoopEvent::ToolCall(called)) = &shown[5] else {
+        panic!("{:?}", shown[5])
+    };
+    assert_eq!(
+        (called.id, called.tool.as_deref()),
+        (Some(part), Some("write"))
+    );
     let call = played.outcome.reply.tool_calls().next().unwrap();
     assert_eq!(
         (call.text().as_str(), call.state),
@@ -68,22 +75,30 @@ fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
 
 #[test]
 fn a10_three_identical_calls_in_a_row_are_a_doom_loop() {
-    let same = |script: Script| script.tool("read", "c", r#"{"a": 1, "b": 2}"#);
-    let alike = |script: Script| script.tool("read", "d", r#"{"b":2,"a":1}"#);
-    let other = |script: Script| script.tool("read", "e", r#"{"a":1}"#);
+    let same = |script: ScriptedReply| script.tool("read", "c", r#"{"a": 1, "b": 2}"#);
+    let alike = |script: ScriptedReply| script.tool("read", "d", r#"{"b":2,"a":1}"#);
+    let other = |script: ScriptedReply| script.tool("read", "e", r#"{"a":1}"#);
     for (name, script, expected) in [
-        ("twice", same(alike(Script::default())), 0),
-        ("three times", same(alike(same(Script::default()))), 1),
-        ("four times", same(same(same(same(Script::default())))), 2),
+        ("twice", same(alike(ScriptedReply::default())), 0),
+        (
+            "three times",
+            same(alike(same(ScriptedReply::default()))),
+            1,
+        ),
+        (
+            "four times",
+            same(same(same(same(ScriptedReply::default())))),
+            2,
+        ),
         (
             "with another between",
-            same(same(other(same(Script::default())))),
+            same(same(other(same(ScriptedReply::default())))),
             0,
         ),
     ] {
         let played = play(Hooks::default(), vec![script.finish("stop")]);
         let loops = observed(&played).into_iter();
-        let loops = loops.filter(|seen| matches!(seen, Observation::DoomLoop { .. }));
+        let loops = loops.filter(|seen| matches!(seen, LoopEvent::DoomLoop { .. }));
         assert_eq!(loops.count(), expected, "{name}");
     }
 }
@@ -91,20 +106,20 @@ fn a10_three_identical_calls_in_a_row_are_a_doom_loop() {
 #[test]
 fn a_call_of_an_attempt_that_was_taken_again_was_not_made() {
     let bad = || {
-        Script::default()
+        ScriptedReply::default()
             .tool("read", "c", "{}")
             .text("x: any")
             .finish("stop")
     };
     let played = play(Hooks::default(), vec![bad()]);
     assert_eq!(played.outcome.attempts, 3);
-    let looped = |seen: &&Observation| matches!(seen, Observation::DoomLoop { .. });
+    let looped = |seen: &&LoopEvent| matches!(seen, LoopEvent::DoomLoop { .. });
     assert!(!observed(&played).iter().any(looped));
 }
 
 #[test]
 fn a10_an_unfinished_call_is_marked() {
-    let script = Script::from(vec![
+    let script = ScriptedReply::from(vec![
         start(0, Channel::ToolInput),
         delta(0, "{\"a\":"),
         start(1, Channel::Text),
@@ -127,10 +142,10 @@ fn a10_an_unfinished_call_is_marked() {
     assert_eq!(TOOL_ABORTED, "Tool execution aborted");
 }
 
-/// Complaint C14: what an attempt left behind is no result.
+/// Complaint C14: the remains of an attempt are not a result.
 #[test]
 fn no_call_of_an_aborted_attempt_runs_and_only_one_is_blamed() {
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("read", "c0", "{\"path\":\"a\"}")
         .tool("bash", "c1", "{\"command\":\"rm -rf /\"}")
         .finish("tool_use");
@@ -190,15 +205,18 @@ fn a_snapshot_brings_what_was_not_delivered() {
         let mut all = vec![start(0, Channel::ToolInput)];
         all.extend(events);
         all.push(Event::PartEnd { part: PartId(0) });
-        let played = play(Hooks::default(), vec![Script::from(all).finish("stop")]);
+        let played = play(
+            Hooks::default(),
+            vec![ScriptedReply::from(all).finish("stop")],
+        );
         assert_eq!(played.published(), published, "{name}");
-        assert_eq!(played.processor.tally().mismatches, mismatches, "{name}");
+        assert_eq!(played.processor.counters().mismatches, mismatches, "{name}");
     }
 }
 
 #[test]
 fn a_call_that_comes_only_as_a_snapshot_is_judged() {
-    let script = Script::from(vec![
+    let script = ScriptedReply::from(vec![
         start(0, Channel::ToolInput),
         snapshot(0, "{\"command\":\"rm -rf /\"}"),
         Event::PartEnd { part: PartId(0) },
@@ -212,7 +230,7 @@ fn a_call_that_comes_only_as_a_snapshot_is_judged() {
 fn a_snapshot_after_rewriting_hooks_brings_only_the_rest() {
     let mut hooks = Hooks::default();
     hooks.on_delta("double", |_, delta| delta.rewrite(delta.text().repeat(2)));
-    let script = Script::from(vec![
+    let script = ScriptedReply::from(vec![
         start(0, Channel::Text),
         delta(0, "ab"),
         snapshot(0, "abc"),
@@ -225,12 +243,20 @@ fn a_snapshot_after_rewriting_hooks_brings_only_the_rest() {
 fn a_part_that_was_never_opened_is_text() {
     let played = play(
         Hooks::default(),
-        vec![Script::default().event(delta(7, "rm -rf /")).finish("stop")],
+        vec![
+            ScriptedReply::default()
+                .event(delta(7, "rm -rf /"))
+                .finish("stop"),
+        ],
     );
     assert_eq!(played.aborted().len(), 1);
     let played = play(
         Hooks::default(),
-        vec![Script::default().event(delta(7, "ls")).finish("stop")],
+        vec![
+            ScriptedReply::default()
+                .event(delta(7, "ls"))
+                .finish("stop"),
+        ],
     );
     assert_eq!(played.outcome.reply.text(Channel::Text), "ls");
     assert_eq!(played.outcome.counters.unknown_parts, 1);
@@ -246,7 +272,7 @@ fn usage_and_what_nobody_can_read_are_passed_on_also_after_the_end() {
         bytes: 5,
         kind: "odd".into(),
     };
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .event(unscanned)
         .finish("stop")
         .event(usage);
@@ -254,26 +280,26 @@ fn usage_and_what_nobody_can_read_are_passed_on_also_after_the_end() {
     assert_eq!(
         observed(&played),
         [
-            &Observation::StepStarted,
-            &Observation::Unscanned {
+            &LoopEvent::StepStarted,
+            &LoopEvent::Unscanned {
                 bytes: 5,
                 kind: "odd".into()
             },
-            &Observation::StepFinished {
+            &LoopEvent::StepFinished {
                 reason: "stop".into()
             },
-            &Observation::Usage {
+            &LoopEvent::Usage {
                 input: 3,
                 output: 4
             },
         ]
     );
-    assert_eq!(played.processor.tally().unscanned_bytes, 5);
+    assert_eq!(played.processor.counters().unscanned_bytes, 5);
 }
 
 #[test]
 fn a_provider_that_starts_over_starts_with_nothing() {
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .event(start(0, Channel::Text))
         .event(delta(0, "x: a"))
         .event(Event::Restart)
@@ -297,7 +323,7 @@ fn a_reply_without_end_is_bounded() {
     let openings: Vec<Event> = (0..100).map(|part| start(part, Channel::Text)).collect();
     for script in [
         text(&endless).cut(10),
-        Script::from(openings).finish("stop"),
+        ScriptedReply::from(openings).finish("stop"),
     ] {
         let processor = Processor::new(pack().session(), Hooks::default(), settings.clone());
         let played = play_with(
@@ -306,7 +332,10 @@ fn a_reply_without_end_is_bounded() {
             &ttsr::harness::Cancel::default(),
             |_| {},
         );
-        assert_eq!(played.aborted()[0].source, Source::Limit("reply_bytes"));
+        assert_eq!(
+            played.aborted()[0].source,
+            AbortSource::Limit("reply_bytes")
+        );
         assert!(played.published().len() <= 300);
     }
 }

@@ -1,6 +1,6 @@
-//! What stays of a reply that a rule cut, and with which model it is taken again.
+//! The text that stays of a reply that a rule cut, and the model of the retry.
 
-use ttsr::harness::{Cancel, Content, Hooks, Processor, Role, Script, Settings, Step};
+use ttsr::harness::{Cancel, Content, Hooks, Processor, Role, ScriptedReply, Settings, Step};
 use ttsr::{Action, Channel, Limits, Origin, Pack, Partial, Pattern, Rule};
 
 use super::{Played, delta, play_with, processor, text};
@@ -15,7 +15,7 @@ fn rule(partial: Partial) -> Rule {
     rule
 }
 
-fn played(rule: Rule, script: Script) -> Played {
+fn played(rule: Rule, script: ScriptedReply) -> Played {
     let pack = Pack::builder().rule(rule).build().unwrap();
     let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     play_with(
@@ -26,7 +26,7 @@ fn played(rule: Rule, script: Script) -> Played {
     )
 }
 
-/// The model's own pieces in the second request, and how many bytes of each part were left published.
+/// Returns the model's own pieces in the second request, and the number of published bytes that stay of each part.
 fn kept(played: &Played) -> (Vec<String>, Vec<u64>) {
     let request = &played.provider.requests()[1];
     let own = request.messages.iter();
@@ -47,8 +47,10 @@ fn kept(played: &Played) -> (Vec<String>, Vec<u64>) {
     (pieces.collect(), left.collect())
 }
 
-fn reply() -> Script {
-    let script = Script::default().reasoning("hm").tool("read", "c1", "{}");
+fn reply() -> ScriptedReply {
+    let script = ScriptedReply::default()
+        .reasoning("hm")
+        .tool("read", "c1", "{}");
     let text = ["so é ba", "d  wo", "rd"].into_iter();
     text.fold(script, |script, piece| script.event(delta(9, piece)))
 }
@@ -89,7 +91,7 @@ fn a_partial_stays_as_far_as_its_rule_says_and_tool_input_never() {
 
 #[test]
 fn where_the_match_is_in_tool_input_nothing_of_the_call_stays() {
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .text("calling")
         .tool("write", "c1", r#"{"a":"a word"}"#);
     let played = played(rule(Partial::KeepBeforeMatch), script);
@@ -100,7 +102,9 @@ fn where_the_match_is_in_tool_input_nothing_of_the_call_stays() {
 fn a_match_that_may_have_begun_anywhere_takes_its_part_with_it() {
     let mut long = rule(Partial::KeepBeforeMatch);
     long.condition.any = vec![Pattern::regex("bad .*word")];
-    let script = Script::default().reasoning("hm").event(delta(9, "so bad "));
+    let script = ScriptedReply::default()
+        .reasoning("hm")
+        .event(delta(9, "so bad "));
     let script = script
         .event(delta(9, &"x".repeat(300)))
         .event(delta(9, "word"));
@@ -110,7 +114,7 @@ fn a_match_that_may_have_begun_anywhere_takes_its_part_with_it() {
 
 #[test]
 fn half_a_character_does_not_stay() {
-    let script = Script::default().event(ttsr::Event::Delta {
+    let script = ScriptedReply::default().event(ttsr::Event::Delta {
         part: ttsr::PartId(9),
         bytes: b"ab\xE2\x82".to_vec(),
     });

@@ -1,4 +1,4 @@
-//! Random schedules: whatever comes in, in whatever order, what comes out is in order.
+//! Random schedules: whatever the order of inputs, the steps are in order.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, PartState, Processor,
-    Reason, Reply, Request, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools,
-    Turn,
+    AbortReason, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, PartState,
+    Processor, Reply, Request, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture,
+    ToolOutput, Tools, Turn,
 };
 use ttsr::rule::Consult;
 use ttsr::{Action, Channel, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
@@ -95,7 +95,7 @@ fn schedules() -> u64 {
     scale(100_000) as u64
 }
 
-/// Packs of every action, drawn once: a pack a schedule would be all that takes time.
+/// Returns packs of every action, made once, because making a pack takes longer than a schedule.
 fn packs() -> &'static [Pack] {
     static PACKS: LazyLock<Vec<Pack>> = LazyLock::new(|| {
         let random = &mut Random::new(7);
@@ -161,7 +161,7 @@ fn rule(random: &mut Random, number: usize) -> Rule {
     rule
 }
 
-/// Nothing waits for it, and nothing is retried.
+/// Makes a rule hold and retry nothing.
 fn plain(rule: &mut Rule) {
     (rule.hold, rule.partial, rule.retry) = (false, Partial::Discard, Default::default());
 }
@@ -194,17 +194,17 @@ fn hooks(random: &mut Random) -> Hooks {
     hooks
 }
 
-/// What someone who only sees the steps knows.
+/// The knowledge of an observer who sees only the steps.
 #[derive(Default)]
 pub(super) struct Watcher {
     seed: u64,
     sends: u32,
     aborts: u32,
-    /// Aborts since the last request.
+    /// The number of aborts since the last request.
     aborts_here: u32,
-    /// Parts that were opened and not taken back, with what was published of them.
+    /// The parts that were opened and not retracted, with their published text.
     shown: HashMap<PartId, (Vec<u8>, bool)>,
-    /// Calls that were said not to run.
+    /// The calls that were published as aborted.
     aborted_calls: HashSet<PartId>,
     is_over: bool,
     pub(super) is_cancelled: bool,
@@ -247,7 +247,7 @@ impl Watcher {
                 self.alive();
                 self.shown.get_mut(part).unwrap().1 = true;
             }
-            // Of a call that is open, or complete and will not run.
+            // The call is open, or complete and does not run.
             Step::ToolAborted { part, .. } => {
                 self.alive();
                 let (_, is_closed) = self.shown.get_mut(part).expect("it was opened");
@@ -288,7 +288,10 @@ impl Watcher {
                     }
                     End::Aborted { reason, .. } => {
                         assert!(outcome.reply.parts().is_empty(), "seed {seed}");
-                        assert!(!self.is_cancelled || *reason == Reason::User, "seed {seed}");
+                        assert!(
+                            !self.is_cancelled || *reason == AbortReason::User,
+                            "seed {seed}"
+                        );
                     }
                     _ => panic!("seed {seed}"),
                 }
@@ -312,7 +315,7 @@ impl Watcher {
             .is_some_and(|(_, is_closed)| !is_closed)
     }
 
-    /// What was accumulated is what was published.
+    /// Checks that the accumulated text equals the published text.
     fn same_as(&self, reply: &Reply) {
         for part in reply.parts() {
             let empty = Default::default();
@@ -337,7 +340,7 @@ fn check(seed: u64) -> (u32, u32) {
         },
         ..Settings::default()
     };
-    // The first one, those of rules, those of hooks, and one for each model of the chain.
+    // The first attempt, those of rules, those of hooks, and one for each model of the chain.
     let most = 1 + 3 + settings.hook_retries + 2;
     let pack = &packs()[random.below(packs().len())];
     let mut processor = Processor::new(pack.session(), hooks(random), settings);
@@ -385,7 +388,7 @@ fn random_schedules_keep_every_promise() {
         ends += more_ends;
         sends += more_sends;
     }
-    // Schedules in which nothing happens would prove nothing.
+    // Schedules without decisions would prove nothing.
     assert!(
         u64::from(ends) > schedules() && sends > ends + ends / 4,
         "{ends} replies, {sends} requests"
@@ -396,7 +399,7 @@ fn random_schedules_keep_every_promise() {
     );
 }
 
-/// Tools that may fail, hang or go on for a while, and that must not be called after the drop.
+/// Tools that may fail, hang or take a while, and that must not be called after the drop.
 struct Wild {
     random: Random,
     is_dropped: Arc<AtomicBool>,
@@ -418,20 +421,20 @@ impl Tools for Wild {
         Box::pin(async move {
             match what {
                 0 => std::future::pending().await,
-                1 => After::error("odd"),
+                1 => ToolOutput::error("odd"),
                 2 => {
                     tokio::task::yield_now().await;
-                    After::output("the end")
+                    ToolOutput::output("the end")
                 }
-                _ => After::output("fine"),
+                _ => ToolOutput::output("fine"),
             }
         })
     }
 }
 
-/// A reply as a provider may give it.
-fn script(random: &mut Random, number: u64) -> Script {
-    let mut script = Script::default();
+/// Returns a random reply of a provider.
+fn script(random: &mut Random, number: u64) -> ScriptedReply {
+    let mut script = ScriptedReply::default();
     for part in 0..1 + random.below(3) {
         let text: String = (0..random.below(6)).map(|_| random.pick(&PIECES)).collect();
         script = match random.below(4) {
@@ -457,7 +460,7 @@ fn script(random: &mut Random, number: u64) -> Script {
     }
 }
 
-/// Runs whole turns, dropped or cancelled at a random poll or not at all. Gives the number of ends.
+/// Runs turns that are dropped or cancelled at a random poll, or not at all. Returns the number of ends.
 fn check_turn(seed: u64, ran_through: &AtomicUsize) {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -491,7 +494,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
     };
     let pack = &packs()[random.below(packs().len())];
     let mut processor = Processor::new(pack.session(), hooks, settings);
-    let scripts: Vec<Script> = (0..6).map(|number| script(random, number)).collect();
+    let scripts: Vec<ScriptedReply> = (0..6).map(|number| script(random, number)).collect();
     let mut provider = Scripted::new(scripts);
     let ran = Arc::new(Mutex::new(Vec::new()));
     let mut tools = Wild {
@@ -531,7 +534,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
     is_dropped.store(true, Ordering::Relaxed);
     let is_begun = drop_at > 0 && cancel_at > 0;
     assert!(steps > 0 || !is_begun, "seed {seed}");
-    // Each script is played once, but for the last: a call of an attempt that was cut is none that ran.
+    // Each script but the last is played once. A call of an attempt that was cut does not run.
     let ran = ran.lock().unwrap();
     let mut cut = aborted.iter().filter(|call| !call.starts_with("c5"));
     assert!(
@@ -559,7 +562,7 @@ fn random_turns_end_once_and_leave_nothing_behind() {
 
 #[test]
 fn random_calls_never_run_against_a_verdict() {
-    // A gate that said no is final, whatever order hooks, rules and answers come in.
+    // A call that was blocked stays blocked, in whatever order hooks, rules and answers come.
     for seed in 0..schedules() {
         let random = &mut Random::new(seed);
         let mut hooks = Hooks::default();

@@ -1,4 +1,4 @@
-//! A real socket: that the peer sees the close is what makes an abort worth anything.
+//! A real socket: the peer must see the close, or an abort saves nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use ttsr::{Channel, Event, PartId};
 
 use super::{processor, runtime};
 
-/// Every read is a delta of one text.
+/// A provider that makes each read a delta of one text.
 struct Plain(SocketAddr);
 
 enum Connection {
@@ -59,7 +59,7 @@ async fn read(connection: Connection) -> Option<(Result<Event, Failure>, Connect
     Some((event, Connection::Open(stream)))
 }
 
-/// Sends the bytes one by one, then stays open; says when the peer is gone.
+/// Sends the bytes one by one and keeps the connection open. Reports the close of the peer.
 async fn endless(listener: &TcpListener, text: &'static str) -> oneshot::Receiver<()> {
     let (gone, is_gone) = oneshot::channel();
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -70,7 +70,7 @@ async fn endless(listener: &TcpListener, text: &'static str) -> oneshot::Receive
             }
             tokio::task::yield_now().await;
         }
-        // The peer never writes: this ends when it closes.
+        // The peer never writes, so this read ends when the peer closes.
         if matches!(stream.read(&mut [0; 1]).await, Ok(0) | Err(_)) {
             gone.send(()).unwrap();
         }

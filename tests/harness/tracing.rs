@@ -1,4 +1,4 @@
-//! The events and spans that a conversation sends to `tracing` subscribers.
+//! The events that subscribers of `tracing` receive.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
@@ -8,10 +8,11 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 use ttsr::Pack;
 use ttsr::harness::{
-    Cancel, Context, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Tracer,
+    Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings,
+    TraceContext, Tracer,
 };
 
-/// Collects every event: level, fields.
+/// Keeps the level and the fields of every event.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Told>>>);
 
@@ -82,20 +83,20 @@ message = "canary in a message"
 examples.match = ["x: any"]
 "#;
 
-/// Returns the events of a reply that is cut once and then retried, one step per second.
+/// Returns the events of a reply that is cut once and retried, with one second per step.
 fn told() -> Vec<Told> {
     let collector = Collector::default();
     let kept = collector.clone();
     let pack = Pack::from_toml(RULES).unwrap();
-    let mut tracer = Tracer::new(Context {
+    let mut tracer = Tracer::new(TraceContext {
         session: "ses_1".into(),
         provider: "oak".into(),
         model: "owl-1".into(),
         agent: "build".into(),
     });
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-    let bad = Script::default().text("canary: any").finish("stop");
-    let good = Script::default()
+    let bad = ScriptedReply::default().text("canary: any").finish("stop");
+    let good = ScriptedReply::default()
         .text("canary of another kind")
         .event(ttsr::Event::Usage {
             input: 7,
@@ -115,7 +116,7 @@ fn told() -> Vec<Told> {
             let mut now = Duration::ZERO;
             while let Some(step) = run.next().await {
                 now += Duration::from_secs(1);
-                tracer.step(now, &step, run.session().pack());
+                tracer.step(now, &step);
             }
         });
     });
@@ -168,7 +169,7 @@ fn the_end_says_how_long_it_took_and_what_was_saved() {
         ]
     );
     let finish = told.last().unwrap();
-    // 22 bytes, of which the attempt that was cut had delivered 8.
+    // 22 bytes, of which 8 had arrived of the attempt that was cut.
     assert_eq!(finish.field("counter.ttsr.bytes_saved"), "14");
     assert_eq!(finish.field("ttsr.bytes"), "22");
     assert_eq!(finish.field("ttsr.attempts"), "2");

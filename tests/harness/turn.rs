@@ -1,9 +1,10 @@
-//! Turns as data: `turns.toml`.
+//! Turns as data, in `turns.toml`.
 
 use serde::Deserialize;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Aborted, Cancel, End, Failure, Hooks, Observation, Reason, Request, Role, Run, Script,
-    Scripted, Source, Step,
+    AbortReason, AbortSource, Aborted, Cancel, End, Failure, Hooks, Request, Role, Run, Scripted,
+    ScriptedReply, Step,
 };
 use ttsr::{Channel, Event, PartId};
 
@@ -40,8 +41,8 @@ struct Reply {
 }
 
 impl Reply {
-    fn script(&self) -> Script {
-        let mut script = Script::default();
+    fn script(&self) -> ScriptedReply {
+        let mut script = ScriptedReply::default();
         for (number, (kind, content)) in self.parts.iter().enumerate() {
             script = match Channel::from_name(kind) {
                 Some(Channel::Text) => script.text(content),
@@ -52,7 +53,7 @@ impl Reply {
         if self.open {
             let events = script.events().iter();
             let events = events.filter(|event| !matches!(event, Event::PartEnd { .. }));
-            script = Script::from(events.cloned().collect::<Vec<_>>());
+            script = ScriptedReply::from(events.cloned().collect::<Vec<_>>());
         }
         match (self.finish.as_deref(), &self.fail) {
             (Some(""), _) | (None, Some(_)) => {}
@@ -65,13 +66,13 @@ impl Reply {
     }
 }
 
-fn source(reason: Reason, source: &Source) -> String {
+fn source(reason: AbortReason, source: &AbortSource) -> String {
     let source = match source {
-        Source::Rule { id, .. } => format!("rule {id}"),
-        Source::Hook(name) => format!("hook {name}"),
-        Source::Limit(name) => format!("limit {name}"),
-        Source::Provider => "provider".to_owned(),
-        Source::User => "user".to_owned(),
+        AbortSource::Rule { id, .. } => format!("rule {id}"),
+        AbortSource::Hook(name) => format!("hook {name}"),
+        AbortSource::Limit(name) => format!("limit {name}"),
+        AbortSource::Provider => "provider".to_owned(),
+        AbortSource::User => "user".to_owned(),
         other => format!("{other:?}"),
     };
     format!("{} {source}", reason.name())
@@ -93,10 +94,10 @@ fn describe(aborted: &Aborted) -> String {
     text
 }
 
-/// What was decided, with the offsets: everything but how it was cut into deltas.
+/// Returns the decisions with their offsets, which must not depend on how the reply is cut into deltas.
 fn decisions(played: &Played) -> Vec<String> {
     let decisions = played.steps.iter().filter_map(|step| match step {
-        Step::Observe(Observation::Decision(decision)) => Some(format!("{decision:?}")),
+        Step::Observe(LoopEvent::Decision(decision)) => Some(format!("{decision:?}")),
         _ => None,
     });
     decisions.collect()
@@ -272,7 +273,12 @@ fn guidance_does_not_pile_up() {
     let first = play(Hooks::default(), vec![text("KEY, KEY").cut(1), text("KEY")]);
     let second = play_with(
         first.processor,
-        vec![Script::default().text("KEY").text("KEY").finish("stop")],
+        vec![
+            ScriptedReply::default()
+                .text("KEY")
+                .text("KEY")
+                .finish("stop"),
+        ],
         &Cancel::default(),
         |_| {},
     );
@@ -327,7 +333,7 @@ fn the_opening_of_a_part_does_not_repeat_what_the_delta_before_it_decided() {
         tool: None,
         call: None,
     };
-    let script = Script::from(vec![open(0), delta(0, "KEY"), open(1), delta(1, "b")]);
+    let script = ScriptedReply::from(vec![open(0), delta(0, "KEY"), open(1), delta(1, "b")]);
     let played = play(Hooks::default(), vec![script.finish("stop")]);
     assert_eq!(decisions(&played).len(), 1);
 }

@@ -1,22 +1,22 @@
-//! Whole turns: tools between replies, sub-agents that are asked, and a second model.
+//! Whole turns: tools between replies, sub-agents that are asked, and fallback models.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ttsr::harness::consult::Consulted;
+use ttsr::harness::consult::ConsultOutcome;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::Chains;
-use ttsr::harness::log::{Journal, LogEvent};
 use ttsr::harness::{
-    After, Cancel, Content, End, Failure, Gate, Hook, Hooks, Message, Observation, Point,
-    Processor, Reason, Request, Role, Script, Scripted, Settings, Source, Step, TOOL_ABORTED,
-    Target, Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
+    AbortReason, AbortSource, Cancel, Content, End, EventTracker, Failure, Gate, Hook, HookPoint,
+    Hooks, Message, Processor, Request, RequestTarget, Role, Scripted, ScriptedReply, Settings,
+    Step, TOOL_ABORTED, Tool, ToolCall, ToolFuture, ToolOutput, Tools, Turn, TurnOutcome,
 };
 use ttsr::rule::Consult;
 use ttsr::{Action, Channel, Origin, Pack, Pattern, Rule};
 
 use super::{runtime, text};
 
-/// Tools that say what they were called with, and remember it.
+/// Tools that return their input and remember their calls.
 #[derive(Clone, Default)]
 struct Echo {
     calls: Arc<Mutex<Vec<String>>>,
@@ -40,7 +40,7 @@ impl Tools for Echo {
             if hangs {
                 std::future::pending::<()>().await;
             }
-            After::output(format!("ran {}", call.input))
+            ToolOutput::output(format!("ran {}", call.input))
         })
     }
 }
@@ -52,11 +52,16 @@ struct Ran {
     tools: Echo,
 }
 
-fn ran(processor: &mut Processor, scripts: Vec<Script>) -> Ran {
+fn ran(processor: &mut Processor, scripts: Vec<ScriptedReply>) -> Ran {
     ran_with(processor, scripts, Echo::default(), &Cancel::default())
 }
 
-fn ran_with(processor: &mut Processor, scripts: Vec<Script>, tools: Echo, cancel: &Cancel) -> Ran {
+fn ran_with(
+    processor: &mut Processor,
+    scripts: Vec<ScriptedReply>,
+    tools: Echo,
+    cancel: &Cancel,
+) -> Ran {
     let mut provider = Scripted::new(scripts);
     let kept = provider.clone();
     let mut steps = Vec::new();
@@ -74,7 +79,7 @@ fn ran_with(processor: &mut Processor, scripts: Vec<Script>, tools: Echo, cancel
 }
 
 impl Ran {
-    /// What the model was told of its calls, in the end.
+    /// Returns the outputs that the model received for its calls.
     fn told(&self) -> Vec<String> {
         let content = self
             .outcome
@@ -92,17 +97,19 @@ impl Ran {
         self.tools.calls.lock().unwrap().clone()
     }
 
-    fn consulted(&self) -> Vec<&Consulted> {
+    fn consulted(&self) -> Vec<&ConsultOutcome> {
         let consulted = self.steps.iter().filter_map(|step| match step {
-            Step::Observe(Observation::Consulted { consulted, .. }) => Some(consulted),
+            Step::Observe(LoopEvent::Consulted { consulted, .. }) => Some(consulted),
             _ => None,
         });
         consulted.collect()
     }
 }
 
-fn calls(tool: &str, input: &str) -> Script {
-    Script::default().tool(tool, "c1", input).finish("tool_use")
+fn calls(tool: &str, input: &str) -> ScriptedReply {
+    ScriptedReply::default()
+        .tool(tool, "c1", input)
+        .finish("tool_use")
 }
 
 fn processor(rules: impl IntoIterator<Item = Rule>, settings: Settings) -> Processor {
@@ -145,7 +152,7 @@ fn a_turn_is_bounded() {
     };
     assert_eq!(
         (reason, source),
-        (Reason::Error, Source::Limit("max_replies"))
+        (AbortReason::Error, AbortSource::Limit("max_replies"))
     );
 }
 
@@ -156,7 +163,7 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
         hangs: true,
         ..Echo::default()
     };
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("bash", "c1", "{}")
         .tool("read", "c2", "{}");
     let mut processor = plain();
@@ -176,7 +183,7 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
     assert!(matches!(
         outcome.end,
         End::Aborted {
-            reason: Reason::User,
+            reason: AbortReason::User,
             ..
         }
     ));
@@ -196,8 +203,8 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
 fn a_tool_call_that_was_cut_never_runs() {
     let mut rule = Rule::new("p/no-rm", vec![Pattern::literal("rm -rf")]);
     rule.action = Action::Abort;
-    // The first call is complete before the second one is cut.
-    let script = Script::default().tool("read", "c1", "{}");
+    // The first call is complete when the second one is cut.
+    let script = ScriptedReply::default().tool("read", "c1", "{}");
     let script = script
         .tool("bash", "c2", r#"{"command":"rm -rf /"}"#)
         .finish("tool_use");
@@ -206,7 +213,7 @@ fn a_tool_call_that_was_cut_never_runs() {
     assert!(matches!(ran.outcome.end, End::Aborted { .. }));
 }
 
-/// The example of the row: a commit is looked at first.
+/// The example of the row: a commit is reviewed first.
 fn commit() -> Rule {
     let mut rule = Rule::new("p/commit", vec![Pattern::literal("git commit")]);
     rule.action = Action::Consult;
@@ -225,13 +232,13 @@ const COMMIT: &str = r#"{"command":"git commit -m x"}"#;
 fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     let scripts = vec![
         calls("bash", COMMIT),
-        // The sub-agent, which looks first.
+        // The sub-agent reads a file first.
         calls("read", r#"{"path":"CHANGELOG.md"}"#),
-        Script::default()
+        ScriptedReply::default()
             .text("Let me see.")
             .text("Mention it in CHANGELOG.md.")
             .finish("stop"),
-        // The agent heard it, and sends the call again.
+        // The agent has the answer and sends the call again.
         calls("bash", COMMIT),
         text("committed"),
     ];
@@ -239,7 +246,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    // Each request says whose it is.
+    // Each request carries the ids of its session.
     let mut hooks = Hooks::default();
     hooks.register("whose", Whose);
     let pack = Pack::builder().rule(commit()).build().unwrap();
@@ -257,17 +264,16 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         "the sub-agent has a session of its own, below that of the agent"
     );
     let opened = ran.steps.iter().filter_map(|step| match step {
-        Step::Observe(Observation::Consulting {
+        Step::Observe(LoopEvent::SubAgent {
             session, parent, ..
         }) => Some((&**session, &**parent)),
         _ => None,
     });
     assert_eq!(opened.collect::<Vec<_>>(), [("ses_1/c1", "ses_1")]);
-    let mut journal = Journal::default();
-    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let mut tracker = EventTracker::default();
     let logged = ran.steps.iter();
-    let logged = logged.flat_map(|step| journal.note(Duration::ZERO, step, &pack));
-    let expected = LogEvent::SubAgent {
+    let logged = logged.filter_map(|step| tracker.track(Duration::ZERO, step));
+    let expected = LoopEvent::SubAgent {
         session: "ses_1/c1".into(),
         parent: "ses_1".into(),
         call: "c1".into(),
@@ -293,19 +299,19 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         *synthetic && text.ends_with("Mention it in CHANGELOG.md."),
         "its last text: {text}"
     );
-    assert!(matches!(ran.consulted()[..], [Consulted::Answered(_)]));
+    assert!(matches!(ran.consulted()[..], [ConsultOutcome::Answered(_)]));
     assert!(ran.told()[0].contains("has not run yet"));
 }
 
-/// Puts the session of a request into its headers.
+/// A hook that puts the ids of a request's session into its headers.
 struct Whose;
 
 impl Hook for Whose {
-    fn points(&self) -> &[Point] {
-        &[Point::Headers]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Headers]
     }
 
-    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {
         headers.push(("session".into(), target.session.clone()));
         headers.extend(
             target
@@ -316,7 +322,7 @@ impl Hook for Whose {
     }
 }
 
-/// The session of a request, and the one that opened it.
+/// Returns the session of a request, and the session that opened it.
 fn whose(request: &Request) -> (String, Option<String>) {
     let header = |wanted: &str| {
         let found = request.headers.iter().find(|(name, _)| name == wanted);
@@ -328,7 +334,7 @@ fn whose(request: &Request) -> (String, Option<String>) {
 #[test]
 fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen() {
     let twice = || {
-        let script = Script::default().tool("bash", "c1", COMMIT);
+        let script = ScriptedReply::default().tool("bash", "c1", COMMIT);
         script.tool("bash", "c2", COMMIT).finish("tool_use")
     };
     let scripts = vec![
@@ -341,7 +347,7 @@ fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen()
     assert_eq!(ran.consulted().len(), 1, "nobody is asked twice");
     let told = ran.told();
     assert!(told.len() == 2 && told.iter().all(|told| told.contains("has not run yet")));
-    // The answer comes once, after the results of both.
+    // The answer comes once, after the results of both calls.
     let last: Vec<Role> = ran.provider.requests()[2]
         .messages
         .iter()
@@ -357,7 +363,7 @@ fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen()
     assert_eq!(last, expected);
 }
 
-/// Two who want the same call asked about have a session each.
+/// Two questions about the same call have a session each.
 #[test]
 fn d1_each_sub_agent_has_a_session_of_its_own() {
     let mut hooks = Hooks::default();
@@ -388,7 +394,7 @@ fn d1_each_sub_agent_has_a_session_of_its_own() {
     assert_eq!(sessions, ["ses_1/c1", "ses_1/c1-2"]);
 }
 
-/// Hooks that see every delta and every call, by session, and block `sudo`.
+/// Returns hooks that record every delta and every call with its session, and block `sudo`.
 fn guarding(seen: &Arc<Mutex<Vec<String>>>) -> Hooks {
     let mut hooks = Hooks::default();
     let deltas = Arc::clone(seen);
@@ -444,7 +450,7 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
     );
 }
 
-/// The host's hooks are back whatever ends the sub-agent: here the host forgets the turn.
+/// The host has its hooks back, whatever ends the sub-agent. Here the host drops the turn.
 #[test]
 fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let seen = Arc::default();
@@ -452,7 +458,7 @@ fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let mut processor = Processor::new(pack.session(), guarding(&seen), Settings::default());
     let mut provider = Scripted::new([
         calls("bash", COMMIT),
-        Script::default().text("Let me").hang(),
+        ScriptedReply::default().text("Let me").hang(),
     ]);
     let kept = provider.clone();
     let mut tools = Echo::default();
@@ -479,7 +485,7 @@ fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     assert!(matches!(gate, Gate::Blocked(..)));
 }
 
-/// Half a verdict is none: it may say the opposite of the whole one.
+/// The first half of an answer may mean the opposite of the whole.
 #[test]
 fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
     for (blocks_on_failure, ran_then) in [(true, 0), (false, 1)] {
@@ -488,10 +494,12 @@ fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
             blocks_on_failure,
             ..Consult::new("?")
         });
-        let cut = Script::default().text("Commit it").finish("max_tokens");
+        let cut = ScriptedReply::default()
+            .text("Commit it")
+            .finish("max_tokens");
         let scripts = vec![calls("bash", COMMIT), cut, text("done")];
         let ran = ran(&mut processor([rule], Settings::default()), scripts);
-        let refused = Consulted::Refused {
+        let refused = ConsultOutcome::Refused {
             reason: "max_tokens".into(),
         };
         assert_eq!(ran.consulted(), [&refused]);
@@ -501,7 +509,7 @@ fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
 
 #[test]
 fn a_reply_that_the_length_limit_cut_is_no_complete_answer() {
-    let cut = Script::default().text("Once upon").finish("length");
+    let cut = ScriptedReply::default().text("Once upon").finish("length");
     let ran = ran(&mut plain(), vec![cut]);
     let reason = "length".to_owned();
     assert_eq!(ran.outcome.end, End::Truncated { reason });
@@ -513,7 +521,7 @@ fn a_reply_that_the_length_limit_cut_is_no_complete_answer() {
     );
 }
 
-/// Every turn that is aborted has told the hooks so, once, whatever part of it was.
+/// Every turn that is aborted notifies the hooks once, whatever its stage.
 #[test]
 fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -534,12 +542,12 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let processor = || Processor::new(pack.session(), hooks(), Settings::default());
     let is_aborted = |step: &&Step| matches!(step, Step::Aborted(aborted) if !aborted.retry);
 
-    // A rule refuses what a tool gave back.
+    // A rule refuses the output of a tool.
     let refused = ran(&mut processor(), vec![calls("read", "worm"), text("done")]);
     assert!(matches!(refused.outcome.end, End::Aborted { .. }));
     assert_eq!(refused.steps.iter().filter(is_aborted).count(), 1);
 
-    // The model calls on and on.
+    // The model never stops to call tools.
     let mut own = processor();
     let mut provider = Scripted::new([calls("read", "{}")]);
     let mut tools = Echo::default();
@@ -616,23 +624,23 @@ fn d2_only_the_argument_of_the_tool_that_the_rule_names_is_asked_about() {
 
 #[test]
 fn d3_where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
-    let failing = Script::default().fail(Failure::new("500", "no"));
-    let silent = Script::default().text("  ").finish("stop");
-    let refusing = Script::default().text("I").finish("refusal");
-    let hanging = Script::default().text("Let me").hang();
-    let is_failed = |it: &Consulted| {
+    let failing = ScriptedReply::default().fail(Failure::new("500", "no"));
+    let silent = ScriptedReply::default().text("  ").finish("stop");
+    let refusing = ScriptedReply::default().text("I").finish("refusal");
+    let hanging = ScriptedReply::default().text("Let me").hang();
+    let is_failed = |it: &ConsultOutcome| {
         matches!(
             it,
-            Consulted::Failed {
-                reason: Reason::Error,
+            ConsultOutcome::Failed {
+                reason: AbortReason::Error,
                 ..
             }
         )
     };
-    let is_refused = |it: &Consulted| matches!(it, Consulted::Refused { .. });
-    let is_late = |it: &Consulted| *it == Consulted::TimedOut;
-    type Expected = fn(&Consulted) -> bool;
-    let cases: [(Script, Expected); 4] = [
+    let is_refused = |it: &ConsultOutcome| matches!(it, ConsultOutcome::Refused { .. });
+    let is_late = |it: &ConsultOutcome| *it == ConsultOutcome::TimedOut;
+    type Expected = fn(&ConsultOutcome) -> bool;
+    let cases: [(ScriptedReply, Expected); 4] = [
         (failing, is_failed),
         (silent, is_refused),
         (refusing, is_refused),
@@ -667,7 +675,7 @@ fn d3_where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
 fn d3_a_sub_agent_asks_nobody() {
     let scripts = vec![
         calls("bash", COMMIT),
-        // The sub-agent wants to commit, too.
+        // The sub-agent commits too.
         calls("bash", COMMIT),
         text("fine"),
         text("done"),
@@ -682,7 +690,10 @@ fn d3_a_sub_agent_asks_nobody() {
 fn d3_a_sub_agent_is_cancelled_with_its_parent() {
     let cancel = Cancel::default();
     let mut processor = processor([commit()], Settings::default());
-    let mut provider = Scripted::new([calls("bash", COMMIT), Script::default().text("Let").hang()]);
+    let mut provider = Scripted::new([
+        calls("bash", COMMIT),
+        ScriptedReply::default().text("Let").hang(),
+    ]);
     let mut tools = Echo::default();
     let kept = provider.clone();
     let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
@@ -701,7 +712,7 @@ fn d3_a_sub_agent_is_cancelled_with_its_parent() {
     assert!(matches!(
         outcome.end,
         End::Aborted {
-            reason: Reason::User,
+            reason: AbortReason::User,
             ..
         }
     ));
@@ -733,8 +744,8 @@ fn d4_a_hook_asks_inline() {
     );
 }
 
-fn limited() -> Script {
-    Script::default().fail(Failure::new("429", "429 Too Many Requests"))
+fn limited() -> ScriptedReply {
+    ScriptedReply::default().fail(Failure::new("429", "429 Too Many Requests"))
 }
 
 fn with_chain() -> Processor {
@@ -772,7 +783,7 @@ fn c6_the_status_of_a_failure_counts_where_its_text_does_not_mention_it() {
     for (status, takes_next) in [(429, true), (529, true), (401, false)] {
         let mut processor = with_chain();
         let failure = Failure::new("http", "busy").with_status(status);
-        let refused = Script::default().fail(failure);
+        let refused = ScriptedReply::default().fail(failure);
         let ran = ran(&mut processor, vec![refused, text("hello")]);
         assert_eq!(ran.provider.requests().len() == 2, takes_next, "{status}");
     }
@@ -786,11 +797,11 @@ fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
     assert!(matches!(
         first.outcome.end,
         End::Aborted {
-            reason: Reason::Error,
+            reason: AbortReason::Error,
             ..
         }
     ));
-    let is_spent = |step: &Step| matches!(step, Step::Observe(Observation::NoFallback));
+    let is_spent = |step: &Step| matches!(step, Step::Observe(LoopEvent::NoFallback));
     assert!(first.steps.iter().any(is_spent));
     let second = ran(&mut processor, vec![limited()]);
     assert_eq!(
@@ -802,7 +813,7 @@ fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
 
 #[test]
 fn c6_another_failure_takes_no_other_model() {
-    let script = Script::default().fail(Failure::new("400", "bad request: no such field"));
+    let script = ScriptedReply::default().fail(Failure::new("400", "bad request: no such field"));
     let ran = ran(&mut with_chain(), vec![script]);
     assert_eq!(ran.provider.requests().len(), 1);
 }

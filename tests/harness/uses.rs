@@ -1,4 +1,4 @@
-//! What hooks and rules in the loop are for: the hooks of `examples/hooks.rs`, and detectors of waste.
+//! Uses of hooks and rules in the loop: the hooks of `examples/hooks.rs`, and detectors of waste.
 
 #[path = "../../examples/hooks.rs"]
 mod hooks;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use hooks::AbortCause;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, Failure, Gate, Hooks, Input, Message, Processor, PromptRef, Reason, Script,
-    Settings, Source, ToolCall,
+    AbortReason, AbortSource, Cancel, Failure, Gate, Hooks, Input, Message, Processor, PromptRef,
+    ScriptedReply, Settings, ToolCall, ToolOutput,
 };
 use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule};
 
@@ -24,7 +24,7 @@ fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
     assert_eq!(played.published(), "12345678");
     assert_eq!(
         played.aborted()[0].source,
-        Source::Hook("token-budget".into())
+        AbortSource::Hook("token-budget".into())
     );
 }
 
@@ -32,7 +32,7 @@ fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
 fn a8_tool_input_is_drawn_as_it_is_written() {
     let mut own = Hooks::default();
     let shown = hooks::tool_inputs(&mut own);
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("read", "c1", r#"{"path":"a"}"#)
         .cut(5);
     let played = play(own, vec![script]);
@@ -59,7 +59,7 @@ fn a8_time_to_first_token_and_throughput_are_measured() {
     assert_eq!(pace.throughput(), Some(8.0));
 }
 
-/// Complaints C13 and C27: why a reply was cut, and by whom, is a type and no text to be read again.
+/// Complaints C13 and C27: the cause of a cut is a type, and not text to be parsed.
 #[test]
 fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     let mut own = Hooks::default();
@@ -81,14 +81,14 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
         model: Some("model".into()),
         ..Origin::default()
     });
-    let limited = || Script::default().fail(Failure::new("429", "Too Many Requests"));
+    let limited = || ScriptedReply::default().fail(Failure::new("429", "Too Many Requests"));
     let cancel = Cancel::default();
-    // Rules cut twice, then the provider fails before anything came, and the other model answers.
+    // Rules cut twice, then the provider fails before the first byte, and the other model answers.
     let scripts = vec![text("x: any"), text("x: any"), limited(), text("good")];
     let played = play_with(processor, scripts, &cancel, |_| {});
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
-    // Of the second prompt the provider fails before anything came and there is no other model; then the user
-    // cancels one before it is sent.
+    // With the second prompt the provider fails before the first byte, and no model is left. Then the user cancels a
+    // reply before its request is sent.
     let played = play_with(played.processor, vec![limited()], &cancel, |_| {});
     cancel.cancel();
     play_with(played.processor, vec![text("late")], &cancel, |_| {});
@@ -105,7 +105,7 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     ];
     let counts = counts.lock().unwrap();
     assert_eq!(counts.causes, BTreeMap::from(expected));
-    // Every prompt was "Go."; of the one that was cancelled no request was made.
+    // Every prompt was "Go."; the cancelled reply made no request.
     let prompt = PromptRef::new(1, &[Message::user("Go.")]).hash.unwrap();
     assert_eq!(counts.prompts, BTreeMap::from([(prompt, 4)]));
 }
@@ -120,16 +120,16 @@ fn a8_a_timeout_is_steered_to_a_shorter_answer() {
     };
     let processor = Processor::new(pack().session(), own, settings);
     let scripts = vec![
-        Script::default().event(delta(0, "Well, ")).hang(),
+        ScriptedReply::default().event(delta(0, "Well, ")).hang(),
         text("Yes."),
     ];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
-    assert_eq!(played.aborted()[0].reason, Reason::Timeout);
+    assert_eq!(played.aborted()[0].reason, AbortReason::Timeout);
     assert_eq!(played.sent()[1], ["Please be more concise."]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "Yes.");
 }
 
-/// A reply that is good after one that a rule cuts.
+/// Plays a good reply after one that a rule cuts.
 fn wasted(rule: &str, bad: &str) -> Played {
     let rules = format!(
         "schema = 1\n[pack]\nname = \"t\"\n[rule.waste]\ndescription = \"Waste\"\nseverity = \"error\"\n{rule}"
@@ -212,14 +212,14 @@ fn complaint_c37_an_edit_of_a_file_that_was_not_read_is_blocked() {
         Gate::Ask(..) => panic!("nobody is asked"),
     };
     assert!(edits(&mut processor, "a.rs").contains("Read a.rs first"));
-    let read = |processor: &mut Processor, path: &str, after: After| {
+    let read = |processor: &mut Processor, path: &str, after: ToolOutput| {
         let told = processor.after_tool(&call("read", path), after, &mut Vec::new());
         told.expect("nothing ends the turn");
     };
-    read(&mut processor, "b.rs", After::output("fn b() {}"));
-    read(&mut processor, "a.rs", After::error("no such file"));
+    read(&mut processor, "b.rs", ToolOutput::output("fn b() {}"));
+    read(&mut processor, "a.rs", ToolOutput::error("no such file"));
     assert_ne!(edits(&mut processor, "a.rs"), "runs", "it was not read");
-    read(&mut processor, "./a.rs", After::output("fn a() {}"));
+    read(&mut processor, "./a.rs", ToolOutput::output("fn a() {}"));
     assert_eq!(edits(&mut processor, "a.rs"), "runs");
     assert_eq!(edits(&mut processor, "b.rs"), "runs");
     assert_ne!(edits(&mut processor, "c.rs"), "runs");

@@ -219,14 +219,14 @@ impl Store {
     /// # Example: events are dropped, messages stay
     /// ```
     /// use ttsr::harness::Message;
-    /// use ttsr::harness::log::LogEvent;
+    /// use ttsr::harness::event::LoopEvent;
     /// use ttsr_agent::store::{Entry, Store};
     /// let path = std::env::temp_dir().join(format!("ttsr-compact-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
     /// let (mut store, _) = Store::open(&path)?;
     /// store.append(vec![Entry::Message { message: Message::user("Hi.") }])?;
     /// for _ in 0..100 {
-    ///     store.append(vec![Entry::Event { event: LogEvent::Usage { input: 1, output: 2 } }])?;
+    ///     store.append(vec![Entry::Event { event: LoopEvent::Usage { input: 1, output: 2 } }])?;
     /// }
     /// let before = store.bytes();
     /// store.compact()?;

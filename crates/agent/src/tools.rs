@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use bash::ContainmentSupport;
 pub use bash::{Containment, supervise_if_asked};
 use ttsr::harness::Tool;
-use ttsr::harness::{After, ToolCall, ToolFuture, Tools};
+use ttsr::harness::{ToolCall, ToolFuture, ToolOutput, Tools};
 
 /// The limits of a [`WorkingFolder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl WorkingFolder {
     ///
     /// Dropping the future kills a command and everything it started, as its time limit does. Requires a tokio runtime
     /// with I/O and time.
-    pub async fn run(&self, tool: &str, input: &str) -> After {
+    pub async fn run(&self, tool: &str, input: &str) -> ToolOutput {
         let done = match tool {
             "read" => parse_input(input).and_then(|read| self.read(&read)),
             "write" => parse_input(input).and_then(|write| self.write(&write)),
@@ -160,8 +160,8 @@ impl WorkingFolder {
             _ => Err(format!("there is no tool `{tool}`")),
         };
         match done {
-            Ok(output) => After::output(output),
-            Err(problem) => After::error(problem),
+            Ok(output) => ToolOutput::output(output),
+            Err(problem) => ToolOutput::error(problem),
         }
     }
 }

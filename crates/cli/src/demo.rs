@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    self, Aborted, Cancel, End, Hooks, Message, Observation, Outcome as HarnessOutcome, Processor,
-    Request, Script, Scripted, Settings, Source, Step,
+    self, AbortSource, Aborted, Cancel, End, Hooks, Message, Processor, ReplyOutcome, Request,
+    Scripted, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Decision, Event, Pack, PartId};
 
@@ -68,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         }
     };
     let pace = if is_watched { PACE } else { Duration::ZERO };
-    let scripts = ATTEMPTS.map(|recording| Script::from(events(recording)).every(pace));
+    let scripts = ATTEMPTS.map(|recording| ScriptedReply::from(events(recording)).every(pace));
     let mut provider = Scripted::new(scripts);
     let arrived = ReceivedBytes::default();
     let mut processor = Processor::new(pack.session(), arrived.hooks(), Settings::default());
@@ -219,11 +220,12 @@ impl DemoScreen {
                 &message.text(),
             ),
             Step::Notify { decision, text } => self.remark(STEER, "for the user", decision, text),
-            Step::Observe(Observation::Decision(decision))
-                if decision.action == ttsr::Action::Observe =>
-            {
-                self.remark(FAINT, "noted", decision, "")
-            }
+            Step::Observe(LoopEvent::Decision(record)) => match &record.decision {
+                Some(decision) if decision.action == ttsr::Action::Observe => {
+                    self.remark(FAINT, "noted", decision, "")
+                }
+                _ => Ok(()),
+            },
             Step::Aborted(aborted) => self.aborted(aborted),
             _ => Ok(()),
         }
@@ -332,7 +334,7 @@ impl DemoScreen {
         }
         self.new_line()?;
         let by = match &aborted.source {
-            Source::Rule { id, .. } => id.clone(),
+            AbortSource::Rule { id, .. } => id.clone(),
             other => format!("{other:?}"),
         };
         let waited = match held {
@@ -357,7 +359,7 @@ impl DemoScreen {
         )
     }
 
-    fn end(&mut self, answer: &HarnessOutcome) -> io::Result<()> {
+    fn end(&mut self, answer: &ReplyOutcome) -> io::Result<()> {
         self.new_line()?;
         writeln!(self.out)?;
         match &answer.end {
@@ -397,7 +399,7 @@ fn total(recording: &str) -> usize {
     events(recording).iter().map(bytes).sum()
 }
 
-fn total_of(answer: &HarnessOutcome) -> usize {
+fn total_of(answer: &ReplyOutcome) -> usize {
     let parts = answer.reply.parts().iter();
     parts.map(|part| part.raw.len()).sum()
 }

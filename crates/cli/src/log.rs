@@ -10,7 +10,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 use ttsr::Action;
-use ttsr::harness::log::{Finished, Judged, LogEvent};
+use ttsr::harness::event::{AbortRecord, DecisionRecord, FinishRecord, LoopEvent};
 use ttsr::harness::{Content, Message};
 use ttsr_agent::store::{Entry, Record as StoredRecord, StoreReader, StoredItem};
 
@@ -94,8 +94,12 @@ impl LogFilter {
             _ => None,
         };
         let (rule, action) = match event {
-            Some(LogEvent::Decision(judged)) => (judged.rule.as_deref(), Some(judged.action)),
-            Some(LogEvent::Aborted { by, source, .. }) if source == "rule" => (by.as_deref(), None),
+            Some(LoopEvent::Decision(decision)) => {
+                (decision.rule.as_deref(), Some(decision.action))
+            }
+            Some(LoopEvent::Aborted(aborted)) if aborted.source == "rule" => {
+                (aborted.by.as_deref(), None)
+            }
             _ => (None, None),
         };
         let is_rule = |glob: &GlobMatcher| rule.is_some_and(|rule| glob.is_match(rule));
@@ -179,8 +183,8 @@ fn turn_of(entry: &Entry) -> Option<u64> {
     match entry {
         Entry::Snapshot { snapshot } => Some(u64::from(snapshot.turn())),
         Entry::Event {
-            event: LogEvent::Decision(judged),
-        } => Some(u64::from(judged.turn)),
+            event: LoopEvent::Decision(decision),
+        } => Some(u64::from(decision.turn)),
         _ => None,
     }
 }
@@ -248,50 +252,33 @@ fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
+fn show_event(event: &LoopEvent, out: &mut dyn Write) -> io::Result<()> {
     match event {
-        LogEvent::Send {
+        LoopEvent::Send {
             attempt, messages, ..
         } => {
             let added = Quantity(*messages as u64, "message");
             writeln!(out, "request    attempt {attempt}, {added} added")
         }
-        LogEvent::FirstToken { after } => writeln!(out, "begins     after {after} ms"),
-        LogEvent::Decision(judged) => show_decision(judged, out),
-        LogEvent::Aborted {
-            reason,
-            source,
-            by,
-            bytes,
-            retry,
-            ..
-        } => {
-            let by = by.as_deref().unwrap_or(source);
-            let then = if *retry { ", retried" } else { "" };
-            writeln!(
-                out,
-                "{CUT}cut{CUT:#}        by {} ({}) after {}{then}",
-                Escaped(by),
-                Escaped(reason),
-                Quantity(*bytes, "byte")
-            )
-        }
-        LogEvent::ToolCall { tool, .. } => {
-            let tool = tool.as_deref().unwrap_or_default();
+        LoopEvent::FirstToken { after } => writeln!(out, "begins     after {after} ms"),
+        LoopEvent::Decision(decision) => show_decision(decision, out),
+        LoopEvent::Aborted(aborted) => show_aborted(aborted, out),
+        LoopEvent::ToolCall(part) => {
+            let tool = part.tool.as_deref().unwrap_or_default();
             writeln!(out, "tool call  {}", Escaped(tool))
         }
-        LogEvent::DoomLoop { tool, times } => {
-            let tool = tool.as_deref().unwrap_or_default();
+        LoopEvent::DoomLoop { part, times } => {
+            let tool = part.tool.as_deref().unwrap_or_default();
             writeln!(
                 out,
                 "{CUT}loop{CUT:#}       {} {times} times in a row",
                 Escaped(tool)
             )
         }
-        LogEvent::Usage { input, output } => {
+        LoopEvent::Usage { input, output } => {
             writeln!(out, "usage      {input} tokens in, {output} out")
         }
-        LogEvent::SubAgent { session, by, .. } => {
+        LoopEvent::SubAgent { session, by, .. } => {
             writeln!(
                 out,
                 "sub-agent  {} asked by {}",
@@ -299,34 +286,45 @@ fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
                 Escaped(by)
             )
         }
-        LogEvent::Unscanned { bytes, of } => {
+        LoopEvent::Unscanned { bytes, kind } => {
             let bytes = Quantity(*bytes, "byte");
-            writeln!(out, "{SOFT}unscanned{SOFT:#}  {bytes} of `{}`", Escaped(of))
+            writeln!(
+                out,
+                "{SOFT}unscanned{SOFT:#}  {bytes} of `{}`",
+                Escaped(kind)
+            )
         }
-        LogEvent::Finish(finished) => show_finish(finished, out),
-        LogEvent::Note { what, by } => {
-            let by = by.as_deref().unwrap_or_default();
-            writeln!(out, "note       {} {}", Escaped(what), Escaped(by))
+        LoopEvent::Finish(finish) => show_finish(finish, out),
+        other => {
+            let (what, by) = (other.name(), other.by().unwrap_or_default());
+            writeln!(out, "note       {what} {}", Escaped(by))
         }
-        other => writeln!(out, "{FAINT}{}{FAINT:#}", Escaped(&format!("{other:?}"))),
     }
 }
 
-fn show_finish(finished: &Finished, out: &mut dyn Write) -> io::Result<()> {
-    let how = if finished.complete {
-        "done"
-    } else {
-        "no answer"
-    };
+fn show_aborted(aborted: &AbortRecord, out: &mut dyn Write) -> io::Result<()> {
+    let by = aborted.by.as_deref().unwrap_or(&aborted.source);
+    let then = if aborted.retry { ", taken again" } else { "" };
+    writeln!(
+        out,
+        "{CUT}cut{CUT:#}        by {} ({}) after {}{then}",
+        Escaped(by),
+        aborted.reason.name(),
+        Quantity(aborted.bytes, "byte")
+    )
+}
+
+fn show_finish(finish: &FinishRecord, out: &mut dyn Write) -> io::Result<()> {
+    let how = if finish.complete { "done" } else { "no answer" };
     write!(
         out,
         "{STRONG}{how:<9}{STRONG:#}  {} after {} in {} ms, {}",
-        Escaped(&finished.reason),
-        Quantity(u64::from(finished.attempts), "attempt"),
-        finished.millis,
-        Quantity(finished.bytes, "byte")
+        Escaped(&finish.reason),
+        Quantity(u64::from(finish.attempts), "attempt"),
+        finish.millis,
+        Quantity(finish.bytes, "byte")
     )?;
-    if let Some(rate) = finished.token_rate {
+    if let Some(rate) = finish.token_rate {
         write!(
             out,
             ", {}.{} tokens per second",
@@ -334,36 +332,35 @@ fn show_finish(finished: &Finished, out: &mut dyn Write) -> io::Result<()> {
             rate % 1000 / 100
         )?;
     }
-    if finished.saved > 0 {
-        write!(out, ", about {} saved", Quantity(finished.saved, "byte"))?;
+    if finish.saved > 0 {
+        write!(out, ", about {} saved", Quantity(finish.saved, "byte"))?;
     }
     writeln!(out)
 }
 
-fn show_decision(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
-    let style = match (&judged.suppressed, judged.action.cuts()) {
-        (Some(_), _) => FAINT,
-        (None, true) => CUT,
-        (None, false) => SOFT,
+fn show_decision(decision: &DecisionRecord, out: &mut dyn Write) -> io::Result<()> {
+    let style = match (decision.is_suppressed(), decision.action.cuts()) {
+        (true, _) => FAINT,
+        (false, true) => CUT,
+        (false, false) => SOFT,
     };
-    let because = judged.rule.as_deref().or(judged.limit.as_deref());
-    let channel = judged.channel.map_or("", ttsr::Channel::name);
+    let channel = decision.part.channel.map_or("", ttsr::Channel::name);
     write!(
         out,
         "{style}{:<9}{style:#}  {STRONG}{}{STRONG:#} in {channel}",
-        judged.action.name(),
-        Escaped(because.unwrap_or_default())
+        decision.action.name(),
+        Escaped(decision.rule_or_limit())
     )?;
-    if let Some(tool) = &judged.tool {
+    if let Some(tool) = &decision.part.tool {
         write!(out, " of {}", Escaped(tool))?;
     }
-    let place = judged.end.unwrap_or(judged.decided);
+    let place = decision.end.unwrap_or(decision.decided);
     write!(
         out,
         ", byte {place}, attempt {} of turn {}",
-        judged.attempt, judged.turn
+        decision.attempt, decision.turn
     )?;
-    if let Some(why) = &judged.suppressed {
+    if let Some(why) = &decision.suppressed {
         write!(out, " ({})", Escaped(why))?;
     }
     writeln!(out)

@@ -21,8 +21,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use ttsr::harness::HANDOFF_MARKER;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider, Reason, Request, Role,
-    Script, Scripted, Settings, Source, Step, Tools, Turn, TurnOutcome,
+    AbortReason, AbortSource, Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider,
+    Request, Role, Scripted, ScriptedReply, Settings, Step, Tools, Turn, TurnOutcome,
 };
 #[cfg(unix)]
 use ttsr::harness::{Tool, ToolCall, ToolFuture};
@@ -391,9 +391,9 @@ fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<ExitStatus, CommandEr
             reason,
             source,
             detail,
-        } if !matches!(source, Source::Rule { .. }) => {
+        } if !matches!(source, AbortSource::Rule { .. }) => {
             let detail = match (reason, detail.as_str()) {
-                (Reason::User, _) => "interrupted",
+                (AbortReason::User, _) => "interrupted",
                 (_, "") => reason.name(),
                 (_, detail) => detail,
             };
@@ -583,7 +583,7 @@ fn tools(options: &Options, _key: Option<String>) -> Result<Box<dyn Tools>, Comm
 }
 
 /// Returns the recorded replies, in the order of the files and, within a file, of their beginnings.
-fn scripts(paths: &[PathBuf]) -> Result<Vec<Script>, CommandError> {
+fn scripts(paths: &[PathBuf]) -> Result<Vec<ScriptedReply>, CommandError> {
     let mut problems = InputProblems::default();
     let mut scripts = Vec::new();
     for input in input::inputs(paths, &mut problems) {
@@ -608,7 +608,7 @@ fn scripts(paths: &[PathBuf]) -> Result<Vec<Script>, CommandError> {
     }
     // The last script repeats, so a turn that needs more replies must end with an error.
     let over = Failure::new("script", "the script ended before the turn did");
-    scripts.push(Script::default().fail(over));
+    scripts.push(ScriptedReply::default().fail(over));
     Ok(scripts)
 }
 
@@ -626,13 +626,13 @@ impl ScriptedReplies {
         self.0[at].1.push(event);
     }
 
-    fn into_scripts(self) -> impl Iterator<Item = Script> {
+    fn into_scripts(self) -> impl Iterator<Item = ScriptedReply> {
         self.0.into_iter().map(|(_, mut events)| {
             // A recording that ended early also ends early when it is replayed.
             events.retain(
                 |event| !matches!(event, Event::Finish { reason } if reason == "truncated"),
             );
-            Script::from(events)
+            ScriptedReply::from(events)
         })
     }
 }

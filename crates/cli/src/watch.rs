@@ -331,8 +331,8 @@ impl VerdictCounts {
         let WatchEvent::Judged(judged) = seen else {
             return;
         };
-        let is_reported = matches!(judged.action, Action::Warn | Action::Observe);
-        match (judged.is_beyond || is_reported, judged.is_late) {
+        let is_told = matches!(judged.decision.action, Action::Warn | Action::Observe);
+        match (judged.is_beyond || is_told, judged.is_late) {
             (true, _) => self.reported += 1,
             (_, true) => self.late += 1,
             _ => self.acting += 1,
@@ -510,16 +510,16 @@ impl<'a> WatchFields<'a> {
             event: "verdict",
             session: Some(&judged.session),
             message: Some(&judged.message),
-            part: Some(&judged.part),
-            channel: judged.channel,
-            tool: judged.tool.as_deref(),
-            rule: judged.rule.as_deref(),
-            limit: judged.limit.as_deref(),
-            action: Some(judged.action),
-            end: judged.end,
-            decided: Some(judged.decided),
-            turn: Some(judged.turn),
-            suppressed: judged.suppressed,
+            part: Some(&judged.decision.part.name),
+            channel: judged.decision.part.channel,
+            tool: judged.decision.part.tool.as_deref(),
+            rule: judged.decision.rule.as_deref(),
+            limit: judged.decision.limit.as_deref(),
+            action: Some(judged.decision.action),
+            end: judged.decision.end,
+            decided: Some(judged.decision.decided),
+            turn: Some(judged.decision.turn),
+            suppressed: judged.decision.suppressed.as_deref(),
             late: Some(judged.is_late),
             beyond: Some(judged.is_beyond),
             midway: judged.is_midway.then_some(true),
@@ -658,28 +658,34 @@ impl OutputRecord for WatchRecord<'_> {
 }
 
 fn show_judged(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
-    let style = match (judged.suppressed, judged.action.cuts()) {
-        (Some(_), _) => FAINT,
-        (None, true) => CUT,
-        (None, false) => SOFT,
+    let style = match (
+        judged.decision.is_suppressed(),
+        judged.decision.action.cuts(),
+    ) {
+        (true, _) => FAINT,
+        (false, true) => CUT,
+        (false, false) => SOFT,
     };
-    let because = judged.rule.as_deref().or(judged.limit.as_deref());
     write!(
         out,
         "{}: {style}{}{style:#} {STRONG}{}{STRONG:#} in {}",
         Escaped(&judged.session),
-        judged.action.name(),
-        Escaped(because.unwrap_or_default()),
-        judged.channel.map_or("", Channel::name),
+        judged.decision.action.name(),
+        Escaped(judged.decision.rule_or_limit()),
+        judged.decision.part.channel.map_or("", Channel::name),
     )?;
-    if let Some(tool) = &judged.tool {
+    if let Some(tool) = &judged.decision.part.tool {
         write!(out, " of {}", Escaped(tool))?;
     }
-    write!(out, ", byte {}", judged.end.unwrap_or(judged.decided))?;
+    write!(
+        out,
+        ", byte {}",
+        judged.decision.end.unwrap_or(judged.decision.decided)
+    )?;
     if judged.is_midway {
         write!(out, " counted from the connection")?;
     }
-    if let Some(why) = judged.suppressed {
+    if let Some(why) = &judged.decision.suppressed {
         write!(out, " (suppressed: {why})")?;
     }
     if judged.is_late {

@@ -7,7 +7,8 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use ttsr::harness::{Failure, Hooks, Input, Observation, Processor, Settings, Step};
+use ttsr::harness::event::LoopEvent;
+use ttsr::harness::{Failure, Hooks, Input, Processor, Settings, Step};
 use ttsr::{Channel, Event, Pack, PartId};
 
 static PACK: LazyLock<Pack> = LazyLock::new(|| {
@@ -175,7 +176,7 @@ fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
                     is_over = true;
                 }
                 Step::Send { .. } => (is_asked, aborts) = (true, 0),
-                Step::Observe(Observation::Restarted) => {
+                Step::Observe(LoopEvent::Restarted) => {
                     came.clear();
                     forwarded.clear();
                 }

@@ -1,53 +1,53 @@
-//! Functions as hooks.
+//! Hooks made of functions.
 
-use super::{Answer, At, Delta, Hook, Point};
-use crate::harness::call::{After, Before, ToolCall};
-use crate::harness::step::Aborted;
+use super::{Delta, Hook, HookAnswer, HookContext, HookPoint};
+use crate::harness::aborted::Aborted;
+use crate::harness::call::{PendingCall, ToolCall, ToolOutput};
 
 pub(super) struct OnDelta<F>(pub(super) F);
 
-impl<F: FnMut(&At<'_>, &mut Delta<'_>) + Send> Hook for OnDelta<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::Delta]
+impl<F: FnMut(&HookContext<'_>, &mut Delta<'_>) + Send> Hook for OnDelta<F> {
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Delta]
     }
 
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {
         (self.0)(at, delta);
     }
 }
 
 pub(super) struct OnAborted<F>(pub(super) F);
 
-impl<F: FnMut(&Aborted, &mut Answer) + Send> Hook for OnAborted<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::Aborted]
+impl<F: FnMut(&Aborted, &mut HookAnswer) + Send> Hook for OnAborted<F> {
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Aborted]
     }
 
-    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {
+    fn aborted(&mut self, aborted: &Aborted, answer: &mut HookAnswer) {
         (self.0)(aborted, answer);
     }
 }
 
 pub(super) struct OnToolBefore<F>(pub(super) F);
 
-impl<F: FnMut(&ToolCall, &mut Before) + Send> Hook for OnToolBefore<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::ToolBefore]
+impl<F: FnMut(&ToolCall, &mut PendingCall) + Send> Hook for OnToolBefore<F> {
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::ToolBefore]
     }
 
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {
         (self.0)(call, before);
     }
 }
 
 pub(super) struct OnToolAfter<F>(pub(super) F);
 
-impl<F: FnMut(&ToolCall, &mut After) + Send> Hook for OnToolAfter<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::ToolAfter]
+impl<F: FnMut(&ToolCall, &mut ToolOutput) + Send> Hook for OnToolAfter<F> {
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::ToolAfter]
     }
 
-    fn tool_after(&mut self, call: &ToolCall, after: &mut After) {
+    fn tool_after(&mut self, call: &ToolCall, after: &mut ToolOutput) {
         (self.0)(call, after);
     }
 }

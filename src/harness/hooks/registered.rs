@@ -1,58 +1,62 @@
-//! A hook that is registered: calls it where it runs, and says how that went.
+//! A registered hook: calls the hook in the loop or on its thread, and reports failures.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::timed::Worker;
-use super::{Answer, At, Delta, Fault, Faults, Hook};
-use crate::harness::step::Aborted;
+use super::timed::HookWorker;
+use super::{Delta, Faults, Hook, HookAnswer, HookContext, HookFault};
+use crate::harness::aborted::Aborted;
 
-/// A hook under its name.
+/// A hook with its name.
 pub(super) struct Registered {
     pub(super) name: String,
-    pub(super) place: Place,
-    /// Not called again in this reply.
-    pub(super) is_out: bool,
+    pub(super) place: HookThread,
+    /// True if the hook failed and is not called again in this reply.
+    pub(super) is_disabled: bool,
 }
 
-/// Where a hook runs.
-pub(super) enum Place {
-    Here(Box<dyn Hook>),
-    Elsewhere(Worker),
+/// The thread that a hook runs on.
+pub(super) enum HookThread {
+    Loop(Box<dyn Hook>),
+    Worker(HookWorker),
 }
 
 impl Registered {
-    pub(super) fn delta(&mut self, at: &At<'_>, bytes: &[u8]) -> Result<Seen, Fault> {
+    pub(super) fn delta(
+        &mut self,
+        at: &HookContext<'_>,
+        bytes: &[u8],
+    ) -> Result<DeltaAnswer, HookFault> {
         let said = match &mut self.place {
-            Place::Here(hook) => caught(|| {
+            HookThread::Loop(hook) => caught(|| {
                 let mut delta = Delta::new(bytes);
                 hook.delta(at, &mut delta);
-                Seen::new(delta)
+                DeltaAnswer::new(delta)
             }),
-            Place::Elsewhere(worker) => {
+            HookThread::Worker(worker) => {
                 let (at, bytes) = (worker.at(at), bytes.to_vec());
                 worker.call_at(at, move |hook, at| {
                     let mut delta = Delta::new(&bytes);
                     hook.delta(at, &mut delta);
-                    Seen::new(delta)
+                    DeltaAnswer::new(delta)
                 })
             }
         };
-        self.is_out = is_out(&said);
+        self.is_disabled = is_disabled(&said);
         said
     }
 
     pub(super) fn text_complete(
         &mut self,
-        at: &At<'_>,
+        at: &HookContext<'_>,
         mut text: Vec<u8>,
-    ) -> Result<Vec<u8>, Fault> {
+    ) -> Result<Vec<u8>, HookFault> {
         let said = match &mut self.place {
-            Place::Here(hook) => caught(|| {
+            HookThread::Loop(hook) => caught(|| {
                 hook.text_complete(at, &mut text);
                 text
             }),
-            Place::Elsewhere(worker) => {
+            HookThread::Worker(worker) => {
                 let at = worker.at(at);
                 worker.call_at(at, move |hook, at| {
                     hook.text_complete(at, &mut text);
@@ -60,52 +64,52 @@ impl Registered {
                 })
             }
         };
-        self.is_out = is_out(&said);
+        self.is_disabled = is_disabled(&said);
         said
     }
 
-    pub(super) fn aborted(&mut self, aborted: &Aborted) -> Result<Answer, Fault> {
+    pub(super) fn aborted(&mut self, aborted: &Aborted) -> Result<HookAnswer, HookFault> {
         let answer = |hook: &mut dyn Hook, aborted: &Aborted| {
-            let mut answer = Answer::default();
+            let mut answer = HookAnswer::default();
             hook.aborted(aborted, &mut answer);
             answer
         };
         let said = match &mut self.place {
-            Place::Here(hook) => caught(|| answer(&mut **hook, aborted)),
-            Place::Elsewhere(worker) => {
+            HookThread::Loop(hook) => caught(|| answer(&mut **hook, aborted)),
+            HookThread::Worker(worker) => {
                 let aborted = aborted.clone();
                 if worker.is_cancelled() {
-                    // It cannot bring the reply back, so nobody waits for what it says.
+                    // After a cancel no hook can retry the reply, so its answer is not awaited.
                     worker.tell(move |hook| drop(answer(hook, &aborted)));
-                    return Ok(Answer::default());
+                    return Ok(HookAnswer::default());
                 }
                 worker.call(move |hook| answer(hook, &aborted))
             }
         };
-        self.is_out = is_out(&said);
+        self.is_disabled = is_disabled(&said);
         said
     }
 
-    /// Asks the hook with data of its own; nothing if it is out already.
+    /// Calls the hook with owned data. Returns `None` if the hook is disabled.
     pub(super) fn ask<T: Send + 'static>(
         &mut self,
         ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
-    ) -> Option<Result<T, Fault>> {
-        if self.is_out {
+    ) -> Option<Result<T, HookFault>> {
+        if self.is_disabled {
             return None;
         }
         let said = match &mut self.place {
-            Place::Here(hook) => caught(|| ask(&mut **hook)),
-            Place::Elsewhere(worker) => worker.call(ask),
+            HookThread::Loop(hook) => caught(|| ask(&mut **hook)),
+            HookThread::Worker(worker) => worker.call(ask),
         };
-        self.is_out = is_out(&said);
+        self.is_disabled = is_disabled(&said);
         Some(said)
     }
 
-    /// Puts what it said in the place of what there was.
-    pub(super) fn take<T>(
+    /// Stores the answer in `there`, or the fault in `faults`.
+    pub(super) fn store_answer<T>(
         &self,
-        said: Option<Result<T, Fault>>,
+        said: Option<Result<T, HookFault>>,
         there: &mut T,
         faults: &mut Faults,
     ) {
@@ -117,15 +121,15 @@ impl Registered {
     }
 }
 
-/// What a hook did to a delta.
-pub(super) struct Seen {
+/// The answer of a hook to a delta.
+pub(super) struct DeltaAnswer {
     pub(super) rewritten: Option<Vec<u8>>,
     pub(super) is_abort: bool,
 }
 
-impl Seen {
-    fn new(delta: Delta<'_>) -> Seen {
-        Seen {
+impl DeltaAnswer {
+    fn new(delta: Delta<'_>) -> DeltaAnswer {
+        DeltaAnswer {
             is_abort: delta.abort,
             rewritten: match delta.bytes {
                 Cow::Owned(bytes) => Some(bytes),
@@ -135,12 +139,12 @@ impl Seen {
     }
 }
 
-fn is_out<T>(said: &Result<T, Fault>) -> bool {
-    said.as_ref().is_err_and(|fault| fault.is_its_own())
+fn is_disabled<T>(said: &Result<T, HookFault>) -> bool {
+    said.as_ref().is_err_and(|fault| fault.is_hook_failure())
 }
 
-/// What the hook holds may be broken after a panic, which is why it is not called again; nothing of ours
-/// is, for it was given copies or data that is dropped.
-fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|_| Fault::Panicked)
+/// Calls a hook and catches its panic. The hook's own state may be inconsistent after a panic, which is why the hook is
+/// disabled. The loop's state is not, because the hook received copies or data that is dropped.
+fn caught<T>(call: impl FnOnce() -> T) -> Result<T, HookFault> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| HookFault::Panicked)
 }

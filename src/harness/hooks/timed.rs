@@ -1,7 +1,7 @@
-//! Hooks with a deadline: each on a thread of its own.
+//! Hooks with a deadline, each on a thread of its own.
 //!
-//! A thread is asked one thing at a time. What a hook says after its deadline is thrown away, and so is what
-//! it says once the user has cancelled.
+//! A thread runs one job at a time. The answer of a hook after its deadline is dropped, and so is every answer after
+//! the user cancelled.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,38 +11,38 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use super::{At, Fault, Hook};
-use crate::harness::Cancel;
+use super::{Hook, HookContext, HookFault};
+use crate::harness::cancel::Cancel;
 use crate::{Channel, PartId};
 
-/// The thread of a hook. It ends when this is dropped and the hook has returned.
-pub(super) struct Worker {
+/// The thread of a hook. It ends when the worker is dropped and the hook has returned.
+pub(super) struct HookWorker {
     jobs: Sender<Job>,
-    /// How many jobs the thread was given.
+    /// The number of jobs sent to the thread.
     given: u64,
-    /// The number of the last one that the hook returned from.
+    /// The number of the last job that the hook returned from.
     returned: Arc<AtomicU64>,
-    /// The last one that it did not return from in time.
+    /// The number of the last job that did not return in time.
     given_up: u64,
     deadline: Duration,
     cancel: Cancel,
-    /// Of which part, and how much of it, the thread has the text.
+    /// The part whose text the thread has, and the length of that text.
     known: Option<(PartKey, usize)>,
 }
 
-type Job = Box<dyn FnOnce(&mut Own) + Send>;
+type Job = Box<dyn FnOnce(&mut ThreadState) + Send>;
 type PartKey = (String, u32, PartId);
 
-/// What the thread has.
-struct Own {
+/// The data of the thread.
+struct ThreadState {
     hook: Box<dyn Hook>,
-    /// The text of the part that it was asked about last: sending it whole with every delta would cost
-    /// the square of its length.
+    /// The text of the part in the last call. Only new text is sent to the thread: sending the whole text with every
+    /// delta would take time quadratic in its length.
     so_far: Vec<u8>,
 }
 
-/// [`At`] without what it borrows, and without the text.
-pub(super) struct OwnedAt {
+/// [`HookContext`] with owned data, and with only the new text of the part.
+pub(super) struct OwnedContext {
     session: String,
     message: String,
     attempt: u32,
@@ -56,9 +56,9 @@ pub(super) struct OwnedAt {
     start: usize,
 }
 
-impl OwnedAt {
-    pub(super) fn new(at: &At<'_>) -> OwnedAt {
-        OwnedAt {
+impl OwnedContext {
+    pub(super) fn new(at: &HookContext<'_>) -> OwnedContext {
+        OwnedContext {
             session: at.session.to_owned(),
             message: at.message.to_owned(),
             attempt: at.attempt,
@@ -77,8 +77,8 @@ impl OwnedAt {
         (self.message.clone(), self.attempt, self.part)
     }
 
-    fn at<'a>(&'a self, so_far: &'a [u8]) -> At<'a> {
-        At {
+    fn at<'a>(&'a self, so_far: &'a [u8]) -> HookContext<'a> {
+        HookContext {
             session: &self.session,
             message: &self.message,
             attempt: self.attempt,
@@ -93,16 +93,20 @@ impl OwnedAt {
     }
 }
 
-impl Worker {
-    pub(super) fn new(name: &str, deadline: Duration, hook: Box<dyn Hook>) -> io::Result<Worker> {
+impl HookWorker {
+    pub(super) fn new(
+        name: &str,
+        deadline: Duration,
+        hook: Box<dyn Hook>,
+    ) -> io::Result<HookWorker> {
         let (jobs, asked) = mpsc::channel::<Job>();
-        let mut own = Own {
+        let mut own = ThreadState {
             hook,
             so_far: Vec::new(),
         };
         let thread = thread::Builder::new().name(format!("hook {name}"));
         thread.spawn(move || asked.into_iter().for_each(|job| job(&mut own)))?;
-        Ok(Worker {
+        Ok(HookWorker {
             jobs,
             given: 0,
             returned: Arc::default(),
@@ -113,20 +117,20 @@ impl Worker {
         })
     }
 
-    /// Asks the hook; waits for its answer until the deadline.
+    /// Calls the hook and waits for its answer until the deadline.
     pub(super) fn call<T: Send + 'static>(
         &mut self,
         ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, HookFault> {
         self.run(move |own| ask(&mut *own.hook))
     }
 
-    /// The same, where in a stream it is.
+    /// Calls the hook with a position in a stream, and waits for its answer until the deadline.
     pub(super) fn call_at<T: Send + 'static>(
         &mut self,
-        at: OwnedAt,
-        ask: impl FnOnce(&mut dyn Hook, &At<'_>) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
+        at: OwnedContext,
+        ask: impl FnOnce(&mut dyn Hook, &HookContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, HookFault> {
         let (key, end) = (at.key(), at.start + at.so_far.len());
         let said = self.run(move |own| {
             own.so_far.truncate(at.start);
@@ -137,44 +141,44 @@ impl Worker {
         said
     }
 
-    /// What the thread does not know yet of the text of the part.
-    pub(super) fn at(&self, at: &At<'_>) -> OwnedAt {
-        let mut own = OwnedAt::new(at);
+    /// Returns the position with the text that the thread does not have yet.
+    pub(super) fn at(&self, at: &HookContext<'_>) -> OwnedContext {
+        let mut own = OwnedContext::new(at);
         let known = self.known.as_ref().filter(|(key, _)| *key == own.key());
-        // Within an attempt a part only grows.
+        // Within an attempt a part only grows, so the known text is a prefix.
         own.start = known.map_or(0, |(_, known)| (*known).min(at.so_far.len()));
         own.so_far = at.so_far[own.start..].to_vec();
         own
     }
 
-    /// From now on nobody waits any longer once that switch is thrown.
-    pub(super) fn heed(&mut self, cancel: &Cancel) {
+    /// Sets the switch that ends every wait for the hook.
+    pub(super) fn set_cancel(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Whether the user waits for nobody any more.
+    /// Returns true if the user cancelled.
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Tells the hook something, without waiting for what it says to it.
+    /// Calls the hook without waiting for its answer. Does nothing while the hook hangs.
     pub(super) fn tell(&mut self, tell: impl FnOnce(&mut dyn Hook) + Send + 'static) {
         if !self.is_stuck() {
-            // Where the thread is gone nobody is left to be told.
+            // This fails only if the thread is gone, and then there is no hook to notify.
             let _gone = self.give(move |own| tell(&mut *own.hook), |_| {});
         }
     }
 
-    /// Whether the hook was given up and has not returned since.
+    /// Returns true if the hook missed a deadline and has not returned since.
     fn is_stuck(&self) -> bool {
         self.returned.load(Ordering::Acquire) < self.given_up
     }
 
     fn give<T>(
         &mut self,
-        job: impl FnOnce(&mut Own) -> T + Send + 'static,
+        job: impl FnOnce(&mut ThreadState) -> T + Send + 'static,
         say: impl FnOnce(thread::Result<T>) + Send + 'static,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HookFault> {
         self.given += 1;
         let (number, returned) = (self.given, Arc::clone(&self.returned));
         let job: Job = Box::new(move |own| {
@@ -182,37 +186,37 @@ impl Worker {
             returned.store(number, Ordering::Release);
             say(result);
         });
-        self.jobs.send(job).map_err(|_| Fault::Panicked)
+        self.jobs.send(job).map_err(|_| HookFault::Panicked)
     }
 
     fn run<T: Send + 'static>(
         &mut self,
-        job: impl FnOnce(&mut Own) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
+        job: impl FnOnce(&mut ThreadState) -> T + Send + 'static,
+    ) -> Result<T, HookFault> {
         if self.cancel.is_cancelled() {
-            return Err(Fault::Cancelled);
+            return Err(HookFault::Cancelled);
         }
         if self.is_stuck() {
-            return Err(Fault::TimedOut);
+            return Err(HookFault::TimedOut);
         }
-        // Room for both, so that neither the hook nor the user waits for the other.
+        // Capacity for both senders, so that neither the hook nor the user's cancel blocks.
         let (say, said) = mpsc::sync_channel(2);
         let answer = say.clone();
         self.give(job, move |result| {
-            // Nobody listens after the deadline.
+            // This fails if the loop has stopped waiting.
             let _late = answer.send(Some(result));
         })?;
-        let _alarm = self.cancel.alarm(move || {
+        let _alarm = self.cancel.on_cancel(move || {
             let _answered = say.try_send(None);
         });
         match said.recv_timeout(self.deadline) {
-            Ok(Some(result)) => result.map_err(|_| Fault::Panicked),
-            Ok(None) => Err(Fault::Cancelled),
+            Ok(Some(result)) => result.map_err(|_| HookFault::Panicked),
+            Ok(None) => Err(HookFault::Cancelled),
             Err(RecvTimeoutError::Timeout) => {
                 self.given_up = self.given;
-                Err(Fault::TimedOut)
+                Err(HookFault::TimedOut)
             }
-            Err(RecvTimeoutError::Disconnected) => Err(Fault::Panicked),
+            Err(RecvTimeoutError::Disconnected) => Err(HookFault::Panicked),
         }
     }
 }

@@ -1,100 +1,104 @@
-//! What ends an attempt before its end, and what follows: another attempt, or no answer.
+//! The early end of an attempt, and what follows: another attempt, or a reply without an answer.
 
 use std::mem;
 
-use super::{Processor, State, retract};
-use crate::harness::consult::Consultation;
+use super::{Processor, ReplyState, retract};
+use crate::harness::aborted::{
+    AbortReason, AbortSource, AbortStage, Aborted, AbortedBlock, AbortedCall, BlockReplay,
+};
+use crate::harness::consultation::Consultation;
+use crate::harness::event::LoopEvent;
 use crate::harness::fallback::error_text;
-use crate::harness::hooks::{Answered, Fault};
+use crate::harness::hooks::{AbortAnswer, HookFault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
-use crate::harness::step::{
-    AbortStage, Aborted, AbortedBlock, AbortedCall, End, Observation, Reason, Replay, Source, Step,
-};
+use crate::harness::step::{End, Step};
 use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Stream};
 
-/// Why an attempt ends.
+/// The cause of an abort, and the conditions of a retry.
 #[derive(Debug)]
-pub(super) struct Cause {
-    reason: Reason,
-    source: Source,
+pub(super) struct AbortCause {
+    reason: AbortReason,
+    source: AbortSource,
     detail: String,
     part: Option<PartId>,
-    /// Whether the reply is taken again.
-    again: Again,
-    /// Whether the transport is still there.
+    /// The condition for a retry.
+    retry_condition: RetryCondition,
+    /// True if the transport is open and must be closed.
     is_connected: bool,
-    /// What of the reply stays in the context if it is taken again.
-    stays: Stays,
+    /// The text that stays in the context if the reply is retried.
+    kept_text: KeptText,
     model: Option<String>,
     temperature: Option<u32>,
-    /// What is said to the model where a rule retries.
+    /// The rule's message to the model for a retry.
     steering: Option<String>,
     /// The rule's decision to retry.
     decision: Option<Decision>,
-    /// The failure of the provider, which rules have not read yet.
+    /// True if the provider failed and rules on `error` have not read the failure.
     is_failure: bool,
     stage: AbortStage,
 }
 
-/// What the next attempt begins with.
+/// The properties of the next attempt.
 #[derive(Debug, Default)]
-pub(super) struct Retake {
-    /// The decision that brings it about, to be delivered once it is on its way.
+pub(super) struct NextAttempt {
+    /// The decision to retry, which is delivered once the request is sent.
     pub(super) decision: Option<Decision>,
-    /// What stays of the one before.
+    /// The text kept of the previous attempt.
     pub(super) kept: Option<Message>,
     pub(super) steering: Vec<Message>,
     pub(super) model: Option<String>,
     pub(super) temperature: Option<u32>,
 }
 
-/// What of a reply that was cut stays in the context. Tool input never does.
+/// The text of a reply that stays in the context after a cut. Tool input never stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stays {
+enum KeptText {
     Nothing,
-    /// All of it, up to the cut.
+    /// All text up to the cut.
     All,
-    /// What came before that part, and so many bytes of it.
-    Before(PartId, usize),
+    /// The parts before this part, and this number of bytes of it.
+    UpTo(PartId, usize),
 }
 
-impl Stays {
-    /// What the rule that retries says. Where a match begins nobody knows, nothing of its part stays.
-    fn of(rule: &Rule, stream: &Stream, hit: &Hit) -> Stays {
+impl KeptText {
+    /// Returns the text that a retrying rule keeps. If the start of the match is unknown, nothing of its part stays.
+    fn from_rule(rule: &Rule, stream: &Stream, hit: &Hit) -> KeptText {
         match rule.partial {
-            Partial::Keep => Stays::All,
+            Partial::Keep => KeptText::All,
             Partial::KeepBeforeMatch => {
                 let start = stream.start(hit).unwrap_or(0);
-                Stays::Before(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
+                KeptText::UpTo(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
             }
-            Partial::Discard => Stays::Nothing,
+            Partial::Discard => KeptText::Nothing,
         }
     }
 
-    /// How many bytes stay of each part of the reply, in order. Reasoning does not where it is signed: a
-    /// piece of it has no signature.
+    /// Returns the number of bytes that stay of each part of the reply, in order. Signed reasoning never stays, because
+    /// the signature covers the whole text.
     fn bytes(self, reply: &Reply, signs_reasoning: bool) -> Vec<usize> {
         let parts = reply.parts().iter();
         let cut = match self {
-            Stays::Before(part, _) => parts.clone().position(|other| other.part == part),
-            Stays::Nothing | Stays::All => None,
+            KeptText::UpTo(part, _) => parts.clone().position(|other| other.part == part),
+            KeptText::Nothing | KeptText::All => None,
         };
         let of_part = |(place, part): (usize, &ReplyPart)| match self {
             _ if part.channel == Channel::ToolInput => 0,
             _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
-            Stays::Nothing => 0,
-            Stays::All => part.characters(part.raw.len()),
-            Stays::Before(_, bytes) if Some(place) == cut => part.characters(part.place(bytes)),
-            Stays::Before(..) if Some(place) > cut => 0,
-            Stays::Before(..) => part.characters(part.raw.len()),
+            KeptText::Nothing => 0,
+            KeptText::All => part.whole_characters(part.raw.len()),
+            KeptText::UpTo(_, bytes) if Some(place) == cut => {
+                part.whole_characters(part.raw_offset(bytes))
+            }
+            KeptText::UpTo(..) if Some(place) > cut => 0,
+            KeptText::UpTo(..) => part.whole_characters(part.raw.len()),
         };
         parts.enumerate().map(of_part).collect()
     }
 }
 
-/// What stays of the reply, as the model's message.
+/// Returns the text that stays, as a message of the model.
 fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
     let parts = reply.parts().iter().zip(stays);
     let content = parts.filter(|(_, bytes)| **bytes > 0).map(|(part, bytes)| {
@@ -113,25 +117,25 @@ fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Again {
-    /// A rule retries, and says this to the model; nothing to say if it is empty.
+enum RetryCondition {
+    /// A rule retries.
     Rule,
-    /// If a hook asks for it.
+    /// The reply is retried if a hook asks for it.
     IfAsked,
-    /// In no case.
+    /// The reply is not retried.
     Never,
 }
 
-impl Cause {
-    fn new(reason: Reason, source: Source, detail: String) -> Cause {
-        Cause {
+impl AbortCause {
+    fn new(reason: AbortReason, source: AbortSource, detail: String) -> AbortCause {
+        AbortCause {
             reason,
             source,
             detail,
             part: None,
-            again: Again::IfAsked,
+            retry_condition: RetryCondition::IfAsked,
             is_connected: true,
-            stays: Stays::Nothing,
+            kept_text: KeptText::Nothing,
             model: None,
             temperature: None,
             steering: None,
@@ -141,8 +145,8 @@ impl Cause {
         }
     }
 
-    /// The cause of the end of a turn; `None` for an end that is no abort.
-    fn of_end(end: &End) -> Option<Cause> {
+    /// Returns the cause of the end of a turn; `None` if the end is not an abort.
+    fn from_end(end: &End) -> Option<AbortCause> {
         let End::Aborted {
             reason,
             source,
@@ -151,25 +155,25 @@ impl Cause {
         else {
             return None;
         };
-        Some(Cause {
-            again: Again::Never,
+        Some(AbortCause {
+            retry_condition: RetryCondition::Never,
             is_connected: false,
             stage: AbortStage::Tools,
-            ..Cause::new(*reason, source.clone(), detail.clone())
+            ..AbortCause::new(*reason, source.clone(), detail.clone())
         })
     }
 
-    /// The same, of a request that is not sent. Another attempt would have the same request.
-    fn before_sending(self) -> Cause {
-        Cause {
-            again: Again::Never,
+    /// Changes the cause to that of a request that is not sent. A retry would send the same request, so there is none.
+    fn before_sending(self) -> AbortCause {
+        AbortCause {
+            retry_condition: RetryCondition::Never,
             is_connected: false,
             stage: AbortStage::Request,
             ..self
         }
     }
 
-    /// As the end of a reply.
+    /// Returns the end of the reply with this cause.
     pub(super) fn end(self) -> End {
         End::Aborted {
             reason: self.reason,
@@ -178,119 +182,131 @@ impl Cause {
         }
     }
 
-    /// What it says, or else who it is.
-    pub(super) fn why(&self) -> String {
+    /// Returns the detail or, if it is empty, the id of the rule.
+    pub(super) fn description(&self) -> String {
         match (&*self.detail, &self.source) {
-            ("", Source::Rule { id, .. }) => id.clone(),
+            ("", AbortSource::Rule { id, .. }) => id.clone(),
             (detail, _) => detail.to_owned(),
         }
     }
 
-    /// The same, of no part of the reply.
-    pub(super) fn without_part(self) -> Cause {
-        Cause { part: None, ..self }
+    /// Removes the part from the cause.
+    pub(super) fn without_part(self) -> AbortCause {
+        AbortCause { part: None, ..self }
     }
 
-    pub(super) fn cancelled() -> Cause {
-        Cause {
-            again: Again::Never,
-            ..Cause::new(Reason::User, Source::User, String::new())
+    pub(super) fn cancelled() -> AbortCause {
+        AbortCause {
+            retry_condition: RetryCondition::Never,
+            ..AbortCause::new(AbortReason::User, AbortSource::User, String::new())
         }
     }
 
-    /// The bound `reply` leaves no time for another attempt.
-    pub(super) fn timeout(bound: &'static str) -> Cause {
-        let again = match bound {
-            "reply" => Again::Never,
-            _ => Again::IfAsked,
+    /// The cause of a bound of time. The bound `reply` leaves no time for a retry.
+    pub(super) fn timeout(bound: &'static str) -> AbortCause {
+        let retry_condition = match bound {
+            "reply" => RetryCondition::Never,
+            _ => RetryCondition::IfAsked,
         };
-        Cause {
-            again,
-            ..Cause::new(Reason::Timeout, Source::Limit(bound), String::new())
+        AbortCause {
+            retry_condition,
+            ..AbortCause::new(
+                AbortReason::Timeout,
+                AbortSource::Limit(bound),
+                String::new(),
+            )
         }
     }
 
-    /// The transport is gone.
-    pub(super) fn failed(failure: &Failure) -> Cause {
-        Cause {
+    /// The cause of a failed request or stream, whose transport is closed.
+    pub(super) fn failed(failure: &Failure) -> AbortCause {
+        AbortCause {
             is_connected: false,
             is_failure: true,
-            ..Cause::new(
-                Reason::Error,
-                Source::Provider,
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Provider,
                 error_text(&failure.to_string(), failure.status()),
             )
         }
     }
 
-    /// The provider reported an error in the stream.
-    pub(super) fn reported(kind: &str, message: &str) -> Cause {
+    /// The cause of an error event in the stream.
+    pub(super) fn reported(kind: &str, message: &str) -> AbortCause {
         let failure = Failure::new(kind, message);
-        Cause {
+        AbortCause {
             is_failure: true,
-            ..Cause::new(Reason::Error, Source::Provider, failure.to_string())
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Provider,
+                failure.to_string(),
+            )
         }
     }
 
-    /// The stream ended, the reply did not.
-    pub(super) fn cut_off() -> Cause {
+    /// The cause of a stream that ended before the reply.
+    pub(super) fn cut_off() -> AbortCause {
         let failure = Failure::new("cut-off", "the stream ended before the reply did");
-        Cause::failed(&failure)
+        AbortCause::failed(&failure)
     }
 
-    pub(super) fn hook(name: String, part: PartId) -> Cause {
-        Cause {
+    pub(super) fn hook(name: String, part: PartId) -> AbortCause {
+        AbortCause {
             part: Some(part),
-            ..Cause::new(Reason::Plugin, Source::Hook(name), String::new())
+            ..AbortCause::new(AbortReason::Plugin, AbortSource::Hook(name), String::new())
         }
     }
 
-    pub(super) fn fault(name: String, fault: Fault, part: Option<PartId>) -> Cause {
-        if fault == Fault::Cancelled {
-            return Cause::cancelled();
+    pub(super) fn fault(name: String, fault: HookFault, part: Option<PartId>) -> AbortCause {
+        if fault == HookFault::Cancelled {
+            return AbortCause::cancelled();
         }
-        let detail = format!("the hook {}", fault.what());
-        Cause {
+        let detail = format!("the hook {}", fault.predicate());
+        AbortCause {
             part,
-            // It is not called again in this reply: another attempt would go unguarded.
-            again: Again::Never,
-            ..Cause::new(fault.reason(), Source::Hook(name), detail)
+            // The hook is not called again in this reply, so a retry would be unguarded.
+            retry_condition: RetryCondition::Never,
+            ..AbortCause::new(fault.reason(), AbortSource::Hook(name), detail)
         }
     }
 
-    pub(super) fn limit(name: &'static str, part: PartId) -> Cause {
-        Cause {
+    pub(super) fn limit(name: &'static str, part: PartId) -> AbortCause {
+        AbortCause {
             part: Some(part),
-            ..Cause::new(Reason::Error, Source::Limit(name), String::new())
+            ..AbortCause::new(AbortReason::Error, AbortSource::Limit(name), String::new())
         }
     }
 }
 
-impl Cause {
-    /// The cause of a decision that cuts. Where a critical rule aborts, no hook brings the reply back.
-    pub(super) fn of(stream: &Stream, decision: &Decision, message: String) -> Cause {
+impl AbortCause {
+    /// Returns the cause of a decision that cuts. If a critical rule aborts, no hook can retry the reply.
+    pub(super) fn from_decision(
+        stream: &Stream,
+        decision: &Decision,
+        message: String,
+    ) -> AbortCause {
         let hit = match decision.source {
             crate::Source::Rule(hit) => hit,
-            crate::Source::Limit { name, part, .. } => return Cause::limit(name, part),
+            crate::Source::Limit { name, part, .. } => return AbortCause::limit(name, part),
         };
         let rule = stream.pack().rule(hit.rule);
-        let again = match decision.action {
-            Action::Retry => Again::Rule,
-            _ if rule.severity == Severity::Critical => Again::Never,
-            _ => Again::IfAsked,
+        let retry_condition = match decision.action {
+            Action::Retry => RetryCondition::Rule,
+            _ if rule.severity == Severity::Critical => RetryCondition::Never,
+            _ => RetryCondition::IfAsked,
         };
-        let source = Source::Rule {
+        let source = AbortSource::Rule {
             rule: hit.rule,
             id: rule.id.clone(),
         };
-        let cause = Cause {
+        let cause = AbortCause {
             part: Some(hit.part),
-            again,
-            ..Cause::new(Reason::Plugin, source, message)
+            retry_condition,
+            ..AbortCause::new(AbortReason::Plugin, source, message)
         };
         match decision.action {
-            Action::Retry => Cause {
-                stays: Stays::of(rule, stream, &hit),
+            Action::Retry => AbortCause {
+                kept_text: KeptText::from_rule(rule, stream, &hit),
                 model: rule.retry.model.clone(),
                 temperature: rule.retry.temperature,
                 steering: Some(cause.detail.clone()).filter(|text| !text.is_empty()),
@@ -303,16 +319,16 @@ impl Cause {
 }
 
 impl Processor {
-    /// Ends the attempt: the hooks hear of it, once, and then it is taken again or that was it.
-    pub(super) fn cut(&mut self, cause: Cause, out: &mut Vec<Step>) {
+    /// Ends the attempt: notifies the hooks once, then retries or finishes the reply.
+    pub(super) fn cut(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
         let mut cause = cause;
         if cause.is_connected {
             out.push(Step::CancelUpstream);
         }
-        // From here on nothing belongs to this reply any more, whatever the hooks do.
-        self.state = State::Asking;
-        self.forget_attempt();
-        self.calls = self.calls_before.clone();
+        // From here on no input belongs to this attempt, whatever the hooks do.
+        self.state = ReplyState::Asking;
+        self.drop_attempt();
+        self.turn.calls = self.attempt.calls_before.clone();
         self.publish_aborted_calls(out);
         if cause.is_failure {
             self.read_failure(&mut cause, out);
@@ -324,19 +340,19 @@ impl Processor {
             .map(Message::steering)
             .into_iter()
             .collect();
-        let wants_retry = self.tell_hooks(&aborted, &cause.again, &mut steering, out);
-        if wants_retry && cause.again == Again::IfAsked {
-            self.hook_retries += 1;
+        let wants_retry = self.notify_hooks(&aborted, &cause.retry_condition, &mut steering, out);
+        if wants_retry && cause.retry_condition == RetryCondition::IfAsked {
+            self.turn.hook_retries += 1;
         }
-        if !wants_retry && cause.again != Again::Rule {
+        if !wants_retry && cause.retry_condition != RetryCondition::Rule {
             out.push(Step::Aborted(Box::new(aborted)));
             return self.give_up(cause, out);
         }
         aborted.retry = true;
         let stays = cause
-            .stays
+            .kept_text
             .bytes(&aborted.partial, self.settings.signs_reasoning);
-        let retake = Retake {
+        let next_attempt = NextAttempt {
             decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,
@@ -347,102 +363,106 @@ impl Processor {
         retract(&aborted.partial, &stays, &mut retracts);
         out.push(Step::Aborted(Box::new(aborted)));
         out.append(&mut retracts);
-        self.ask(retake, out);
+        self.request_attempt(next_attempt, out);
     }
 
-    /// Ends a reply whose request must not be sent: the hooks hear of it, and there is no retry. Where it would
-    /// have been a retry that the user or the clock calls off, they heard of the abort that it follows, and
-    /// nothing was aborted since. Does nothing unless a request was asked for and is not on its way.
-    pub(super) fn refuse(&mut self, cause: Cause, out: &mut Vec<Step>) {
-        if self.state != State::Asking {
+    /// Ends a reply whose request must not be sent, without a retry. The hooks are notified, except if the request is a
+    /// retry that the user or a bound of time calls off: then the abort that led to the retry was the last one. Does
+    /// nothing unless a request was asked for and is not sent yet.
+    pub(super) fn refuse(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
+        if self.state != ReplyState::Asking {
             return;
         }
-        self.take_back();
+        self.unsend();
         let is_retry = self.progress.attempts > 1;
-        if is_retry && matches!(cause.source, Source::User | Source::Limit(_)) {
+        if is_retry && matches!(cause.source, AbortSource::User | AbortSource::Limit(_)) {
             self.give_up(cause, out);
         } else {
             self.cut(cause.before_sending(), out);
         }
     }
 
-    /// Ends a turn between two replies: while its tools run, or because it had its last reply. Tells the hooks
-    /// at `stream.aborted`, which cannot retry it, and forgets what waited for its calls.
-    /// [`Turn`](crate::harness::Turn) says so by itself. Does nothing for an `end` that is no abort, and
-    /// while a reply is under way.
+    /// Ends a turn between two replies: while its tools run, or because it reached its last reply. Notifies the hooks
+    /// at `stream.aborted`, which cannot retry it, and drops the questions and handoffs of the reply.
+    /// [`Turn`](crate::harness::Turn) calls this itself. Does nothing if `end` is not an abort or a reply is in
+    /// progress.
     ///
     /// # Example: the user cancels a tool
     /// ```
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
-    /// use ttsr::harness::{AbortStage, End, Hooks, Processor, Reason, Settings, Source, Step};
+    /// use ttsr::harness::{AbortReason, AbortSource, AbortStage, End, Hooks, Processor, Settings, Step};
     /// let (told, heard) = mpsc::channel();
     /// let mut hooks = Hooks::default();
     /// hooks.on_aborted("count", move |aborted, _| drop(told.send((aborted.reason, aborted.stage))));
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let end = End::Aborted { reason: Reason::User, source: Source::User, detail: String::new() };
+    /// let end = End::Aborted { reason: AbortReason::User, source: AbortSource::User, detail: String::new() };
     /// let mut steps = Vec::new();
     /// processor.end_turn(&end, &mut steps);
     /// assert!(matches!(steps[..], [Step::Aborted(_)]));
-    /// assert_eq!(heard.try_recv(), Ok((Reason::User, AbortStage::Tools)));
+    /// assert_eq!(heard.try_recv(), Ok((AbortReason::User, AbortStage::Tools)));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn end_turn(&mut self, end: &End, out: &mut Vec<Step>) {
-        let cause = Cause::of_end(end).filter(|_| self.state == State::Idle);
+        let cause = AbortCause::from_end(end).filter(|_| self.state == ReplyState::Idle);
         let Some(cause) = cause else {
             return;
         };
-        self.forget_attempt();
+        self.drop_attempt();
         let aborted = self.aborted(&cause);
-        self.tell_hooks(&aborted, &cause.again, &mut Vec::new(), out);
+        self.notify_hooks(&aborted, &cause.retry_condition, &mut Vec::new(), out);
         out.push(Step::Aborted(Box::new(aborted)));
     }
 
-    /// Tells the hooks of an abort. Returns whether one of them gets its retry.
-    fn tell_hooks(
+    /// Notifies the hooks of an abort. Returns true if one of them is granted a retry.
+    fn notify_hooks(
         &mut self,
         aborted: &Aborted,
-        again: &Again,
+        retry_condition: &RetryCondition,
         steering: &mut Vec<Message>,
         out: &mut Vec<Step>,
     ) -> bool {
-        let may_retry = self.may_retry(again);
+        let may_retry = self.may_retry(retry_condition);
         let mut wants_retry = false;
         for answered in self.hooks.aborted(aborted) {
-            wants_retry |= self.heed(answered, may_retry, steering, out);
+            wants_retry |= self.apply_answer(answered, may_retry, steering, out);
         }
         wants_retry
     }
 
-    /// Releases what the attempt wanted done once it is complete: it never will be.
-    pub(super) fn forget_attempt(&mut self) {
-        let consultations = mem::take(&mut self.consultations).into_iter();
+    /// Drops the questions and handoffs of the attempt, which take effect only if the attempt completes.
+    pub(super) fn drop_attempt(&mut self) {
+        let consultations = mem::take(&mut self.attempt.consultations).into_iter();
         let consultations = consultations.filter_map(|consultation| consultation.decision);
         let handoffs = self
+            .turn
             .handoffs
             .extract_if(.., |handoff| handoff.is_of_attempt);
         let decisions = consultations.chain(handoffs.map(|handoff| handoff.decision));
         decisions.for_each(|decision| self.session.dropped(&decision));
     }
 
-    /// Releases what was wanted of calls that will not run, for they were never completed.
-    pub(super) fn forget_aborted_calls(&mut self) {
-        let aborted = self.reply.tool_calls();
+    /// Drops the questions about tool calls that do not run because they were not completed.
+    pub(super) fn drop_aborted_calls(&mut self) {
+        let aborted = self.attempt.reply.tool_calls();
         let aborted = aborted.filter(|part| part.state == PartState::Aborted);
         let aborted: Vec<PartId> = aborted.map(|part| part.part).collect();
         let is_about_one = |wanted: &mut Consultation| {
             let part = wanted.decision.map(|decision| decision.part());
             part.is_some_and(|part| aborted.contains(&part))
         };
-        let forgotten: Vec<Consultation> =
-            self.consultations.extract_if(.., is_about_one).collect();
-        self.forget_consultations(&forgotten);
+        let forgotten: Vec<Consultation> = self
+            .attempt
+            .consultations
+            .extract_if(.., is_about_one)
+            .collect();
+        self.drop_consultations(&forgotten);
     }
 
-    /// Marks the calls that were published and will not run.
+    /// Publishes the abort of the calls that were published.
     fn publish_aborted_calls(&self, out: &mut Vec<Step>) {
-        let calls = self.reply.tool_calls();
+        let calls = self.attempt.reply.tool_calls();
         let calls = calls.filter(|part| part.is_published && part.state != PartState::Aborted);
         out.extend(calls.map(|part| Step::ToolAborted {
             part: part.part,
@@ -450,14 +470,14 @@ impl Processor {
         }));
     }
 
-    /// Lets rules read how the provider failed: they may take another model, or ask it again.
-    fn read_failure(&mut self, cause: &mut Cause, out: &mut Vec<Step>) {
+    /// Lets rules on `error` read the provider's failure. They may choose another model, retry or abort.
+    fn read_failure(&mut self, cause: &mut AbortCause, out: &mut Vec<Step>) {
         let (detail, verdicts) = self.check_error(&cause.detail, out);
         cause.detail = detail;
         let injected = verdicts.injected.into_iter();
         injected.for_each(|guidance| self.queue(guidance, out));
         if let Some(abort) = verdicts.abort {
-            *cause = Cause {
+            *cause = AbortCause {
                 is_connected: cause.is_connected,
                 ..abort
             };
@@ -465,16 +485,16 @@ impl Processor {
         }
         if let Some(decision) = verdicts.fallback {
             if let Some(model) = self.next_model() {
-                cause.again = Again::Rule;
+                cause.retry_condition = RetryCondition::Rule;
                 cause.model = Some(model);
                 cause.decision = Some(decision);
                 return;
             }
             self.session.dropped(&decision);
-            out.push(Step::Observe(Observation::NoFallback));
+            out.push(Step::Observe(LoopEvent::NoFallback));
         }
         if let Some(retry) = verdicts.retry {
-            cause.again = Again::Rule;
+            cause.retry_condition = RetryCondition::Rule;
             cause.steering = retry.steering;
             cause.model = retry.model;
             cause.temperature = retry.temperature;
@@ -482,7 +502,7 @@ impl Processor {
         }
     }
 
-    /// The next model of the chain that was not tried in this session.
+    /// Returns the next model of the chain that was not tried in this session, and records it as tried.
     fn next_model(&mut self) -> Option<String> {
         let origin = self.session.origin();
         if let Some(model) = self.progress.model.take().or(origin.model.clone())
@@ -497,32 +517,32 @@ impl Processor {
     }
 
     /// Ends the reply without an answer.
-    pub(super) fn give_up(&mut self, cause: Cause, out: &mut Vec<Step>) {
-        self.reply = Reply::default();
+    pub(super) fn give_up(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
+        self.attempt.reply = Reply::default();
         self.finish_with(cause.end(), out);
     }
 
-    fn may_retry(&self, again: &Again) -> bool {
-        match again {
-            Again::Rule => true,
-            Again::IfAsked => self.hook_retries < self.settings.hook_retries,
-            Again::Never => false,
+    fn may_retry(&self, retry_condition: &RetryCondition) -> bool {
+        match retry_condition {
+            RetryCondition::Rule => true,
+            RetryCondition::IfAsked => self.turn.hook_retries < self.settings.hook_retries,
+            RetryCondition::Never => false,
         }
     }
 
-    /// Takes the answer of one hook; whether it gets its retry.
-    fn heed(
+    /// Applies the answer of one hook. Returns true if the hook is granted a retry.
+    fn apply_answer(
         &mut self,
-        answered: Answered,
+        answered: AbortAnswer,
         may_retry: bool,
         steering: &mut Vec<Message>,
         out: &mut Vec<Step>,
     ) -> bool {
-        let Answered { hook, answer } = answered;
+        let AbortAnswer { hook, answer } = answered;
         let answer = match answer {
             Ok(answer) => answer,
             Err(fault) => {
-                self.note_fault(hook, fault, out);
+                self.record_fault(hook, fault, out);
                 return false;
             }
         };
@@ -531,11 +551,11 @@ impl Processor {
             return true;
         }
         if answer.retry {
-            self.tally.refused_retries += 1;
-            out.push(Step::Observe(Observation::RetryRefused { hook }));
+            self.counters.refused_retries += 1;
+            out.push(Step::Observe(LoopEvent::RetryRefused { hook }));
         } else if answer.inject_message.is_some() {
-            self.tally.ignored_messages += 1;
-            out.push(Step::Observe(Observation::MessageIgnored { hook }));
+            self.counters.ignored_messages += 1;
+            out.push(Step::Observe(LoopEvent::MessageIgnored { hook }));
         }
         false
     }
@@ -544,16 +564,16 @@ impl Processor {
     fn model(&self) -> Option<String> {
         let progress = self
             .progress
-            .asked
+            .request_model
             .as_ref()
             .or(self.progress.model.as_ref());
         let model = progress.or(self.session.origin().model.as_ref());
         model.cloned()
     }
 
-    /// Says what was aborted. Takes the reply: no call of it runs.
-    fn aborted(&mut self, cause: &Cause) -> Aborted {
-        let mut partial = mem::take(&mut self.reply);
+    /// Returns the record of the abort. Moves the reply out, so that no call of it runs.
+    fn aborted(&mut self, cause: &AbortCause) -> Aborted {
+        let mut partial = mem::take(&mut self.attempt.reply);
         let calls = partial.tool_calls().map(|part| AbortedCall {
             part: part.part,
             tool: part.tool.clone(),
@@ -571,9 +591,9 @@ impl Processor {
             parent: self.settings.parent.clone(),
             message: self.progress.message.clone(),
             model: self.model(),
-            prompt: self.prompt,
+            prompt: self.turn.prompt,
             stage: cause.stage,
-            attempt: self.stream.attempt(),
+            attempt: self.attempt.stream.attempt(),
             reason: cause.reason,
             source: cause.source.clone(),
             detail: cause.detail.clone(),
@@ -581,20 +601,20 @@ impl Processor {
             calls,
             partial,
             blocks,
-            retry: cause.again == Again::Rule,
-            counters: self.stream.counters(),
+            retry: cause.retry_condition == RetryCondition::Rule,
+            counters: self.attempt.stream.counters(),
         }
     }
 }
 
-/// What of a part that was aborted may be sent again.
+/// Returns the bytes of an aborted part that may be sent retry_condition.
 fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
-    let whole = part.characters(part.raw.len()) as u64;
+    let whole = part.whole_characters(part.raw.len()) as u64;
     let replay = match part.channel {
-        Channel::ToolInput => Replay::Never,
-        Channel::Reasoning if signs_reasoning => Replay::Never,
-        Channel::Reasoning => Replay::Unsigned(whole),
-        _ => Replay::UpTo(whole),
+        Channel::ToolInput => BlockReplay::Never,
+        Channel::Reasoning if signs_reasoning => BlockReplay::Never,
+        Channel::Reasoning => BlockReplay::Unsigned(whole),
+        _ => BlockReplay::UpTo(whole),
     };
     AbortedBlock {
         part: part.part,

@@ -1,62 +1,69 @@
-//! The order in which parts are published, where text waits for a rule.
+//! The order in which parts are published while text is held.
 //!
-//! A part that opens while text of an earlier part waits is published once that text has left: whoever watches sees
-//! what the model wrote before a tool call before the call. Text that comes after a part opened delays nothing of it.
+//! A part that opens while text of an earlier part is held is published after that text has left, so that a tool call
+//! is never published before the text that precedes it. Text delivered after a part opened does not delay that part.
 //!
-//! Memory: the steps that wait, which hold no more than the reply does.
+//! Memory: the steps that wait, which contain no more bytes than the reply.
 
 use super::Processor;
 use crate::PartId;
-use crate::harness::step::{Observation, Step};
+use crate::harness::event::LoopEvent;
+use crate::harness::step::Step;
 
-/// A part that is published once text before it has left.
+/// A part whose steps wait until text before it has left.
 #[derive(Debug)]
-pub(super) struct Later {
+pub(super) struct DelayedPart {
     part: PartId,
-    /// Places of earlier parts in the reply, each with how many of its bytes must have left.
+    /// For each earlier part with held text, its index in the reply and the number of its bytes that must have left.
     after: Vec<(usize, u64)>,
     steps: Vec<Step>,
 }
 
-/// What a step has to do with the order of parts.
-enum Order {
-    /// It publishes that part.
+/// The constraint on the position of a step.
+enum PublishOrder {
+    /// The step belongs to this part and stays in order with its other steps.
     Of(PartId),
-    /// It ends the attempt, or voids it: nothing waits past it.
+    /// The step ends or voids the attempt: all waiting steps precede it.
     Last,
-    /// It may come at any time.
+    /// The step has no constraint.
     Any,
 }
 
 impl Processor {
-    /// Puts back the steps from `first` on that are to wait, and appends those that have waited long enough.
-    pub(super) fn put_in_order(&mut self, first: usize, out: &mut Vec<Step>) {
+    /// Reorders the steps of `out` from index `first` on: steps of parts that must wait are withheld, and steps that
+    /// have waited long enough are appended.
+    pub(super) fn order_steps(&mut self, first: usize, out: &mut Vec<Step>) {
         let opens = |step: &Step| matches!(step, Step::Open { .. });
-        if self.later.is_empty() && !out[first..].iter().any(opens) {
+        if self.progress.delayed.is_empty() && !out[first..].iter().any(opens) {
             return;
         }
         for step in out.split_off(first) {
             match order(&step) {
-                Order::Any => out.push(step),
-                Order::Last => {
-                    let later = self.later.drain(..);
-                    out.extend(later.flat_map(|later| later.steps));
+                PublishOrder::Any => out.push(step),
+                PublishOrder::Last => {
+                    let delayed = self.progress.delayed.drain(..);
+                    out.extend(delayed.flat_map(|delayed| delayed.steps));
                     out.push(step);
                 }
-                Order::Of(part) => self.put(part, step, out),
+                PublishOrder::Of(part) => self.place_step(part, step, out),
             }
         }
         self.publish_ready(out);
     }
 
-    fn put(&mut self, part: PartId, step: Step, out: &mut Vec<Step>) {
-        if self.later.iter().any(|later| later.part == part) {
+    fn place_step(&mut self, part: PartId, step: Step, out: &mut Vec<Step>) {
+        if self
+            .progress
+            .delayed
+            .iter()
+            .any(|delayed| delayed.part == part)
+        {
             self.publish_ready(out);
         }
         if matches!(step, Step::Open { .. }) {
             let after = self.waiting_before(part);
             if !after.is_empty() {
-                self.later.push_back(Later {
+                self.progress.delayed.push_back(DelayedPart {
                     part,
                     after,
                     steps: vec![step],
@@ -64,30 +71,40 @@ impl Processor {
                 return;
             }
         }
-        match self.later.iter_mut().find(|later| later.part == part) {
-            Some(later) => later.steps.push(step),
+        match self
+            .progress
+            .delayed
+            .iter_mut()
+            .find(|delayed| delayed.part == part)
+        {
+            Some(delayed) => delayed.steps.push(step),
             None => out.push(step),
         }
     }
 
-    /// Publishes the parts whose turn it is. One that opened later waits for as much, or for more.
+    /// Publishes the waiting parts whose text before them has left. A part that opened later waits for at least as much
+    /// text, so the search stops at the first part that must wait.
     fn publish_ready(&mut self, out: &mut Vec<Step>) {
-        while let Some(later) = self.later.front() {
+        while let Some(delayed) = self.progress.delayed.front() {
             let has_left = |&(index, bytes): &(usize, u64)| {
-                let part = self.reply.parts.get(index);
+                let part = self.attempt.reply.parts.get(index);
                 part.is_none_or(|part| part.released >= bytes)
             };
-            if !later.after.iter().all(has_left) {
+            if !delayed.after.iter().all(has_left) {
                 return;
             }
-            let steps = self.later.pop_front().map(|later| later.steps);
+            let steps = self
+                .progress
+                .delayed
+                .pop_front()
+                .map(|delayed| delayed.steps);
             out.extend(steps.into_iter().flatten());
         }
     }
 
-    /// Text that waits in parts before that one.
+    /// Returns the earlier parts with held text, each with the number of bytes that must have left.
     fn waiting_before(&self, part: PartId) -> Vec<(usize, u64)> {
-        let before = self.reply.parts.iter().enumerate();
+        let before = self.attempt.reply.parts.iter().enumerate();
         let before = before.take_while(|(_, other)| other.part != part);
         let waiting = before.filter(|(_, other)| !other.held.is_empty());
         let place =
@@ -98,23 +115,25 @@ impl Processor {
     }
 }
 
-fn order(step: &Step) -> Order {
+fn order(step: &Step) -> PublishOrder {
     match step {
         Step::Open { part, .. }
         | Step::Named { part, .. }
         | Step::Forward { part, .. }
         | Step::Hold { part, .. }
         | Step::Close { part, .. }
-        | Step::ToolAborted { part, .. }
-        | Step::Observe(Observation::ToolCall { part } | Observation::DoomLoop { part, .. }) => {
-            Order::Of(*part)
+        | Step::ToolAborted { part, .. } => PublishOrder::Of(*part),
+        Step::Observe(LoopEvent::ToolCall(part) | LoopEvent::DoomLoop { part, .. }) => {
+            part.id.map_or(PublishOrder::Any, PublishOrder::Of)
         }
         Step::Send { .. }
         | Step::Retract { .. }
         | Step::CancelUpstream
         | Step::Aborted(_)
         | Step::Finish(_)
-        | Step::Observe(Observation::StepFinished { .. } | Observation::Restarted) => Order::Last,
-        _ => Order::Any,
+        | Step::Observe(LoopEvent::StepFinished { .. } | LoopEvent::Restarted) => {
+            PublishOrder::Last
+        }
+        _ => PublishOrder::Any,
     }
 }

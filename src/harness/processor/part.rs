@@ -1,18 +1,19 @@
-//! The parts of a reply: hooks first, then rules, then accumulate and publish.
+//! The parts of a reply: each delta passes hooks, then rules, and is then accumulated and published.
 
 use serde::de::IgnoredAny;
 
-use super::abort::Cause;
-use super::redact::{Replacing, floor_char};
-use super::{Guidance, Processor, Progress, Settings, State, WantedHandoff};
-use crate::harness::consult::Consultation;
-use crate::harness::hooks::{At, Fault, Faults, Point};
+use super::abort::AbortCause;
+use super::redact::{Redactor, floor_char};
+use super::{Guidance, Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
+use crate::harness::consultation::Consultation;
+use crate::harness::event::{DecisionRecord, EventPart, LoopEvent};
+use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
-use crate::harness::reply::{PartState, ReplyPart};
-use crate::harness::step::{Observation, Step};
-use crate::{Action, Channel, Decision, PartId, RuleId, Stream};
+use crate::harness::reply::{PartState, Reply, ReplyPart};
+use crate::harness::step::Step;
+use crate::{Action, Channel, Decision, PartId, RuleId, Stream, Verdict};
 
-/// How many identical tool calls in a row are worth an event.
+/// The number of identical tool calls in a row that is reported.
 const DOOM_LOOP: u32 = 3;
 
 impl Processor {
@@ -24,30 +25,32 @@ impl Processor {
         (tool, call): (Option<String>, Option<String>),
         out: &mut Vec<Step>,
     ) {
-        if self.is_ending(out, part, 0) {
+        if self.reject_after_end(out, part, 0) {
             return;
         }
-        if self.reply.index(part).is_some() {
-            self.stream.open(part, channel); // counts the second open
+        if self.attempt.reply.index(part).is_some() {
+            // The session counts the second opening.
+            let verdict = self.session.open(&mut self.attempt.stream, part, channel);
+            self.act(verdict, out);
             return;
         }
         let mut new = ReplyPart::new(part, name, channel);
         new.tool.clone_from(&tool);
         new.call.clone_from(&call);
-        self.reply.open(new);
-        if self.reply.bytes > self.settings.reply_bytes {
-            return self.cut(Cause::limit("reply_bytes", part), out);
+        self.attempt.reply.open(new);
+        if self.attempt.reply.bytes > self.settings.reply_bytes {
+            return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
-        self.stream.open(part, channel);
-        // An empty delta asks for what the opening decided, and for nothing else.
-        let _verdict = self.session.push(&mut self.stream, part, b"");
-        if self.act(out) {
+        let verdict = self.session.open(&mut self.attempt.stream, part, channel);
+        if self.act(verdict, out) {
             return;
         }
         if let Some(tool) = &tool {
             let call = call.as_deref().unwrap_or_default();
-            let _verdict = self.session.tool(&mut self.stream, part, tool, call);
-            if self.act(out) {
+            let verdict = self
+                .session
+                .tool(&mut self.attempt.stream, part, tool, call);
+            if self.act(verdict, out) {
                 return;
             }
         }
@@ -64,24 +67,28 @@ impl Processor {
         let Some(index) = self.growing(part, 0, out) else {
             return;
         };
-        let named = &mut self.reply.parts[index];
+        let named = &mut self.attempt.reply.parts[index];
         named.tool.get_or_insert_with(|| tool.clone());
         if named.call.is_none() {
             let made = named.call_id();
             named.call.clone_from(&call);
             let given = named.call_id();
-            // A rule may have wanted it asked about before it had an id.
-            let about_it = self.consultations.iter_mut().filter(|it| it.call == made);
+            // A rule may have asked a question about the call before the call had an id.
+            let about_it = self
+                .attempt
+                .consultations
+                .iter_mut()
+                .filter(|it| it.call == made);
             about_it.for_each(|it| it.call.clone_from(&given));
         }
         let id = call.as_deref().unwrap_or_default();
-        let _verdict = self.session.tool(&mut self.stream, part, &tool, id);
-        if self.act(out) {
+        let verdict = self.session.tool(&mut self.attempt.stream, part, &tool, id);
+        if self.act(verdict, out) {
             return;
         }
         out.push(Step::Named { part, tool, call });
-        if self.holds {
-            self.release(index, out); // what waited for the name
+        if self.attempt.holds {
+            self.release_decided(index, out); // what waited for the name
         }
     }
 
@@ -92,8 +99,8 @@ impl Processor {
         let Some(index) = self.growing(part, bytes.len() as u64, out) else {
             return;
         };
-        self.reply.parts[index].received += bytes.len() as u64;
-        let bytes = if self.hooks.is_empty(Point::Delta) {
+        self.attempt.reply.parts[index].received += bytes.len() as u64;
+        let bytes = if self.hooks.is_empty(HookPoint::Delta) {
             bytes
         } else {
             match self.ask_hooks(index, bytes, out) {
@@ -101,48 +108,50 @@ impl Processor {
                 _ => return,
             }
         };
-        self.reply.bytes += bytes.len() as u64;
-        if self.reply.bytes > self.settings.reply_bytes {
-            return self.cut(Cause::limit("reply_bytes", part), out);
+        self.attempt.reply.bytes += bytes.len() as u64;
+        if self.attempt.reply.bytes > self.settings.reply_bytes {
+            return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
-        let _verdict = self.session.push(&mut self.stream, part, &bytes);
-        if self.act(out) {
+        let verdict = self.session.push(&mut self.attempt.stream, part, &bytes);
+        if self.act(verdict, out) {
             return;
         }
-        if self.holds {
-            let known = &mut self.reply.parts[index];
+        if self.attempt.holds {
+            let known = &mut self.attempt.reply.parts[index];
             known.held.extend_from_slice(&bytes);
             known
                 .scalars
                 .iter_mut()
                 .for_each(|scalars| scalars.push(&bytes));
-            return self.release(index, out);
+            return self.release_decided(index, out);
         }
-        self.reply.parts[index].raw.extend_from_slice(&bytes);
+        self.attempt.reply.parts[index]
+            .raw
+            .extend_from_slice(&bytes);
         out.push(Step::Forward { part, bytes });
     }
 
-    /// Lets go what no rule holds any more; says how much still waits.
-    fn release(&mut self, index: usize, out: &mut Vec<Step>) {
-        let part = self.reply.parts[index].part;
-        let decided = self.stream.releasable(part);
-        let known = &self.reply.parts[index];
+    /// Forwards the held bytes that no rule may act on any more, and reports the number of bytes still held.
+    fn release_decided(&mut self, index: usize, out: &mut Vec<Step>) {
+        let part = self.attempt.reply.parts[index].part;
+        let decided = self.attempt.stream.releasable(part);
+        let known = &self.attempt.reply.parts[index];
         let whole = known.scalars.as_ref();
         let decided = whole.map_or(decided, |scalars| scalars.floor(decided));
         let mut free = usize::try_from(decided - known.released.min(decided)).unwrap_or(usize::MAX);
         if known.scalars.is_some() {
             free = floor_char(&known.held, free.min(known.held.len()));
         }
-        self.let_go(index, free, out);
-        let bytes = self.reply.parts[index].held.len() as u64;
+        self.forward_held(index, free, out);
+        let bytes = self.attempt.reply.parts[index].held.len() as u64;
         if bytes > 0 {
             out.push(Step::Hold { part, bytes });
         }
     }
 
-    /// Lets the first of the bytes go that wait, so many, without what rules take out.
-    fn let_go(&mut self, index: usize, free: usize, out: &mut Vec<Step>) {
-        let known = &mut self.reply.parts[index];
+    /// Forwards the first `free` held bytes, with redactions replaced.
+    fn forward_held(&mut self, index: usize, free: usize, out: &mut Vec<Step>) {
+        let known = &mut self.attempt.reply.parts[index];
         let leaving: Vec<u8> = known.held.drain(..free.min(known.held.len())).collect();
         if leaving.is_empty() {
             return;
@@ -150,12 +159,12 @@ impl Processor {
         let from = known.released;
         known.released += leaving.len() as u64;
         let part = known.part;
-        let redacting = &self.redacting;
+        let redacting = &self.attempt.redacting;
         let is_live = |rule: RuleId| redacting.contains(&(rule, part));
-        let stretches = Stretch::all(&self.stream, part, from, is_live);
+        let stretches = Replacement::all(&self.attempt.stream, part, from, is_live);
         let mut skip = known.replaced.last().map_or(0, |last| last.to);
         let at = known.raw.len();
-        let replacing = Replacing {
+        let replacing = Redactor {
             from,
             scalars: known.scalars.as_deref(),
             skip: &mut skip,
@@ -174,27 +183,27 @@ impl Processor {
         out.push(Step::Forward { part, bytes });
     }
 
-    /// The part is over: lets everything go that waits.
-    fn let_go_all(&mut self, index: usize, out: &mut Vec<Step>) {
-        let scalars = self.reply.parts[index].scalars.iter_mut();
+    /// Forwards all held bytes at the end of the part.
+    fn forward_all_held(&mut self, index: usize, out: &mut Vec<Step>) {
+        let scalars = self.attempt.reply.parts[index].scalars.iter_mut();
         scalars.for_each(|scalars| scalars.finish());
-        self.let_go(index, usize::MAX, out);
+        self.forward_held(index, usize::MAX, out);
     }
 
     pub(super) fn close(&mut self, part: PartId, out: &mut Vec<Step>) {
-        let index = self.reply.index(part);
-        let index = index.filter(|index| self.reply.parts[*index].state == PartState::Open);
-        let Some(index) = index else {
-            let _verdict = self.session.close(&mut self.stream, part); // counts the stray close
-            return;
-        };
-        let _verdict = self.session.close(&mut self.stream, part);
-        if self.act(out) {
+        // The session counts a close of a part that is not open.
+        let verdict = self.session.close(&mut self.attempt.stream, part);
+        if self.act(verdict, out) {
             return;
         }
-        self.let_go_all(index, out);
-        let replaced = match self.reply.parts[index].channel {
-            Channel::Text if !self.hooks.is_empty(Point::TextComplete) => {
+        let index = self.attempt.reply.index(part);
+        let index = index.filter(|index| self.attempt.reply.parts[*index].state == PartState::Open);
+        let Some(index) = index else {
+            return;
+        };
+        self.forward_all_held(index, out);
+        let replaced = match self.attempt.reply.parts[index].channel {
+            Channel::Text if !self.hooks.is_empty(HookPoint::TextComplete) => {
                 match self.complete_text(index, out) {
                     Ok(replaced) => replaced,
                     Err(cause) => return self.cut(*cause, out),
@@ -202,37 +211,37 @@ impl Processor {
             }
             _ => None,
         };
-        self.reply.parts[index].state = PartState::Complete;
+        self.attempt.reply.parts[index].state = PartState::Complete;
         out.push(Step::Close { part, replaced });
-        if self.reply.parts[index].channel == Channel::ToolInput {
-            self.note_call(index, out);
+        if self.attempt.reply.parts[index].channel == Channel::ToolInput {
+            self.record_call(index, out);
         }
     }
 
-    /// The reply ended and the part did not. Text ends with it; a tool call was never completed.
+    /// Ends a part that is open at the end of the reply. A text part is complete; a tool call is aborted.
     pub(super) fn close_unfinished(&mut self, part: PartId, out: &mut Vec<Step>) {
-        let Some(index) = self.reply.index(part) else {
+        let Some(index) = self.attempt.reply.index(part) else {
             return;
         };
-        if self.reply.parts[index].channel != Channel::ToolInput {
+        if self.attempt.reply.parts[index].channel != Channel::ToolInput {
             return self.close(part, out);
         }
-        let _verdict = self.session.close(&mut self.stream, part);
-        if self.act(out) {
+        let verdict = self.session.close(&mut self.attempt.stream, part);
+        if self.act(verdict, out) {
             return;
         }
-        self.let_go_all(index, out);
-        let unfinished = &mut self.reply.parts[index];
+        self.forward_all_held(index, out);
+        let unfinished = &mut self.attempt.reply.parts[index];
         unfinished.state = PartState::Aborted;
         let call = unfinished.call.clone();
         out.push(Step::ToolAborted { part, call });
     }
 
-    /// The provider stopped the reply at a limit. It ends the call that was being written as if it were whole,
-    /// and only its input tells that it is not.
+    /// Aborts complete tool calls whose input is not JSON. If a limit of the model cuts the reply, providers end the
+    /// call in progress as if it were complete, and only its input shows that it is not.
     pub(super) fn abort_partial_calls(&mut self, out: &mut Vec<Step>) {
         let calls =
-            self.reply.parts.iter_mut().filter(|part| {
+            self.attempt.reply.parts.iter_mut().filter(|part| {
                 part.channel == Channel::ToolInput && part.state == PartState::Complete
             });
         for call in calls {
@@ -244,15 +253,19 @@ impl Processor {
         }
     }
 
-    /// The provider repeats a part. What was not delivered of it yet is read like a delta.
+    /// Compares the provider's repetition of a part with the part, and processes new bytes like a delta.
     pub(super) fn snapshot(&mut self, part: PartId, bytes: Vec<u8>, out: &mut Vec<Step>) {
-        let known = self.reply.index(part).map(|index| &self.reply.parts[index]);
+        let known = self
+            .attempt
+            .reply
+            .index(part)
+            .map(|index| &self.attempt.reply.parts[index]);
         let Some(known) = known else {
             return self.delta(part, bytes, out);
         };
         let received = usize::try_from(known.received).unwrap_or(usize::MAX);
         let is_same = match bytes.get(..received) {
-            // A hook changed what was delivered, so only lengths can be compared.
+            // A hook changed the delivered text, which was not kept, so only the lengths can be compared.
             Some(_) if known.is_rewritten => true,
             Some(start) => {
                 let (left, waits) = start.split_at(known.raw.len().min(start.len()));
@@ -263,50 +276,51 @@ impl Processor {
         if is_same {
             return self.delta(part, bytes[received..].to_vec(), out);
         }
-        self.tally.mismatches += 1;
-        self.tally.unscanned_bytes += bytes.len() as u64;
-        out.push(Step::Observe(Observation::Mismatch { part }));
+        self.counters.mismatches += 1;
+        self.counters.unscanned_bytes += bytes.len() as u64;
+        let part = event_part(&self.attempt.reply, part);
+        out.push(Step::Observe(LoopEvent::Mismatch(part)));
     }
 
-    pub(super) fn note_fault(&mut self, hook: String, fault: Fault, out: &mut Vec<Step>) {
+    pub(super) fn record_fault(&mut self, hook: String, fault: HookFault, out: &mut Vec<Step>) {
         let observation = match fault {
-            Fault::Panicked => {
-                self.tally.hook_panics += 1;
-                Observation::HookPanicked { hook }
+            HookFault::Panicked => {
+                self.counters.hook_panics += 1;
+                LoopEvent::HookPanicked { hook }
             }
-            Fault::TimedOut => {
-                self.tally.hook_timeouts += 1;
-                Observation::HookTimedOut { hook }
+            HookFault::TimedOut => {
+                self.counters.hook_timeouts += 1;
+                LoopEvent::HookTimedOut { hook }
             }
-            Fault::Cancelled => return,
+            HookFault::Cancelled => return,
         };
         out.push(Step::Observe(observation));
     }
 
-    /// The part's place, opening it as text if it is unknown; none if it can grow no more.
+    /// Returns the index of a part, which is opened as text if it is unknown; `None` if the part is complete.
     fn growing(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) -> Option<usize> {
-        if self.is_ending(out, part, bytes) {
+        if self.reject_after_end(out, part, bytes) {
             return None;
         }
-        let Some(index) = self.reply.index(part) else {
-            // The rules' stream does the same when it meets the part, and counts it.
+        let Some(index) = self.attempt.reply.index(part) else {
+            // The stream opens an unknown part as text too, and counts it.
             let text = ReplyPart::new(part, String::new(), Channel::Text);
-            let index = self.reply.open(text);
+            let index = self.attempt.reply.open(text);
             self.publish_open(part, out);
             return Some(index);
         };
-        if self.reply.parts[index].state == PartState::Open {
+        if self.attempt.reply.parts[index].state == PartState::Open {
             return Some(index);
         }
-        self.late(part, bytes, out);
+        self.record_late(part, bytes, out);
         None
     }
 
     fn publish_open(&mut self, part: PartId, out: &mut Vec<Step>) {
-        let Some(index) = self.reply.index(part) else {
+        let Some(index) = self.attempt.reply.index(part) else {
             return;
         };
-        let opened = &mut self.reply.parts[index];
+        let opened = &mut self.attempt.reply.parts[index];
         opened.is_published = true;
         out.push(Step::Open {
             part,
@@ -317,29 +331,35 @@ impl Processor {
         });
     }
 
-    fn is_ending(&mut self, out: &mut Vec<Step>, part: PartId, bytes: u64) -> bool {
-        let is_ending = matches!(self.state, State::Ending { .. });
+    fn reject_after_end(&mut self, out: &mut Vec<Step>, part: PartId, bytes: u64) -> bool {
+        let is_ending = matches!(self.state, ReplyState::Ending { .. });
         if is_ending {
-            self.late(part, bytes, out);
+            self.record_late(part, bytes, out);
         }
         is_ending
     }
 
-    fn late(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) {
-        self.tally.late_bytes += bytes;
-        out.push(Step::Observe(Observation::Late { part, bytes }));
+    fn record_late(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) {
+        self.counters.late_bytes += bytes;
+        let part = event_part(&self.attempt.reply, part);
+        out.push(Step::Observe(LoopEvent::Late { part, bytes }));
     }
 
-    /// Runs a delta through the hooks; nothing if the reply was cut.
+    /// Passes a delta to the hooks. Returns `None` if the reply was cut.
     fn ask_hooks(&mut self, index: usize, bytes: Vec<u8>, out: &mut Vec<Step>) -> Option<Vec<u8>> {
-        let known = &self.reply.parts[index];
+        let known = &self.attempt.reply.parts[index];
         let part = known.part;
-        let at = at(&self.settings, &self.progress, self.stream.attempt(), known);
+        let at = at(
+            &self.settings,
+            &self.progress,
+            self.attempt.stream.attempt(),
+            known,
+        );
         let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_fault);
-        self.reply.parts[index].is_rewritten |= passed.is_rewritten;
-        let failed = self.fault_in(passed.faults, part, out);
-        // Whichever came first: after an abort no further hook was called.
-        let aborted = passed.aborted_by.map(|name| Cause::hook(name, part));
+        self.attempt.reply.parts[index].is_rewritten |= passed.is_rewritten;
+        let failed = self.cause_of_faults(passed.faults, part, out);
+        // At most one of the two is set, because no hook is called after either.
+        let aborted = passed.aborted_by.map(|name| AbortCause::hook(name, part));
         match failed.or(aborted) {
             Some(cause) => {
                 self.cut(cause, out);
@@ -353,48 +373,55 @@ impl Processor {
         &mut self,
         index: usize,
         out: &mut Vec<Step>,
-    ) -> Result<Option<Vec<u8>>, Box<Cause>> {
-        let known = &self.reply.parts[index];
+    ) -> Result<Option<Vec<u8>>, Box<AbortCause>> {
+        let known = &self.attempt.reply.parts[index];
         let part = known.part;
         let passed = self.hooks.text_complete(&at(
             &self.settings,
             &self.progress,
-            self.stream.attempt(),
+            self.attempt.stream.attempt(),
             known,
         ));
-        if let Some(cause) = self.fault_in(passed.faults, part, out) {
+        if let Some(cause) = self.cause_of_faults(passed.faults, part, out) {
             return Err(Box::new(cause));
         }
         if !passed.is_rewritten {
             return Ok(None);
         }
-        let known = &mut self.reply.parts[index];
+        let known = &mut self.attempt.reply.parts[index];
         known.raw.clone_from(&passed.bytes);
         known.is_rewritten = true;
         Ok(Some(passed.bytes))
     }
 
-    /// Counts what failed; why the reply must end, if that ends it.
-    fn fault_in(&mut self, faults: Faults, part: PartId, out: &mut Vec<Step>) -> Option<Cause> {
-        let (hook, fault) = self.note_faults(faults, out)?;
-        Some(Cause::fault(hook, fault, Some(part)))
+    /// Records hook failures. Returns the cause of the abort if a failure ends the reply.
+    fn cause_of_faults(
+        &mut self,
+        faults: Faults,
+        part: PartId,
+        out: &mut Vec<Step>,
+    ) -> Option<AbortCause> {
+        let (hook, fault) = self.record_faults(faults, out)?;
+        Some(AbortCause::fault(hook, fault, Some(part)))
     }
 
-    /// Acts on the decisions of the last call; whether the reply was cut.
+    /// Acts on the decisions of the session's last call, which returned `verdict`. Returns true if the reply was cut.
     #[inline]
-    pub(super) fn act(&mut self, out: &mut Vec<Step>) -> bool {
-        !self.session.decisions().is_empty() && self.act_on_decisions(out)
+    pub(super) fn act(&mut self, verdict: Verdict, out: &mut Vec<Step>) -> bool {
+        // Suppressed decisions are recorded as well, and the verdict does not contain them.
+        !self.session.decisions().is_empty() && self.act_on_decisions(verdict, out)
     }
 
     #[cold]
-    fn act_on_decisions(&mut self, out: &mut Vec<Step>) -> bool {
-        let mut cutting = None;
+    fn act_on_decisions(&mut self, verdict: Verdict, out: &mut Vec<Step>) -> bool {
         for decision in self.session.decisions().to_vec() {
-            out.push(Step::Observe(Observation::Decision(decision)));
+            let part = event_part(&self.attempt.reply, decision.part());
+            let record = DecisionRecord::new(&decision, &self.attempt.stream, part.name);
+            out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if decision.is_suppressed() {
                 continue;
             }
-            let text = self.stream.message(&decision);
+            let text = self.attempt.stream.message(&decision);
             match decision.action {
                 Action::Warn => {
                     self.session.delivered(&decision);
@@ -407,36 +434,42 @@ impl Processor {
                 Action::Redact => {
                     self.session.delivered(&decision);
                     let rule = decision.rule();
-                    self.redacting
+                    self.attempt
+                        .redacting
                         .extend(rule.map(|rule| (rule, decision.part())));
                 }
-                Action::Consult => self.note_consult(decision),
-                Action::Handoff => self.handoffs.push(WantedHandoff {
+                Action::Consult => self.queue_consultation(decision),
+                Action::Handoff => self.turn.handoffs.push(WantedHandoff {
                     decision,
                     text,
                     is_of_attempt: true,
                 }),
-                Action::Retry | Action::Abort => cutting = Some((decision, text)),
-                // What is for whole texts no rule of a stream asks for.
+                // The last four exist only for whole texts; a rule on a stream never decides on them.
                 Action::Observe
                 | Action::Append
                 | Action::Prepend
                 | Action::SetHeader
                 | Action::Fallback => self.session.delivered(&decision),
+                Action::Retry | Action::Abort => {}
             }
         }
-        let Some((decision, text)) = cutting else {
+        // The session suppresses every decision after the first that cuts, so the verdict is the only one that cuts.
+        let Verdict::Act(decision) = verdict else {
             return false;
         };
+        if !decision.action.cuts() {
+            return false;
+        }
+        let text = self.attempt.stream.message(&decision);
         if decision.action == Action::Abort {
             self.session.delivered(&decision);
         }
-        let cause = Cause::of(&self.stream, &decision, text);
+        let cause = AbortCause::from_decision(&self.attempt.stream, &decision, text);
         self.cut(cause, out);
         true
     }
 
-    /// Queues guidance, once per rule: the queue is as long as the pack at most.
+    /// Queues guidance for the next request, once per rule. The queue is at most as long as the pack.
     pub(super) fn queue(&mut self, guidance: Guidance, out: &mut Vec<Step>) {
         let Guidance { decision, message } = &guidance;
         let is_queued = |other: &Guidance| other.decision.rule() == decision.rule();
@@ -451,55 +484,55 @@ impl Processor {
         self.waiting.push_back(guidance);
     }
 
-    /// Somebody is to be asked about the call of that part before it runs.
-    fn note_consult(&mut self, decision: Decision) {
-        let part = self.reply.part(decision.part());
-        let rule = self.stream.rule(&decision);
+    /// Records the question to ask about a tool call before it runs.
+    fn queue_consultation(&mut self, decision: Decision) {
+        let part = self.attempt.reply.part(decision.part());
+        let rule = self.attempt.stream.rule(&decision);
         let asks = rule.and_then(|rule| Some((rule, rule.consult.clone()?)));
         let (Some(part), Some((rule, mut consult)), Some(prompt)) =
-            (part, asks, self.stream.prompt(&decision))
+            (part, asks, self.attempt.stream.prompt(&decision))
         else {
             return;
         };
         consult.prompt = prompt;
         let consultation = Consultation::new(rule.id.clone(), part.call_id(), consult);
-        self.consultations.push(Consultation {
+        self.attempt.consultations.push(Consultation {
             decision: Some(decision),
             ..consultation
         });
     }
 
-    fn note_call(&mut self, index: usize, out: &mut Vec<Step>) {
-        let known = &self.reply.parts[index];
-        let part = known.part;
-        out.push(Step::Observe(Observation::ToolCall { part }));
+    fn record_call(&mut self, index: usize, out: &mut Vec<Step>) {
+        let known = &self.attempt.reply.parts[index];
+        let part = event_part(&self.attempt.reply, known.part);
+        out.push(Step::Observe(LoopEvent::ToolCall(part.clone())));
         let call = Some((known.tool.clone(), canonical(&known.raw)));
-        let is_same = self.calls.last == call;
-        self.calls.same = if is_same { self.calls.same + 1 } else { 1 };
-        self.calls.last = call;
-        if self.calls.same >= DOOM_LOOP {
-            let times = self.calls.same;
-            out.push(Step::Observe(Observation::DoomLoop { part, times }));
+        let is_same = self.turn.calls.last == call;
+        self.turn.calls.same = if is_same { self.turn.calls.same + 1 } else { 1 };
+        self.turn.calls.last = call;
+        if self.turn.calls.same >= DOOM_LOOP {
+            let times = self.turn.calls.same;
+            out.push(Step::Observe(LoopEvent::DoomLoop { part, times }));
         }
     }
 }
 
-/// A stretch of a text that a rule wants replaced.
+/// A range of a text that a rule replaces, in bytes as delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct Replacement {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) with: Vec<u8>,
 }
 
-impl Stretch {
-    /// Those of that part which end behind `from`, of rules that are not silent, in order.
+impl Replacement {
+    /// Returns the redactions of a part that end after `from`, by rules that `is_live` accepts, in order.
     fn all<'a>(
         stream: &'a Stream,
         part: PartId,
         from: u64,
         is_live: impl Fn(RuleId) -> bool + 'a,
-    ) -> impl Iterator<Item = Stretch> + 'a {
+    ) -> impl Iterator<Item = Replacement> + 'a {
         let known = stream.redactions().iter();
         let known = known.filter(move |known| known.part == part && known.end > from);
         let known = known.filter(move |known| is_live(known.rule));
@@ -510,7 +543,7 @@ impl Stretch {
                 Some(Channel::ToolInput) => in_json(with),
                 _ => with.to_owned(),
             };
-            Stretch {
+            Replacement {
                 from: known.start,
                 to: known.end,
                 with: with.into_bytes(),
@@ -518,20 +551,20 @@ impl Stretch {
         })
     }
 
-    /// Those that the rule of a decision wants, of a whole text.
-    pub(super) fn of(stream: &Stream, decision: &Decision) -> Vec<Stretch> {
+    /// Returns the redactions of a whole text by the rule of a decision.
+    pub(super) fn of_decision(stream: &Stream, decision: &Decision) -> Vec<Replacement> {
         let of_rule = |rule| Some(rule) == decision.rule();
-        Stretch::all(stream, decision.part(), 0, of_rule).collect()
+        Replacement::all(stream, decision.part(), 0, of_rule).collect()
     }
 }
 
-/// The text as it stands in a string of JSON.
+/// Escapes a text for the inside of a JSON string.
 fn in_json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// The same for inputs that mean the same: JSON without its white space and with its keys sorted.
+/// Returns the canonical form of a tool input: JSON without white space and with sorted keys; other text unchanged.
 pub(super) fn canonical(input: &[u8]) -> String {
     match serde_json::from_slice::<serde_json::Value>(input) {
         Ok(value) => value.to_string(),
@@ -541,11 +574,11 @@ pub(super) fn canonical(input: &[u8]) -> String {
 
 fn at<'a>(
     settings: &'a Settings,
-    progress: &'a Progress,
+    progress: &'a ReplyProgress,
     attempt: u32,
     part: &'a ReplyPart,
-) -> At<'a> {
-    At {
+) -> HookContext<'a> {
+    HookContext {
         session: &settings.session,
         message: &progress.message,
         attempt,
@@ -556,5 +589,20 @@ fn at<'a>(
         tool: part.tool.as_deref(),
         call: part.call.as_deref(),
         so_far: &part.raw,
+    }
+}
+
+/// Returns the description of a part for events. A part without a name is named by its number.
+fn event_part(reply: &Reply, id: PartId) -> EventPart {
+    let known = reply.part(id);
+    let name = known.map(|part| part.name.clone());
+    EventPart {
+        id: Some(id),
+        name: name
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| id.0.to_string()),
+        channel: known.map(|part| part.channel),
+        tool: known.and_then(|part| part.tool.clone()),
+        call: known.and_then(|part| part.call.clone()),
     }
 }

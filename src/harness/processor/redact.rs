@@ -1,184 +1,14 @@
-//! Replaces stretches of a text while it leaves in pieces.
+//! Replaces ranges of a text while the text is forwarded in pieces.
 //!
-//! Tool input stays JSON. A stretch inside a string is replaced inside the string. A number, `true`, `false` or
-//! `null` of which a stretch takes any byte is replaced whole, by a string: part of a number is no value, and text
-//! without quotes is none either. So such a value leaves whole, and no character leaves in part.
+//! Tool input stays valid JSON. A range inside a string is replaced inside the string. A number, `true`, `false` or
+//! `null` that a range touches is replaced as a whole, by a string, because neither a part of a number nor unquoted
+//! text is a JSON value. Such a scalar is therefore forwarded in one piece, and so is each character.
 
-use std::collections::VecDeque;
+use super::part::Replacement;
+use crate::harness::json_scalars::JsonScalars;
+use crate::harness::reply::RedactedRange;
 
-use memchr::memchr2;
-
-use super::part::Stretch;
-use crate::harness::reply::Replaced;
-
-/// Where the scalars of a tool input stand: strings, object keys among them, numbers, `true`, `false`, `null`.
-///
-/// It reads the bytes of a part in the order in which they arrive, whatever their cut. It is a tokenizer: in input
-/// that is not JSON, any run of bytes between structural characters counts as a scalar. Input that does not begin
-/// with an object has none.
-///
-/// Memory: 24 bytes for each scalar that has not [left](Self::forget).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scalars {
-    state: Token,
-    /// Number of bytes read.
-    offset: u64,
-    /// Where the scalar begins that is being read.
-    open: u64,
-    /// Scalars that are complete and not empty, in order.
-    complete: VecDeque<Scalar>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scalar {
-    /// Its first byte; of a string, the byte after the quote.
-    start: u64,
-    /// The byte after its last one; of a string, the quote.
-    end: u64,
-    /// Whether it has no quotes.
-    is_bare: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Token {
-    /// Nothing but blanks so far.
-    #[default]
-    Start,
-    /// The input is not a JSON object.
-    NotJson,
-    /// Between tokens.
-    Structure,
-    String,
-    /// In a string, after a backslash.
-    Escape,
-    Bare,
-}
-
-impl Scalars {
-    /// Those of a whole input.
-    pub(super) fn of(input: &[u8]) -> Scalars {
-        let mut scalars = Scalars::default();
-        scalars.push(input);
-        scalars.finish();
-        scalars
-    }
-
-    /// Reads the next bytes of the part.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while let Some(&byte) = rest.first() {
-            let used = match self.state {
-                Token::NotJson => rest.len(),
-                Token::String => memchr2(b'"', b'\\', rest).map_or(rest.len(), |at| at + 1),
-                _ => 1,
-            };
-            let last = self.offset + used as u64 - 1;
-            self.state = match (self.state, rest[used - 1]) {
-                (Token::NotJson, _) => Token::NotJson,
-                (Token::String, b'"') => {
-                    self.complete(last, false);
-                    Token::Structure
-                }
-                (Token::String, b'\\') => Token::Escape,
-                (Token::String | Token::Escape, _) => Token::String,
-                (Token::Start, b'{') => Token::Structure,
-                (Token::Start, b' ' | b'\t' | b'\n' | b'\r') => Token::Start,
-                (Token::Start, _) => Token::NotJson,
-                (Token::Structure | Token::Bare, _) => self.between(byte),
-            };
-            self.offset += used as u64;
-            rest = &rest[used..];
-        }
-    }
-
-    /// The state after a byte that is in no string.
-    fn between(&mut self, byte: u8) -> Token {
-        let is_structure = matches!(
-            byte,
-            b' ' | b'\t' | b'\n' | b'\r' | b'{' | b'}' | b'[' | b']' | b':' | b',' | b'"'
-        );
-        let was_bare = self.state == Token::Bare;
-        if is_structure && was_bare {
-            self.complete(self.offset, true);
-        }
-        if byte == b'"' {
-            self.open = self.offset + 1;
-            Token::String
-        } else if is_structure {
-            Token::Structure
-        } else {
-            self.open = if was_bare { self.open } else { self.offset };
-            Token::Bare
-        }
-    }
-
-    /// The part ends, and with it the scalar that is open.
-    pub(super) fn finish(&mut self) {
-        match self.state {
-            Token::Bare => self.complete(self.offset, true),
-            Token::String | Token::Escape => self.complete(self.offset, false),
-            Token::Start | Token::NotJson | Token::Structure => return,
-        }
-        self.state = Token::Structure;
-    }
-
-    fn complete(&mut self, end: u64, is_bare: bool) {
-        let start = self.open;
-        if start < end {
-            self.complete.push_back(Scalar {
-                start,
-                end,
-                is_bare,
-            });
-        }
-    }
-
-    /// The string that is being read, as far as it came.
-    fn open_string(&self) -> Option<Scalar> {
-        let is_open = matches!(self.state, Token::String | Token::Escape);
-        is_open.then_some(Scalar {
-            start: self.open,
-            end: u64::MAX,
-            is_bare: false,
-        })
-    }
-
-    /// The first scalar that ends behind `at`: the one that the byte at `at` belongs to, or the next one.
-    fn from(&self, at: u64) -> Option<Scalar> {
-        let index = self.complete.partition_point(|known| known.end <= at);
-        self.complete.get(index).copied().or(self.open_string())
-    }
-
-    /// The last scalar that begins before `at`.
-    fn before(&self, at: u64) -> Option<Scalar> {
-        let open = self.open_string().filter(|open| open.start < at);
-        let index = self.complete.partition_point(|known| known.start < at);
-        let complete = index
-            .checked_sub(1)
-            .and_then(|index| self.complete.get(index));
-        open.or(complete.copied())
-    }
-
-    /// The last place up to `at` that is not inside a scalar without quotes.
-    pub(super) fn floor(&self, at: u64) -> u64 {
-        if self.state == Token::Bare && at > self.open {
-            return self.open;
-        }
-        let around = self
-            .from(at)
-            .filter(|known| known.is_bare && known.start < at);
-        around.map_or(at, |known| known.start)
-    }
-
-    /// Bytes before `at` have left.
-    pub(super) fn forget(&mut self, at: u64) {
-        while self.complete.front().is_some_and(|known| known.end <= at) {
-            self.complete.pop_front();
-        }
-    }
-}
-
-/// The last place up to `at` that is not inside a character of UTF-8. Bytes of no character are left as they are.
+/// Returns the largest offset up to `at` that is not inside a UTF-8 character. Invalid bytes count as characters.
 pub(super) fn floor_char(bytes: &[u8], at: usize) -> usize {
     match char_around(bytes, at) {
         Some((start, _)) => start,
@@ -186,7 +16,7 @@ pub(super) fn floor_char(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// The character that `at` is inside of: where it begins, and where it ends if it is complete.
+/// Returns the start and the end of the character that contains offset `at` in its inside, complete or not.
 fn char_around(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     for back in 1..=at.min(3) {
         let len = match bytes.get(at - back)? {
@@ -201,27 +31,27 @@ fn char_around(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// What is replaced in a piece of a text that leaves.
-pub(super) struct Replacing<'a> {
-    /// Offset of the first byte of the piece in the text as delivered.
+/// Replaces redactions in one piece of a text.
+pub(super) struct Redactor<'a> {
+    /// The offset of the piece in the text as delivered.
     pub(super) from: u64,
-    /// Those of the text, where it is tool input. The piece has no scalar without quotes in part.
-    pub(super) scalars: Option<&'a Scalars>,
-    /// Where the stretch ends that was replaced last: what lies before it is left out.
+    /// The scalars of the text if it is tool input. The piece contains each unquoted scalar whole or not at all.
+    pub(super) scalars: Option<&'a JsonScalars>,
+    /// The end of the last redaction. Bytes before it are left out.
     pub(super) skip: &'a mut u64,
-    /// Takes what is replaced.
-    pub(super) replaced: &'a mut Vec<Replaced>,
-    /// Where the result is put, in bytes of the text as it leaves.
+    /// Receives the redactions made.
+    pub(super) replaced: &'a mut Vec<RedactedRange>,
+    /// The offset of the result in the text as forwarded.
     pub(super) at: usize,
 }
 
-impl Replacing<'_> {
-    /// The bytes with the stretches replaced, which come in the order of their beginnings. Stretches that overlap
-    /// are one, replaced by the text of the first.
+impl Redactor<'_> {
+    /// Returns the piece with its redactions replaced. `stretches` must be sorted by their start. Overlapping
+    /// redactions are merged and replaced by the text of the first.
     pub(super) fn apply(
         mut self,
         bytes: &[u8],
-        stretches: impl Iterator<Item = Stretch>,
+        stretches: impl Iterator<Item = Replacement>,
     ) -> Vec<u8> {
         let from = self.from;
         let end = from + bytes.len() as u64;
@@ -231,15 +61,15 @@ impl Replacing<'_> {
         };
         let mut left = Vec::with_capacity(bytes.len());
         let mut next = self.from;
-        // Whether the stretch that ends at `skip` began and its end has not been reached.
+        // True while the redaction that ends at `skip` has begun and its end was not reached.
         let mut is_open = *self.skip > self.from;
         for stretch in stretches.filter(|stretch| stretch.from < end) {
-            let (start, is_bare) = self.start(bytes, stretch.from);
+            let (start, is_bare) = self.redaction_start(bytes, stretch.from);
             if start >= stretch.to {
                 continue;
             }
             if is_open && start >= *self.skip {
-                next = self.end(bytes, &mut left);
+                next = self.end_redaction(bytes, &mut left);
                 is_open = false;
             }
             if is_open {
@@ -250,7 +80,7 @@ impl Replacing<'_> {
                 continue;
             }
             left.extend_from_slice(&bytes[slice(next, start)]);
-            self.replaced.push(Replaced {
+            self.replaced.push(RedactedRange {
                 from: start,
                 to: stretch.to,
                 at: self.at + left.len(),
@@ -262,7 +92,7 @@ impl Replacing<'_> {
             is_open = true;
         }
         if is_open && *self.skip <= end {
-            next = self.end(bytes, &mut left);
+            next = self.end_redaction(bytes, &mut left);
         } else if is_open {
             next = end;
         }
@@ -273,13 +103,13 @@ impl Replacing<'_> {
         left
     }
 
-    /// Where what is replaced begins: with a whole character or a whole scalar without quotes. Says whether with the
-    /// latter. Characters between scalars are not replaced.
-    fn start(&self, bytes: &[u8], from: u64) -> (u64, bool) {
+    /// Returns the start of a redaction, moved back to the start of a character or an unquoted scalar, and true if it
+    /// is an unquoted scalar. Characters between scalars are not replaced.
+    fn redaction_start(&self, bytes: &[u8], from: u64) -> (u64, bool) {
         let Some(scalars) = self.scalars else {
             return (from, false);
         };
-        match scalars.from(from) {
+        match scalars.ending_after(from) {
             Some(known) if known.is_bare || known.start > from => (known.start, known.is_bare),
             _ => {
                 let inside = usize::try_from(from.saturating_sub(self.from)).unwrap_or(usize::MAX);
@@ -289,9 +119,9 @@ impl Replacing<'_> {
         }
     }
 
-    /// Ends what is replaced, behind a whole character or scalar; says where the text goes on.
-    fn end(&mut self, bytes: &[u8], left: &mut Vec<u8>) -> u64 {
-        let (end, is_bare) = self.ends_at(bytes);
+    /// Ends a redaction after a whole character or scalar. Returns the offset at which the text continues.
+    fn end_redaction(&mut self, bytes: &[u8], left: &mut Vec<u8>) -> u64 {
+        let (end, is_bare) = self.redaction_end(bytes);
         left.extend(is_bare.then_some(b'"'));
         if let Some(last) = self.replaced.last_mut() {
             (last.to, last.len) = (end, last.len + usize::from(is_bare));
@@ -300,13 +130,13 @@ impl Replacing<'_> {
         end
     }
 
-    /// Where what is replaced ends, and whether with a scalar without quotes.
-    fn ends_at(&self, bytes: &[u8]) -> (u64, bool) {
+    /// Returns the end of a redaction, and true if it is the end of an unquoted scalar.
+    fn redaction_end(&self, bytes: &[u8]) -> (u64, bool) {
         let skip = *self.skip;
         let Some(scalars) = self.scalars else {
             return (skip, false);
         };
-        match scalars.before(skip) {
+        match scalars.starting_before(skip) {
             Some(known) if known.is_bare || known.end < skip => (known.end, known.is_bare),
             _ => {
                 let inside = usize::try_from(skip.saturating_sub(self.from)).unwrap_or(usize::MAX);

@@ -13,7 +13,7 @@ use super::transcript::{DEFAULT_LIMIT, MAX_LIMIT};
 use super::{Handoff, ReadSession, TranscriptMessage};
 use crate::store::{Entry, StoreReader, StoredItem};
 use ttsr::harness::Tool;
-use ttsr::harness::{After, ToolCall, ToolFuture, Tools};
+use ttsr::harness::{ToolCall, ToolFuture, ToolOutput, Tools};
 
 /// The name of the tool by which a model hands over.
 pub const HANDOFF_SESSION: &str = "handoff_session";
@@ -170,12 +170,12 @@ impl Transcripts for StoredSessions {
 /// use ttsr::Pack;
 /// use ttsr_agent::handoff::{HandoffTools, StoredSessions, summary_prompt};
 /// use ttsr::harness::{
-///     Cancel, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
+///     Cancel, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, Turn,
 /// };
 /// let input = r#"{"prompt": "Finish the parser.", "files": ["src/parse.rs"]}"#;
 /// let mut provider = Scripted::new([
-///     Script::default().tool("handoff_session", "call_1", input).finish("tool_use"),
-///     Script::default().text("Handed over.").finish("stop"),
+///     ScriptedReply::default().tool("handoff_session", "call_1", input).finish("tool_use"),
+///     ScriptedReply::default().text("Handed over.").finish("stop"),
 /// ]);
 /// let settings = Settings { session: "talk".into(), ..Settings::default() };
 /// let mut processor = Processor::new(Pack::builder().build()?.session(), Hooks::default(), settings);
@@ -217,24 +217,24 @@ impl<'a> HandoffTools<'a> {
         self.handoff.take()
     }
 
-    fn hand_over(&mut self, call: &ToolCall) -> After {
+    fn hand_over(&mut self, call: &ToolCall) -> ToolOutput {
         if call.session != self.session {
-            return After::error("a sub-agent cannot hand over the session it works for");
+            return ToolOutput::error("a sub-agent cannot hand over the session it works for");
         }
         match Handoff::from_tool_input(&self.session, &call.input) {
             Ok(handoff) => {
                 self.handoff = Some(handoff);
-                After::output(READY)
+                ToolOutput::output(READY)
             }
-            Err(error) => After::error(format!("the input of the tool is wrong: {error}")),
+            Err(error) => ToolOutput::error(format!("the input of the tool is wrong: {error}")),
         }
     }
 
-    async fn read(&mut self, call: &ToolCall) -> After {
+    async fn read(&mut self, call: &ToolCall) -> ToolOutput {
         let read = match ReadSession::from_tool_input(&call.input) {
             Ok(read) => read,
             Err(error) => {
-                return After::error(format!("the input of the tool is wrong: {error}"));
+                return ToolOutput::error(format!("the input of the tool is wrong: {error}"));
             }
         };
         let recent = self.transcripts.recent(read.session(), read.limit() + 1);
@@ -242,8 +242,8 @@ impl<'a> HandoffTools<'a> {
         let failed = recent.is_err();
         let shown = read.transcript(|_, _| recent);
         match failed {
-            true => After::error(shown),
-            false => After::output(shown),
+            true => ToolOutput::error(shown),
+            false => ToolOutput::output(shown),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::server::{Prompt, ServerApi};
 use crate::handoff::{Handoff, Injection};
+use ttsr::harness::event::DecisionRecord;
 use ttsr::harness::fallback::{Foreground, SessionEvent, error_text};
 use ttsr::{
     Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
@@ -112,26 +113,8 @@ pub struct Judged {
     pub session: String,
     /// The message.
     pub message: String,
-    /// The server's id of the part.
-    pub part: String,
-    /// The channel of the part.
-    pub channel: Option<Channel>,
-    /// The tool's name.
-    pub tool: Option<String>,
-    /// The full id of the rule that matched; `None` for a limit.
-    pub rule: Option<String>,
-    /// The limit that was reached; `None` for a rule.
-    pub limit: Option<String>,
-    /// The action of the rule.
-    pub action: Action,
-    /// The end of the match, in bytes of the part.
-    pub end: Option<u64>,
-    /// The bytes of the part that had arrived.
-    pub decided: u64,
-    /// The turn, from 1.
-    pub turn: u32,
-    /// The reason why the policy suppressed the decision.
-    pub suppressed: Option<&'static str>,
+    /// The decision, with the server's name for its part.
+    pub decision: DecisionRecord,
     /// The rule's message.
     pub text: String,
     /// True if the tool runs already, so that only what follows can be stopped.
@@ -532,7 +515,7 @@ impl SessionWatcher {
     /// };
     /// assert!(seen("another").is_empty());
     /// let seen = seen("s");
-    /// assert!(seen.iter().any(|it| matches!(it, WatchEvent::Judged(it) if it.suppressed == Some("shadow"))));
+    /// assert!(seen.iter().any(|it| matches!(it, WatchEvent::Judged(it) if it.decision.suppressed.as_deref() == Some("shadow"))));
     /// assert!(!seen.iter().any(|it| matches!(it, WatchEvent::Act(_))));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -996,7 +979,7 @@ impl WatchedSession {
         let has_call = reply.has_call;
         for decision in &decisions {
             let judged = self.describe_decision(id, api, reply, decision);
-            let is_silent = judged.suppressed.is_some() || judged.is_beyond;
+            let is_silent = judged.decision.is_suppressed() || judged.is_beyond;
             out.push(WatchEvent::Judged(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
@@ -1101,25 +1084,12 @@ impl WatchedSession {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
-        let limit = match decision.source {
-            ttsr::Source::Limit { name, .. } => Some(name.to_owned()),
-            ttsr::Source::Rule(_) => None,
-        };
         let mut calls = reply.calls.iter();
         let is_waiting = calls.any(|(of, call)| *of == part && self.permission_for(call).is_some());
         Judged {
             session: id.to_owned(),
             message: reply.message.clone(),
-            part: reply.name(part),
-            channel,
-            tool: stream.tool_name(part).map(str::to_owned),
-            rule: stream.rule(decision).map(|rule| rule.id.clone()),
-            limit,
-            action: decision.action,
-            end: decision.hit().map(|hit| hit.end),
-            decided: decision.decided(),
-            turn: decision.turn,
-            suppressed: decision.suppression.map(|why| why.name()),
+            decision: DecisionRecord::new(decision, stream, reply.name(part)),
             text: stream.message(decision),
             is_late: api == ServerApi::Classic
                 && channel == Some(Channel::ToolInput)

@@ -32,10 +32,10 @@ const REST: Duration = Duration::from_secs(5);
 ///
 /// # Example: two models
 /// ```
-/// use ttsr::harness::{Failure, Request, Script, Scripted};
+/// use ttsr::harness::{Failure, Request, Scripted, ScriptedReply};
 /// use ttsr_agent::providers::Chain;
-/// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
-/// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+/// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
+/// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
 /// let chain = Chain::new(busy).then("small-model", good);
 /// assert_eq!(chain.models(), ["", "small-model"]);
 /// ```
@@ -86,9 +86,9 @@ impl Chain {
     /// ```
     /// use std::{future::poll_fn, time::Duration};
     /// use ttsr_agent::providers::Chain;
-    /// use ttsr::harness::{Failure, Provider, Request, Script, Scripted};
-    /// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
-    /// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// use ttsr::harness::{Failure, Provider, Request, Scripted, ScriptedReply};
+    /// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
+    /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let mut chain = Chain::new(busy.clone()).then("small-model", good.clone()).rest(Duration::from_secs(60));
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// for _ in 0..3 {
@@ -113,9 +113,9 @@ impl Chain {
     /// use std::sync::{Arc, Mutex};
     /// use std::time::Duration;
     /// use ttsr_agent::providers::{Chain, ProviderNotice};
-    /// use ttsr::harness::{Failure, Provider, Request, Script, Scripted};
-    /// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
-    /// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// use ttsr::harness::{Failure, Provider, Request, ScriptedReply, Scripted};
+    /// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
+    /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let asked = Arc::new(Mutex::new(Vec::new()));
     /// let seen = Arc::clone(&asked);
     /// let mut chain = Chain::new(busy).then("small-model", good).rest(Duration::from_secs(60)).watch(

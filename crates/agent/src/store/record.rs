@@ -7,7 +7,7 @@ use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use ttsr::Snapshot;
 use ttsr::harness::Message;
-use ttsr::harness::log::LogEvent;
+use ttsr::harness::event::LoopEvent;
 
 /// The first line of every file: the format and its version.
 pub(super) const HEADER: &str = "ttsr-session 1\n";
@@ -57,7 +57,7 @@ pub enum Entry {
     /// An event for the log.
     Event {
         /// The event.
-        event: LogEvent,
+        event: LoopEvent,
     },
     /// Events that could not be written when they happened.
     Lost {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Entry, Store, StoreError};
 use ttsr::Session;
-use ttsr::harness::log::Journal;
-use ttsr::harness::{Content, End, Message, NotRecorded, Observation, Role, Step, TurnRecorder};
+use ttsr::harness::event::LoopEvent;
+use ttsr::harness::{Content, End, EventTracker, Message, NotRecorded, Role, Step, TurnRecorder};
 
 /// The handling of records that cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub enum OnFailure {
 /// use ttsr::Pack;
 /// use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
 /// use ttsr::harness::{
-///     Cancel, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Step,
+///     Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
 /// };
 /// # let folder = std::env::temp_dir().join(format!("ttsr-recorder-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
@@ -45,7 +45,7 @@ pub enum OnFailure {
 /// let mut messages = found.messages();
 /// messages.push(prompt);
 /// messages.extend_from_slice(found.waiting());
-/// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Hello!").finish("stop")]);
 /// let request = Request::new("a-model", messages);
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
@@ -67,7 +67,7 @@ pub enum OnFailure {
 pub struct SessionRecorder {
     store: Store,
     on_failure: OnFailure,
-    journal: Journal,
+    tracker: EventTracker,
     /// Entries that could not be written and are needed to resume.
     backlog: Vec<Entry>,
     /// The events lost since the last record.
@@ -102,7 +102,7 @@ impl SessionRecorder {
         SessionRecorder {
             store,
             on_failure,
-            journal: Journal::default(),
+            tracker: EventTracker::default(),
             backlog: Vec::new(),
             lost: 0,
             lost_in_all: 0,
@@ -152,16 +152,16 @@ impl SessionRecorder {
     ) -> Result<(), StoreError> {
         self.is_sending = match step {
             Step::Send { .. } => true,
-            Step::Observe(Observation::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
+            Step::Observe(LoopEvent::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
             _ => self.is_sending,
         };
         let mut entries = self.entries(step);
-        let events = self.journal.note(now, step, session.pack());
-        let is_decided = !events.is_empty() && !matches!(step, Step::Forward { .. });
+        let event = self.tracker.track(now, step);
+        let is_decided = event.is_some() && !matches!(step, Step::Forward { .. });
         if is_decided || !entries.is_empty() {
             entries.push(snapshot(session));
         }
-        entries.extend(events.into_iter().map(|event| Entry::Event { event }));
+        entries.extend(event.map(|event| Entry::Event { event }));
         match entries.is_empty() {
             true => Ok(()),
             false => self.write(entries),

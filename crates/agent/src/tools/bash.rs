@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{BashInput, WorkingFolder};
 pub(super) use group::ContainmentSupport;
 use group::{CommandProcesses, HARD, REST};
-use ttsr::harness::After;
+use ttsr::harness::ToolOutput;
 
 /// The means by which the processes of a command are found to be killed, from strong to weak.
 ///
@@ -79,7 +79,7 @@ pub fn supervise_if_asked() {
 }
 
 impl WorkingFolder {
-    pub(super) async fn bash(&self, bash: &BashInput) -> After {
+    pub(super) async fn bash(&self, bash: &BashInput) -> ToolOutput {
         let asked = bash.timeout.map(Duration::from_secs);
         let limit = asked.map_or(self.limits.command, |asked| asked.min(self.limits.command));
         let mut output = CapturedOutput::new(self.limits.output);
@@ -87,18 +87,18 @@ impl WorkingFolder {
             Ok(CommandEnd::By(status)) => command_result(output, status),
             Ok(CommandEnd::Late) => {
                 let note = format!("the command did not end within {limit:?} and was killed");
-                After::error(output.with_note(&note))
+                ToolOutput::error(output.with_note(&note))
             }
             Ok(CommandEnd::Stuck) => {
                 let note = format!(
                     "the command did not end within {limit:?}, and not when it was killed: it may still run"
                 );
-                After::error(output.with_note(&note))
+                ToolOutput::error(output.with_note(&note))
             }
-            Ok(CommandEnd::Lost) => After::error(output.with_note(
+            Ok(CommandEnd::Lost) => ToolOutput::error(output.with_note(
                 "the process that supervised the command was killed, and so was the command",
             )),
-            Err(error) => After::error(format!("bash cannot be run: {error}")),
+            Err(error) => ToolOutput::error(format!("bash cannot be run: {error}")),
         }
     }
 }
@@ -113,13 +113,13 @@ enum CommandEnd {
     Lost,
 }
 
-fn command_result(output: CapturedOutput, status: ExitStatus) -> After {
+fn command_result(output: CapturedOutput, status: ExitStatus) -> ToolOutput {
     match (status.code(), status.signal()) {
-        (Some(0), _) => After::output(output.text()),
-        (Some(code), _) => After::error(output.with_note(&format!("exit code {code}"))),
+        (Some(0), _) => ToolOutput::output(output.text()),
+        (Some(code), _) => ToolOutput::error(output.with_note(&format!("exit code {code}"))),
         (None, signal) => {
             let signal = signal.unwrap_or_default();
-            After::error(output.with_note(&format!("ended by signal {signal}")))
+            ToolOutput::error(output.with_note(&format!("ended by signal {signal}")))
         }
     }
 }

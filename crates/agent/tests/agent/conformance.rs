@@ -1,7 +1,7 @@
-//! The behaviour of the loop as data: `crates/agent/tests/agent/conformance/*.toml`, in the format of `docs/conformance.md`.
+//! The behaviour of the loop as data, in the format of `docs/conformance.md`.
 //!
-//! Each case runs as written and with its deltas cut into single bytes; the published text must be the same.
-//! `UPDATE_GOLDEN=1` writes the actual steps into the files: check the difference.
+//! Each case runs as written and with its deltas cut into single bytes; the joined output must be the same.
+//! `UPDATE_GOLDEN=1` writes the steps into the files: review the difference.
 
 mod channel;
 #[cfg(feature = "opencode")]
@@ -21,11 +21,11 @@ use ttsr_testing::skip;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use ttsr::harness::consult::{Consultation, Consulted};
+use ttsr::harness::consult::{ConsultOutcome, Consultation};
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    Aborted, After, Answer, At, Before, Content, Delta, Gate, Hook, Hooks, Input, Message, Point,
-    Processor, Request, Settings, Step, ToolCall,
+    Aborted, Content, Delta, Gate, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Message,
+    PendingCall, Processor, Request, Settings, Step, ToolCall, ToolOutput,
 };
 use ttsr::rule::Consult;
 use ttsr::{Origin, Pack};
@@ -43,7 +43,7 @@ use steps::{done, shown, shown_end, synthetic_text};
 struct File {
     /// The version of the format.
     format: u32,
-    /// The rules of cases without rules of their own.
+    /// The rules of the cases without rules of their own.
     #[serde(default)]
     rules: String,
     case: Vec<Case>,
@@ -61,10 +61,10 @@ struct Case {
     settings: CaseSettings,
     #[serde(default)]
     hooks: Vec<CaseHook>,
-    /// Kinds of steps to compare, in addition to those that always count.
+    /// The kinds of steps to compare in addition to those that are always compared.
     #[serde(default)]
     also: Vec<String>,
-    /// True if the case depends on the cuts of its deltas.
+    /// True if the case is about the cuts between deltas, and only runs as written.
     #[serde(default)]
     as_written: bool,
     r#in: Vec<toml::Table>,
@@ -88,15 +88,15 @@ struct CaseSettings {
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
-    /// For each agent, or `*`, the models that take over if a provider refuses a session.
+    /// For each agent, or `*`, the fallback models.
     chains: BTreeMap<String, Vec<String>>,
     router: toml::Table,
-    /// The kind of chat that the prompt comes from.
+    /// The kind of chat that a prompt comes from.
     channel: Option<String>,
-    /// The action that the channel fails at or never completes: `typing`, or a message that contains this text.
+    /// The operation that fails, and the one that hangs: `typing`, or sending a text that contains these words.
     fails: Option<String>,
     hangs: Option<String>,
-    /// The interface of the server, and its password.
+    /// The interface of the server of the case, and its password.
     api: Option<String>,
     password: Option<String>,
 }
@@ -106,7 +106,7 @@ struct CaseSettings {
 struct CaseHook {
     name: String,
     at: String,
-    /// The hook acts only if the text so far contains this.
+    /// The hook does nothing unless the text so far contains this.
     #[serde(default)]
     when: String,
     #[serde(default)]
@@ -116,11 +116,11 @@ struct CaseHook {
     retry: bool,
     inject: Option<String>,
     block: Option<String>,
-    /// The prompt of a sub-agent.
+    /// The question to a sub-agent.
     ask: Option<String>,
 }
 
-/// One step in the terms of the format, keys in order.
+/// A step in the words of the format, with its keys in order.
 type Shown = Vec<(&'static str, Value)>;
 
 #[test]
@@ -200,8 +200,8 @@ fn every_case_gives_its_steps() {
     assert!(cases > 30, "{cases} cases");
 }
 
-/// Returns true if `given` contains all of `wanted`; lists must have the same length. The start, the end and contained
-/// texts of a string can be wanted, in that order.
+/// Returns true if `given` has everything in `wanted`. Lists must have equal lengths. For a text, `wanted` may give its
+/// start, its end and the pieces that it contains in order.
 fn fits(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (Value::String(given), Value::Object(wanted)) => {
@@ -232,17 +232,17 @@ fn object(shown: &Shown) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// Joins consecutive forwarded deltas of a part, and drops steps that only show where deltas end. The text of an
-/// attempt that was cut does depend on that.
+/// Joins consecutive forwards of a part, and removes steps that depend on the cuts between deltas. The text of an
+/// attempt before its cut depends on them too.
 fn joined(steps: &[Shown]) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
-    // Steps about the text come before the delta that caused them, wherever that begins.
+    // Messages about the text precede the delta that caused them, wherever that delta begins.
     let mut words: Vec<Value> = Vec::new();
     let is_cut = steps.iter().any(|step| step[0].0 == "aborted");
     for step in steps {
         let (kind, step) = (step[0].0, object(step));
         let is_of_attempt = ["open", "forward", "close", "aborted", "retract"].contains(&kind);
-        // Every delta calls its hooks.
+        // Hooks are called for every delta.
         let is_of_delta = ["hold", "called"].contains(&kind);
         if is_of_delta || (is_cut && is_of_attempt) {
             continue;
@@ -296,7 +296,7 @@ fn in_toml(value: &Value) -> String {
     }
 }
 
-/// Returns the file with the steps of that case replaced.
+/// Returns the file with the steps of a case replaced.
 fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     let name = file.find(&format!("name = \"{}\"", case.name)).unwrap();
     let start = name + file[name..].find("\nout = [").expect("each case has `out`") + 1;
@@ -319,7 +319,7 @@ type Calls = Arc<Mutex<Vec<Shown>>>;
 /// A hook of a case.
 struct Listed {
     hook: CaseHook,
-    points: [Point; 1],
+    points: [HookPoint; 1],
     calls: Calls,
 }
 
@@ -334,7 +334,7 @@ impl Listed {
 }
 
 impl Hook for Listed {
-    fn points(&self) -> &[Point] {
+    fn points(&self) -> &[HookPoint] {
         let registered = vec![
             ("registered", json!(self.hook.name)),
             ("at", json!(self.hook.at)),
@@ -343,7 +343,7 @@ impl Hook for Listed {
         &self.points
     }
 
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {
         self.called();
         let so_far = String::from_utf8_lossy(at.so_far).into_owned() + &delta.text();
         if so_far.contains(&self.hook.when) {
@@ -356,13 +356,13 @@ impl Hook for Listed {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
         self.called();
         answer.retry = self.hook.retry;
         answer.inject_message = self.hook.inject.clone();
     }
 
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {
         self.called();
         if call.input.contains(&self.hook.when) {
             if let Some(input) = &self.hook.rewrite {
@@ -377,7 +377,7 @@ impl Hook for Listed {
         }
     }
 
-    fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+    fn tool_after(&mut self, _: &ToolCall, after: &mut ToolOutput) {
         self.called();
         if let Some(text) = &self.hook.rewrite
             && after.output.contains(&self.hook.when)
@@ -388,11 +388,11 @@ impl Hook for Listed {
 }
 
 fn hooks(case: &Case, calls: &Calls) -> Hooks {
-    const KNOWN: [Point; 4] = [
-        Point::Delta,
-        Point::Aborted,
-        Point::ToolBefore,
-        Point::ToolAfter,
+    const KNOWN: [HookPoint; 4] = [
+        HookPoint::Delta,
+        HookPoint::Aborted,
+        HookPoint::ToolBefore,
+        HookPoint::ToolAfter,
     ];
     let mut hooks = Hooks::default();
     for hook in case.hooks.iter().cloned() {
@@ -451,7 +451,7 @@ fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
     processor
 }
 
-/// Feeds the inputs, with deltas cut into pieces of that size; returns the steps.
+/// Feeds the inputs, with deltas cut into pieces of `size` bytes. Returns the steps.
 fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
     #[cfg(feature = "opencode")]
     if case.settings.api.is_some() {
@@ -559,10 +559,10 @@ impl Run<'_> {
             return self.gate(gate);
         } else if input.has("consulted") {
             let consulted = match (input.text("answer"), &*input.words("failed")) {
-                (Some(answer), _) => Consulted::Answered(answer),
-                (None, "timeout") => Consulted::TimedOut,
-                (None, "cancelled") => Consulted::Cancelled,
-                (None, reason) => Consulted::Refused {
+                (Some(answer), _) => ConsultOutcome::Answered(answer),
+                (None, "timeout") => ConsultOutcome::TimedOut,
+                (None, "cancelled") => ConsultOutcome::Cancelled,
+                (None, reason) => ConsultOutcome::Refused {
                     reason: reason.to_owned(),
                 },
             };
@@ -576,7 +576,7 @@ impl Run<'_> {
             }
             return;
         } else if input.has("after") {
-            let mut after = After::output(input.words("output"));
+            let mut after = ToolOutput::output(input.words("output"));
             after.is_error = input.has("is-error");
             let told = processor.after_tool(&input.call("after"), after, &mut out);
             self.steps(out);
@@ -595,7 +595,7 @@ impl Run<'_> {
         self.steps(out);
     }
 
-    /// Handles inputs of handoffs; returns true if the input was one.
+    /// Processes an input about a new session. Returns false for any other input.
     fn take_handoff(&mut self, input: &Given<'_>) -> bool {
         let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
         if let Some(text) = input.text("handoff") {
@@ -674,7 +674,7 @@ impl Run<'_> {
         }
     }
 
-    /// Handles inputs of a chat prompt; returns true if the input was one.
+    /// Processes an input about the prompt of a chat. Returns false for any other input.
     fn take_chat(&mut self, input: &Given<'_>) -> bool {
         let mut out = Vec::new();
         if let Some(json) = input.text("settings") {
@@ -756,7 +756,7 @@ impl Run<'_> {
             if let Step::Handoff { handoff, .. } = &step {
                 self.handoff = Some(handoff.clone());
             }
-            if let Some(shown) = shown(&step, &self.processor) {
+            if let Some(shown) = shown(&step) {
                 let is_extra = ["decision", "step-started", "step-finished"].contains(&shown[0].0);
                 if !is_extra || self.also.iter().any(|also| also == shown[0].0) {
                     self.show(shown);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttsr::harness::{
-    Cancel, Content, HANDOFF_MARKER, Hooks, Message, NoTools, Processor, Request, Role, Script,
-    Scripted, Settings, ToolCall, Tools, Turn,
+    Cancel, Content, HANDOFF_MARKER, Hooks, Message, NoTools, Processor, Request, Role, Scripted,
+    ScriptedReply, Settings, ToolCall, Tools, Turn,
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 use ttsr_agent::handoff::{
@@ -246,7 +246,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
     let mut handoffs = HandoffTracker::default();
     let pack = Pack::builder().build().unwrap();
-    let says = Script::default().text("I see.").finish("stop");
+    let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([says]);
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     let mut conversation: Vec<Message> = Vec::new();
@@ -395,10 +395,10 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
 /// Returns the result of a call of `read_session`, and true if it failed.
 fn read_session(folder: &Folder, input: &str) -> (String, bool) {
     let pack = Pack::builder().build().unwrap();
-    let calls = Script::default()
+    let calls = ScriptedReply::default()
         .tool("read_session", "c1", input)
         .finish("tool_use");
-    let says = Script::default().text("I see.").finish("stop");
+    let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([calls, says]);
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));

@@ -7,7 +7,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use ttsr::harness::{End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::harness::event::LoopEvent;
+use ttsr::harness::{AbortSource, End, Message, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack};
 use ttsr_agent::providers::ProviderNotice;
 
@@ -195,14 +196,14 @@ impl<'a> TurnLine<'a> {
     fn of_decision(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
         let rule = |decision: &Decision| Some(pack.rule(decision.rule()?).id.as_str());
         Some(match step {
-            Step::Observe(Observation::Decision(decision)) => TurnLine::Verdict {
-                rule: rule(decision),
-                part: decision.part().0,
-                action: decision.action,
-                end: decision.hit().map(|hit| hit.end),
-                decided: decision.decided(),
-                attempt: decision.attempt,
-                suppressed: decision.is_suppressed(),
+            Step::Observe(LoopEvent::Decision(record)) => TurnLine::Verdict {
+                rule: record.rule.as_deref(),
+                part: record.part.id?.0,
+                action: record.action,
+                end: record.end,
+                decided: record.decided,
+                attempt: record.attempt,
+                suppressed: record.is_suppressed(),
             },
             Step::Inject { decision, message } => TurnLine::Inject {
                 rule: rule(decision),
@@ -251,13 +252,13 @@ impl<'a> TurnLine<'a> {
                 output,
                 is_error: *is_error,
             },
-            Step::Observe(Observation::Unscanned { kind, bytes }) if *bytes > 0 => {
+            Step::Observe(LoopEvent::Unscanned { kind, bytes }) if *bytes > 0 => {
                 TurnLine::Unscanned {
                     kind,
                     bytes: *bytes,
                 }
             }
-            Step::Observe(Observation::Usage { input, output }) => TurnLine::Usage {
+            Step::Observe(LoopEvent::Usage { input, output }) => TurnLine::Usage {
                 input: *input,
                 output: *output,
             },
@@ -335,14 +336,14 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the cause of an abort in one word.
-pub(super) fn source(source: &Source) -> String {
+/// Who is behind an abort, in a word.
+pub(super) fn source(source: &AbortSource) -> String {
     match source {
-        Source::Rule { id, .. } => id.clone(),
-        Source::Hook(name) => format!("hook {name}"),
-        Source::Limit(name) => format!("limit {name}"),
-        Source::Provider => "provider".to_owned(),
-        Source::User => "user".to_owned(),
+        AbortSource::Rule { id, .. } => id.clone(),
+        AbortSource::Hook(name) => format!("hook {name}"),
+        AbortSource::Limit(name) => format!("limit {name}"),
+        AbortSource::Provider => "provider".to_owned(),
+        AbortSource::User => "user".to_owned(),
         other => format!("{other:?}"),
     }
 }

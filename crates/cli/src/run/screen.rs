@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::harness::event::LoopEvent;
+use ttsr::harness::{AbortSource, AbortStage, Aborted, End, Message, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 use ttsr_agent::handoff::{TranscriptMessage, TranscriptPart};
 use ttsr_agent::providers::ProviderNotice;
@@ -100,10 +101,10 @@ impl TurnScreen {
     pub(super) fn show(&mut self, what: &TurnOutput) -> io::Result<()> {
         match what {
             TurnOutput::Step(Step::Send { .. }) => self.requests += 1,
-            TurnOutput::Step(Step::Observe(Observation::Decision(decision))) => {
+            TurnOutput::Step(Step::Observe(LoopEvent::Decision(decision))) => {
                 self.verdicts += u64::from(!decision.is_suppressed());
             }
-            TurnOutput::Step(Step::Observe(Observation::Unscanned { kind, .. })) => {
+            TurnOutput::Step(Step::Observe(LoopEvent::Unscanned { kind, .. })) => {
                 self.malformed += u64::from(MALFORMED.contains(&kind.as_str()));
             }
             _ => {}
@@ -196,12 +197,13 @@ impl TurnScreen {
                 self.remark(decision, "sent with the next request", &message.text())
             }
             Step::Notify { decision, text } => self.remark(decision, "for the user", text),
-            Step::Observe(Observation::Decision(decision))
-                if decision.action == Action::Observe =>
-            {
-                self.remark(decision, "noted", "")
-            }
-            Step::Observe(Observation::DoomLoop { times, .. }) => {
+            Step::Observe(LoopEvent::Decision(record)) => match &record.decision {
+                Some(decision) if decision.action == Action::Observe => {
+                    self.remark(decision, "noted", "")
+                }
+                _ => Ok(()),
+            },
+            Step::Observe(LoopEvent::DoomLoop { times, .. }) => {
                 self.new_line()?;
                 self.row(
                     STEER,
@@ -209,7 +211,7 @@ impl TurnScreen {
                     &format!("the same call {times} times in a row"),
                 )
             }
-            Step::Observe(Observation::Unscanned { kind, bytes })
+            Step::Observe(LoopEvent::Unscanned { kind, bytes })
                 if MALFORMED.contains(&kind.as_str()) =>
             {
                 self.new_line()?;
@@ -284,7 +286,7 @@ impl TurnScreen {
         });
         let place = place.unwrap_or_default();
         let rest = match aborted.source {
-            Source::Rule { .. } | Source::Hook(_) => ": the rest was not forwarded",
+            AbortSource::Rule { .. } | AbortSource::Hook(_) => ": the rest never left",
             _ => "",
         };
         writeln!(

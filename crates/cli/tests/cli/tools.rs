@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ttsr::harness::{
-    After, Cancel, Content, End, Hooks, Message, Processor, Request, Script, Scripted, Settings,
-    Step, Tools, Turn,
+    Cancel, Content, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings,
+    Step, ToolOutput, Tools, Turn,
 };
 use ttsr::{Channel, Pack};
 #[cfg(target_os = "linux")]
@@ -46,7 +46,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn call(folder: &WorkingFolder, tool: &str, input: Value) -> After {
+fn call(folder: &WorkingFolder, tool: &str, input: Value) -> ToolOutput {
     runtime().block_on(folder.run(tool, &input.to_string()))
 }
 
@@ -610,7 +610,7 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
     let scratch = Scratch::new();
     fs::write(scratch.path.join("sum.sh"), "echo $(( $1 - $2 ))\n").unwrap();
     let script = |tool: &str, call: &str, input: Value| {
-        Script::default()
+        ScriptedReply::default()
             .tool(tool, call, input.to_string())
             .finish("tool_use")
             .cut(7)
@@ -624,7 +624,9 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
             json!({"path": "sum.sh", "old_string": "-", "new_string": "+"}),
         ),
         script("bash", "c4", json!({"command": "bash sum.sh 2 3"})),
-        Script::default().text("It adds now.").finish("end_turn"),
+        ScriptedReply::default()
+            .text("It adds now.")
+            .finish("end_turn"),
     ]);
     let pack = Pack::from_toml(
         r#"

@@ -7,7 +7,7 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, StreamEnd, ToolCall};
 use genai::resolver::{AuthData, Endpoint, Error as ResolveError, ServiceTargetResolver};
 use genai::{Client, ModelIden, ServiceTarget};
-use ttsr::harness::adapt::{self, Parts};
+use ttsr::harness::stream_adapter::{self, EventBuilder};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
 /// Any provider of genai.
@@ -27,7 +27,7 @@ impl Provider for GenAi {
                 .await;
             response.map(|response| response.stream).map_err(failure)
         };
-        adapt::chunks(opening, |event, parts| {
+        stream_adapter::chunks(opening, |event, parts| {
             read(event.map_err(failure)?, parts);
             Ok(())
         })
@@ -43,7 +43,7 @@ fn message(message: &Message) -> ChatMessage {
     }
 }
 
-fn read(event: ChatStreamEvent, parts: &mut Parts) {
+fn read(event: ChatStreamEvent, parts: &mut EventBuilder) {
     match event {
         ChatStreamEvent::Chunk(chunk) => parts.text("text", &chunk.content),
         ChatStreamEvent::ReasoningChunk(chunk) => parts.reasoning("reasoning", &chunk.content),
@@ -56,7 +56,7 @@ fn read(event: ChatStreamEvent, parts: &mut Parts) {
     }
 }
 
-fn finish(end: StreamEnd, parts: &mut Parts) {
+fn finish(end: StreamEnd, parts: &mut EventBuilder) {
     if let Some(usage) = &end.captured_usage {
         let tokens =
             |count: Option<i32>| count.and_then(|count| count.try_into().ok()).unwrap_or(0);

@@ -14,7 +14,7 @@ use rig_core::message::{AssistantContent, Message as RigMessage};
 use rig_core::operation::Completion;
 use rig_core::providers::openai::OpenAIConfig;
 use rig_core::streaming::{Item, StreamEvent, Streamed};
-use ttsr::harness::adapt::{self, Parts};
+use ttsr::harness::stream_adapter::{self, EventBuilder};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
 /// Any model of rig.
@@ -32,7 +32,7 @@ impl Provider for Rig {
             let streamed = model.stream(asked).map_err(failure)?;
             Ok(WithEnd(Some(streamed)))
         };
-        adapt::chunks(opening, |seen, parts| match seen {
+        stream_adapter::chunks(opening, |seen, parts| match seen {
             Seen::Item(item) => {
                 read(item.map_err(failure)?, parts);
                 Ok(())
@@ -84,7 +84,7 @@ fn message(message: &Message) -> RigMessage {
     }
 }
 
-fn read(item: Item<StreamEvent>, parts: &mut Parts) {
+fn read(item: Item<StreamEvent>, parts: &mut EventBuilder) {
     let Item::Event(event) = item else {
         return;
     };
@@ -110,7 +110,7 @@ fn read(item: Item<StreamEvent>, parts: &mut Parts) {
     }
 }
 
-fn finish(response: &CompletionResponse, parts: &mut Parts) {
+fn finish(response: &CompletionResponse, parts: &mut EventBuilder) {
     let usage = &response.usage;
     if let (Some(input), Some(output)) = (usage.input_tokens, usage.output_tokens) {
         parts.usage(input, output);

@@ -1,6 +1,6 @@
 //! Rows E7: a prompt over a chat channel, driven by the real router, and the console.
 //!
-//! The agent sends the events of the case in order; messages of the user arrive between them, in the order of the case.
+//! The agent's events are those of the case, in their order. The user's messages arrive between them, as in the case.
 
 use std::io::{BufReader, Read, Write};
 use std::sync::mpsc as std_mpsc;
@@ -108,7 +108,7 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
     done.clone()
 }
 
-/// Returns the results of a channel that fails or hangs as the case says.
+/// Returns the operation that fails and the one that hangs.
 fn goes(case: &Case) -> Box<dyn Fn(&Done<'_>) -> Goes + Send> {
     let (fails, hangs) = (case.settings.fails.clone(), case.settings.hangs.clone());
     Box::new(move |done| {
@@ -139,7 +139,7 @@ fn note(log: &Log, shown: Shown) {
     log.lock().unwrap().push(known.collect());
 }
 
-/// Logs actions in the form of the case.
+/// Returns a function that logs an action in the words of the format.
 fn written(log: &Log) -> Tell {
     let log = Arc::clone(log);
     Arc::new(move |done| {
@@ -163,7 +163,7 @@ fn written(log: &Log) -> Tell {
     })
 }
 
-/// The real console, with the input of the case.
+/// Runs the real console; its user types the texts of the case.
 fn console(case: &Case, runtime: &tokio::runtime::Runtime) -> Vec<Shown> {
     let (keys, typed) = std_mpsc::channel();
     let screen = Screen::default();
@@ -227,7 +227,7 @@ fn status(console: &Console) -> Shown {
     vec![("status", json!(status))]
 }
 
-/// The typed input, and the part of it that was not read yet.
+/// The typed lines, and the bytes that were not read yet.
 struct Typed(std_mpsc::Receiver<String>, Vec<u8>);
 
 impl Read for Typed {

@@ -64,7 +64,7 @@ fn refusal(status: u64) -> String {
     format!("{status} No\r\ncontent-length: 2\r\n\r\nno")
 }
 
-/// Returns the events of the server on each connection.
+/// Returns the server's actions for each connection to its events.
 fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
     let mut connections = vec![Vec::new()];
     for input in inputs {
@@ -78,7 +78,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
             connections.push(Vec::new());
         }
     }
-    // The end of the last connection ends the client.
+    // The reader of the last connection comes to an end.
     if let Some(plays) = connections.last_mut() {
         plays.push(Play::Break);
     }
@@ -88,7 +88,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
 struct Client {
     server: Server,
     imitation: Imitation,
-    /// The observations of the client, each with the number of requests before it.
+    /// The client's reports, each with the number of requests before it.
     seen: Vec<(usize, Shown)>,
 }
 
@@ -134,7 +134,7 @@ impl Client {
             }
             self.watch(case, input, watching).await
         } else {
-            // The imitation plays the server's own inputs.
+            // The server itself plays these inputs.
             let own = ["event", "until", "breaks", "refuses", "answers-json"];
             assert!(own.iter().any(|key| input.has(key)), "{:?}", input.table);
             Ok(())
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Applies rules to the events of the server, until it has sent all of them.
+    /// Runs rules on the server's events until the last one.
     async fn watch(
         &mut self,
         case: &Case,
@@ -189,7 +189,7 @@ impl Client {
         ended.expect("everything is said in time")
     }
 
-    /// Returns the requests that are steps, without those by which a watcher detects sessions and other watchers.
+    /// Returns the requests that are steps, without those that look for sessions and other watchers.
     fn shown_requests(&self) -> Vec<Asked> {
         let mut asked = self.imitation.all_asked();
         let is_lookup = |asked: &Asked| {
@@ -205,7 +205,7 @@ impl Client {
         self.seen.push((before, shown));
     }
 
-    /// Returns requests and observations in order.
+    /// Returns requests and reports in their order.
     fn steps(self, also: &[String]) -> Vec<Shown> {
         let mut steps = Vec::new();
         let asked = self.shown_requests();
@@ -267,12 +267,12 @@ fn request(asked: &Asked) -> Shown {
 fn shown(seen: &WatchEvent) -> Option<Shown> {
     match seen {
         WatchEvent::Judged(judged) => Some(vec![
-            ("verdict", json!(judged.rule)),
-            ("action", json!(judged.action.name())),
-            ("tool", json!(judged.tool)),
+            ("verdict", json!(judged.decision.rule)),
+            ("action", json!(judged.decision.action.name())),
+            ("tool", json!(judged.decision.part.tool)),
             ("late", json!(judged.is_late)),
             ("beyond", json!(judged.is_beyond)),
-            ("suppressed", json!(judged.suppressed)),
+            ("suppressed", json!(judged.decision.suppressed)),
         ]),
         WatchEvent::Failed { .. } => Some(vec![("undone", json!(true))]),
         _ => None,

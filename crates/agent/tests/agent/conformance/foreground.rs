@@ -1,4 +1,4 @@
-//! Row C6: the events of a server's sessions, and the model that takes over.
+//! Row C6: the events of a server's sessions, and the fallback models.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ttsr::harness::fallback::{Chains, Foreground, SessionEvent, error_text};
 
 use super::{Case, Given, Shown, pack};
 
-/// Returns the chains of a case: `*` applies to every agent without its own.
+/// Returns the chains of a case. `*` is the chain of every agent without a chain of its own.
 pub(super) fn foreground(case: &Case, rules: &str) -> Foreground {
     let add = |chains: Chains, (agent, models): (&String, &Vec<String>)| match agent.as_str() {
         "*" => chains.any(models.iter().cloned()),

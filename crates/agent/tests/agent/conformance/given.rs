@@ -1,4 +1,4 @@
-//! The inputs of a case: a table of `in`, in the terms of the format.
+//! Inputs: the tables of `in`, in the words of the format.
 
 use ttsr::harness::{Failure, Input, Message, ToolCall};
 use ttsr::{Channel, Event, PartId};
@@ -8,7 +8,7 @@ use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
 
 use super::Case;
 
-/// One input in the terms of the format.
+/// An input in the words of the format.
 pub(super) struct Given<'a> {
     pub(super) table: &'a toml::Table,
     pub(super) case: &'a str,
@@ -61,7 +61,7 @@ impl Given<'_> {
         }
     }
 
-    /// Returns the provider's event of the input, or several.
+    /// Returns the provider events of the input, if it has any.
     pub(super) fn events(&self, size: usize) -> Option<Vec<Event>> {
         let event = if self.has("delta") {
             let text = self.words("text").into_bytes();
@@ -122,7 +122,7 @@ impl Given<'_> {
             .collect()
     }
 
-    /// Returns the result of the tool for a session with the messages of the input.
+    /// Returns the output of `read_session` for the session that the input describes.
     pub(super) fn transcript(&self, read: &ReadSession) -> String {
         let said: Vec<TranscriptMessage> = match self.number("messages") {
             Some(count) => (1..=count).map(|at| says(&at.to_string())).collect(),
@@ -152,7 +152,7 @@ impl Given<'_> {
         said.collect()
     }
 
-    /// Returns an event of the agent's server; of its own session, if the input names no other.
+    /// Returns the event of the server of a chat's agent, of its own session unless the input names another.
     pub(super) fn agent_event(&self, own: &str) -> Option<AgentEvent> {
         let session = self.text("session").unwrap_or_else(|| own.to_owned());
         let message = self.text("of").unwrap_or_else(|| "m".to_owned());
@@ -265,7 +265,7 @@ fn said_part(part: &toml::Value) -> TranscriptPart {
     }
 }
 
-/// A message of the user.
+/// Returns a message of the user.
 fn says(text: &str) -> TranscriptMessage {
     TranscriptMessage {
         by: Speaker::User,

@@ -1,9 +1,10 @@
-//! From a goal, or from a rule, to the first request of a second session, through whole turns.
+//! From a goal or a rule to the first request of a second session, through whole turns.
 
 use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::{
-    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
+    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply,
+    Settings, Turn,
 };
 use ttsr_agent::handoff::{
     ArrivedMessage, HandoffTools, StoredSessions, command, definitions, summary_prompt,
@@ -12,12 +13,12 @@ use ttsr_agent::handoff::{
 use super::Run;
 use super::given::Given;
 
-/// Runs a turn of that session, which begins with these messages; returns the requests, and the handoff that the model
+/// Runs a turn of a session that begins with these messages. Returns the requests, and the handoff that the model
 /// called for.
 fn turn(
     session: &str,
     messages: Vec<Message>,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
 ) -> (Vec<Request>, Option<ttsr_agent::handoff::Handoff>) {
     let pack = Pack::builder().build().unwrap();
     let settings = Settings {
@@ -53,10 +54,10 @@ impl Run<'_> {
     pub(super) fn goal(&mut self, typed: &str, session: &str, input: &Given<'_>) {
         let goal = command(typed).unwrap_or_else(|| panic!("{}: no command", input.case));
         let prompt = Message::user(summary_prompt(goal));
-        let calls = Script::default()
+        let calls = ScriptedReply::default()
             .tool("handoff_session", "c1", input.words("calls"))
             .finish("tool_use");
-        let says = Script::default().text("Handed over.").finish("stop");
+        let says = ScriptedReply::default().text("Handed over.").finish("stop");
         let (requests, handoff) = turn(session, vec![prompt], vec![calls, says]);
         let offered = requests[0].tools.iter().map(|tool| tool.name.clone());
         let offered: Vec<String> = offered.collect();
@@ -68,7 +69,7 @@ impl Run<'_> {
         self.handoff = handoff;
     }
 
-    /// The host opens `session` with the last handoff as its draft, and the user sends it, `edited` or as it is.
+    /// The host opens `session` with the last handoff as its draft, and the user sends it, as `edited` or unchanged.
     pub(super) fn go_on(&mut self, session: &str, input: &Given<'_>) {
         let handoff = self.handoff.take();
         let handoff = handoff.unwrap_or_else(|| panic!("{}: no handoff", input.case));
@@ -77,7 +78,7 @@ impl Run<'_> {
         self.say(session, draft);
     }
 
-    /// The user sends a message in `session`.
+    /// The user writes a message in `session`.
     pub(super) fn say(&mut self, session: &str, text: String) {
         let said = Message::user(text);
         let arrived = ArrivedMessage {
@@ -89,7 +90,7 @@ impl Run<'_> {
         let injection = self.handoffs.arrived(&arrived, &self.files);
         let files = injection.map(|injection| injection.message());
         let messages = files.into_iter().chain([said]).collect();
-        let says = Script::default().text("I see.").finish("stop");
+        let says = ScriptedReply::default().text("I see.").finish("stop");
         let (requests, _) = turn(session, messages, vec![says]);
         self.show(vec![
             ("request", texts(&requests[0])),

@@ -1,13 +1,14 @@
-//! The outputs of a case: steps, in the terms of the format.
+//! Outputs: steps in the words of the format.
 
 use serde_json::{Value, json};
 use ttsr::Channel;
-use ttsr::harness::{Content, End, Message, Observation, Processor, Replay, Role, Source, Step};
+use ttsr::harness::event::{EventPart, LoopEvent};
+use ttsr::harness::{AbortSource, BlockReplay, Content, End, Message, Role, Step};
 use ttsr_agent::progress::ChatAction;
 
 use super::Shown;
 
-/// Converts an action of a chat.
+/// Returns an action for a chat.
 pub(super) fn done(what: ChatAction) -> Shown {
     match what {
         ChatAction::Typing => vec![("typing", json!(true))],
@@ -69,13 +70,13 @@ fn message(message: &Message) -> Value {
     ))
 }
 
-fn source(source: &Source) -> String {
+fn source(source: &AbortSource) -> String {
     match source {
-        Source::Rule { id, .. } => format!("rule {id}"),
-        Source::Hook(name) => format!("hook {name}"),
-        Source::Limit(name) => format!("limit {name}"),
-        Source::Provider => "provider".to_owned(),
-        Source::User => "user".to_owned(),
+        AbortSource::Rule { id, .. } => format!("rule {id}"),
+        AbortSource::Hook(name) => format!("hook {name}"),
+        AbortSource::Limit(name) => format!("limit {name}"),
+        AbortSource::Provider => "provider".to_owned(),
+        AbortSource::User => "user".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -100,7 +101,7 @@ pub(super) fn shown_end(end: &End) -> Shown {
     }
 }
 
-pub(super) fn shown(step: &Step, processor: &Processor) -> Option<Shown> {
+pub(super) fn shown(step: &Step) -> Option<Shown> {
     Some(match step {
         Step::Send {
             attempt,
@@ -166,8 +167,8 @@ pub(super) fn shown(step: &Step, processor: &Processor) -> Option<Shown> {
                 .map(|call| call.call.clone().unwrap_or_default())
                 .collect();
             let replay = aborted.blocks.iter().map(|block| match block.replay {
-                Replay::UpTo(bytes) => json!(bytes),
-                Replay::Unsigned(bytes) => json!(format!("{bytes} unsigned")),
+                BlockReplay::UpTo(bytes) => json!(bytes),
+                BlockReplay::Unsigned(bytes) => json!(format!("{bytes} unsigned")),
                 _ => json!("never"),
             });
             vec![
@@ -192,43 +193,33 @@ pub(super) fn shown(step: &Step, processor: &Processor) -> Option<Shown> {
             shown.push(("text", Value::from(outcome.reply.text(Channel::Text))));
             shown
         }
-        Step::Observe(observation) => observed(observation, processor)?,
+        Step::Observe(event) => observed(event)?,
         other => panic!("{other:?}"),
     })
 }
 
-fn observed(observation: &Observation, processor: &Processor) -> Option<Shown> {
-    Some(match observation {
-        Observation::Decision(decision) => vec![
-            (
-                "decision",
-                json!(
-                    decision
-                        .rule()
-                        .map(|rule| processor.pack().rule(rule).id.clone())
-                ),
-            ),
+fn observed(event: &LoopEvent) -> Option<Shown> {
+    let name = event.name();
+    let id = |part: &EventPart| json!(part.id.map(|part| part.0));
+    Some(match event {
+        LoopEvent::Decision(decision) => vec![
+            (name, json!(decision.rule)),
             ("action", json!(decision.action.name())),
-            ("end", json!(decision.hit().map(|hit| hit.end))),
-            (
-                "suppressed",
-                json!(decision.suppression.map(|why| why.name())),
-            ),
+            ("end", json!(decision.end)),
+            ("suppressed", json!(decision.suppressed)),
         ],
-        Observation::StepStarted => vec![("step-started", json!(true))],
-        Observation::StepFinished { reason } => vec![("step-finished", json!(reason))],
-        Observation::ToolCall { part } => vec![("tool-call", json!(part.0))],
-        Observation::DoomLoop { part, times } => {
-            vec![("doom-loop", json!(part.0)), ("times", json!(times))]
+        LoopEvent::StepStarted | LoopEvent::Restarted | LoopEvent::NoFallback => {
+            vec![(name, json!(true))]
         }
-        Observation::Late { part, bytes } => vec![("late", json!(part.0)), ("bytes", json!(bytes))],
-        Observation::Mismatch { part } => vec![("mismatch", json!(part.0))],
-        Observation::Restarted => vec![("restarted", json!(true))],
-        Observation::RetryRefused { hook } => vec![("retry-refused", json!(hook))],
-        Observation::MessageIgnored { hook } => vec![("message-ignored", json!(hook))],
-        Observation::NoFallback => vec![("no-fallback", json!(true))],
-        Observation::ConsultRefused { call } => vec![("consult-refused", json!(call))],
-        Observation::Consulting {
+        LoopEvent::StepFinished { reason } => vec![(name, json!(reason))],
+        LoopEvent::ToolCall(part) | LoopEvent::Mismatch(part) => vec![(name, id(part))],
+        LoopEvent::DoomLoop { part, times } => vec![(name, id(part)), ("times", json!(times))],
+        LoopEvent::Late { part, bytes } => vec![(name, id(part)), ("bytes", json!(bytes))],
+        LoopEvent::RetryRefused { hook } | LoopEvent::MessageIgnored { hook } => {
+            vec![(name, json!(hook))]
+        }
+        LoopEvent::ConsultRefused { call } => vec![(name, json!(call))],
+        LoopEvent::SubAgent {
             call,
             by,
             session,

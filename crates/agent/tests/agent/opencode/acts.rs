@@ -572,7 +572,10 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
                 _ => None,
             });
             let judged = judged.unwrap();
-            assert_eq!((judged.is_midway, judged.end), (is_midway, Some(10)));
+            assert_eq!(
+                (judged.is_midway, judged.decision.end),
+                (is_midway, Some(10))
+            );
         });
     }
 }

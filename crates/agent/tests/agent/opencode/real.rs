@@ -93,7 +93,11 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
             _ => None,
         });
         let judged = judged.expect("the rule is broken");
-        assert_eq!(judged.rule.as_deref(), Some("t/no-unwrap"), "{name}");
+        assert_eq!(
+            judged.decision.rule.as_deref(),
+            Some("t/no-unwrap"),
+            "{name}"
+        );
         assert_eq!(judged.is_late, is_late, "{name}");
         eprintln!("{name}: {whats:?}");
     }

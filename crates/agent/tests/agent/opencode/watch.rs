@@ -108,7 +108,7 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
         );
         assert_eq!(prompt["agent"], "build");
         let turns = seen.iter().filter_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged.turn),
+            WatchEvent::Judged(judged) => Some(judged.decision.turn),
             _ => None,
         });
         let turns: Vec<u32> = turns.collect();
@@ -146,7 +146,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
         });
         let judged = judged.unwrap();
         assert_eq!(
-            (judged.tool.as_deref(), judged.is_late),
+            (judged.decision.part.tool.as_deref(), judged.is_late),
             (Some("write"), false)
         );
     });
@@ -167,7 +167,7 @@ fn e8_a_dry_run_only_tells() {
         let suppressed: Vec<_> = seen
             .iter()
             .filter_map(|seen| match seen {
-                WatchEvent::Judged(judged) => judged.suppressed,
+                WatchEvent::Judged(judged) => judged.decision.suppressed.clone(),
                 _ => None,
             })
             .collect();

@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ttsr::Channel;
-use ttsr::harness::{Failure, Provider, Script, Scripted};
+use ttsr::harness::{Failure, Provider, Scripted, ScriptedReply};
 use ttsr_agent::providers::{Chain, ProviderApi, ProviderNotice};
 
 use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, request, runtime, small};
 
 fn failing(kind: &str, status: u16) -> Scripted {
-    Scripted::new([Script::default().fail(Failure::new(kind, "no").with_status(status))])
+    Scripted::new([ScriptedReply::default().fail(Failure::new(kind, "no").with_status(status))])
 }
 
 fn saying(text: &str) -> Scripted {
-    Scripted::new([Script::default().text(text).finish("stop")])
+    Scripted::new([ScriptedReply::default().text(text).finish("stop")])
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn each_model_is_tried_once_a_request_and_the_last_failure_is_told() {
 fn three_times(rest: Duration) -> (Vec<String>, usize) {
     runtime().block_on(async {
         let first = Scripted::new([
-            Script::default().fail(Failure::new("http", "busy").with_status(529)),
-            Script::default().text("from a").finish("stop"),
+            ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529)),
+            ScriptedReply::default().text("from a").finish("stop"),
         ]);
         let chain = Chain::new(first.clone()).then("b", saying("from b"));
         let mut chain = chain.rest(rest);
@@ -108,7 +108,7 @@ fn where_all_models_rest_all_are_asked() {
 #[test]
 fn a_reply_that_has_begun_stays_with_its_model() {
     runtime().block_on(async {
-        let half = Script::default()
+        let half = ScriptedReply::default()
             .text("half")
             .fail(Failure::new("cut-off", "gone"));
         let mut chain = Chain::new(Scripted::new([half])).then("b", saying("from b"));

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::Pack;
-use ttsr::harness::log::LogEvent;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, End, Hooks, Message, Outcome, Processor, Request, Run, Script, Scripted, Settings, Step,
+    Cancel, End, Hooks, Message, Processor, ReplyOutcome, Request, Run, Scripted, ScriptedReply,
+    Settings, Step,
 };
 use ttsr_agent::store::{
     Entry, OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions, StoreReader, StoredItem,
@@ -55,9 +56,9 @@ fn converse(
     recorder: &mut SessionRecorder,
     processor: &mut Processor,
     prompt: &str,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
     mut before: impl FnMut(usize),
-) -> Outcome {
+) -> ReplyOutcome {
     let prompt = Message::user(prompt);
     recorder.message(&prompt, processor.session()).unwrap();
     let mut provider = Scripted::new(scripts);
@@ -92,11 +93,11 @@ fn processor(session: ttsr::Session) -> Processor {
     Processor::new(session, Hooks::default(), Settings::default())
 }
 
-fn text(text: &str) -> Script {
-    Script::default().text(text).finish("stop").cut(4)
+fn text(text: &str) -> ScriptedReply {
+    ScriptedReply::default().text(text).finish("stop").cut(4)
 }
 
-fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
+fn events(disk: &FaultyDisk) -> Vec<LoopEvent> {
     let bytes = disk.bytes(&file());
     let entries = StoreReader::new(&*bytes)
         .unwrap()
@@ -156,11 +157,11 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let names: Vec<&str> = events
         .iter()
         .map(|event| match event {
-            LogEvent::Send { .. } => "send",
-            LogEvent::FirstToken { .. } => "first",
-            LogEvent::Decision(_) => "decision",
-            LogEvent::Aborted { .. } => "aborted",
-            LogEvent::Finish(_) => "finish",
+            LoopEvent::Send { .. } => "send",
+            LoopEvent::FirstToken { .. } => "first",
+            LoopEvent::Decision(_) => "decision",
+            LoopEvent::Aborted { .. } => "aborted",
+            LoopEvent::Finish(_) => "finish",
             _ => "other",
         })
         .collect();
@@ -170,12 +171,12 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
             "send", "first", "decision", "aborted", "send", "first", "finish"
         ]
     );
-    let LogEvent::Decision(judged) = &events[2] else {
+    let LoopEvent::Decision(judged) = &events[2] else {
         unreachable!("it was looked at")
     };
     assert_eq!(judged.rule.as_deref(), Some("t/any"));
     assert_eq!((judged.end, judged.decided), (Some(10), 10));
-    let LogEvent::Finish(finished) = &events[6] else {
+    let LoopEvent::Finish(finished) = &events[6] else {
         unreachable!("it was looked at")
     };
     // The first attempt was cut after 8 of 14 possible bytes.
@@ -277,4 +278,72 @@ fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
         }
     }
     println!("{faults} runs with a failing disk: the same verdicts");
+}
+
+/// A record with one event as a line of a file.
+fn line(seq: u64, event: &str) -> String {
+    let json = format!(
+        r#"{{"seq":{seq},"at":0,"entries":[{{"kind":"event","event":{{"event":{event}}}}}]}}"#
+    );
+    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
+}
+
+#[test]
+fn events_are_read_from_files_that_have_fewer_fields() {
+    let written = [
+        r#""send","attempt":1,"messages":2"#,
+        r#""first-token","after":5"#,
+        r#""decision","rule":"t/any","action":"retry","turn":1,"attempt":1,"part":"0","channel":"text","end":10,"decided":10"#,
+        r#""aborted","reason":"plugin","source":"rule","by":"t/any","attempt":1,"bytes":8,"calls":0,"retry":true"#,
+        r#""tool-call","tool":"bash","call":"c1""#,
+        r#""doom-loop","tool":"bash","times":3"#,
+        r#""usage","input":1,"output":2"#,
+        r#""sub-agent","session":"s/c1","parent":"s","call":"c1","by":"t/any""#,
+        r#""unscanned","bytes":3,"of":"logprobs""#,
+        r#""note","what":"restarted""#,
+        r#""finish","complete":true,"reason":"stop","attempts":1,"bytes":8,"millis":9,"saved":0,"unscanned":0"#,
+    ];
+    let mut file = "ttsr-session 1\n".to_owned();
+    for (seq, event) in (1..).zip(written) {
+        file += &line(seq, event);
+    }
+    let pieces = StoreReader::new(file.as_bytes()).unwrap();
+    let entries = pieces.flat_map(|piece| match piece.unwrap() {
+        StoredItem::Record(record) => record.entries,
+        other => panic!("{other:?}"),
+    });
+    let events: Vec<LoopEvent> = entries
+        .map(|entry| match entry {
+            Entry::Event { event } => event,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let names: Vec<&str> = events.iter().map(LoopEvent::name).collect();
+    assert_eq!(
+        names,
+        [
+            "send",
+            "first-token",
+            "decision",
+            "aborted",
+            "tool-call",
+            "doom-loop",
+            "usage",
+            "sub-agent",
+            "unscanned",
+            "unknown",
+            "finish"
+        ]
+    );
+    let LoopEvent::Decision(decision) = &events[2] else {
+        panic!("{:?}", events[2])
+    };
+    assert_eq!(
+        (decision.rule_or_limit(), &*decision.part.name),
+        ("t/any", "0")
+    );
+    let LoopEvent::ToolCall(part) = &events[4] else {
+        panic!("{:?}", events[4])
+    };
+    assert_eq!((part.tool.as_deref(), part.id), (Some("bash"), None));
 }

@@ -1,8 +1,8 @@
 //! Whole turns that are recorded.
 
 use ttsr::harness::{
-    After, Cancel, End, Hooks, Message, Processor, Reason, Request, Script, Scripted, Settings,
-    Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
+    AbortReason, Cancel, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply,
+    Settings, Tool, ToolCall, ToolFuture, ToolOutput, Tools, Turn, TurnOutcome,
 };
 use ttsr::{Pack, Session};
 use ttsr_agent::store::{OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions};
@@ -56,13 +56,13 @@ impl Tools for Bash {
     }
 
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
-        Box::pin(async { After::output(format!("ran {}", call.input)) })
+        Box::pin(async { ToolOutput::output(format!("ran {}", call.input)) })
     }
 }
 
 fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>) -> TurnOutcome {
     let commit = r#"{"command":"git commit"}"#;
-    let script = Script::default;
+    let script = ScriptedReply::default;
     let mut provider = Scripted::new([
         script().text("let x: any").finish("stop"),
         script()
@@ -131,7 +131,7 @@ fn a_disk_that_fails_ends_a_turn_that_must_be_written() {
     let End::Aborted { reason, .. } = outcome.end else {
         panic!("{outcome:?}")
     };
-    assert_eq!(reason, Reason::User);
+    assert_eq!(reason, AbortReason::User);
     let error = recorder.error().expect("it says why");
     assert_eq!(error.kind(), StoreErrorKind::TooLarge);
 }

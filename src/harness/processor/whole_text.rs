@@ -1,80 +1,83 @@
-//! Whole texts at the boundary: requests before they are sent, tool calls before they run, and what
-//! tools and providers give back. Hooks first, then rules, then whoever is meant to have them.
+//! Checks of whole texts: requests before they are sent, tool calls before they run, and the outputs of tools and
+//! errors of providers. Each text passes the hooks, then the rules.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::abort::Cause;
-use super::part::{Stretch, canonical};
-use super::redact::{Replacing, Scalars};
-use super::{Advice, Advised, Guidance, Processor, WantedHandoff};
-use crate::harness::call::{After, Before, Gate, Target, ToolCall};
-use crate::harness::consult::{Consultation, Consulted, PAUSED, advice, blocked};
+use super::abort::AbortCause;
+use super::part::{Replacement, canonical};
+use super::redact::Redactor;
+use super::{AskedCall, CallTreatment, Guidance, Processor, WantedHandoff};
+use crate::harness::aborted::{AbortReason, PromptRef};
+use crate::harness::call::{Gate, PendingCall, RequestTarget, ToolCall, ToolOutput};
+use crate::harness::consultation::{ConsultOutcome, Consultation, PAUSED};
+use crate::harness::event::{DecisionRecord, LoopEvent};
 use crate::harness::fallback::SessionEvent;
-use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
+use crate::harness::hooks::{Faults, HookFault, HookPoint, OnHookFault};
+use crate::harness::json_scalars::JsonScalars;
 use crate::harness::message::{Content, Message, Request, Role};
-use crate::harness::step::{End, Observation, PromptRef, Reason, Step};
+use crate::harness::step::{End, Step};
 use crate::rule::Header;
 use crate::session::Checked;
 use crate::{Action, Channel, Decision};
 
-/// Most messages of the user of which the processor remembers what rules said.
+/// The most user messages for which the edits of rules are remembered.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
 
-/// What stands in a message with which the system itself starts a request. Rules read such a message in place of the
-/// user's last words, also where all of it is synthetic; what steers the model stays unread.
+/// The marker of a message with which the agent itself starts a request. Rules on `user-input` read such a message
+/// instead of the user's last message, also if all of it is synthetic. They never read steering messages.
 pub(super) const INTERNAL_INITIATOR: &str = "<!-- SLIM_INTERNAL_INITIATOR -->";
 
-/// Headers that packages set themselves, by the package's name: no rule sets them there.
+/// Headers that a package sets itself, by the name of the package. Rules do not set them.
 const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator")];
 
-/// A request as it is to be sent.
+/// A request that is ready to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
-    /// What is sent.
+pub struct PreparedRequest {
+    /// The request to send.
     pub request: Request,
-    /// Messages that it has and that belong to the conversation from now on.
+    /// The messages in `request` that rules added. They belong to the conversation from now on.
     pub added: Vec<Message>,
 }
 
-/// What the rules said of messages of the user, so that one that is sent with every request is judged
-/// once a turn.
+/// The edits that rules made to the user's messages. A message is sent with every request of a turn, and rules read it
+/// once per turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CheckedMessages {
-    known: VecDeque<(u64, Whole)>,
+    known: VecDeque<(u64, TextEdits)>,
 }
 
-/// What is to be done to a whole text.
+/// The edits that rules make to a whole text.
 #[derive(Clone, Debug, Default)]
-struct Whole {
+struct TextEdits {
     before: Vec<String>,
     after: Vec<String>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<Replacement>,
     headers: Vec<Header>,
 }
 
-/// What else rules decided about it.
+/// The decisions about a whole text that do not edit it.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
+pub(super) struct OtherDecisions {
     pub(super) injected: Vec<Guidance>,
     pub(super) fallback: Option<Decision>,
-    pub(super) retry: Option<Cause>,
-    pub(super) abort: Option<Cause>,
+    pub(super) retry: Option<AbortCause>,
+    pub(super) abort: Option<AbortCause>,
 }
 
-impl Whole {
+impl TextEdits {
     fn apply(&self, text: &str) -> String {
         self.apply_with(text, None)
     }
 
-    /// The same for the input of a tool, which stays JSON.
+    /// Applies the edits to the input of a tool, which stays valid JSON.
     fn apply_to_call(&self, input: &str) -> String {
-        self.apply_with(input, Some(&Scalars::of(input.as_bytes())))
+        self.apply_with(input, Some(&JsonScalars::of_input(input.as_bytes())))
     }
 
-    fn apply_with(&self, text: &str, scalars: Option<&Scalars>) -> String {
+    fn apply_with(&self, text: &str, scalars: Option<&JsonScalars>) -> String {
         let stretches = self.stretches.iter().cloned();
-        let replacing = Replacing {
+        let replacing = Redactor {
             from: 0,
             scalars,
             skip: &mut 0,
@@ -91,12 +94,12 @@ impl Whole {
 }
 
 impl CheckedMessages {
-    fn get(&self, key: u64) -> Option<&Whole> {
+    fn get(&self, key: u64) -> Option<&TextEdits> {
         let known = self.known.iter().find(|(other, _)| *other == key);
         known.map(|(_, whole)| whole)
     }
 
-    fn keep(&mut self, key: u64, whole: Whole) {
+    fn insert(&mut self, key: u64, whole: TextEdits) {
         if self.known.len() >= CHECKED_MESSAGES {
             self.known.pop_front();
         }
@@ -109,11 +112,11 @@ impl CheckedMessages {
 }
 
 impl Processor {
-    /// Makes the request of the last [`Step::Send`] ready to be sent: hooks see its messages, rules read
-    /// what the user wrote last, and headers are set. What changes in its messages changes for this
-    /// request only, but for what is [`added`](Prepared::added).
+    /// Prepares the request of the last [`Step::Send`]: hooks edit its messages, rules read the user's last message,
+    /// and headers are set. Edits of messages apply to this request only, except for those in
+    /// [`added`](PreparedRequest::added).
     ///
-    /// None if it must not be sent: then the reply is over, and `out` says why.
+    /// Returns `None` if the request must not be sent: the reply is over, and the steps in `out` give the reason.
     ///
     /// # Example: a rule that adds a header
     /// ```
@@ -133,30 +136,30 @@ impl Processor {
     /// assert_eq!(prepared.request.headers, [("x-effort".into(), "high".into())]);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn prepare(&mut self, request: &Request, out: &mut Vec<Step>) -> Option<Prepared> {
-        let mut prepared = Prepared {
+    pub fn prepare(&mut self, request: &Request, out: &mut Vec<Step>) -> Option<PreparedRequest> {
+        let mut prepared = PreparedRequest {
             request: request.clone(),
             added: Vec::new(),
         };
-        self.prompt = PromptRef::new(self.session.turn(), &request.messages);
-        self.progress.asked = Some(request.model.clone()).filter(|model| !model.is_empty());
+        self.turn.prompt = PromptRef::new(self.session.turn(), &request.messages);
+        self.progress.request_model = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
-        if !self.hooks.is_empty(Point::Messages) {
+        if !self.hooks.is_empty(HookPoint::Messages) {
             let faults = self.hooks.messages(&target, &mut prepared.request.messages);
-            self.faults_or_refuse(faults, out).ok()?;
+            self.refuse_on_fault(faults, out).ok()?;
         }
         self.check_prompt(&target, &mut prepared, out).ok()?;
-        if !self.hooks.is_empty(Point::Headers) {
+        if !self.hooks.is_empty(HookPoint::Headers) {
             let faults = self.hooks.headers(&target, &mut prepared.request.headers);
-            self.faults_or_refuse(faults, out).ok()?;
+            self.refuse_on_fault(faults, out).ok()?;
         }
         Some(prepared)
     }
 
-    /// A tool call of the last reply is about to run: hooks, then rules where a hook changed its input,
-    /// then whoever wants it asked about.
+    /// Checks a tool call of the last reply before it runs: hooks, then rules if a hook changed its input, then the
+    /// questions of rules and hooks to sub-agents.
     ///
-    /// # Example: a call that nobody minds
+    /// # Example: a call without objections
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
@@ -169,36 +172,47 @@ impl Processor {
     pub fn before_tool(&mut self, call: ToolCall, out: &mut Vec<Step>) -> Gate {
         let mut call = call;
         let of_call = |wanted: &Consultation| wanted.call == call.call;
-        let came = self.at_gate.iter().filter(|wanted| of_call(wanted));
+        let came = self
+            .progress
+            .at_gate
+            .iter()
+            .filter(|wanted| of_call(wanted));
         let mut wanted: Vec<Consultation> = came.cloned().collect();
-        let new = self.consultations.extract_if(.., |wanted| of_call(wanted));
+        let new = self
+            .attempt
+            .consultations
+            .extract_if(.., |wanted| of_call(wanted));
         let new: Vec<Consultation> = new.collect();
-        self.at_gate.extend_from_slice(&new);
+        self.progress.at_gate.extend_from_slice(&new);
         wanted.extend(new);
-        if !self.hooks.is_empty(Point::ToolBefore)
+        if !self.hooks.is_empty(HookPoint::ToolBefore)
             && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
         {
             return self.block(call, why, out);
         }
-        match self.advice(&call) {
+        match self.treatment(&call) {
             None if wanted.is_empty() => return Gate::Run(call),
             None => {}
             Some(advice) => {
                 let advice = advice.clone();
-                self.forget_consultations(&wanted);
+                self.drop_consultations(&wanted);
                 return match advice {
-                    Advice::Asked | Advice::Waits => self.block(call, PAUSED.to_owned(), out),
-                    Advice::Blocked(why) => self.block(call, why, out),
-                    Advice::Unanswered | Advice::Heard | Advice::Taken => Gate::Run(call),
+                    CallTreatment::Asked | CallTreatment::Waits => {
+                        self.block(call, PAUSED.to_owned(), out)
+                    }
+                    CallTreatment::Blocked(why) => self.block(call, why, out),
+                    CallTreatment::Unanswered | CallTreatment::Heard | CallTreatment::Taken => {
+                        Gate::Run(call)
+                    }
                 };
             }
         }
         if self.settings.depth == 0 {
-            self.advise(&call, Advice::Asked);
+            self.set_treatment(&call, CallTreatment::Asked);
             for wanted in &mut wanted {
-                let session = wanted.open_below(&self.settings.session, &self.children);
-                self.children.push(session.clone());
-                out.push(Step::Observe(Observation::Consulting {
+                let session = wanted.assign_session(&self.settings.session, &self.turn.sub_agents);
+                self.turn.sub_agents.push(session.clone());
+                out.push(Step::Observe(LoopEvent::SubAgent {
                     call: call.call.clone(),
                     by: wanted.by.clone(),
                     session,
@@ -207,23 +221,23 @@ impl Processor {
             }
             return Gate::Ask(call, wanted);
         }
-        let refused = Observation::ConsultRefused {
+        let refused = LoopEvent::ConsultRefused {
             call: call.call.clone(),
         };
         out.push(Step::Observe(refused));
-        let nobody = wanted.into_iter().map(|it| (it, Consulted::Nested));
+        let nobody = wanted.into_iter().map(|it| (it, ConsultOutcome::Nested));
         let (gate, _) = self.consulted(call, nobody.collect(), out);
         gate
     }
 
-    /// What came of asking about a call. Where somebody answered, the call does not run now: the model
-    /// has the answers, as messages for after the results of its calls, and decides; the same call in a later
-    /// reply runs. Where nobody did, it runs or is blocked as the one who wanted to know says. Equal calls of
-    /// the same reply go the way of this one, and nobody is asked about them.
+    /// Reports the outcomes of the questions about a call. If somebody answered, the call does not run: the answers are
+    /// messages to add after the results of the reply's calls, and an equal call of a later reply runs. If nobody
+    /// answered, the call runs or is blocked, as the rule or hook that asked specifies. Equal calls of the same reply
+    /// are treated like this one without further questions.
     ///
     /// # Example: the answer goes to the model
     /// ```
-    /// use ttsr::harness::consult::Consulted;
+    /// use ttsr::harness::consult::ConsultOutcome;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
     /// use ttsr::rule::Consult;
     /// use ttsr::Pack;
@@ -234,7 +248,7 @@ impl Processor {
     /// let mut steps = Vec::new();
     /// let call = ToolCall { call: "call_1".into(), tool: "bash".into(), ..ToolCall::default() };
     /// let Gate::Ask(call, asked) = processor.before_tool(call, &mut steps) else { panic!("it asks") };
-    /// let answer = Consulted::Answered("Better not.".into());
+    /// let answer = ConsultOutcome::Answered("Better not.".into());
     /// let said = asked.into_iter().map(|question| (question, answer.clone())).collect();
     /// let (gate, answers) = processor.consulted(call.clone(), said, &mut steps);
     /// assert!(matches!(gate, Gate::Blocked(..)));
@@ -248,7 +262,7 @@ impl Processor {
     pub fn consulted(
         &mut self,
         call: ToolCall,
-        said: Vec<(Consultation, Consulted)>,
+        said: Vec<(Consultation, ConsultOutcome)>,
         out: &mut Vec<Step>,
     ) -> (Gate, Vec<Message>) {
         let mut answers = Vec::new();
@@ -258,70 +272,71 @@ impl Processor {
                 self.session.delivered(decision);
             }
             match &consulted {
-                Consulted::Answered(text) => answers.push(advice(&consultation, text)),
+                ConsultOutcome::Answered(text) => answers.push(consultation.answer_message(text)),
                 _ if consultation.consult.blocks_on_failure => {
-                    why.get_or_insert_with(|| blocked(&consultation, &consulted));
+                    why.get_or_insert_with(|| consultation.blocked_output(&consulted));
                 }
                 _ => {}
             }
-            out.push(Step::Observe(Observation::Consulted {
+            out.push(Step::Observe(LoopEvent::Consulted {
                 call: call.call.clone(),
                 by: consultation.by,
                 consulted,
             }));
         }
         if let Some(why) = why {
-            self.advise(&call, Advice::Blocked(why.clone()));
+            self.set_treatment(&call, CallTreatment::Blocked(why.clone()));
             return (self.block(call, why, out), answers);
         }
         if answers.is_empty() {
-            self.advise(&call, Advice::Unanswered);
+            self.set_treatment(&call, CallTreatment::Unanswered);
             return (Gate::Run(call), answers);
         }
-        self.advise(&call, Advice::Waits);
+        self.set_treatment(&call, CallTreatment::Waits);
         (self.block(call, PAUSED.to_owned(), out), answers)
     }
 
-    /// Releases the decisions behind questions that are not asked.
-    pub(in crate::harness) fn forget_consultations(&mut self, wanted: &[Consultation]) {
+    /// Drops the decisions of questions that are not asked.
+    pub(in crate::harness) fn drop_consultations(&mut self, wanted: &[Consultation]) {
         let unused = wanted.iter().filter_map(|wanted| wanted.decision);
         unused.for_each(|decision| self.session.dropped(&decision));
     }
 
-    /// Returns what becomes of a call, if somebody was asked about an equal one. An answer that the model has
-    /// heard counts as taken from then on.
-    fn advice(&mut self, call: &ToolCall) -> Option<&Advice> {
+    /// Returns the treatment of a call, if a sub-agent was asked about an equal one. A call whose answer the model has
+    /// read counts as run from now on.
+    fn treatment(&mut self, call: &ToolCall) -> Option<&CallTreatment> {
         let input = canonical(call.input.as_bytes());
-        let equal = |known: &&mut Advised| known.tool == call.tool && known.input == input;
-        let known = self.advised.iter_mut().find(equal)?;
-        if known.state == Advice::Heard {
-            known.state = Advice::Taken;
+        let equal = |known: &&mut AskedCall| known.tool == call.tool && known.input == input;
+        let known = self.turn.asked_calls.iter_mut().find(equal)?;
+        if known.state == CallTreatment::Heard {
+            known.state = CallTreatment::Taken;
         }
         Some(&known.state)
     }
 
-    /// Sets what becomes of calls that equal this one.
-    fn advise(&mut self, call: &ToolCall, state: Advice) {
+    /// Sets the treatment of calls that equal this one.
+    fn set_treatment(&mut self, call: &ToolCall, state: CallTreatment) {
         let input = canonical(call.input.as_bytes());
-        self.advised
+        self.turn
+            .asked_calls
             .retain(|known| known.tool != call.tool || known.input != input);
-        self.advised.push(Advised {
+        self.turn.asked_calls.push(AskedCall {
             tool: call.tool.clone(),
             input,
             state,
         });
     }
 
-    /// A tool has given something back: hooks, then rules. Gives what the model is told.
+    /// Checks the output of a tool: hooks, then rules. Returns the output for the model.
     ///
     /// # Errors
-    /// If a rule ends the turn here. The tool has run; what it gave back is for nobody: then
-    /// [`tool_cancelled`](Self::tool_cancelled). The hooks have heard of it, as at
+    /// Returns the end of the turn if a rule aborts it. The tool has run, and its output must be dropped: call
+    /// [`tool_cancelled`](Self::tool_cancelled) for its result. The hooks were notified as by
     /// [`end_turn`](Self::end_turn).
     ///
-    /// # Example: a word behind an output
+    /// # Example: a rule appends to an output
     /// ```
-    /// use ttsr::harness::{After, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/full", vec![Pattern::literal("No space left")]);
     /// rule.on = vec![Channel::ToolOutput];
@@ -332,7 +347,7 @@ impl Processor {
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let call = ToolCall { tool: "bash".into(), ..ToolCall::default() };
-    /// let after = After::error("No space left on device");
+    /// let after = ToolOutput::error("No space left on device");
     /// let after = processor.after_tool(&call, after, &mut steps).unwrap();
     /// assert_eq!(after.output, "No space left on device\n\nDelete build outputs first.");
     /// # Ok::<(), ttsr::LoadError>(())
@@ -340,17 +355,17 @@ impl Processor {
     pub fn after_tool(
         &mut self,
         call: &ToolCall,
-        after: After,
+        after: ToolOutput,
         out: &mut Vec<Step>,
-    ) -> Result<After, End> {
+    ) -> Result<ToolOutput, End> {
         let mut after = after;
-        if !self.hooks.is_empty(Point::ToolAfter) {
+        if !self.hooks.is_empty(HookPoint::ToolAfter) {
             let (changed, faults) = self.hooks.tool_after(call, after);
             after = changed;
-            if let Some((hook, fault)) = self.note_faults(faults, out) {
-                after = After::error(format!(
+            if let Some((hook, fault)) = self.record_faults(faults, out) {
+                after = ToolOutput::error(format!(
                     "What the tool gave back is withheld: the hook `{hook}` {}.",
-                    fault.what()
+                    fault.predicate()
                 ));
             }
         }
@@ -380,9 +395,9 @@ impl Processor {
         Ok(after)
     }
 
-    /// The call was given up, or its turn ended with it. Gives what the model would be told.
+    /// Returns the output for the model of a call that was cancelled or whose turn ended.
     ///
-    /// # Example: what the model is told
+    /// # Example: the output of a cancelled call
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings, Step, TOOL_ABORTED, ToolCall};
@@ -394,28 +409,28 @@ impl Processor {
     /// assert!(matches!(steps[0], Step::ToolResult { is_error: true, .. }));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn tool_cancelled(&mut self, call: &ToolCall, out: &mut Vec<Step>) -> After {
-        let after = After::error(crate::harness::TOOL_ABORTED);
+    pub fn tool_cancelled(&mut self, call: &ToolCall, out: &mut Vec<Step>) -> ToolOutput {
+        let after = ToolOutput::error(crate::harness::TOOL_ABORTED);
         out.push(result(call, &after));
         after
     }
 
-    /// Something happened to a session: tells the hooks.
+    /// Notifies the hooks of an event of a session.
     ///
-    /// The loop calls it itself for its own session: when a reply is over (`message.updated`), when it was aborted by an
-    /// error or a timeout (`session.error`), and when nothing is left to do (`session.idle`): after an abort, and after
-    /// an answer that calls no tool. What happens elsewhere, on a server or to other sessions, is the host's to tell.
+    /// The loop calls this for its own session: at the end of a reply (`message.updated`), after an abort by an error
+    /// or a timeout (`session.error`), and after an abort or an answer without tool calls (`session.idle`). The host
+    /// calls it for events of a server and of other sessions.
     ///
-    /// # Example: a hook that hears of it
+    /// # Example: a hook receives an event
     /// ```
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
     /// use ttsr::harness::fallback::SessionEvent;
-    /// use ttsr::harness::{Hook, Hooks, Point, Processor, Settings};
+    /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Settings};
     /// struct Hears(mpsc::Sender<String>);
     /// impl Hook for Hears {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::Event]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::Event]
     ///     }
     ///     fn event(&mut self, event: &SessionEvent) {
     ///         self.0.send(event.session().to_owned()).ok();
@@ -432,15 +447,15 @@ impl Processor {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn session_event(&mut self, event: &SessionEvent, out: &mut Vec<Step>) {
-        if !self.hooks.is_empty(Point::Event) {
+        if !self.hooks.is_empty(HookPoint::Event) {
             let faults = self.hooks.event(event);
-            self.note_faults(faults, out);
+            self.record_faults(faults, out);
         }
     }
 
-    /// Tells the hooks how a reply of this session ended.
-    pub(super) fn tell_end(&mut self, end: &End, out: &mut Vec<Step>) {
-        if self.hooks.is_empty(Point::Event) {
+    /// Notifies the hooks of the end of a reply.
+    pub(super) fn report_end(&mut self, end: &End, out: &mut Vec<Step>) {
+        if self.hooks.is_empty(HookPoint::Event) {
             return;
         }
         let session = self.settings.session.clone();
@@ -448,13 +463,13 @@ impl Processor {
         let error = match end {
             End::Complete { .. } | End::Truncated { .. } => None,
             End::Aborted { reason, detail, .. } => match reason {
-                Reason::Error | Reason::Timeout => Some(detail.clone()),
+                AbortReason::Error | AbortReason::Timeout => Some(detail.clone()),
                 _ => None,
             },
         };
         let is_idle = match end {
             End::Complete { .. } | End::Truncated { .. } => {
-                self.reply.tool_calls().next().is_none()
+                self.attempt.reply.tool_calls().next().is_none()
             }
             End::Aborted { .. } => true,
         };
@@ -474,32 +489,36 @@ impl Processor {
         }
     }
 
-    /// Reads an error; says what rules decided. What they put before or behind it is in the text.
-    pub(super) fn check_error(&mut self, text: &str, out: &mut Vec<Step>) -> (String, Verdicts) {
+    /// Lets rules read an error. Returns the edited text and the other decisions.
+    pub(super) fn check_error(
+        &mut self,
+        text: &str,
+        out: &mut Vec<Step>,
+    ) -> (String, OtherDecisions) {
         let (whole, verdicts) = self.check_whole(Channel::Error, None, text, out);
         (whole.apply(text), verdicts)
     }
 
-    /// Counts what failed; the first of it, if the host wants the stream to end with it. Where the user has
-    /// cancelled, that ends it whatever the host wants.
-    pub(super) fn note_faults(
+    /// Counts hook failures. Returns the failure that ends the stream: a cancel always ends it, and the first failure
+    /// ends it if [`Settings::on_hook_fault`](crate::harness::Settings::on_hook_fault) says so.
+    pub(super) fn record_faults(
         &mut self,
         faults: Faults,
         out: &mut Vec<Step>,
-    ) -> Option<(String, Fault)> {
-        let is_cancel = |(_, fault): &&(String, Fault)| *fault == Fault::Cancelled;
+    ) -> Option<(String, HookFault)> {
+        let is_cancel = |(_, fault): &&(String, HookFault)| *fault == HookFault::Cancelled;
         let first = faults.first();
         let first = first.filter(|_| self.settings.on_hook_fault == OnHookFault::Abort);
         let ends = faults.iter().find(is_cancel).or(first).cloned();
         faults
             .into_iter()
-            .for_each(|(hook, fault)| self.note_fault(hook, fault, out));
+            .for_each(|(hook, fault)| self.record_fault(hook, fault, out));
         ends
     }
 
-    fn target(&self, model: &str) -> Target {
+    fn target(&self, model: &str) -> RequestTarget {
         let origin = self.session.origin();
-        Target {
+        RequestTarget {
             session: self.settings.session.clone(),
             parent: self.settings.parent.clone(),
             agent: origin.agent.clone(),
@@ -509,7 +528,7 @@ impl Processor {
         }
     }
 
-    /// Asks the hooks about a call; why it is blocked, if it is.
+    /// Calls the hooks before a tool call. Returns the reason as an error if the call is blocked.
     fn ask_before(
         &mut self,
         call: &mut ToolCall,
@@ -517,16 +536,16 @@ impl Processor {
         out: &mut Vec<Step>,
     ) -> Result<(), String> {
         let (mut before, faults) = self.hooks.tool_before(call);
-        if let Some((hook, fault)) = self.note_faults(faults, out) {
+        if let Some((hook, fault)) = self.record_faults(faults, out) {
             return Err(format!(
                 "The call was blocked: the hook `{hook}` {}.",
-                fault.what()
+                fault.predicate()
             ));
         }
         if let Some(why) = before.take_block() {
             return Err(why);
         }
-        let Before { input, consult, .. } = before;
+        let PendingCall { input, consult, .. } = before;
         let asks = consult.into_iter();
         wanted.extend(asks.map(|(by, consult)| Consultation::new(by, &call.call, consult)));
         if input == call.input {
@@ -539,33 +558,33 @@ impl Processor {
         let injected = verdicts.injected.into_iter();
         injected.for_each(|guidance| self.queue(guidance, out));
         match verdicts.abort.or(verdicts.retry) {
-            Some(cause) => Err(format!("The call was blocked: {}", cause.why())),
+            Some(cause) => Err(format!("The call was blocked: {}", cause.description())),
             None => Ok(()),
         }
     }
 
     fn block(&mut self, call: ToolCall, why: String, out: &mut Vec<Step>) -> Gate {
-        let after = After::error(why);
+        let after = ToolOutput::error(why);
         out.push(result(&call, &after));
         Gate::Blocked(call, after)
     }
 
-    /// Notes what failed; ends the reply if the host wants that.
-    fn faults_or_refuse(&mut self, faults: Faults, out: &mut Vec<Step>) -> Result<(), ()> {
-        match self.note_faults(faults, out) {
+    /// Counts hook failures, and ends the reply with an error if one of them ends the stream.
+    fn refuse_on_fault(&mut self, faults: Faults, out: &mut Vec<Step>) -> Result<(), ()> {
+        match self.record_faults(faults, out) {
             None => Ok(()),
             Some((hook, fault)) => {
-                self.refuse(Cause::fault(hook, fault, None), out);
+                self.refuse(AbortCause::fault(hook, fault, None), out);
                 Err(())
             }
         }
     }
 
-    /// Lets rules read what the user wrote last.
+    /// Lets rules read the user's last message.
     fn check_prompt(
         &mut self,
-        target: &Target,
-        prepared: &mut Prepared,
+        target: &RequestTarget,
+        prepared: &mut PreparedRequest,
         out: &mut Vec<Step>,
     ) -> Result<(), ()> {
         let pack = self.session.pack();
@@ -597,13 +616,13 @@ impl Processor {
                         decision: guidance.decision,
                         message: guidance.message.clone(),
                     });
-                    self.sending.push_back(guidance);
+                    self.progress.sending.push_back(guidance);
                 }
-                self.checked.keep(key, whole.clone());
+                self.checked.insert(key, whole.clone());
                 whole
             }
         };
-        whole.apply_to(message);
+        whole.apply_to_message(message);
         for header in &whole.headers {
             if !sets_itself(target, &header.name) {
                 set(&mut prepared.request.headers, header);
@@ -614,33 +633,34 @@ impl Processor {
         Ok(())
     }
 
-    /// Lets rules read a whole text: what is to be done to it, and what else they decided.
+    /// Lets rules read a whole text. Returns their edits and their other decisions.
     fn check_whole(
         &mut self,
         channel: Channel,
         tool: Option<&str>,
         text: &str,
         out: &mut Vec<Step>,
-    ) -> (Whole, Verdicts) {
+    ) -> (TextEdits, OtherDecisions) {
         let checked = self.session.check(channel, tool, text.as_bytes());
-        let mut whole = Whole::default();
-        let mut verdicts = Verdicts::default();
+        let mut whole = TextEdits::default();
+        let mut verdicts = OtherDecisions::default();
         for decision in checked.decisions() {
-            out.push(Step::Observe(Observation::Decision(*decision)));
+            let record = DecisionRecord::new(decision, checked.stream(), String::new());
+            out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if !decision.is_suppressed() {
-                self.take(&checked, *decision, &mut whole, &mut verdicts, out);
+                self.apply_decision(&checked, *decision, &mut whole, &mut verdicts, out);
             }
         }
         whole.stretches.sort_by_key(|stretch| stretch.from);
         (whole, verdicts)
     }
 
-    fn take(
+    fn apply_decision(
         &mut self,
         checked: &Checked,
         decision: Decision,
-        whole: &mut Whole,
-        verdicts: &mut Verdicts,
+        whole: &mut TextEdits,
+        verdicts: &mut OtherDecisions,
         out: &mut Vec<Step>,
     ) {
         let stream = checked.stream();
@@ -652,10 +672,12 @@ impl Processor {
                 let header = stream.rule(&decision).and_then(|rule| rule.header.clone());
                 whole.headers.extend(header);
             }
-            Action::Redact => whole.stretches.extend(Stretch::of(stream, &decision)),
+            Action::Redact => whole
+                .stretches
+                .extend(Replacement::of_decision(stream, &decision)),
             Action::Warn => out.push(Step::Notify { decision, text }),
             Action::Handoff => {
-                self.handoffs.push(WantedHandoff {
+                self.turn.handoffs.push(WantedHandoff {
                     decision,
                     text,
                     is_of_attempt: false,
@@ -672,24 +694,24 @@ impl Processor {
                 return;
             }
             Action::Retry => {
-                let cause = Cause::of(stream, &decision, text);
+                let cause = AbortCause::from_decision(stream, &decision, text);
                 verdicts.retry = Some(cause.without_part());
                 return;
             }
             Action::Abort => {
-                let cause = Cause::of(stream, &decision, text);
+                let cause = AbortCause::from_decision(stream, &decision, text);
                 verdicts.abort = Some(cause.without_part());
             }
-            // The call is being changed by a hook: who wants it asked about has said so by now.
+            // A hook has changed the call, and rules have asked their questions about its first input already.
             Action::Consult | Action::Observe => {}
         }
         self.session.delivered(&decision);
     }
 }
 
-impl Whole {
-    /// Puts words before the first and behind the last text that a person wrote.
-    fn apply_to(&self, message: &mut Message) {
+impl TextEdits {
+    /// Prepends to the first and appends to the last text that a person wrote.
+    fn apply_to_message(&self, message: &mut Message) {
         let texts = message
             .content
             .iter_mut()
@@ -713,7 +735,7 @@ impl Whole {
     }
 }
 
-/// Whether a person wrote it, or some of it.
+/// Returns true if a person wrote at least part of the message.
 fn is_written(message: &Message) -> bool {
     let mut content = message.content.iter();
     let is_own = |content: &Content| {
@@ -728,12 +750,12 @@ fn is_written(message: &Message) -> bool {
     message.role == Role::User && content.any(is_own)
 }
 
-/// Whether the system itself has written it to start a request, and says so.
+/// Returns true if the agent itself wrote the message to start a request.
 fn is_initiated(message: &Message) -> bool {
     message.role == Role::User && message.text().contains(INTERNAL_INITIATOR)
 }
 
-fn sets_itself(target: &Target, header: &str) -> bool {
+fn sets_itself(target: &RequestTarget, header: &str) -> bool {
     let package = target.package.as_deref();
     OWN_HEADERS
         .iter()
@@ -745,7 +767,7 @@ fn set(headers: &mut Vec<(String, String)>, header: &Header) {
     headers.push((header.name.clone(), header.value.clone()));
 }
 
-fn result(call: &ToolCall, after: &After) -> Step {
+fn result(call: &ToolCall, after: &ToolOutput) -> Step {
     Step::ToolResult {
         call: call.call.clone(),
         tool: call.tool.clone(),
@@ -754,21 +776,21 @@ fn result(call: &ToolCall, after: &After) -> Step {
     }
 }
 
-impl Fault {
-    /// What is said of the hook.
-    pub(super) fn what(self) -> &'static str {
+impl HookFault {
+    /// Returns the end of a sentence about the hook.
+    pub(super) fn predicate(self) -> &'static str {
         match self {
-            Fault::Panicked => "panicked",
-            Fault::TimedOut => "did not return in time",
-            Fault::Cancelled => "was not waited for: the user cancelled",
+            HookFault::Panicked => "panicked",
+            HookFault::TimedOut => "did not return in time",
+            HookFault::Cancelled => "was not waited for: the user cancelled",
         }
     }
 
-    pub(super) fn reason(self) -> Reason {
+    pub(super) fn reason(self) -> AbortReason {
         match self {
-            Fault::Panicked => Reason::Error,
-            Fault::TimedOut => Reason::Timeout,
-            Fault::Cancelled => Reason::User,
+            HookFault::Panicked => AbortReason::Error,
+            HookFault::TimedOut => AbortReason::Timeout,
+            HookFault::Cancelled => AbortReason::User,
         }
     }
 }

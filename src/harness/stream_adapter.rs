@@ -1,7 +1,7 @@
-//! Any client's stream of chunks as the events of a reply.
+//! Adapts the chunk stream of any client to the events of a reply.
 //!
-//! It knows no client: whoever adapts one says what a chunk holds, and [`Parts`] makes well-formed events
-//! of it.
+//! The module knows no client. The adapter of a client describes the contents of each chunk, and [`EventBuilder`] makes
+//! well-formed events of the description.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use super::message::Request;
 use super::provider::{EventStream, Failure, Provider};
 use crate::{Channel, Event, PartId};
 
-/// A [`Provider`] from a function that answers a request with a stream of events.
+/// Returns a [`Provider`] made from a function that answers a request with a stream of events.
 ///
 /// # Example: any stream of events
 /// ```
 /// use std::future::poll_fn;
 /// use ttsr::Event;
-/// use ttsr::harness::{Failure, Provider, Request, adapt};
+/// use ttsr::harness::{Failure, Provider, Request, stream_adapter};
 /// # use std::{pin::Pin, task::{Context, Poll}};
 /// # struct Words(std::vec::IntoIter<&'static str>);
 /// # impl futures_core::Stream for Words {
@@ -29,9 +29,9 @@ use crate::{Channel, Event, PartId};
 /// #     }
 /// # }
 /// // `Words` is whatever a client gives: a `Stream` of its chunks.
-/// let mut provider = adapt::from_fn(|_: &Request| {
+/// let mut provider = stream_adapter::from_fn(|_: &Request| {
 ///     let opening = async { Ok(Words(vec!["Hello", " you."].into_iter())) };
-///     adapt::chunks(opening, |word, parts| {
+///     stream_adapter::chunks(opening, |word, parts| {
 ///         parts.text("0", word);
 ///         if word.ends_with('.') {
 ///             parts.finish("stop");
@@ -70,17 +70,16 @@ where
     }
 }
 
-/// The events of a client's stream: `opening` is the client's own call, which nobody awaits before the
-/// reply is asked for; `read` tells what each chunk holds, or why the reply failed.
+/// Returns the events of a client's stream. `opening` is the client's call, which is awaited when the stream is first
+/// polled; `read` describes the contents of each chunk, or returns the failure of the reply.
 ///
-/// Dropping the result drops the call or the stream, and with it the client's transport. The end of the
-/// client's stream is the end of the reply's; whether it was complete is for `read` to say with
-/// [`Parts::finish`].
+/// Dropping the result drops the call or the stream, and with it the client's transport. The end of the client's
+/// stream ends the reply; the reply is complete only if `read` called [`EventBuilder::finish`].
 ///
-/// # Example: a client that gives words
+/// # Example: a client that yields words
 /// ```
 /// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
-/// use ttsr::harness::{Failure, adapt};
+/// use ttsr::harness::{Failure, stream_adapter};
 /// struct Words(std::vec::IntoIter<&'static str>);
 /// impl futures_core::Stream for Words {
 ///     type Item = &'static str;
@@ -89,7 +88,7 @@ where
 ///     }
 /// }
 /// let opening = async { Ok(Words(vec!["Hello", " you", "EOF"].into_iter())) };
-/// let mut events = adapt::chunks(opening, |word, parts| {
+/// let mut events = stream_adapter::chunks(opening, |word, parts| {
 ///     match word {
 ///         "EOF" => parts.finish("stop"),
 ///         word => parts.text("0", word),
@@ -110,26 +109,26 @@ pub fn chunks<O, S, R>(opening: O, read: R) -> EventStream
 where
     O: Future<Output = Result<S, Failure>> + Send + 'static,
     S: Stream + Send + 'static,
-    R: FnMut(S::Item, &mut Parts) -> Result<(), Failure> + Send + Unpin + 'static,
+    R: FnMut(S::Item, &mut EventBuilder) -> Result<(), Failure> + Send + Unpin + 'static,
 {
-    Box::pin(Adapted {
-        source: Source::Opening(Box::pin(opening)),
+    Box::pin(AdaptedStream {
+        source: ChunkSource::Opening(Box::pin(opening)),
         read,
-        parts: Parts::default(),
+        parts: EventBuilder::default(),
         failure: None,
     })
 }
 
 /// The parts of a reply while it is adapted: chunks in, well-formed events out.
 ///
-/// A part is known by a key of the adapter's choice (an index, an id); it opens with its first mention, which
-/// says of what kind it is, and ends with the reply or with [`end`](Self::end). Parts of two kinds need two
-/// keys. Empty pieces make no event.
+/// A part is identified by a key that the adapter chooses, such as an index or an id. The first mention of a key opens
+/// the part on the mentioned channel; the part ends with the reply or with [`end`](Self::end). Parts of two channels
+/// need two keys. Empty texts make no event.
 ///
 /// # Example: chunks of three kinds
 /// ```
 /// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
-/// use ttsr::harness::{Failure, adapt};
+/// use ttsr::harness::{Failure, stream_adapter};
 /// use ttsr::{Channel, Event};
 /// # struct Chunks(std::vec::IntoIter<&'static str>);
 /// # impl futures_core::Stream for Chunks {
@@ -139,7 +138,7 @@ where
 /// #     }
 /// # }
 /// let chunks = Chunks(vec!["thinks", "calls", "counts", "ends"].into_iter());
-/// let mut events = adapt::chunks(async { Ok(chunks) }, |chunk, parts| {
+/// let mut events = stream_adapter::chunks(async { Ok(chunks) }, |chunk, parts| {
 ///     match chunk {
 ///         "thinks" => parts.reasoning("r", "What time is it?"),
 ///         "calls" => {
@@ -170,20 +169,20 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct EventBuilder {
     ready: VecDeque<Event>,
     open: HashMap<String, PartId>,
     count: u32,
     is_finished: bool,
 }
 
-impl Parts {
-    /// More text of the part with that key: what came since, not all there is so far.
+impl EventBuilder {
+    /// Appends text to a part: the text since the last call, not the whole text.
     ///
     /// # Example: two parts at once
     /// ```
     /// use std::future::poll_fn;
-    /// use ttsr::harness::{Failure, adapt};
+    /// use ttsr::harness::{Failure, stream_adapter};
     /// use ttsr::{Event, PartId};
     /// # use std::{pin::Pin, task::{Context, Poll}};
     /// # struct Chunks(std::vec::IntoIter<(&'static str, &'static str)>);
@@ -194,7 +193,7 @@ impl Parts {
     /// #     }
     /// # }
     /// let chunks = Chunks(vec![("a", "On"), ("b", "Two"), ("a", "e"), ("b", "")].into_iter());
-    /// let mut events = adapt::chunks(async { Ok(chunks) }, |(key, text), parts| {
+    /// let mut events = stream_adapter::chunks(async { Ok(chunks) }, |(key, text), parts| {
     ///     parts.text(key, text);
     ///     Ok::<(), Failure>(())
     /// });
@@ -213,12 +212,12 @@ impl Parts {
         self.delta(key, Channel::Text, text);
     }
 
-    /// More reasoning, in the same way.
+    /// Appends reasoning to a part.
     pub fn reasoning(&mut self, key: &str, text: &str) {
         self.delta(key, Channel::Reasoning, text);
     }
 
-    /// A tool call is known by its name, and by its id where it has one. Its input may come before.
+    /// Names the tool of a tool call, and its id if it has one. Input may precede it.
     pub fn tool(&mut self, key: &str, tool: &str, call: Option<&str>) {
         let part = self.part(key, Channel::ToolInput);
         self.ready.push_back(Event::Tool {
@@ -228,31 +227,30 @@ impl Parts {
         });
     }
 
-    /// More of a tool call's input, as the model writes it.
+    /// Appends to the input of a tool call, as the model writes it.
     pub fn input(&mut self, key: &str, input: &str) {
         self.delta(key, Channel::ToolInput, input);
     }
 
-    /// A part is complete. Without a part of that key that is open nothing happens; its next mention opens
-    /// another one.
+    /// Ends a part. Does nothing if no part with this key is open; the next mention of the key opens another part.
     pub fn end(&mut self, key: &str) {
         if let Some(part) = self.open.remove(key) {
             self.ready.push_back(Event::PartEnd { part });
         }
     }
 
-    /// The tokens that the provider counted.
+    /// Reports the tokens that the provider counted.
     pub fn usage(&mut self, input: u64, output: u64) {
         self.ready.push_back(Event::Usage { input, output });
     }
 
-    /// Any other event.
+    /// Adds any other event.
     pub fn event(&mut self, event: Event) {
         self.ready.push_back(event);
     }
 
-    /// The reply is complete: all of its parts end, in the order in which they opened. What a client tells
-    /// after that is of no reply; usage is to be mentioned before.
+    /// Ends the reply with all its parts, in the order in which they opened. Later events belong to no reply, so usage
+    /// must be reported before.
     pub fn finish(&mut self, reason: &str) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -291,24 +289,24 @@ impl Parts {
     }
 }
 
-enum Source<S> {
+enum ChunkSource<S> {
     Opening(Pin<Box<dyn Future<Output = Result<S, Failure>> + Send>>),
     Open(Pin<Box<S>>),
     Over,
 }
 
-struct Adapted<S, R> {
-    source: Source<S>,
+struct AdaptedStream<S, R> {
+    source: ChunkSource<S>,
     read: R,
-    parts: Parts,
-    /// Told after the events that came before it.
+    parts: EventBuilder,
+    /// The failure, which is returned after the events that precede it.
     failure: Option<Failure>,
 }
 
-impl<S, R> Stream for Adapted<S, R>
+impl<S, R> Stream for AdaptedStream<S, R>
 where
     S: Stream,
-    R: FnMut(S::Item, &mut Parts) -> Result<(), Failure> + Unpin,
+    R: FnMut(S::Item, &mut EventBuilder) -> Result<(), Failure> + Unpin,
 {
     type Item = Result<Event, Failure>;
 
@@ -322,28 +320,28 @@ where
                 return Poll::Ready(Some(Err(failure)));
             }
             let polled = match &mut this.source {
-                Source::Over => return Poll::Ready(None),
-                Source::Opening(opening) => match opening.as_mut().poll(cx) {
+                ChunkSource::Over => return Poll::Ready(None),
+                ChunkSource::Opening(opening) => match opening.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(chunks)) => {
-                        this.source = Source::Open(Box::pin(chunks));
+                        this.source = ChunkSource::Open(Box::pin(chunks));
                         continue;
                     }
                     Poll::Ready(Err(failure)) => Some(Err(failure)),
                 },
-                Source::Open(chunks) => match chunks.as_mut().poll_next(cx) {
+                ChunkSource::Open(chunks) => match chunks.as_mut().poll_next(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(chunk) => chunk.map(|chunk| (this.read)(chunk, &mut this.parts)),
                 },
             };
             match polled {
                 Some(Ok(())) => {}
-                // The transport goes before anyone is told.
+                // The transport is closed before the failure is returned.
                 Some(Err(failure)) => {
-                    this.source = Source::Over;
+                    this.source = ChunkSource::Over;
                     this.failure = Some(failure);
                 }
-                None => this.source = Source::Over,
+                None => this.source = ChunkSource::Over,
             }
         }
     }
@@ -355,7 +353,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::Waker;
 
-    /// Chunks that are all there; `alive` tells whether the stream is.
+    /// A stream of given chunks; `alive` shows whether the stream was dropped.
     struct Ready<T> {
         chunks: VecDeque<T>,
         alive: Arc<()>,
@@ -382,7 +380,7 @@ mod tests {
 
     fn adapted<R>(chunks: &[&'static str], alive: &Arc<()>, read: R) -> EventStream
     where
-        R: FnMut(&'static str, &mut Parts) -> Result<(), Failure> + Send + Unpin + 'static,
+        R: FnMut(&'static str, &mut EventBuilder) -> Result<(), Failure> + Send + Unpin + 'static,
     {
         let ready = Ready {
             chunks: chunks.iter().copied().collect(),
@@ -393,7 +391,7 @@ mod tests {
 
     #[test]
     fn parts_open_once_interleave_and_end_in_order() {
-        let mut parts = Parts::default();
+        let mut parts = EventBuilder::default();
         parts.text("a", "one");
         parts.input("b", "{");
         parts.tool("b", "read", Some("call_1"));
@@ -428,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_used_again_is_a_new_part() {
-        let mut parts = Parts::default();
+        let mut parts = EventBuilder::default();
         parts.text("a", "one");
         parts.end("a");
         parts.end("a");
