@@ -30,7 +30,7 @@ impl Grammar {
     /// The number of grammars.
     const COUNT: usize = 6;
 
-    /// Returns the grammar with this name in a rule; see [`Ast::LANGUAGES`](crate::Ast::LANGUAGES).
+    /// Returns the grammar with this name in a rule; see [`Ast::LANGUAGES`](crate::rule::Ast::LANGUAGES).
     pub(crate) fn named(name: &str) -> Option<Grammar> {
         Some(match name {
             "rust" => Grammar::Rust,

@@ -1,9 +1,11 @@
 //! The bounds of packs and streams. All are parameters, so that tests can set them to one.
 
+use serde::{Deserialize, Serialize};
 use ttsr_automata::PatternLimits;
 
 /// The reaction to a bound that is reached while a stream is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OnLimit {
     /// Cut the stream, with a decision whose source is the limit.
@@ -11,6 +13,17 @@ pub enum OnLimit {
     Abort,
     /// Continue. Text that cannot be matched is counted as unscanned.
     Continue,
+}
+
+impl OnLimit {
+    /// The name used in every output: `abort` or `continue`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            OnLimit::Abort => "abort",
+            OnLimit::Continue => "continue",
+        }
+    }
 }
 
 /// The limits of a pack and of its streams.
@@ -90,7 +103,7 @@ impl Limits {
 }
 
 /// The least value of [`Limits::stretch_bytes`] in a [scan](crate::scan): a longer match is cut there, and counted in
-/// [`Counters::cut_matches`](crate::Counters::cut_matches).
+/// [`Counters::cut_matches`](crate::stream::Counters::cut_matches).
 pub(crate) const SCAN_STRETCH_BYTES: usize = 8 << 20;
 
 impl Default for Limits {

@@ -339,4 +339,9 @@ impl Rule {
     pub fn holds(&self) -> bool {
         self.hold || self.action == Action::Redact
     }
+
+    /// Returns true if the rule holds text and is not in shadow.
+    pub(crate) fn holds_live(&self) -> bool {
+        self.holds() && self.mode == Mode::Live
+    }
 }

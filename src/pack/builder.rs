@@ -120,7 +120,8 @@ impl PackBuilder {
     ///
     /// # Example: a pack that may not cut
     /// ```
-    /// use ttsr::{Action, LoadErrorKind, Pack};
+    /// use ttsr::pack::LoadErrorKind;
+    /// use ttsr::{Action, Pack};
     /// let builder = Pack::builder().builtin("std/shell-safety").grants(&[Action::Inject]);
     /// let error = builder.build().unwrap_err();
     /// assert_eq!(error.diagnostics()[0].code(), "not-granted");
@@ -139,7 +140,8 @@ impl PackBuilder {
     ///
     /// # Example: an exception for some weeks
     /// ```
-    /// use ttsr::{Channel, Date, Pack, PartId};
+    /// use ttsr::pack::Date;
+    /// use ttsr::{Channel, Pack, PartId};
     /// let text = r#"
     /// schema = 1
     /// [pack]
@@ -209,7 +211,8 @@ impl PackBuilder {
     ///
     /// # Example: a pack that was changed
     /// ```
-    /// use ttsr::{Lock, Pack};
+    /// use ttsr::pack::Lock;
+    /// use ttsr::Pack;
     /// let text = "schema = 1\n[pack]\nname = \"demo\"\n";
     /// let locked = Pack::builder().toml("demo.toml", text).build()?.lock().to_string();
     /// let lock = Lock::parse(&locked).unwrap();

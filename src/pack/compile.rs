@@ -353,13 +353,13 @@ fn compile_channel(
         detectors.extend(specs.into_iter().map(|spec| DetectorRule {
             rule: id,
             spec,
-            holds: rule.holds(),
+            holds: rule.holds_live(),
         }));
         for ((role, pattern), compiled) in with_roles(&rule.condition).zip(&patterns[index]) {
             let builder = builder_of(&mut builders, ViewKey::from_pattern(pattern, channel));
             let search = conditions[index].as_ref().and_then(|_| compiled.search());
             match search {
-                Some(search) => builder.add_full(id, role, rule.holds(), compiled, search),
+                Some(search) => builder.add_full(id, role, rule.holds_live(), compiled, search),
                 None => builder.add_first_end(id, compiled),
             }
         }

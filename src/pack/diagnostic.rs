@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::error::LoadErrorKind;
 use super::escape;
 
@@ -25,7 +27,8 @@ pub(super) use report::Report;
 /// let worst = error.diagnostics().iter().map(Diagnostic::level).max();
 /// assert_eq!(worst.map(Level::name), Some("error"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Level {
     /// A remark; nothing is wrong.

@@ -35,6 +35,7 @@ pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 pub use header::PackHeader;
 pub use lock::Lock;
+pub use ttsr_automata::AutomatonSize;
 
 use crate::limits::{Limits, SCAN_STRETCH_BYTES};
 use crate::program::{ChannelRules, MatchMode, Program};
@@ -46,7 +47,7 @@ use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
 pub(crate) use lint::LintTrial;
 pub(crate) use message::{MessageValues, render as render_message};
-use ttsr_automata::{AutomatonSize, CLASSES, Matcher};
+use ttsr_automata::{CLASSES, Matcher};
 
 /// A checked, compiled, immutable set of rules. Cloning is cheap, because clones share their content.
 ///
@@ -119,7 +120,8 @@ impl Pack {
     ///
     /// # Example: a misspelled name
     /// ```
-    /// use ttsr::{LoadErrorKind, Pack};
+    /// use ttsr::pack::LoadErrorKind;
+    /// use ttsr::Pack;
     /// assert!(Pack::builtins().any(|name| name == "std/secrets"));
     /// assert!(!Pack::builtin("std/secrets")?.rules().is_empty());
     /// let error = Pack::builtin("std/secret").unwrap_err();
@@ -350,7 +352,7 @@ impl fmt::Debug for Pack {
 ///
 /// # Example: every key has a description
 /// ```
-/// let schema = ttsr::schema();
+/// let schema = ttsr::pack::schema();
 /// assert!(schema.contains("\"cooldown-turns\": {"));
 /// ```
 #[must_use]

@@ -152,7 +152,8 @@ pub enum Partial {
 ///
 /// # Example: one retry, then an abort
 /// ```
-/// use ttsr::{Action, Pack, PartId, Pattern, Retry, Rule, Verdict};
+/// use ttsr::rule::Retry;
+/// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
 /// let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
 /// rule.action = Action::Retry;
 /// rule.retry = Retry { max: 1, then: Some(Action::Abort), ..Retry::default() };
@@ -194,7 +195,8 @@ impl Default for Retry {
 ///
 /// # Example: at most every second turn
 /// ```
-/// use ttsr::{Action, Pack, PartId, Pattern, Repeat, Rule, Verdict};
+/// use ttsr::rule::Repeat;
+/// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
 /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::literal("TODO")]);
 /// rule.action = Action::Warn;
 /// rule.repeat = Some(Repeat { cooldown_turns: Some(2), ..Repeat::default() });
@@ -230,7 +232,8 @@ pub struct Allowance {
 ///
 /// # Example: every push is reviewed
 /// ```
-/// use ttsr::{Action, Channel, Consult, Pack, Pattern, Rule};
+/// use ttsr::rule::Consult;
+/// use ttsr::{Action, Channel, Pack, Pattern, Rule};
 /// let mut rule = Rule::new("team/look-at-pushes", vec![Pattern::literal("git push")]);
 /// rule.on = vec![Channel::ToolInput];
 /// rule.action = Action::Consult;
@@ -307,7 +310,7 @@ pub enum Mode {
 ///
 /// # Example: by name and back
 /// ```
-/// use ttsr::Status;
+/// use ttsr::rule::Status;
 /// assert_eq!(Status::from_name("deprecated"), Some(Status::Deprecated));
 /// assert_eq!(Status::default().name(), "stable");
 /// ```

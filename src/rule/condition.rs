@@ -18,6 +18,18 @@ pub enum PatternKind {
     Regex,
 }
 
+impl PatternKind {
+    /// The name used in rules: `literal`, `word` or `regex`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PatternKind::Literal => "literal",
+            PatternKind::Word => "word",
+            PatternKind::Regex => "regex",
+        }
+    }
+}
+
 /// A pattern that a rule searches for.
 ///
 /// # Example: the three kinds of patterns
@@ -107,7 +119,8 @@ impl Pattern {
 ///
 /// # Example: in code, not in prose
 /// ```
-/// use ttsr::{Pack, PartId, Pattern, Region, Rule};
+/// use ttsr::rule::Region;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut pattern = Pattern::literal("unwrap()");
 /// pattern.region = vec![Region::CodeIn("rust".into())];
 /// let mut stream = Pack::builder().rule(Rule::new("demo/no-unwrap", vec![pattern])).build()?.stream();
@@ -189,7 +202,7 @@ impl Region {
     ///
     /// # Example: code of one language
     /// ```
-    /// use ttsr::Region;
+    /// use ttsr::rule::Region;
     /// let region = Region::from_name("code:rust").unwrap();
     /// assert_eq!(region, Region::CodeIn("rust".into()));
     /// assert_eq!(region.name(), "code:rust");
@@ -223,7 +236,8 @@ impl TryFrom<String> for Region {
 ///
 /// # Example: case and invisible characters
 /// ```
-/// use ttsr::{Fold, Pack, PartId, Pattern, Rule};
+/// use ttsr::rule::Fold;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut pattern = Pattern::literal("ignore all rules");
 /// pattern.fold = vec![Fold::Case, Fold::Invisible];
 /// let mut stream = Pack::builder().rule(Rule::new("demo/obey", vec![pattern])).build()?.stream();
@@ -272,7 +286,8 @@ impl Fold {
 ///
 /// # Example: both on one line
 /// ```
-/// use ttsr::{Pack, PartId, Pattern, Rule, Within};
+/// use ttsr::rule::Within;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-upload", Vec::new());
 /// rule.condition.all = vec![Pattern::word("curl"), Pattern::literal("--data")];
 /// rule.condition.within = Some(Within::Lines(1));
@@ -295,11 +310,24 @@ pub enum Within {
     Message,
 }
 
+impl Within {
+    /// The name used in rules: `lines`, `chars`, `part` or `message`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Within::Lines(_) => "lines",
+            Within::Chars(_) => "chars",
+            Within::Part => "part",
+            Within::Message => "message",
+        }
+    }
+}
+
 /// The scope over which matches are counted.
 ///
 /// # Example: by name, narrowest first
 /// ```
-/// use ttsr::Per;
+/// use ttsr::rule::Per;
 /// assert_eq!(Per::ALL.map(Per::name), ["part", "message", "turn", "session"]);
 /// assert_eq!(Per::from_name("turn"), Some(Per::Turn));
 /// ```
@@ -343,7 +371,8 @@ impl Per {
 ///
 /// # Example: the third match in a reply
 /// ```
-/// use ttsr::{Count, Pack, PartId, Pattern, Per, Rule};
+/// use ttsr::rule::{Count, Per};
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-regrets", vec![Pattern::literal("Sorry")]);
 /// rule.condition.count = Some(Count { times: 3, per: Per::Message });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
@@ -363,7 +392,8 @@ pub struct Count {
 ///
 /// # Example: a random seed, not a placeholder
 /// ```
-/// use ttsr::{Capture, Pack, PartId, Pattern, Rule};
+/// use ttsr::rule::Capture;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-seed", vec![Pattern::regex(r#"seed = "([^"]*)""#)]);
 /// rule.condition.capture = Some(Capture { random: true, ..Capture::default() });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
@@ -391,7 +421,8 @@ pub struct Capture {
 ///
 /// # Example: the fourth occurrence
 /// ```
-/// use ttsr::{Pack, PartId, Repetition, Rule};
+/// use ttsr::rule::Repetition;
+/// use ttsr::{Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/no-circles", Vec::new());
 /// let repetition = Repetition { unit_chars: (20, 400), times: 4, near: false, turns: None };
 /// rule.condition.repetition = Some(repetition);
@@ -422,7 +453,8 @@ pub struct Repetition {
 ///
 /// # Example: the first byte over the limit
 /// ```
-/// use ttsr::{Bound, Pack, PartId, Rule};
+/// use ttsr::rule::Bound;
+/// use ttsr::{Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/be-brief", Vec::new());
 /// rule.condition.limit = Some(Bound { bytes: Some(10), ..Bound::default() });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
@@ -433,7 +465,8 @@ pub struct Repetition {
 ///
 /// # Example: lines of an argument
 /// ```
-/// use ttsr::{Bound, Channel, Pack, PartId, Rule};
+/// use ttsr::rule::Bound;
+/// use ttsr::{Channel, Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/short-files", Vec::new());
 /// (rule.on, rule.args) = (vec![Channel::ToolInput], vec!["content".into()]);
 /// rule.condition.limit = Some(Bound { lines: Some(2), ..Bound::default() });
@@ -470,7 +503,8 @@ pub struct Bound {
 ///
 /// # Example: Latin letters only
 /// ```
-/// use ttsr::{Pack, PartId, Rule, Script};
+/// use ttsr::rule::Script;
+/// use ttsr::{Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/latin", Vec::new());
 /// rule.condition.script = Some(Script { expect: vec!["latin".into()] });
 /// let pack = Pack::builder().rule(rule).build()?;
@@ -499,7 +533,7 @@ impl Script {
 ///
 /// # Example: names from a list, and one more
 /// ```
-/// use ttsr::KnownList;
+/// use ttsr::rule::KnownList;
 /// let mut known: KnownList = ["serde", "tokio"].into_iter().collect();
 /// known.add(["anyhow".to_owned()].into());
 /// assert_eq!(known.iter().collect::<Vec<_>>(), ["serde", "tokio", "anyhow"]);
@@ -584,7 +618,7 @@ impl UnknownName {
     ///
     /// # Example: packages by default
     /// ```
-    /// use ttsr::{Named, UnknownName};
+    /// use ttsr::rule::{Named, UnknownName};
     /// let mut names = UnknownName::default();
     /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
     /// names.of = vec![Named::File];
@@ -600,7 +634,8 @@ impl UnknownName {
 ///
 /// # Example: a tool that does not exist
 /// ```
-/// use ttsr::{Channel, Condition, Named, Pack, PartId, Rule, UnknownName};
+/// use ttsr::rule::{Condition, Named, UnknownName};
+/// use ttsr::{Channel, Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/no-such-tool", Vec::new());
 /// rule.on = vec![Channel::ToolInput];
 /// let of = vec![Named::from_name("tool").unwrap()];
@@ -669,7 +704,8 @@ impl Ast {
 ///
 /// # Example: the third call
 /// ```
-/// use ttsr::{Channel, DoomLoop, Pack, PartId, Rule};
+/// use ttsr::rule::DoomLoop;
+/// use ttsr::{Channel, Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/again", Vec::new());
 /// rule.on = vec![Channel::ToolInput];
 /// rule.condition.doom_loop = Some(DoomLoop { times: 3, differing: 0 });
@@ -698,7 +734,8 @@ pub struct DoomLoop {
 ///
 /// # Example: unless a comment explains it
 /// ```
-/// use ttsr::{Condition, Pack, PartId, Pattern, Rule};
+/// use ttsr::rule::Condition;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/say-why", Vec::new());
 /// rule.condition = Condition::any(vec![Pattern::literal("unsafe {")]);
 /// rule.condition.none = vec![Pattern::literal("SAFETY:")];
@@ -766,7 +803,8 @@ impl Condition {
     ///
     /// # Example: a pattern and its exception
     /// ```
-    /// use ttsr::{Condition, Pattern};
+    /// use ttsr::rule::Condition;
+    /// use ttsr::Pattern;
     /// let mut condition = Condition::any(vec![Pattern::literal("unsafe")]);
     /// condition.none = vec![Pattern::literal("// SAFETY:")];
     /// let texts: Vec<&str> = condition.patterns().map(|pattern| &*pattern.text).collect();

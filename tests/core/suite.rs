@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Deserialize;
-use ttsr::{
-    Bound, Channel, Counters, Hits, Limits, Pack, PartId, Pattern, PatternKind, Rule, Severity,
-    Stream, UnknownName,
-};
+use ttsr::rule::{Bound, PatternKind, UnknownName};
+use ttsr::stream::{Counters, Hits};
+use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule, Severity, Stream};
 
 use ttsr_testing::Random;
 

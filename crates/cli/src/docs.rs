@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttsr::{Action, Mode, Pack, PackHeader, Rule, Status};
+use ttsr::pack::PackHeader;
+use ttsr::rule::Status;
+use ttsr::{Action, Mode, Pack, Rule};
 
 use crate::args::PackArgs;
 use crate::output::{Escaped, print_message};

@@ -2,7 +2,8 @@
 
 use toml_edit::{Array, InlineTable};
 use ttsr::language::{KeyValue, rule_keys};
-use ttsr::{Pattern, PatternKind, Rule};
+use ttsr::rule::PatternKind;
+use ttsr::{Pattern, Rule};
 
 /// Returns every key that a rule may have, with its value in this rule, as JSON.
 pub(crate) fn keys(rule: &Rule) -> serde_json::Map<String, serde_json::Value> {

@@ -2,6 +2,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
+pub mod any_host;
 pub mod cassette;
 mod folder;
 pub mod listener;

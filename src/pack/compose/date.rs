@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// # Example: days are ordered
 /// ```
-/// use ttsr::Date;
+/// use ttsr::pack::Date;
 /// let day = Date::new(2027, 1, 31).expect("a day");
 /// assert!(day < Date::new(2027, 2, 1).expect("a day"));
 /// assert_eq!(Date::parse("2027-01-31"), Some(day));
@@ -63,8 +63,8 @@ impl Date {
     /// # Example: a pack as of today
     /// ```
     /// # if cfg!(not(target_family = "wasm")) {
-    /// let today = ttsr::Date::today().expect("a clock");
-    /// assert!(today > ttsr::Date::new(2025, 1, 1).expect("a day"));
+    /// let today = ttsr::pack::Date::today().expect("a clock");
+    /// assert!(today > ttsr::pack::Date::new(2025, 1, 1).expect("a day"));
     /// # }
     /// ```
     #[must_use]

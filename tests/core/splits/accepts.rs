@@ -476,8 +476,8 @@ fn by_hand(random: &mut Random, pack: &Pack, limits: &Limits, seed: u64) {
                 6 => rule.condition.none = rule.condition.any.clone(),
                 _ => {
                     let times = odd(random);
-                    let per = ttsr::Per::Part;
-                    rule.condition.count = Some(ttsr::Count { times, per });
+                    let per = ttsr::rule::Per::Part;
+                    rule.condition.count = Some(ttsr::rule::Count { times, per });
                 }
             }
             rule

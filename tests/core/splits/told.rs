@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ttsr::{Counters, Decision, Hit, Pack, PartId, Redaction, Session, Stream};
+use ttsr::stream::{Counters, Redaction};
+use ttsr::{Decision, Hit, Pack, PartId, Session, Stream};
 
 use super::language::Step;
 use super::shown;

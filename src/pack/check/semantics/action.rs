@@ -109,10 +109,10 @@ fn action(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
     for channel in &rule.on {
         let is_streamed = Channel::STREAMED.contains(channel);
         match rule.action {
-            Action::Redact if !is_streamed => {
+            Action::Redact if *channel == Channel::Error => {
                 refuse(
                     *channel,
-                    "it takes text out of a stream: name `text`, `reasoning` or `tool-input` in `on`",
+                    "it takes text out of what is passed on: name another channel in `on`",
                 );
             }
             Action::Consult if *channel != Channel::ToolInput => {

@@ -66,7 +66,7 @@ impl FullMatchReader {
     /// Returns the offset of the first byte that a match in progress or an undecided match may contain.
     pub(super) fn undecided_from(&self) -> Option<u64> {
         let stretch = self.stretch.chunk_at(0).map(|piece| piece.start(0));
-        let conditions = self.conditions.undecided_from();
+        let conditions = self.conditions.undecided_from(|_| true);
         stretch.into_iter().chain(conditions).min()
     }
 
