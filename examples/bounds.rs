@@ -10,7 +10,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use ttsr::{Channel, Counters, Limits, Pack, PartId, Pattern, Rule, Stream, Verdict};
+use ttsr::stream::Counters;
+use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule, Stream, Verdict};
 
 const PART: PartId = PartId(0);
 

@@ -1,11 +1,14 @@
 //! The events of a provider's stream, the same for every provider.
 //!
 //! `wire` makes them from bytes, `harness` consumes them. Parts are numbered densely from 0 within a
-//! stream, in the order in which they open; `name` keeps what the provider calls them.
+//! stream, in the order in which they open; `name` is the provider's name for a part.
 
-use crate::{Channel, PartId};
+use serde::Serialize;
 
-/// One event of one reply. Closed: a reader that overlooks a kind of event does not compile.
+use crate::rule::Channel;
+use crate::verdict::PartId;
+
+/// One event of one reply. The enum is exhaustive, so that a reader that overlooks a kind of event does not compile.
 ///
 /// # Example: the events of a reply, read by rules
 /// ```
@@ -32,15 +35,16 @@ use crate::{Channel, PartId};
 /// assert_eq!(hits, 1, "the word is over where the part is");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "event")]
 pub enum Event {
     /// A part opens.
     PartStart {
         /// Its number in this stream.
         part: PartId,
-        /// What the provider calls it (an id, an index, or both).
+        /// The name that the provider gives it (an id, an index, or both).
         name: String,
-        /// What kind of part it is.
+        /// The channel of the part.
         channel: Channel,
         /// The tool's name, where it is known already.
         tool: Option<String>,
@@ -77,7 +81,7 @@ pub enum Event {
     },
     /// Strings in an event that no reader knows, or bytes that could not be read: counted, never hidden.
     Unscanned {
-        /// How many bytes of string content were not scanned.
+        /// Number of bytes of string content that were not scanned.
         bytes: u64,
         /// The kind of event, as the provider names it.
         kind: String,
@@ -103,4 +107,23 @@ pub enum Event {
         /// The provider's message.
         message: String,
     },
+}
+
+impl Event {
+    /// The name used in every output, such as `part-start`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::PartStart { .. } => "part-start",
+            Event::Tool { .. } => "tool",
+            Event::Delta { .. } => "delta",
+            Event::PartEnd { .. } => "part-end",
+            Event::Snapshot { .. } => "snapshot",
+            Event::Unscanned { .. } => "unscanned",
+            Event::Usage { .. } => "usage",
+            Event::Finish { .. } => "finish",
+            Event::Restart => "restart",
+            Event::Error { .. } => "error",
+        }
+    }
 }

@@ -1,27 +1,27 @@
-//! An adapter: any stream of [`Event`]s, read by a session before whoever consumes it sees them.
+//! An adapter: any stream of [`Event`]s, read by a [`Conversation`] before its consumer sees them.
 //!
-//! It owns the inner stream and drops it at a decision that cuts. It knows no runtime and no provider,
-//! and acts on nothing itself: what a decision asks for is the consumer's to do.
+//! It owns the inner stream and drops it at a cut. It knows no runtime and no provider.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::stream::FusedStream;
 
+use crate::conversation::{CallReview, Conversation, Cut, DecisionRecord, Flow};
 use crate::event::Event;
-use crate::session::Session;
-use crate::stream::Stream;
-use crate::verdict::{Decision, PartId};
+use crate::verdict::PartId;
 
-/// Guards a stream of events: every stream of [`Event`]s has it.
+/// Guards a stream of events: implemented for every stream of [`Event`]s.
 ///
-/// # Example: a reply that is cut
+/// # Example: a key that arrives in two deltas never leaves
 /// ```
 /// # use std::{pin::{Pin, pin}, task::{Context, Poll, Waker}};
 /// use futures_core::Stream;
-/// use ttsr::{Action, Channel, Event, Guard, GuardedItem, Pack, PartId};
+/// use ttsr::guard::GuardedItem;
+/// use ttsr::{Action, Conversation, Event, Guard, Pack, PartId, Pattern, Rule};
 /// # struct Reply(std::vec::IntoIter<Event>);
 /// # impl Stream for Reply {
 /// #     type Item = Event;
@@ -29,73 +29,87 @@ use crate::verdict::{Decision, PartId};
 /// #         Poll::Ready(self.0.next())
 /// #     }
 /// # }
-/// let pack = Pack::from_toml(r#"
-/// schema = 1
-/// [pack]
-/// name = "demo"
-/// [rule.no-any]
-/// description = "Say what the type is"
-/// severity = "error"
-/// match.any = [{ literal = ": any" }]
-/// examples.match = ["x: any"]
-/// "#)?;
+/// let mut rule = Rule::new("demo/key", vec![Pattern::regex("key-[0-9]{4}")]);
+/// rule.action = Action::Redact;
+/// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+/// conversation.begin_turn("Which key?").flow.ok()?;
 /// let delta = |text: &str| Event::Delta { part: PartId(0), bytes: text.into() };
-/// let reply = Reply(vec![delta("let x: a"), delta("ny = 1"), delta(";")].into_iter());
-///
-/// let mut session = pack.session();
-/// session.begin_turn();
-/// let mut guarded = pin!(reply.guarded(session));
-/// let mut context = Context::from_waker(Waker::noop());
-/// let mut next = || match guarded.as_mut().poll_next(&mut context) {
-///     Poll::Ready(item) => item,
-///     Poll::Pending => unreachable!("this reply is all there"),
-/// };
-/// assert_eq!(next(), Some(GuardedItem::Event(delta("let x: a"))));
-/// let Some(GuardedItem::Decision(decision)) = next() else { panic!("the rule is broken here") };
-/// assert_eq!((decision.action, decision.decided()), (Action::Retry, 10));
-/// assert_eq!(next(), None);
-/// assert!(guarded.stream().message(&decision).contains("Say what the type is"));
-/// # Ok::<(), ttsr::LoadError>(())
+/// // Any `Stream` of events.
+/// let reply = Reply(vec![delta("my key-12"), delta("34.")].into_iter());
+/// let mut guarded = pin!(reply.guarded(conversation));
+/// # let mut context = Context::from_waker(Waker::noop());
+/// let mut shown = Vec::new();
+/// while let Poll::Ready(Some(item)) = guarded.as_mut().poll_next(&mut context) {
+///     match item {
+///         GuardedItem::Event(Event::Delta { bytes, .. }) => shown.extend(bytes),
+///         GuardedItem::Cut(cut) => panic!("{cut}"),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(shown, b"my [redacted].");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Guard: futures_core::Stream<Item = Event> + Sized {
-    /// This stream as one attempt of the session: every event is read before it is handed on.
-    fn guarded(self, session: Session) -> Guarded<Self>;
+    /// Returns this stream as the next attempt of the conversation, whose turn has begun.
+    fn guarded(self, conversation: Conversation) -> Guarded<Self>;
 }
 
 impl<S: futures_core::Stream<Item = Event>> Guard for S {
-    fn guarded(self, mut session: Session) -> Guarded<S> {
-        let stream = session.stream();
-        Guarded {
+    fn guarded(self, mut conversation: Conversation) -> Guarded<S> {
+        let flow = conversation.begin_attempt();
+        let mut guarded = Guarded {
             inner: Some(Box::pin(self)),
-            session,
-            stream,
+            conversation,
+            parts: Vec::new(),
+            decisions: 0,
+            reviews: 0,
+            is_finished: false,
             ready: VecDeque::new(),
-        }
+        };
+        guarded.queue_news(flow);
+        guarded
     }
 }
 
-/// What a [`Guarded`] gives.
+/// An item of a [`Guarded`] stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardedItem {
-    /// An event of the inner stream, read and free to go.
+    /// An event of the inner stream. The text of a [`Event::Delta`] may leave; it is not split as the provider split it.
     Event(Event),
-    /// A decision to act on; it comes before the event that brought it.
-    Decision(Decision),
+    /// A decision that was not suppressed and does not cut. It comes before the event that caused it.
+    Decision(Box<DecisionRecord>),
+    /// A tool call waits for a review; see [`Conversation::approve`]. Its input is not handed on before.
+    Review(Box<CallReview>),
+    /// The attempt is cut: the inner stream is dropped, and this is the last item.
+    Cut(Arc<Cut>),
+}
+
+impl GuardedItem {
+    /// The name used in every output: `event`, `decision`, `review` or `cut`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            GuardedItem::Event(_) => "event",
+            GuardedItem::Decision(_) => "decision",
+            GuardedItem::Review(_) => "review",
+            GuardedItem::Cut(_) => "cut",
+        }
+    }
 }
 
 /// A stream of events under guard: made by [`Guard::guarded`].
 ///
-/// An event that brought a decision that [cuts](crate::Action::cuts) is not handed on: the inner stream
-/// is dropped before the decision is given, and the stream ends with it. When the inner stream ends,
-/// the reply is [finished](Session::finish), which can decide. Decisions that the policy
-/// [suppressed](Decision::is_suppressed) are not given.
+/// Text is handed on as far as it [may leave](Conversation::take). The event that causes a cut is not handed on. When
+/// the reply or the inner stream ends, the attempt is [finished](Conversation::finish), which can decide, and the text
+/// that was held back follows before [`Event::Finish`]. An [`Event::Snapshot`] is read and never handed on.
 ///
-/// # Example: a warning, and the reply goes on
+/// # Example: a reply that is cut
 /// ```
 /// # use std::{pin::{Pin, pin}, task::{Context, Poll, Waker}};
 /// # use futures_core::Stream;
-/// use ttsr::{Action, Event, Guard, GuardedItem, Pack, PartId, Pattern, Rule};
+/// use ttsr::guard::GuardedItem;
+/// use ttsr::{Action, Conversation, Event, Guard, Pack, PartId, Pattern, Rule};
 /// # struct Reply(std::vec::IntoIter<Event>);
 /// # impl Stream for Reply {
 /// #     type Item = Event;
@@ -103,148 +117,189 @@ pub enum GuardedItem {
 /// #         Poll::Ready(self.0.next())
 /// #     }
 /// # }
-/// let mut rule = Rule::new("demo/no-todo", vec![Pattern::literal("TODO")]);
-/// rule.action = Action::Warn;
-/// let session = Pack::builder().rule(rule).build()?.session();
-/// let delta = Event::Delta { part: PartId(0), bytes: b"// TODO: more".to_vec() };
-/// // Any `Stream` of events.
-/// let reply = Reply(vec![delta.clone()].into_iter());
-/// let mut guarded = pin!(reply.guarded(session));
+/// let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
+/// rule.action = Action::Retry;
+/// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+/// conversation.begin_turn("Declare x.").flow.ok()?;
+/// let delta = |text: &str| Event::Delta { part: PartId(0), bytes: text.into() };
+/// let reply = Reply(vec![delta("let x"), delta(": any = 1"), delta(";")].into_iter());
+/// let mut guarded = pin!(reply.guarded(conversation));
 /// # let mut context = Context::from_waker(Waker::noop());
-/// let (mut shown, mut warnings) = (Vec::new(), 0);
-/// while let Poll::Ready(Some(item)) = guarded.as_mut().poll_next(&mut context) {
-///     match item {
-///         GuardedItem::Event(event) => shown.push(event),
-///         GuardedItem::Decision(decision) => {
-///             warnings += 1;
-///             guarded.session_mut().delivered(&decision);
-///         }
-///         _ => {}
-///     }
-/// }
-/// assert_eq!((shown, warnings), (vec![delta], 1));
-/// assert_eq!(guarded.stream().delivered(PartId(0)), 13);
-/// # Ok::<(), ttsr::LoadError>(())
+/// # let mut next = || match guarded.as_mut().poll_next(&mut context) {
+/// #     Poll::Ready(item) => item,
+/// #     Poll::Pending => unreachable!("this reply is complete"),
+/// # };
+/// assert_eq!(next(), Some(GuardedItem::Event(delta("let x"))));
+/// let Some(GuardedItem::Cut(cut)) = next() else { panic!("the rule is broken here") };
+/// assert_eq!((cut.rule(), cut.retry.is_some()), (Some("demo/no-any"), true));
+/// assert_eq!(next(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Guarded<S> {
     /// `None` after its end and after a cut.
     inner: Option<Pin<Box<S>>>,
-    session: Session,
-    stream: Stream,
+    conversation: Conversation,
+    /// Parts in the order in which they opened.
+    parts: Vec<PartId>,
+    /// Number of decisions and of reviews that were handed on.
+    decisions: usize,
+    reviews: usize,
+    is_finished: bool,
     ready: VecDeque<GuardedItem>,
 }
 
 impl<S> Guarded<S> {
-    /// The session, with what it decided so far.
+    /// The conversation, with the attempt in progress.
     #[must_use]
-    pub fn session(&self) -> &Session {
-        &self.session
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
     }
 
-    /// The session, to be told what became of a decision.
-    pub fn session_mut(&mut self) -> &mut Session {
-        &mut self.session
+    /// The conversation, to approve a call or to take its input.
+    pub fn conversation_mut(&mut self) -> &mut Conversation {
+        &mut self.conversation
     }
 
-    /// The attempt: messages, excerpts and counters.
+    /// The conversation, for the next attempt. The inner stream is dropped.
     #[must_use]
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+    pub fn into_conversation(self) -> Conversation {
+        self.conversation
     }
 
-    /// The session, for the next attempt; the inner stream is dropped.
-    ///
-    /// # Example: the next attempt
-    /// ```
-    /// # use std::{pin::Pin, task::{Context, Poll}};
-    /// # use futures_core::Stream;
-    /// use ttsr::{Event, Guard, Pack};
-    /// # struct Reply;
-    /// # impl Stream for Reply {
-    /// #     type Item = Event;
-    /// #     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Event>> {
-    /// #         Poll::Ready(None)
-    /// #     }
-    /// # }
-    /// let mut guarded = Reply.guarded(Pack::builtin("std/secrets")?.session());
-    /// assert_eq!(guarded.stream().attempt(), 1);
-    /// guarded.session_mut().begin_turn();
-    /// let session = guarded.into_session();
-    /// assert_eq!(session.turn(), 1);
-    /// # Ok::<(), ttsr::LoadError>(())
-    /// ```
-    #[must_use]
-    pub fn into_session(self) -> Session {
-        self.session
-    }
-
-    /// Lets the session read an event; decisions and event get ready, in this order.
+    /// Reads an event, and queues what may be handed on.
     fn read(&mut self, event: Event) {
-        let Guarded {
-            session, stream, ..
-        } = self;
-        match &event {
+        match event {
             Event::PartStart {
                 part,
                 channel,
-                tool,
-                call,
+                ref tool,
+                ref call,
                 ..
             } => {
-                let _ = session.open(stream, *part, *channel);
-                self.queue();
-                self.name(*part, tool.as_deref(), call.as_deref());
+                self.add_part(part);
+                let mut flow = self.conversation.open(part, channel);
+                if flow == Flow::Go && (tool.is_some() || call.is_some()) {
+                    let name = tool.as_deref().unwrap_or_default();
+                    let call = call.as_deref().unwrap_or_default();
+                    flow = self.conversation.tool(part, name, call);
+                }
+                if self.queue_news(flow) {
+                    self.ready.push_back(GuardedItem::Event(event));
+                }
             }
-            Event::Tool { part, tool, call } => self.name(*part, Some(tool), call.as_deref()),
-            Event::Delta { part, bytes } => {
-                let _ = session.push(stream, *part, bytes);
-                self.queue();
+            Event::Tool {
+                part,
+                ref tool,
+                ref call,
+            } => {
+                self.add_part(part);
+                let call = call.as_deref().unwrap_or_default();
+                let flow = self.conversation.tool(part, tool, call);
+                if self.queue_news(flow) {
+                    self.ready.push_back(GuardedItem::Event(event));
+                    self.queue_text(part);
+                }
+            }
+            Event::Delta { part, bytes } => self.push(part, &bytes),
+            Event::Snapshot { part, bytes } => {
+                // Its first bytes were read as deltas; only what the provider has beyond them is new.
+                let known =
+                    usize::try_from(self.conversation.delivered(part)).unwrap_or(usize::MAX);
+                self.push(part, bytes.get(known..).unwrap_or_default());
             }
             Event::PartEnd { part } => {
-                let _ = session.close(stream, *part);
-                self.queue();
+                let flow = self.conversation.close(part);
+                if self.queue_news(flow) {
+                    self.queue_text(part);
+                    self.ready.push_back(GuardedItem::Event(event));
+                }
             }
-            Event::Snapshot { part, bytes } => {
-                // What was delivered is read; only what the provider has beyond it is new.
-                let known = usize::try_from(stream.delivered(*part)).unwrap_or(usize::MAX);
-                let _ = session.push(stream, *part, bytes.get(known..).unwrap_or_default());
-                self.queue();
+            Event::Restart => {
+                let flow = self.conversation.begin_attempt();
+                (self.decisions, self.reviews, self.is_finished) = (0, 0, false);
+                self.parts.clear();
+                if self.queue_news(flow) {
+                    self.ready.push_back(GuardedItem::Event(event));
+                }
             }
-            // Nothing of what came before counts.
-            Event::Restart => self.stream = self.session.stream(),
-            // Nothing in it belongs to a part.
-            _ => {}
-        }
-        if !self.stream.is_cut() {
-            self.ready.push_back(GuardedItem::Event(event));
+            Event::Finish { .. } => {
+                if self.finish() {
+                    self.ready.push_back(GuardedItem::Event(event));
+                }
+            }
+            // No text of a part.
+            event => self.ready.push_back(GuardedItem::Event(event)),
         }
     }
 
-    fn name(&mut self, part: PartId, tool: Option<&str>, call: Option<&str>) {
-        if tool.is_some() || call.is_some() {
-            let (tool, call) = (tool.unwrap_or_default(), call.unwrap_or_default());
-            let _ = self.session.tool(&mut self.stream, part, tool, call);
-            self.queue();
+    fn push(&mut self, part: PartId, bytes: &[u8]) {
+        self.add_part(part);
+        let flow = self.conversation.push(part, bytes);
+        if self.queue_news(flow) {
+            self.queue_text(part);
         }
     }
 
-    /// The reply is over: what it left open is closed, and what rules wanted all of it for is decided.
+    fn add_part(&mut self, part: PartId) {
+        if !self.parts.contains(&part) {
+            self.parts.push(part);
+        }
+    }
+
+    /// Finishes the attempt and queues the text that was held back; returns false if the attempt is cut.
+    fn finish(&mut self) -> bool {
+        if self.is_finished {
+            return true;
+        }
+        self.is_finished = true;
+        let flow = self.conversation.finish();
+        let goes_on = self.queue_news(flow);
+        if goes_on {
+            for part in std::mem::take(&mut self.parts) {
+                self.queue_text(part);
+            }
+        }
+        goes_on
+    }
+
     fn end(&mut self) {
         self.inner = None;
-        if !self.stream.is_cut() {
-            let _ = self.session.finish(&mut self.stream);
-            self.queue();
+        self.finish();
+    }
+
+    /// Queues the text of a part that may leave.
+    fn queue_text(&mut self, part: PartId) {
+        let bytes = self.conversation.take(part);
+        if !bytes.is_empty() {
+            let bytes = bytes.to_vec();
+            self.ready
+                .push_back(GuardedItem::Event(Event::Delta { part, bytes }));
         }
     }
 
-    /// Takes over the decisions of the session's last call.
-    fn queue(&mut self) {
-        let decisions = self.session.decisions().iter();
-        let acting = decisions.filter(|decision| !decision.is_suppressed());
+    /// Queues the decisions and reviews since the last call, and the cut, which ends the stream. Returns false for a
+    /// cut.
+    fn queue_news(&mut self, flow: Flow) -> bool {
+        let decisions = &self.conversation.decisions()[self.decisions..];
+        let acting = decisions
+            .iter()
+            .filter(|made| !made.is_suppressed() && !made.action.cuts());
         self.ready
-            .extend(acting.map(|&decision| GuardedItem::Decision(decision)));
-        if self.stream.is_cut() {
-            self.inner = None;
+            .extend(acting.map(|made| GuardedItem::Decision(Box::new(made.clone()))));
+        self.decisions = self.conversation.decisions().len();
+        let reviews = self.conversation.reviews();
+        let new = reviews.get(self.reviews..).unwrap_or_default().iter();
+        self.ready
+            .extend(new.map(|review| GuardedItem::Review(Box::new(review.clone()))));
+        self.reviews = reviews.len();
+        match flow {
+            Flow::Go => true,
+            Flow::Cut(cut) => {
+                self.inner = None;
+                self.is_finished = true;
+                self.ready.push_back(GuardedItem::Cut(cut));
+                false
+            }
         }
     }
 }
@@ -278,9 +333,9 @@ impl<S: futures_core::Stream<Item = Event>> FusedStream for Guarded<S> {
 
 impl<S> fmt::Debug for Guarded<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No text of the reply: it may hold what a rule was made to keep out of logs.
+        // No text of the reply: it may hold what a rule keeps out of logs.
         f.debug_struct("Guarded")
-            .field("stream", &self.stream)
+            .field("conversation", &self.conversation)
             .field("is_running", &self.inner.is_some())
             .field("ready", &self.ready.len())
             .finish_non_exhaustive()

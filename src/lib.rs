@@ -1,65 +1,75 @@
 //! A streaming-rules engine: reads a model's reply as it arrives, knows at the byte where it becomes
 //! certain that a rule is broken, and says what to do.
 //!
+//! # Example: no byte of a secret is shown
+//!
+//! ```
+//! use ttsr::{Conversation, Pack, PartId};
+//! let pack = Pack::builtin("std/secrets")?;
+//! let mut conversation = Conversation::new(&pack);
+//! let mut turn = conversation.turn("Which token is it?");
+//! let mut attempt = turn.attempt();
+//! let mut shown = Vec::new();
+//! for delta in ["It is ghp_0123456789", "01234567890123456789abcdef", "."] {
+//!     attempt.push(PartId(0), delta.as_bytes()).ok()?; // an error if a rule cuts the reply
+//!     shown.extend_from_slice(attempt.take(PartId(0))); // text leaves only here
+//! }
+//! attempt.finish().ok()?;
+//! shown.extend_from_slice(attempt.take(PartId(0)));
+//! assert_eq!(String::from_utf8(shown)?, "It is [redacted].");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to read on
+//!
+//! | question | answer |
+//! |---|---|
+//! | How do I put rules into my loop? | [`guide::integrate`], [`Conversation`] |
+//! | How are turns, retries, shadow mode, snapshots and reloads handled? | [`guide::policy`] |
+//! | How do I redact, and what leaves when? | [`Conversation::take`], [`guide::integrate`] |
+//! | How do I write rules? | [`guide::authoring`], then [`guide::rules`] for every key |
+//! | Which detectors are there besides patterns? | [`guide::detectors`] |
+//! | How do I test my rules? | [`test()`] |
+//! | How do I load and replace packs? | [`Pack`], [`Conversation::reload`] |
+//! | How do I search a text at hand? | [`scan()`], or [`Stream`] for hits as they become certain |
+//! | What does a complete loop do? | [`guide::harness`] |
+//!
 //! # The promise
 //!
 //! **For every pack, every text and every way to cut the text into deltas, the hits are the same: same
-//! rule, same part, same bytes, same order.** Each byte is stepped once, and a hit is reported at the
+//! rule, same part, same bytes, same order.** Each byte is consumed once, and a hit is reported at the
 //! first byte where it is certain. The exceptions are conditions that are not about the bytes: a
-//! [`Bound`] on deltas or on time, and the tokens that a host [counts](Stream::count_tokens). Nothing is skipped in silence: a rule that cannot be loaded stops
-//! the load, and a byte of a known part is matched or [counted](Counters) as unscanned.
+//! [`Bound`](rule::Bound) on deltas or on time, and the tokens that a host [counts](Conversation::count_tokens). Nothing is skipped in
+//! silence: a rule that cannot be loaded stops the load, and a byte of a known part is matched or
+//! [counted](stream::Counters) as unscanned.
 //!
-//! # Terms
+//! # Glossary
 //!
 //! | term | meaning |
 //! |---|---|
-//! | rule | what an author writes: where it applies, what breaks it, what to do then |
-//! | pattern | one thing to match inside a rule |
-//! | pack | compiled, immutable, shared set of rules: [`Pack`] |
-//! | part | one text, reasoning or tool-input block of a reply; parts interleave |
-//! | channel | the kind of a part: [`Channel`] |
-//! | haystack | one contiguous piece of what patterns see: a whole text part, or one decoded argument of a tool call. No match spans two |
+//! | rule | where to look, what to find, and what to do then; written in TOML |
+//! | pattern | one thing to match inside a rule: a literal, a word or a regex |
+//! | pack | a compiled, immutable, shared set of rules: [`Pack`] |
+//! | action | what a rule does: observe, warn, inject, redact, consult, retry, abort and others; see [`Action`] |
+//! | conversation | the policy state and the attempt in progress: [`Conversation`] |
+//! | turn | from a prompt of the user to the final answer: [`Turn`] |
+//! | attempt | one request and the reply to it: [`Attempt`] |
+//! | reply | what a model generates in one attempt: interleaved parts |
+//! | part | one text, reasoning or tool-input block of a reply |
+//! | channel | the kind of a part or of a whole text: [`Channel`] |
 //! | delta | a fragment of a part: bytes, cut anywhere |
-//! | hit | a rule is broken: rule, part, [`end`](Hit::end), [`decided`](Hit::decided) |
-//! | decision, verdict | what the host must do now: one [`Decision`], or [`Verdict::Continue`] |
-//! | attempt | one generation; **turn**: from the user's prompt to the final answer |
-//! | stream | the mutable state of one attempt: [`Stream`] |
-//! | session | what lasts across attempts and turns, such as which guidance was given: [`Session`] |
-//!
-//! # Example: a reply that is cut, and why
-//!
-//! ```
-//! use ttsr::{Action, Channel, Pack, PartId, Verdict};
-//!
-//! let pack = Pack::from_toml(r#"
-//! schema = 1
-//! [pack]
-//! name = "shell"
-//! [rule.force-push]
-//! description = "A force push rewrites what others have"
-//! severity = "critical"
-//! on = ["tool-input"]
-//! tools = ["bash"]
-//! args = ["command"]
-//! match.any = [{ regex = 'git\s+push\s+(?:\S+\s+)*--force(?:\s|$)' }]
-//! message = "{{ rule.description }}: use --force-with-lease."
-//! examples.match = ["git push --force"]
-//! "#)?;
-//! let mut session = pack.session();
-//! let mut stream = session.stream();
-//! let part = PartId(0);
-//! let _ = session.open(&mut stream, part, Channel::ToolInput);
-//! let _ = session.tool(&mut stream, part, "bash", "call_1");
-//! let mut verdict = Verdict::Continue;
-//! for delta in [r#"{"comm"#, r#"and":"git pu"#, r#"sh origin main --for"#, r#"\u0063e"}"#] {
-//!     assert_eq!(verdict, Verdict::Continue);
-//!     verdict = session.push(&mut stream, part, delta.as_bytes());
-//! }
-//! let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
-//! assert_eq!(decision.action, Action::Abort);
-//! assert_eq!(stream.message(&decision), "A force push rewrites what others have: use --force-with-lease.");
-//! # Ok::<(), ttsr::LoadError>(())
-//! ```
+//! | haystack | the contiguous text that patterns see: a text part, or one decoded argument of a call |
+//! | hit | a rule is broken: rule, part, [end](Hit::end), [deciding byte](Hit::decided) |
+//! | decision | what policy makes of a hit: an action, or the reason why it is suppressed |
+//! | cut | the end of an attempt by a rule or a limit: [`Cut`] |
+//! | hold | text that may yet break a rule is not released |
+//! | redaction | matched text is replaced before it is released |
+//! | guidance | messages of rules to the model, for the next request |
+//! | screening | rules read a whole text before it is passed on: [`Conversation::screen`] |
+//! | review | somebody is asked about a tool call before it runs |
+//! | shadow | a mode in which rules decide and do nothing |
+//! | stream | the scanner for one reply, without policy: [`Stream`] |
+//! | session | the policy below a conversation: [`Session`] |
 //!
 //! # Rules
 //!
@@ -71,36 +81,31 @@
 //! # What may change
 //!
 //! Versions follow [semver](https://semver.org). Hits are part of it: with the same pack and the same bytes a minor
-//! version reports the same hits, but for bugs, each of which the changelog names. What changes no hit (speed,
-//! memory, [`AutomatonSize`]) may change in any version.
+//! version reports the same hits, except for bugs, each of which the changelog names. Speed, memory and
+//! [`AutomatonSize`](pack::AutomatonSize) may change in any version.
 //!
-//! - Enums and structs marked `non_exhaustive` may grow in a minor version. [`Verdict`] is not, and will not: who
-//!   handles both of its cases has handled all. Nor are [`Event`], [`Source`], `harness::Content`, `harness::Role` and
-//!   `harness::Gate`: a host must not overlook a new kind of any of them.
-//! - Structs with public fields and a `Default` ([`Limits`], [`Retry`], `harness::Settings`) may get fields in a minor
-//!   version: write what you set, and `..Default::default()` for the rest. Others with public fields stay as they are.
-//! - The rule language has a number of its own, `schema = 1`. A pack that loads goes on loading, and its rules decide the
-//!   same, as long as that number does; new keys may come. Texts of diagnostics may change, their codes do not.
-//! - The features listed below stay; a crate behind one may be exchanged.
+//! - Enums and structs marked `non_exhaustive` may grow in a minor version. [`Flow`] and [`Verdict`] are not, and will
+//!   not: a host that handles both cases has handled all. Nor are [`Event`], [`Source`], `harness::Content`,
+//!   `harness::Role` and `harness::Gate`: a host must not overlook a new kind of any of them.
+//! - Structs with public fields and a `Default` ([`Limits`], [`Retry`](rule::Retry), `harness::Settings`) may get fields in a minor
+//!   version: write the fields that you set, and `..Default::default()` for the rest. Others with public fields stay.
+//! - The rule language has a version of its own, `schema = 1`. As long as it stays, a pack that loads goes on loading and
+//!   its rules decide the same; new keys may be added. Texts of diagnostics may change, their codes do not.
+//! - The features below stay; a crate behind one may be exchanged.
 //! - The oldest Rust that builds the crate is `rust-version` in Cargo.toml. Raising it is a minor version.
 //!
 //! # Features
 //!
 //! None is on by default: the core loads packs, matches, and decides.
 //!
-//! - `wire`: readers for the streams of providers (Anthropic, OpenAI, Gemini, Ollama, Cohere, Bedrock), of
-//!   OpenCode servers, and for recordings.
 //! - `harness`: the reference loop, a state machine without I/O and an async driver over a provider.
-//! - `providers`: providers over HTTP for the loop (OpenAI-compatible Chat, OpenAI Responses, Anthropic
-//!   Messages); implies `wire` and `harness`.
-//! - `opencode`: rules over a running OpenCode server, and a client of it.
-//! - `tools`: tools for the loop that work in one folder (read, write, edit, bash); Unix only.
 //! - `tracing`: events of `tracing` for what happens in a conversation.
-//! - `cli`: the `ttsr` command; implies `providers`, `opencode`, `tools`, `lookaround`, `unicode` and `ast`.
 //! - `futures`: guards any `futures_core::Stream` of events.
 //! - `lookaround`: look-around and back-references in patterns, on a bounded window.
 //! - `unicode`: folding by `nfkc` and `confusables`.
 //! - `ast`: patterns of ast-grep over syntax trees that grow with the reply.
+//!
+//! Provider formats are in `ttsr-wire`; providers over HTTP, tools and stores in `ttsr-agent`; the command in `ttsr-cli`.
 
 #![warn(missing_docs)]
 // docs.rs says beside each item which feature it needs.
@@ -114,52 +119,72 @@
 #[cfg(feature = "ast")]
 mod ast;
 mod authoring;
+pub mod conversation;
 mod detect;
 mod event;
+pub mod examples;
 #[cfg(feature = "futures")]
-mod guard;
+pub mod guard;
 #[cfg(feature = "harness")]
 pub mod harness;
-mod limits;
-mod pack;
+pub mod limits;
+pub mod pack;
 mod program;
-mod rule;
+pub mod rule;
 pub mod scan;
-mod session;
-mod stream;
+pub mod session;
+pub mod stream;
 mod verdict;
 mod view;
 
 pub use authoring::check;
+// At most 35 names: what most hosts need. The rest is in the modules.
+#[doc(inline)]
+pub use conversation::{Attempt, Conversation, Cut, DecisionRecord, Flow, Turn};
 pub use event::Event;
+#[doc(inline)]
+pub use examples::test;
 #[cfg(feature = "futures")]
-pub use guard::{Guard, Guarded, GuardedItem};
-pub use limits::{Limits, OnLimit};
-pub use pack::{
-    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, schema,
-};
-pub use rule::{
-    Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
-    Examples, Fold, Header, KnownList, Mode, Named, Partial, Pattern, PatternKind, Per, Region,
-    Repeat, Repetition, Retry, Rule, Script, Severity, Status, ToolOutcome, UnknownName, Within,
-};
+#[doc(inline)]
+pub use guard::Guard;
+#[doc(inline)]
+pub use limits::Limits;
+#[doc(inline)]
+pub use pack::language;
+#[doc(inline)]
+pub use pack::{Diagnostic, Level, LoadError, Pack, PackBuilder};
+#[doc(inline)]
+pub use rule::{Action, Channel, Mode, Partial, Pattern, Rule, Severity};
+#[doc(inline)]
 pub use scan::scan;
-pub use session::{Checked, Lost, Origin, Session, Snapshot};
-pub use stream::{Counters, Hits, Redaction, Stream};
-pub use ttsr_automata::AutomatonSize;
+#[doc(inline)]
+pub use session::{Origin, Session, Snapshot};
+#[doc(inline)]
+pub use stream::Stream;
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};
+
+/// The guides of the repository, chapter by chapter.
+pub mod guide {
+    #[doc = include_str!("../docs/integrate.md")]
+    pub mod integrate {}
+
+    #[doc = include_str!("../docs/policy.md")]
+    pub mod policy {}
+
+    #[doc = include_str!("../docs/authoring.md")]
+    pub mod authoring {}
+
+    #[doc = include_str!("../docs/rules.md")]
+    pub mod rules {}
+
+    #[doc = include_str!("../docs/detectors.md")]
+    pub mod detectors {}
+
+    #[doc = include_str!("../docs/harness.md")]
+    pub mod harness {}
+}
 
 /// The examples of README are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
-
-/// So are those of the guides.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/policy.md")]
-struct PolicyExamples;
-
-/// And of the guide for authors of harnesses.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/integrate.md")]
-struct IntegrateExamples;

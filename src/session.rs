@@ -1,10 +1,11 @@
 //! Policy across replies: which hits become decisions, and how often a rule may act.
 //!
-//! Matching never depends on it. A session remembers, per rule, how often it acted (`ledger`); the stream
-//! it judges remembers nothing of other streams. `check` reads whole texts, `origin` says whose replies
-//! they are, `snapshot` takes the state from process to process and from pack to pack.
+//! Matching never depends on it. A session counts, per rule, how often it acted (`ledger`); the stream that it judges
+//! keeps no state of other streams. `check` reads whole texts, `origin` names the agent, model and provider of the replies,
+//! `guidance` is what waits for a request, and `snapshot` carries the state to another process or another pack.
 
 mod check;
+mod guidance;
 mod ledger;
 mod origin;
 mod snapshot;
@@ -19,18 +20,22 @@ use crate::rule::{Action, Channel, Mode};
 use crate::stream::{RuleHistories as Pasts, Stream};
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
+pub(crate) use guidance::PendingGuidance;
 use ledger::Ledger;
 pub use origin::Origin;
 #[cfg(feature = "harness")]
 pub(crate) use snapshot::fnv1a;
 pub use snapshot::{Lost, Snapshot};
 
-/// Packs that a session replaced and whose decisions it still knows.
+/// Number of replaced packs whose decisions a session can still resolve.
 const RETIRED: usize = 16;
 
-/// State of one conversation: create one per conversation, and a [`Stream`] per attempt.
+/// The policy state of one conversation, for loops that drive a [`Stream`] per attempt themselves.
 ///
-/// What a rule may do, unless it says otherwise: a guard (`abort`, `redact`, `consult`, and every critical
+/// Hosts use [`Conversation`](crate::Conversation), which is built on it. With a session the host must act on each
+/// verdict when it is returned, release text, tell the fate of decisions, and begin turns.
+///
+/// By default a guard (`abort`, `redact`, `consult`, and every critical
 /// rule) acts every time; guidance (`inject`, `warn`, `observe`, `handoff`) once per session; `retry` at
 /// most twice a turn, after which the reply is delivered with a warning, or cut if the rule is critical.
 /// All rules together retry at most [`Limits::turn_retries`](crate::Limits::turn_retries) times a turn.
@@ -63,26 +68,28 @@ const RETIRED: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Session {
     pack: Pack,
-    /// How many packs were replaced.
+    /// Number of packs that were replaced.
     generation: u32,
-    /// For each rule of the packs that were replaced its place in the pack of today; the latest last.
+    /// For each replaced pack, the latest last: for each of its rules the index in the present pack, if it is unchanged.
     retired: VecDeque<Vec<Option<usize>>>,
-    /// Turns begun.
+    /// The full ids of the rules of those packs, in the same order of packs.
+    retired_ids: VecDeque<Box<[Box<str>]>>,
+    /// Number of turns begun.
     turn: u32,
-    /// Attempts begun in this turn.
+    /// Number of attempts begun in this turn.
     attempts: u32,
-    /// Retries decided in this turn, by all rules.
+    /// Number of retries decided in this turn, by all rules.
     retries: u32,
     mode: Mode,
     origin: Origin,
-    /// For each rule whether the origin puts it out of scope; nothing if it does for none.
+    /// For each rule, true if the origin is out of its scope; `None` if there is no such rule.
     excluded: Option<Arc<[bool]>>,
-    /// What was acted on.
+    /// The acts of live rules.
     live: Ledger,
-    /// What shadow rules would have done.
+    /// The acts that shadow rules would have done.
     shadow: Ledger,
     decisions: Vec<Decision>,
-    /// What replies left to later ones.
+    /// The state that replies leave to later ones.
     pasts: Pasts,
     /// Names that the host knows.
     known: Option<Arc<KnownNames>>,
@@ -103,6 +110,7 @@ impl Session {
             pack,
             generation: 0,
             retired: VecDeque::new(),
+            retired_ids: VecDeque::new(),
             turn: 0,
             attempts: 0,
             retries: 0,
@@ -115,11 +123,11 @@ impl Session {
             pasts: Pasts::new(),
             known: None,
         };
-        session.scope();
+        session.update_excluded();
         session
     }
 
-    /// A new prompt of the user: attempts and retries count from zero again.
+    /// Begins a turn, with a new prompt of the user: attempts and retries count from zero.
     pub fn begin_turn(&mut self) {
         self.turn = self.turn.saturating_add(1);
         self.attempts = 0;
@@ -129,13 +137,13 @@ impl Session {
         self.pasts.values_mut().for_each(|past| past.turn = 0);
     }
 
-    /// The turn it is: how many have begun.
+    /// The number of turns that have begun.
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// A stream for the next attempt at a reply.
+    /// Returns a stream for the next attempt at a reply.
     #[must_use]
     pub fn stream(&mut self) -> Stream {
         self.attempts = self.attempts.saturating_add(1);
@@ -148,9 +156,9 @@ impl Session {
         &self.pack
     }
 
-    /// In [`Mode::Shadow`] no rule acts from now on, whatever its own mode; each decides and is logged.
+    /// Sets the mode. In [`Mode::Shadow`] no rule acts from now on, whatever its own mode; each decides and is logged.
     ///
-    /// # Example: what rules would have done
+    /// # Example: decisions in shadow
     /// ```
     /// use ttsr::{Mode, Pack, PartId, Pattern, Rule, Suppression, Verdict};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
@@ -165,8 +173,8 @@ impl Session {
         self.mode = mode;
     }
 
-    /// Names that rules with `unknown-name` take for known in streams that begin from now on, besides their own:
-    /// dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not hold them.
+    /// Adds names that rules with `unknown-name` accept besides their own, in streams that begin from now on:
+    /// dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
     ///
     /// # Example: a dependency that only the host knows
     /// ```
@@ -194,7 +202,39 @@ impl Session {
         Arc::make_mut(known).extend(names);
     }
 
-    /// Who is behind the replies whose streams begin from now on.
+    /// The mode that was set last.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The full id of the rule of a decision of this session; `None` for a decision of a limit. It stays the same after
+    /// [`reload`](Self::reload), for the last 16 packs.
+    ///
+    /// # Example: a decision of a pack that was replaced
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let pack = |id: &str| Pack::builder().rule(Rule::new(id, vec![Pattern::literal("foo")])).build();
+    /// let mut session = pack("demo/old")?.session();
+    /// let mut stream = session.stream();
+    /// let verdict = session.push(&mut stream, PartId(0), b"foo");
+    /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+    /// let _ = session.reload(pack("demo/new")?);
+    /// assert_eq!(session.rule_id(&decision), Some("demo/old"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn rule_id(&self, decision: &Decision) -> Option<&str> {
+        let index = decision.rule()?.index();
+        let age = self.generation.checked_sub(decision.generation)? as usize;
+        if age == 0 {
+            return self.pack.rules().get(index).map(|rule| rule.id.as_str());
+        }
+        let ids = &self.retired_ids[self.retired_ids.len().checked_sub(age)?];
+        ids.get(index).map(|id| &**id)
+    }
+
+    /// Sets the agent, the model and the provider of the replies whose streams begin from now on.
     ///
     /// # Example: a rule for one agent
     /// ```
@@ -214,17 +254,16 @@ impl Session {
     /// ```
     pub fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
-        self.scope();
+        self.update_excluded();
     }
 
-    /// Who is behind the next reply.
+    /// The agent, the model and the provider of the next reply.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Whether the rule can decide in the next stream: whether the [origin](Self::set_origin) is in its
-    /// scope.
+    /// Returns true if the rule can decide in the next stream: if the [origin](Self::set_origin) is in its scope.
     #[must_use]
     pub fn applies(&self, rule: RuleId) -> bool {
         let excluded = self.excluded.as_ref();
@@ -232,10 +271,10 @@ impl Session {
         excluded != Some(&true)
     }
 
-    /// Reads a delta and says what to do. See [`Stream::push`].
+    /// Reads a delta and returns what to do. See [`Stream::push`].
     ///
-    /// One delta can bring several decisions: the verdict is the one to act on first (the one that
-    /// cuts, if there is one), [`decisions`](Self::decisions) has them all.
+    /// One delta can cause several decisions. The verdict is the one to act on first (the one that cuts, if there is
+    /// one); [`decisions`](Self::decisions) has all.
     #[inline]
     pub fn push(&mut self, stream: &mut Stream, part: PartId, bytes: &[u8]) -> Verdict {
         self.decisions.clear();
@@ -277,7 +316,7 @@ impl Session {
 
     /// Ends a part, which can decide. See [`Stream::close`].
     ///
-    /// # Example: a word that may yet go on
+    /// # Example: a word that may still grow
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-any", vec![Pattern::word("any")])).build()?;
@@ -293,9 +332,8 @@ impl Session {
         self.judge(stream)
     }
 
-    /// Ends the reply: closes the parts that are open, decides what rules wanted the whole reply for, and
-    /// counts for the turn and the session what was matched in it, unless it was cut. See
-    /// [`Stream::finish`].
+    /// Ends the reply: closes the parts that are open, decides the rules that need the whole reply, and, unless it was
+    /// cut, counts its matches for the turn and the session. See [`Stream::finish`].
     ///
     /// # Example: a reply that leaves something out
     /// ```
@@ -316,7 +354,7 @@ impl Session {
         if !stream.is_cut() {
             let pasts = stream.histories().into_iter();
             let placed = pasts.filter_map(|(rule, past)| {
-                let place = self.place(stream.generation(), rule)?;
+                let place = self.current_index(stream.generation(), rule)?;
                 Some((RuleId(u32::try_from(place).ok()?), past))
             });
             self.pasts = placed.collect();
@@ -324,11 +362,12 @@ impl Session {
         verdict
     }
 
-    /// The host has counted that many tokens of a part. See [`Stream::count_tokens`].
+    /// Tells the number of tokens of a part so far, as the host counts them. See [`Stream::count_tokens`].
     ///
     /// # Example: a reply of more than ten tokens
     /// ```
-    /// use ttsr::{Bound, Pack, PartId, Rule, Verdict};
+    /// use ttsr::rule::Bound;
+    /// use ttsr::{Pack, PartId, Rule, Verdict};
     /// let mut rule = Rule::new("demo/brief", vec![]);
     /// rule.condition.limit = Some(Bound { tokens: Some(10), ..Bound::default() });
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -344,12 +383,13 @@ impl Session {
         self.judge(stream)
     }
 
-    /// Time has passed. See [`Stream::tick`].
+    /// Tells the time. See [`Stream::tick`].
     ///
     /// # Example: a reply that takes longer than a minute
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::{Bound, Pack, PartId, Rule, Verdict};
+    /// use ttsr::rule::Bound;
+    /// use ttsr::{Pack, PartId, Rule, Verdict};
     /// let mut rule = Rule::new("demo/slow", vec![]);
     /// rule.condition.limit = Some(Bound { millis: Some(60_000), ..Bound::default() });
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -365,7 +405,7 @@ impl Session {
         self.judge(stream)
     }
 
-    /// Every decision of the last call, in the order in which they were made; the suppressed ones too.
+    /// The decisions of the last call in their order, the suppressed ones included.
     ///
     /// # Example: one delta, two rules
     /// ```
@@ -385,18 +425,26 @@ impl Session {
         &self.decisions
     }
 
-    /// The host acted on the decision: what it says is in the model's context, or before the user.
+    /// Tells that the host acted on the decision: its message is in the model's context, or shown to the user.
     ///
-    /// Until then, or until the next turn begins, a decision is only reserved: parallel hits of its rule
-    /// are suppressed already, and [`compacted`](Self::compacted) does not re-arm it.
+    /// Until then, or until the next turn begins, a decision is only reserved: further hits of its rule are suppressed
+    /// already, and [`compacted`](Self::compacted) does not re-arm the rule.
     pub fn delivered(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
-            let place = self.place(decision.generation, rule);
+            let place = self.current_index(decision.generation, rule);
             self.live.deliver(place, decision.turn, self.turn);
         }
     }
 
-    /// The host could not act on the decision: the rule may act again.
+    /// Counts guidance as delivered, as [`delivered`](Self::delivered) does for its decision.
+    pub(crate) fn deliver_pending(&mut self, pending: &PendingGuidance) {
+        let place = pending
+            .id
+            .and_then(|id| self.current_index(pending.generation, id));
+        self.live.deliver(place, pending.turn, self.turn);
+    }
+
+    /// Tells that the host could not act on the decision: the rule may act again.
     ///
     /// # Example: guidance that could not be given
     /// ```
@@ -420,7 +468,7 @@ impl Session {
     /// ```
     pub fn dropped(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
-            let place = self.place(decision.generation, rule);
+            let place = self.current_index(decision.generation, rule);
             let Decision { action, turn, .. } = *decision;
             if action == Action::Retry && turn == self.turn {
                 self.retries = self.retries.saturating_sub(1);
@@ -429,11 +477,11 @@ impl Session {
         }
     }
 
-    /// Earlier messages left the model's context, and guidance with them: what rules told the model may
-    /// be told again, as if they had never acted. What a rule may do in one turn stays spent, and so do
-    /// its [`allowance`](crate::Rule::allowance) and what was shown to the user.
+    /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the model
+    /// may act again, as if they never had. The bounds of a turn stay spent, and so do the
+    /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
     ///
-    /// # Example: what was said is forgotten
+    /// # Example: guidance that left the context
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
@@ -462,15 +510,16 @@ impl Session {
         let pasts = self.pasts.clone();
         let known = self.known.clone();
         let stream = Stream::new(self.pack.clone(), self.attempts);
-        stream.in_session(self.generation, excluded, pasts, known)
+        let is_shadow = self.mode == Mode::Shadow;
+        stream.in_session((self.generation, is_shadow), excluded, pasts, known)
     }
 
-    /// Works out which rules the origin puts out of scope.
-    fn scope(&mut self) {
+    /// Determines the rules that the origin is out of scope of.
+    fn update_excluded(&mut self) {
         self.excluded = self.origin.excluded(&self.pack).map(Into::into);
     }
 
-    /// The pack is replaced: its rules have these places in the next one.
+    /// Retires the present pack, whose rules have these indices in the next one.
     fn retire(&mut self, places: Vec<Option<usize>>) {
         for known in &mut self.retired {
             for place in known.iter_mut() {
@@ -483,15 +532,18 @@ impl Session {
             Some((RuleId(u32::try_from(place).ok()?), past))
         });
         self.pasts = placed.collect();
+        let ids = self.pack.rules().iter().map(|rule| rule.id.as_str().into());
+        self.retired_ids.push_back(ids.collect());
         self.retired.push_back(places);
         if self.retired.len() > RETIRED {
             self.retired.pop_front();
+            self.retired_ids.pop_front();
         }
         self.generation += 1;
     }
 
-    /// Where a rule of the pack of that generation is now, if it is still there as it was.
-    fn place(&self, generation: u32, rule: RuleId) -> Option<usize> {
+    /// Returns the index in the present pack of a rule of the pack of that generation, if the rule is unchanged.
+    fn current_index(&self, generation: u32, rule: RuleId) -> Option<usize> {
         let age = self.generation.checked_sub(generation)? as usize;
         if age == 0 {
             return Some(rule.index());
@@ -510,7 +562,7 @@ impl Session {
         self.judge_hits(stream, hits)
     }
 
-    /// Turns hits into decisions, in the order in which they became certain.
+    /// Makes decisions of hits, in the order in which the hits became certain.
     fn judge_hits(&mut self, stream: &mut Stream, mut hits: Vec<Hit>) -> Verdict {
         let mut verdict = Verdict::Continue;
         hits.sort_by_key(|hit| hit.decided);
@@ -518,17 +570,17 @@ impl Session {
             self.rank(stream, certain);
             for hit in certain {
                 let decision = self.decide(stream, *hit);
-                self.note(decision, &mut verdict, stream);
+                self.record(decision, &mut verdict, stream);
             }
         }
         if let (Some(source), false) = (stream.take_limit(), stream.is_cut()) {
             let decision = self.decision(stream, Action::Abort, source, None);
-            self.note(decision, &mut verdict, stream);
+            self.record(decision, &mut verdict, stream);
         }
         verdict
     }
 
-    /// Puts hits that became certain at the same byte in order: the strongest first.
+    /// Sorts hits that became certain at the same byte: the strongest first.
     fn rank(&self, stream: &Stream, hits: &mut [Hit]) {
         if hits.len() < 2 {
             return;
@@ -540,11 +592,11 @@ impl Session {
         });
     }
 
-    /// Logs the decision, and makes it the verdict if it is the first one or cuts.
-    fn note(&mut self, decision: Decision, verdict: &mut Verdict, stream: &mut Stream) {
+    /// Records the decision, and makes it the verdict if it is the first one or cuts.
+    fn record(&mut self, decision: Decision, verdict: &mut Verdict, stream: &mut Stream) {
         self.decisions.push(decision);
         let place = decision.rule();
-        let place = place.and_then(|rule| self.place(stream.generation(), rule));
+        let place = place.and_then(|rule| self.current_index(stream.generation(), rule));
         let ledger = match decision.suppression {
             None => &mut self.live,
             Some(Suppression::Shadow) => &mut self.shadow,
@@ -554,7 +606,7 @@ impl Session {
             ledger.reserve(place, decision.action, self.turn);
         }
         if decision.suppression.is_some() {
-            // There is nobody to tell what became of it.
+            // No host will tell the fate of a decision in shadow.
             return ledger.deliver(place, self.turn, self.turn);
         }
         if decision.action == Action::Retry {
@@ -568,10 +620,10 @@ impl Session {
         }
     }
 
-    /// What the rule does about its hit, given how often it acted.
+    /// Decides about the hit, given how often its rule acted.
     fn decide(&self, stream: &Stream, hit: Hit) -> Decision {
         let rule = stream.pack().rule(hit.rule);
-        let place = self.place(stream.generation(), hit.rule);
+        let place = self.current_index(stream.generation(), hit.rule);
         let ledger = self.ledger(rule.mode);
         let mut suppression = ledger.suppression(place, rule, self.turn);
         if stream.is_cut() {
@@ -585,12 +637,12 @@ impl Session {
 
     fn action(&self, stream: &Stream, hit: Hit) -> Action {
         let rule = stream.pack().rule(hit.rule);
-        let place = self.place(stream.generation(), hit.rule);
+        let place = self.current_index(stream.generation(), hit.rule);
         let is_generated = !matches!(
             stream.channel(hit.part),
             Some(Channel::ToolOutput | Channel::UserInput)
         );
-        // The backstop is for what happens: rules in shadow must not use it up for each other.
+        // The bound is on retries that happen: rules in shadow must not use it up for each other.
         let has_retries = self.retries < self.pack.limits().turn_retries;
         let can_retry = is_generated && (has_retries || self.is_shadow(rule.mode));
         self.ledger(rule.mode).action(place, rule, can_retry)
@@ -626,7 +678,7 @@ impl Session {
     }
 }
 
-/// Whether the model is told, so that the context has it until it is compacted.
+/// Returns true if the action puts a message into the model's context, where it stays until a compaction.
 fn enters_context(action: Action) -> bool {
     matches!(
         action,

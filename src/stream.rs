@@ -181,17 +181,18 @@ impl Stream {
         }
     }
 
-    /// Sets the state that a session passes on: the number of packs before this one, the rules out of scope, the
-    /// histories of rules, and the names that the host knows.
+    /// Sets the state that a session passes on: the number of packs before this one, whether it is in shadow, the rules
+    /// out of scope, the histories of rules, and the names that the host knows.
     pub(crate) fn in_session(
         mut self,
-        generation: u32,
+        (generation, is_shadow): (u32, bool),
         excluded: Option<Arc<[bool]>>,
         histories: RuleHistories,
         known: Option<Arc<KnownNames>>,
     ) -> Stream {
         let state = &mut self.shared.state;
         state.generation = generation;
+        state.is_shadow = is_shadow;
         state.excluded = excluded;
         state.histories = histories;
         state.known = known;
@@ -219,7 +220,8 @@ impl Stream {
     ///
     /// # Example: a package of the project
     /// ```
-    /// use ttsr::{Pack, PartId, Rule, UnknownName};
+    /// use ttsr::rule::UnknownName;
+    /// use ttsr::{Pack, PartId, Rule};
     /// let mut rule = Rule::new("demo/invented", Vec::new());
     /// rule.condition.unknown_name = Some(UnknownName::default());
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -240,7 +242,8 @@ impl Stream {
     /// # Example: a reply that takes longer than a minute
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::{Bound, Pack, PartId, Rule};
+    /// use ttsr::rule::Bound;
+    /// use ttsr::{Pack, PartId, Rule};
     /// let mut rule = Rule::new("demo/slow", Vec::new());
     /// rule.condition.limit = Some(Bound { millis: Some(60_000), ..Bound::default() });
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -366,7 +369,8 @@ impl Stream {
     ///
     /// # Example: an output that is an error
     /// ```
-    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, ToolOutcome};
+    /// use ttsr::rule::ToolOutcome;
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
     /// let mut rule = Rule::new("demo/retry-later", vec![Pattern::literal("timed out")]);
     /// rule.on = vec![Channel::ToolOutput];
     /// rule.outcome = Some(ToolOutcome::Error);
@@ -559,6 +563,9 @@ impl Stream {
         let Some(index) = self.index(part) else {
             return self.closed(part).map_or(0, ClosedPart::delivered);
         };
+        if self.shared.state.is_shadow {
+            return self.parts[index].delivered();
+        }
         self.parts[index].releasable(self.pack.program())
     }
 
@@ -584,6 +591,9 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn redactions(&self) -> &[Redaction] {
+        if self.shared.state.is_shadow {
+            return &[];
+        }
         &self.shared.state.redactions
     }
 
@@ -661,7 +671,7 @@ impl Stream {
             .map_or("", |record| &record.text[record.matched.clone()])
     }
 
-    /// Returns the rendered message of the decision's rule. Empty for a decision of a limit.
+    /// Returns the rendered message of the decision's rule; for a decision of a limit, a sentence that names it.
     ///
     /// # Example: a message that quotes the match
     /// ```
@@ -678,8 +688,11 @@ impl Stream {
     #[must_use]
     pub fn message(&self, decision: &Decision) -> String {
         match decision.hit() {
-            Some(hit) => self.render(self.pack.rule(hit.rule), hit),
-            None => String::new(),
+            Some(hit) => match self.rule(decision) {
+                Some(rule) => self.render(rule, hit),
+                None => String::new(),
+            },
+            None => decision.source.limit_message(),
         }
     }
 
@@ -687,7 +700,8 @@ impl Stream {
     ///
     /// # Example: the prompt of a sub-agent
     /// ```
-    /// use ttsr::{Action, Channel, Consult, Pack, PartId, Pattern, Rule, Verdict};
+    /// use ttsr::rule::Consult;
+    /// use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
     /// let mut rule = Rule::new("demo/push", vec![Pattern::literal("git push")]);
     /// rule.on = vec![Channel::ToolInput];
     /// rule.action = Action::Consult;
@@ -741,10 +755,14 @@ impl Stream {
         captured.map_or(&[], |(_, captured)| captured)
     }
 
-    /// Returns the rule that a decision of this stream is based on. `None` for a decision of a limit.
+    /// Returns the rule that a decision of this stream is based on. `None` for a decision of a limit, and for one that was
+    /// made with another pack.
     #[must_use]
     pub fn rule(&self, decision: &Decision) -> Option<&Rule> {
-        self.pack.rules().get(decision.rule()?.index())
+        let is_own = decision.generation == self.shared.state.generation;
+        self.pack
+            .rules()
+            .get(decision.rule().filter(|_| is_own)?.index())
     }
 
     /// Returns the counters so far.

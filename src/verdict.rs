@@ -2,13 +2,17 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rule::{Action, Rule};
 
-/// One block of a reply, as the host numbers it. Any numbers will do; parts are not indexed by them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The number of one block of a reply, chosen by the host. Any number is allowed; parts are not indexed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct PartId(pub u32);
 
-/// A rule of a pack: its place in [`Pack::rules`](crate::Pack::rules).
+/// The id of a rule in one pack: its index in [`Pack::rules`](crate::Pack::rules). Another pack gives other ids; see
+/// [`Session::rule_id`](crate::Session::rule_id).
 ///
 /// # Example: the rule behind an id
 /// ```
@@ -18,24 +22,25 @@ pub struct PartId(pub u32);
 /// assert_eq!(pack.rules()[id.index()].id, "demo/no-todo");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
 pub struct RuleId(pub(crate) u32);
 
 impl RuleId {
-    /// The place of the rule in [`Pack::rules`](crate::Pack::rules).
+    /// The index of the rule in [`Pack::rules`](crate::Pack::rules).
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A rule's condition became true. Ids and offsets only; text is asked for with
+/// The condition of a rule became true. It consists of ids and offsets; text is returned by
 /// [`Stream::excerpt`](crate::Stream::excerpt).
 ///
 /// Both offsets count bytes of the part *as delivered*, also where the rule saw decoded text. A rule hits
-/// at most once in a part: what breaks it there again is not told.
+/// at most once in a part: later matches there are not reported.
 ///
-/// # Example: where it is in what was delivered
+/// # Example: offsets of an escaped match
 /// ```
 /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
 /// let rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
@@ -48,7 +53,7 @@ impl RuleId {
 /// assert_eq!(pack.rules()[hit.rule.index()].id, "demo/no-rm");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[must_use]
 pub struct Hit {
     /// The end of the match, in bytes.
@@ -61,11 +66,12 @@ pub struct Hit {
     pub part: PartId,
     /// The rule that was broken.
     pub rule: RuleId,
+    #[serde(skip)]
     pub(crate) arg: u32,
 }
 
 impl Hit {
-    /// Whether it became certain later than at `decided`, or then and ends later than at `end`.
+    /// Returns true if the hit became certain after `decided`, or at `decided` and ends after `end`.
     pub(crate) fn is_after(&self, end: u64, decided: u64) -> bool {
         (self.decided, self.end) > (decided, end)
     }
@@ -74,8 +80,9 @@ impl Hit {
 /// `Hit::arg` of a hit that is not inside an argument.
 pub(crate) const NO_ARG: u32 = u32::MAX;
 
-/// Why a decision was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The cause of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// A rule was broken.
     Rule(Hit),
@@ -90,9 +97,35 @@ pub enum Source {
     },
 }
 
-/// What the harness must do, and why.
+impl Source {
+    /// The name used in every output: `rule` or `limit`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Rule(_) => "rule",
+            Source::Limit { .. } => "limit",
+        }
+    }
+
+    /// The message of a decision of a limit; empty for a rule, which has its own.
+    pub(crate) fn limit_message(self) -> String {
+        match self {
+            Source::Rule(_) => String::new(),
+            Source::Limit {
+                name,
+                part,
+                decided,
+            } => format!(
+                "the reply reached the limit `{name}` in part {} after {decided} bytes",
+                part.0
+            ),
+        }
+    }
+}
+
+/// An action for the host, and its cause.
 ///
-/// # Example: what it rests on
+/// # Example: the cause of a decision
 /// ```
 /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
 /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::literal("TODO")])).build()?;
@@ -106,25 +139,25 @@ pub enum Source {
 /// assert!(!decision.is_suppressed());
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[must_use]
 pub struct Decision {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// The hit or the limit that it rests on.
+    /// The hit or the limit that caused it.
     pub source: Source,
     /// The attempt it was made in, counted from 1 within a turn; 0 before the first one.
     pub attempt: u32,
     /// The turn it was made in, counted from 1; 0 before the first one.
     pub turn: u32,
-    /// Why the policy keeps this one silent, if it does: then there is nothing to do, but it is worth a
-    /// line in a log.
+    /// The reason why the policy suppresses the action, if it does: then there is nothing to do but to log it.
     pub suppression: Option<Suppression>,
-    /// The pack that the rule's id is of: how many the session had before it.
+    /// The number of packs that the session had before the one that the rule's id belongs to.
+    #[serde(skip)]
     pub(crate) generation: u32,
 }
 
-/// Why a decision is not acted on.
+/// The reason why a decision is not acted on.
 ///
 /// # Example: more often than a rule may act
 /// ```
@@ -142,7 +175,8 @@ pub struct Decision {
 /// assert_eq!(why(PartId(1)).map(Suppression::name), Some("allowance"));
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Suppression {
     /// The stream was cut by then.
@@ -169,13 +203,13 @@ impl Suppression {
 }
 
 impl Decision {
-    /// Whether the policy keeps it silent.
+    /// Returns true if the policy suppresses the action.
     #[must_use]
     pub fn is_suppressed(&self) -> bool {
         self.suppression.is_some()
     }
 
-    /// The hit it rests on, unless a limit decided.
+    /// The hit that caused it, unless a limit did.
     #[must_use]
     pub fn hit(&self) -> Option<Hit> {
         match self.source {
@@ -184,7 +218,7 @@ impl Decision {
         }
     }
 
-    /// The rule that was broken, unless a limit decided.
+    /// The rule that was broken, unless a limit caused it.
     #[must_use]
     pub fn rule(&self) -> Option<RuleId> {
         self.hit().map(|hit| hit.rule)
@@ -209,9 +243,9 @@ impl Decision {
     }
 }
 
-/// What to do after a delta: nothing, or one decision.
+/// The result of reading a delta: nothing to do, or one decision.
 ///
-/// # Example: what is shown of a reply
+/// # Example: a reply that is cut
 /// ```
 /// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
 /// let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
@@ -228,7 +262,8 @@ impl Decision {
 /// assert_eq!(shown, ["let x"]);
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[must_use]
 pub enum Verdict {
     /// Forward the delta.
@@ -237,7 +272,18 @@ pub enum Verdict {
     Act(Decision),
 }
 
-/// Ranks hits that became certain at the same byte: what is done the stronger first, then the higher
+impl Verdict {
+    /// The name used in every output: `continue` or `act`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Continue => "continue",
+            Verdict::Act(_) => "act",
+        }
+    }
+}
+
+/// Compares hits that became certain at the same byte: the stronger action first, then the higher
 /// priority, then the worse severity, then the full rule id.
 pub(crate) fn rank(a: (Action, &Rule), b: (Action, &Rule)) -> Ordering {
     let key = |(action, rule): (Action, &Rule)| (action, rule.priority, rule.severity);

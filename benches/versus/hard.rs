@@ -32,7 +32,8 @@ use std::time::Instant;
 use common::text::Text;
 use duel::Engine;
 use hyperscan::Library;
-use ttsr::{AutomatonSize, Channel, Pack, PartId, Pattern, Rule, Stream};
+use ttsr::pack::AutomatonSize;
+use ttsr::{Channel, Pack, PartId, Pattern, Rule, Stream};
 
 const SETS: [&str; 4] = ["uap-core", "recog", "kingfisher", "crs"];
 

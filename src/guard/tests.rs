@@ -9,7 +9,7 @@ use futures_core::Stream as _;
 
 use super::*;
 use crate::pack::Pack;
-use crate::rule::{Action, Channel};
+use crate::rule::Channel;
 
 const PACK: &str = r#"
 schema = 1
@@ -87,46 +87,51 @@ fn snapshot(part: u32, text: &str) -> Event {
     }
 }
 
-/// What comes out, in short: the number of an event that was let through, or the action and the byte
-/// of a decision. Whether the inner stream was gone when the last decision came is said at the end.
-fn outcome(events: Vec<Event>) -> String {
+fn conversation(pack: &str) -> Conversation {
+    let pack = Pack::from_toml(pack).unwrap_or_else(|error| panic!("{error}"));
+    let mut conversation = Conversation::new(&pack);
+    assert_eq!(conversation.begin_turn("").flow, Flow::Go);
+    conversation
+}
+
+/// The items of a guarded reply: the text of a delta in quotes, the name of any other event, the action of a decision
+/// with its byte, and the source of a cut.
+fn outcome(events: Vec<Event>, conversation: Conversation) -> (String, Conversation) {
     let dropped = Rc::new(Cell::new(false));
     let reply = Reply {
-        events: events.clone().into_iter(),
+        events: events.into_iter(),
         is_pending: false,
         dropped: Rc::clone(&dropped),
     };
-    let mut guarded = reply.guarded(Pack::from_toml(PACK).unwrap().session());
+    let mut guarded = reply.guarded(conversation);
     let mut context = Context::from_waker(Waker::noop());
-    let (mut out, mut next, mut polls) = (Vec::new(), 0, 0);
+    let (mut out, mut polls) = (Vec::new(), 0);
     loop {
         polls += 1;
         assert!(polls < 1000, "the stream never ends");
         match Pin::new(&mut guarded).poll_next(&mut context) {
             Poll::Pending => assert!(!guarded.is_terminated()),
             Poll::Ready(None) => break,
-            Poll::Ready(Some(GuardedItem::Event(event))) => {
-                assert_eq!(event, events[next], "events keep their order");
-                out.push(next.to_string());
-                next += 1;
+            Poll::Ready(Some(GuardedItem::Event(Event::Delta { bytes, .. }))) => {
+                out.push(format!("'{}'", String::from_utf8(bytes).unwrap()));
             }
-            Poll::Ready(Some(GuardedItem::Decision(decision))) => {
-                let action = format!("{:?}", decision.action).to_lowercase();
-                out.push(format!("{action}@{}", decision.decided()));
-                let is_over = dropped.get() && guarded.stream().is_cut();
-                assert!(
-                    is_over || !decision.action.cuts(),
-                    "a cut drops the inner stream"
-                );
+            Poll::Ready(Some(GuardedItem::Event(event))) => out.push(event.name().to_owned()),
+            Poll::Ready(Some(GuardedItem::Decision(made))) => {
+                out.push(format!("{}@{}", made.action.name(), made.decided));
+            }
+            Poll::Ready(Some(GuardedItem::Review(review))) => {
+                out.push(format!("review:{}", review.prompt));
+            }
+            Poll::Ready(Some(GuardedItem::Cut(cut))) => {
+                assert!(dropped.get(), "a cut drops the inner stream");
+                out.push(format!("cut:{}", cut.rule().unwrap_or(cut.source.name())));
             }
         }
     }
     assert!(guarded.is_terminated() && dropped.get());
-    assert_eq!(
-        Pin::new(&mut guarded).poll_next(&mut context),
-        Poll::Ready(None)
-    );
-    out.join(" ")
+    let after = Pin::new(&mut guarded).poll_next(&mut context);
+    assert_eq!(after, Poll::Ready(None));
+    (out.join(" "), guarded.into_conversation())
 }
 
 #[test]
@@ -137,43 +142,44 @@ fn decisions_come_before_their_event_and_a_cut_ends_the_stream() {
         (
             "a clean reply goes through whole",
             vec![open(0, Text, None), delta(0, "fine"), end(0)],
-            "0 1 2",
+            "part-start 'fine' part-end",
         ),
         (
             "a cut lets neither its delta nor anything later out",
             vec![open(0, Text, None), delta(0, "b"), delta(0, "ad"), end(0)],
-            "0 1 retry@3",
+            "part-start 'b' cut:t/cut",
         ),
         (
             "guidance comes before its delta, which still goes out",
             vec![open(0, Text, None), delta(0, "a note"), delta(0, "x")],
-            "0 observe@6 1 2",
+            "part-start observe@6 'a note' 'x'",
         ),
         (
-            "two decisions of one delta: the one that does not cut first, as it was decided first",
+            "two decisions of one delta",
             vec![delta(0, "note bad")],
-            "observe@4 retry@8",
+            "observe@4 cut:t/cut",
         ),
         (
             "the end of a part decides",
             vec![delta(0, "tail"), end(0), delta(1, "x")],
-            "0 retry@4",
+            "'tail' cut:t/cut",
         ),
         (
             "the end of the inner stream closes what is open",
             vec![delta(0, "ok"), delta(1, "tail"), delta(2, "tail")],
-            "0 1 2 retry@4",
+            "'ok' 'tail' 'tail' cut:t/cut",
         ),
         (
-            "a tool named at the start counts",
+            "a call that a rule cuts never leaves",
             vec![
                 open(0, ToolInput, Some("bash")),
-                delta(0, r#"{"command":"rm -rf /"}"#),
+                delta(0, r#"{"command":"#),
+                delta(0, r#""rm -rf /"}"#),
             ],
-            "0 abort@18",
+            "part-start cut:t/shell",
         ),
         (
-            "a tool named late counts from there",
+            "a tool that is named late counts from there",
             vec![
                 open(0, ToolInput, None),
                 delta(0, r#"{"command":"rm -rf /"}"#),
@@ -183,15 +189,17 @@ fn decisions_come_before_their_event_and_a_cut_ends_the_stream() {
                     call: Some("c1".into()),
                 },
             ],
-            "0 1 abort@22",
+            "part-start cut:t/shell",
         ),
         (
-            "another tool is no business of the rule",
+            "a call of another tool leaves once it is complete",
             vec![
                 open(0, ToolInput, Some("read")),
-                delta(0, r#"{"command":"rm -rf /"}"#),
+                delta(0, r#"{"command":"#),
+                delta(0, r#""rm -rf /"}"#),
+                end(0),
             ],
-            "0 1",
+            r#"part-start '{"command":"rm -rf /"}' part-end"#,
         ),
         (
             "a snapshot of what was delivered is not read twice",
@@ -204,15 +212,15 @@ fn decisions_come_before_their_event_and_a_cut_ends_the_stream() {
                 end(0),
                 snapshot(0, "a note"),
             ],
-            "observe@6 0 1 2 3",
+            "observe@6 'a note' usage part-end",
         ),
         (
             "a snapshot of a part of which nothing came is read",
             vec![open(0, Text, None), snapshot(0, "bad")],
-            "0 retry@3",
+            "part-start cut:t/cut",
         ),
         (
-            "nothing of what came before a restart counts, nor is the part open any more",
+            "nothing of what came before a restart counts",
             vec![
                 open(0, Text, None),
                 delta(0, "b"),
@@ -221,74 +229,65 @@ fn decisions_come_before_their_event_and_a_cut_ends_the_stream() {
                 end(0),
                 delta(1, "bad"),
             ],
-            "0 1 2 3 4 retry@3",
+            "part-start 'b' restart 'ad' part-end cut:t/cut",
         ),
     ];
     for (name, events, want) in cases {
-        assert_eq!(outcome(events.clone()), *want, "{name}");
+        let (out, _) = outcome(events.clone(), conversation(PACK));
+        assert_eq!(out, *want, "{name}");
     }
 }
 
 #[test]
-fn the_session_outlives_the_attempt() {
-    let mut session = Pack::from_toml(PACK).unwrap().session();
-    session.begin_turn();
-    let mut actions = Vec::new();
+fn text_is_held_until_its_redaction_is_decided_and_leaves_before_the_finish() {
+    let pack = "schema = 1\n[pack]\nname = 't'\n\
+                [rule.key]\ndescription = 'd'\naction = 'redact'\nmatch.any = [{ regex = 'key-[0-9]{4}' }]\n";
+    let finish = Event::Finish {
+        reason: "stop".into(),
+    };
+    let events = vec![delta(0, "my key-12"), delta(0, "34 key"), finish];
+    let (out, _) = outcome(events, conversation(pack));
+    assert_eq!(out, "'my ' redact@11 '[redacted] ' 'key' finish");
+}
+
+#[test]
+fn a_call_under_review_is_not_handed_on() {
+    let pack = "schema = 1\n[pack]\nname = 't'\n\
+                [rule.push]\ndescription = 'd'\non = ['tool-input']\naction = 'consult'\n\
+                consult.prompt = 'May it?'\nmatch.any = [{ literal = 'git push' }]\n";
+    let events = vec![
+        open(0, Channel::ToolInput, Some("bash")),
+        delta(0, r#"{"command":"git push"}"#),
+        end(0),
+    ];
+    let (out, mut conversation) = outcome(events, conversation(pack));
+    assert_eq!(out, "part-start consult@20 review:May it? part-end");
+    assert_eq!(conversation.take(PartId(0)), b"");
+    conversation.approve(PartId(0));
+    assert_eq!(conversation.take(PartId(0)), br#"{"command":"git push"}"#);
+}
+
+#[test]
+fn the_conversation_outlives_the_attempt() {
+    let mut conversation = conversation(PACK);
+    let mut seen = Vec::new();
     for _ in 0..4 {
-        let reply = Reply {
-            events: vec![delta(0, "bad")].into_iter(),
-            is_pending: true,
-            dropped: Rc::default(),
-        };
-        let mut guarded = reply.guarded(session);
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(Some(GuardedItem::Decision(decision))) =
-            Pin::new(&mut guarded).poll_next(&mut context)
-        {
-            assert_eq!(
-                guarded.stream().matched(&decision.hit().unwrap()),
-                "bad",
-                "the stream tells about a decision"
-            );
-            actions.push((decision.attempt, decision.action));
-        }
-        session = guarded.into_session();
+        let (out, next) = outcome(vec![delta(0, "bad opensesame")], conversation);
+        let logged = format!("{next:?}");
+        assert!(!logged.contains("sesame"), "{logged}");
+        seen.push(out);
+        conversation = next;
+        conversation.reopen_turn();
     }
-    let (retry, warn) = (Action::Retry, Action::Warn);
-    assert_eq!(actions, [(1, retry), (2, retry), (3, warn), (4, warn)]);
+    let delivered = "warn@3 'bad opensesame'";
+    assert_eq!(seen, ["cut:t/cut", "cut:t/cut", delivered, delivered]);
 }
 
 #[test]
-fn while_it_is_guarded_the_session_is_told_what_became_of_a_decision() {
-    let mut session = Pack::from_toml(PACK).unwrap().session();
-    session.begin_turn();
-    for (fate, attempts) in [("dropped", 1), ("delivered", 2)] {
-        let reply = Reply {
-            events: vec![delta(0, "bad opensesame")].into_iter(),
-            is_pending: true,
-            dropped: Rc::default(),
-        };
-        let mut guarded = reply.guarded(session);
-        let mut context = Context::from_waker(Waker::noop());
-        let polled = Pin::new(&mut guarded).poll_next(&mut context);
-        let Poll::Ready(Some(GuardedItem::Decision(decision))) = polled else {
-            panic!("{polled:?}");
-        };
-        // A retry that was dropped is not spent: the second of two is still one.
-        assert_eq!(
-            (decision.attempt, decision.action),
-            (attempts, Action::Retry)
-        );
-        assert_eq!(guarded.session().decisions(), [decision]);
-        match fate {
-            "dropped" => guarded.session_mut().dropped(&decision),
-            _ => guarded.session_mut().delivered(&decision),
-        }
-        let logged = format!("{guarded:?}");
-        assert!(logged.contains("is_running: false, ready: 0"), "{logged}");
-        assert!(!logged.contains("sesame"), "{logged}");
-        session = guarded.into_session();
-    }
+fn a_reply_outside_of_a_turn_is_not_handed_on() {
+    let conversation = Conversation::new(&Pack::from_toml(PACK).unwrap());
+    let (out, _) = outcome(vec![delta(0, "fine")], conversation);
+    assert_eq!(out, "cut:misuse");
 }
 
 #[test]
@@ -300,39 +299,22 @@ fn a_guarded_stream_moves_freely() {
 }
 
 #[test]
-fn what_takes_the_whole_reply_is_decided_at_its_end_and_counts_for_the_next() {
+fn rules_on_the_whole_reply_are_decided_at_its_end_and_count_for_the_next() {
     let rules = "schema = 1\n[pack]\nname = 't'\n\
                  [rule.unsigned]\ndescription = 'd'\non = ['text']\n\
                  match = { any = [{ literal = 'Mend' }], none = [{ literal = 'Signed' }], within = { part = true } }\n\
                  [rule.twice]\ndescription = 'd'\non = ['text']\n\
                  match = { any = [{ literal = 'Sorry' }], count = 2, per = 'session' }\n";
-    let mut session = Pack::from_toml(rules)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .session();
+    let mut conversation = conversation(rules);
     for (text, want) in [
         ("Mend it. Sorry", vec!["t/unsigned"]),
         ("Mend it. Sorry. Signed", vec!["t/twice"]),
     ] {
-        session.begin_turn();
-        let reply = Reply {
-            events: vec![delta(0, text)].into_iter(),
-            is_pending: false,
-            dropped: Rc::default(),
-        };
-        let mut guarded = reply.guarded(session);
-        let mut context = Context::from_waker(Waker::noop());
-        let mut told = Vec::new();
-        loop {
-            match Pin::new(&mut guarded).poll_next(&mut context) {
-                Poll::Ready(Some(GuardedItem::Decision(decision))) => {
-                    let rule = decision.hit().expect("a rule was broken").rule;
-                    told.push(guarded.stream().pack().rule(rule).id.clone());
-                }
-                Poll::Ready(None) => break,
-                _ => {}
-            }
-        }
-        assert_eq!(told, want, "{text}");
-        session = guarded.into_session();
+        assert_eq!(conversation.begin_turn("").flow, Flow::Go);
+        let (_, next) = outcome(vec![delta(0, text)], conversation);
+        let decided = next.decisions().iter();
+        let decided: Vec<&str> = decided.filter_map(|made| made.rule.as_deref()).collect();
+        assert_eq!(decided, want, "{text}");
+        conversation = next;
     }
 }

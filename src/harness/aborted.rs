@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::message::Message;
 use super::reply::Reply;
 use crate::session::fnv1a;
-use crate::{Channel, Counters, PartId, RuleId};
+use crate::stream::Counters;
+use crate::{Channel, PartId, RuleId};
 
 /// The kind of reason for an abort.
 ///

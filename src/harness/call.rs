@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::consultation::Consultation;
 use super::message::Tool;
-use crate::Consult;
+use crate::rule::Consult;
 
 /// A complete tool call of the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,8 @@ impl PendingCall {
     /// # Example: a hook asks a sub-agent about every push
     /// ```
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
-    /// use ttsr::{Consult, Pack};
+    /// use ttsr::rule::Consult;
+    /// use ttsr::Pack;
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_before("review", |_, before| {
     ///     if before.input.contains("git push") {

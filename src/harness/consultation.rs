@@ -9,14 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::aborted::AbortReason;
 use super::message::Message;
-use crate::{Consult, Decision};
+use crate::Decision;
+use crate::rule::Consult;
 
 /// A question to a sub-agent about a tool call.
 ///
 /// # Example: a host asks
 /// ```
 /// use std::time::Duration;
-/// use ttsr::Consult;
+/// use ttsr::rule::Consult;
 /// use ttsr::harness::consult::Consultation;
 /// let question = Consult { timeout_millis: 5_000, ..Consult::new("Is this commit fit to go?") };
 /// let asked = Consultation::new("review", "call_1", question);

@@ -7,7 +7,8 @@ use super::handoff::Handoff;
 use super::message::Message;
 use super::provider::Failure;
 use super::reply::Reply;
-use crate::{Channel, Counters, Decision, Event, PartId};
+use crate::stream::Counters;
+use crate::{Channel, Decision, Event, PartId};
 
 /// An input of the [`Processor`](super::Processor).
 #[derive(Clone, Debug, PartialEq, Eq)]

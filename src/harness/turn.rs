@@ -545,7 +545,8 @@ impl TurnState {
 ///
 /// # Example: a host asks
 /// ```
-/// use ttsr::{Consult, Origin, Pack};
+/// use ttsr::rule::Consult;
+/// use ttsr::{Origin, Pack};
 /// use ttsr::harness::consult::{Consultation, ConsultOutcome, ParentSession};
 /// use ttsr::harness::{Cancel, Hooks, NoTools, Scripted, ScriptedReply, Settings, ask_sub_agent};
 /// let mut provider = Scripted::new([ScriptedReply::default().text("Looks fine.").finish("stop")]);

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use super::diagnostic::{Diagnostic, Level};
 
 /// What kept a pack from loading, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LoadErrorKind {
     /// Nothing but files or folders that cannot be read.
@@ -18,13 +21,27 @@ pub enum LoadErrorKind {
     UnknownPack,
 }
 
+impl LoadErrorKind {
+    /// The name used in every output: `io`, `invalid`, `too-large` or `unknown-pack`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LoadErrorKind::Io => "io",
+            LoadErrorKind::Invalid => "invalid",
+            LoadErrorKind::TooLarge => "too-large",
+            LoadErrorKind::UnknownPack => "unknown-pack",
+        }
+    }
+}
+
 /// A pack did not load. Holds every problem that was found, not only the first.
 ///
 /// `Display` lists the errors, one a line.
 ///
 /// # Example: what kept a pack from loading
 /// ```
-/// use ttsr::{Level, LoadErrorKind, Pack};
+/// use ttsr::pack::LoadErrorKind;
+/// use ttsr::{Level, Pack};
 /// let error = Pack::from_toml("schema = 1\n[pack]\nname = \"mine\"\ncolour = 1\n").unwrap_err();
 /// assert_eq!(error.kind(), LoadErrorKind::Invalid);
 /// assert!(error.to_string().contains("<toml>:4:1: error[unknown-key]"), "{error}");
@@ -32,7 +49,7 @@ pub enum LoadErrorKind {
 /// let error = Pack::builtin("std/secrest").unwrap_err();
 /// assert_eq!(error.kind(), LoadErrorKind::UnknownPack);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LoadError {
     diagnostics: Vec<Diagnostic>,
 }
@@ -79,6 +96,13 @@ impl fmt::Display for LoadError {
         )?;
         self.errors()
             .try_for_each(|diagnostic| write!(f, "\n{diagnostic}"))
+    }
+}
+
+/// Prints what `Display` prints, so that `unwrap` and a `main` that returns the error show the problems as text.
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

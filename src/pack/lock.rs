@@ -15,7 +15,8 @@ const KIND: &str = "fnv1a128:";
 ///
 /// # Example: a load that must be the same as before
 /// ```
-/// use ttsr::{Lock, Pack};
+/// use ttsr::pack::Lock;
+/// use ttsr::Pack;
 /// let locked = Pack::builtin("std/secrets")?.lock().to_string();
 /// let lock = Lock::parse(&locked).expect("what was written can be read");
 /// assert!(Pack::builder().builtin("std/secrets").lock(lock.clone()).build().is_ok());

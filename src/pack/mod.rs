@@ -15,14 +15,15 @@ mod check;
 mod compile;
 mod compose;
 mod diagnostic;
+mod did_you_mean;
 mod error;
 mod escape;
 mod header;
+pub mod language;
 mod lint;
 mod lock;
 mod lower;
 pub(crate) mod message;
-mod nearest;
 mod schema;
 mod source;
 mod tools;
@@ -34,6 +35,7 @@ pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 pub use header::PackHeader;
 pub use lock::Lock;
+pub use ttsr_automata::AutomatonSize;
 
 use crate::limits::{Limits, SCAN_STRETCH_BYTES};
 use crate::program::{ChannelRules, MatchMode, Program};
@@ -45,7 +47,7 @@ use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
 pub(crate) use lint::LintTrial;
 pub(crate) use message::{MessageValues, render as render_message};
-use ttsr_automata::{AutomatonSize, CLASSES, Matcher};
+use ttsr_automata::{CLASSES, Matcher};
 
 /// A checked, compiled, immutable set of rules. Cloning is cheap, because clones share their content.
 ///
@@ -118,7 +120,8 @@ impl Pack {
     ///
     /// # Example: a misspelled name
     /// ```
-    /// use ttsr::{LoadErrorKind, Pack};
+    /// use ttsr::pack::LoadErrorKind;
+    /// use ttsr::Pack;
     /// assert!(Pack::builtins().any(|name| name == "std/secrets"));
     /// assert!(!Pack::builtin("std/secrets")?.rules().is_empty());
     /// let error = Pack::builtin("std/secret").unwrap_err();
@@ -189,11 +192,11 @@ impl Pack {
     pub fn nearest(&self, id: &str) -> Option<&str> {
         let ids: Vec<&str> = self.rules().iter().map(|rule| rule.id.as_str()).collect();
         if id.contains('/') {
-            return nearest::nearest(id, &ids);
+            return did_you_mean::nearest(id, &ids);
         }
         let name = |full: &&str| full.rsplit_once('/').map_or(0, |(pack, _)| pack.len() + 1);
         let names: Vec<&str> = ids.iter().map(|full| &full[name(full)..]).collect();
-        let near = nearest::nearest(id, &names)?;
+        let near = did_you_mean::nearest(id, &names)?;
         ids.into_iter().find(|full| &full[name(full)..] == near)
     }
 
@@ -349,7 +352,7 @@ impl fmt::Debug for Pack {
 ///
 /// # Example: every key has a description
 /// ```
-/// let schema = ttsr::schema();
+/// let schema = ttsr::pack::schema();
 /// assert!(schema.contains("\"cooldown-turns\": {"));
 /// ```
 #[must_use]

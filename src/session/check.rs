@@ -1,13 +1,13 @@
-//! Whole texts at the boundary: what a tool gave back, what the user wrote, what went wrong.
+//! Whole texts: the output of a tool, the words of the user, an error.
 
 use super::Session;
 use crate::rule::{Channel, ToolOutcome};
 use crate::stream::Stream;
 use crate::verdict::{Decision, PartId, Verdict};
 
-/// What the rules say of one whole text. Made by [`Session::check`].
+/// The decisions about one whole text. Made by [`Session::check`].
 ///
-/// # Example: what a user is told before anything is sent
+/// # Example: a warning before anything is sent
 /// ```
 /// use ttsr::{Action, Channel, Pack, Pattern, Rule, Verdict};
 /// let mut rule = Rule::new("demo/no-password", vec![Pattern::regex("password: [a-z]{8}")]);
@@ -36,7 +36,7 @@ impl Checked {
         self.verdict
     }
 
-    /// Every decision, in the order in which they were made; the suppressed ones too.
+    /// The decisions in their order, the suppressed ones included.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
@@ -48,17 +48,17 @@ impl Checked {
     }
 }
 
-/// The part that a whole text is.
+/// The part that a whole text is read as.
 const WHOLE: PartId = PartId(0);
 
 impl Session {
-    /// Reads a whole text of that channel, which may come of a tool, and says what to do about it.
+    /// Reads a whole text of that channel, which may belong to a tool, and returns the decisions about it.
     ///
-    /// It is no attempt: attempts and streams under way are not concerned. Where there is nothing to
-    /// generate again (on every channel but [`Channel::Error`]) a rule that retries does what comes
-    /// after its retries.
+    /// It is no attempt: attempts and streams in progress are not affected. On [`Channel::ToolOutput`] and
+    /// [`Channel::UserInput`], where nothing can be generated again, a rule that retries does what comes after its
+    /// retries.
     ///
-    /// # Example: a word behind a tool's output
+    /// # Example: an appended sentence
     /// ```
     /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/no-space", vec![Pattern::literal("No space left")]);
@@ -86,7 +86,8 @@ impl Session {
     ///
     /// # Example: a rule about reads that went well
     /// ```
-    /// use ttsr::{Channel, Pack, Pattern, Rule, ToolOutcome};
+    /// use ttsr::rule::ToolOutcome;
+    /// use ttsr::{Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/delegate", vec![Pattern::regex(r"\S")]);
     /// rule.on = vec![Channel::ToolOutput];
     /// rule.outcome = Some(ToolOutcome::Ok);

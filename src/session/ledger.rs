@@ -1,35 +1,35 @@
-//! What every rule did, and what that leaves it to do: the one place that counts acts.
+//! Counts the acts of every rule, and decides by the counts.
 //!
-//! A ledger knows rules by their place, and nothing of bytes, streams or packs. A session has two: one for
-//! what was acted on, one for what [shadow](crate::Mode::Shadow) rules would have done.
+//! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the acts of
+//! live rules, one for those that [shadow](crate::Mode::Shadow) rules would have done.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rule::{Action, Repeat, Rule, Severity};
 use crate::verdict::Suppression;
 
-/// How often each rule acted.
+/// The counts of all rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     /// By rule.
     pub(super) acts: Vec<Acts>,
 }
 
-/// How often one rule acted.
+/// The counts of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Acts {
-    /// Acts that the host has not told the fate of.
+    /// Acts whose fate the host has not told.
     reserved: u32,
     /// Acts that were delivered since guidance last left the context.
     delivered: u32,
     /// Acts in this turn.
     turn: u32,
-    /// Acts in this session, whatever left the context.
+    /// Acts in this session, compactions aside.
     session: u32,
     /// Retries in this turn.
     retries: u32,
-    /// The turn in which it acted last: what a cooldown counts from.
+    /// The turn of the last act, from which a cooldown counts.
     latest: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ impl Ledger {
         }
     }
 
-    /// What the rule would do about a hit now, where another retry is possible and where it is not.
+    /// Returns the action of the rule for a hit now; `can_retry` is false if no rule may retry.
     pub(super) fn action(&self, place: Option<usize>, rule: &Rule, can_retry: bool) -> Action {
         let may_retry = can_retry && self.acts(place).retries < rule.retry.max;
         match rule.action {
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// Why the rule may not act now, if it may not.
+    /// Returns the reason why the rule may not act now, if there is one.
     pub(super) fn suppression(
         &self,
         place: Option<usize>,
@@ -87,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// The rule acts; the host has yet to tell what becomes of it.
+    /// Counts an act whose fate the host has not told.
     pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
         let Some(acts) = self.acts_mut(place) else {
             return;
@@ -99,8 +99,8 @@ impl Ledger {
         acts.latest = Some(turn);
     }
 
-    /// What the rule said in turn `of` was heard; it is turn `now`. What was said in turns that are over
-    /// counts as heard already.
+    /// Counts an act of turn `of` as delivered; `now` is the present turn. Acts of turns that are over are counted
+    /// already.
     pub(super) fn deliver(&mut self, place: Option<usize>, of: u32, now: u32) {
         if let Some(acts) = self.acts_mut(place)
             && of == now
@@ -126,13 +126,13 @@ impl Ledger {
         acts.session = acts.session.saturating_sub(1);
         acts.retries = acts.retries.saturating_sub(retries);
         if acts.latest == Some(of) {
-            // What it did before that is no matter any more: it was cool by then, or has no cooldown.
+            // Earlier acts do not matter: the rule had cooled down by then, or has no cooldown.
             acts.latest = None;
         }
     }
 
-    /// What the rule said left the context: it may be said again. What is yet to be delivered is not
-    /// concerned, and what was spent for good neither.
+    /// Lets the rule act again because its messages left the context. Acts that are not delivered yet still count, and so
+    /// does the allowance.
     pub(super) fn rearm(&mut self, place: usize) {
         if let Some(acts) = self.acts.get_mut(place) {
             acts.delivered = 0;
@@ -156,8 +156,8 @@ fn is_spent(acts: u32, bound: Option<u32>) -> bool {
     bound.is_some_and(|bound| acts >= bound)
 }
 
-/// How often a rule may act that does not say: a guard every time, guidance once. Retries have a bound
-/// of their own, and what is done to whole texts is done to each of them.
+/// Returns the bounds of a rule without `repeat`: a guard acts every time, guidance once. Retries have a bound of their
+/// own, and actions on whole texts apply to each text.
 fn repeat_of(rule: &Rule) -> Repeat {
     let is_guidance = matches!(
         rule.action,
@@ -170,8 +170,8 @@ fn repeat_of(rule: &Rule) -> Repeat {
     }
 }
 
-/// What a rule does that may not retry: as it says, else the reply is delivered, unless it is critical.
-/// Never another retry.
+/// Returns the action of a rule whose retries are spent: its `then`, else `abort` if it is critical, else `warn`. Never
+/// another retry.
 fn after_retries(rule: &Rule) -> Action {
     let then = rule.retry.then.filter(|then| *then != Action::Retry);
     then.unwrap_or(match rule.severity {

@@ -1,4 +1,4 @@
-//! Who is behind a reply: the agent, the model and the provider that rules may be limited to.
+//! The agent, the model and the provider of a reply, to which rules may be limited.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,11 @@ use crate::pack::Pack;
 use crate::program::RuleScope as Scope;
 use crate::view::path::ToolScope;
 
-/// Who is behind the next replies, as far as the host says; names are compared whatever their ASCII case.
+/// The agent, the model and the provider of the next replies, as far as the host knows them. Names are compared without
+/// regard to ASCII case.
 ///
-/// A rule with `agents`, `models` or `providers` decides only where they match. Where the host does not
-/// say who it is, such a rule decides only if it is critical or if its globs only exclude names.
+/// A rule with `agents`, `models` or `providers` decides only where they match. For a name that is not set, such a rule
+/// decides only if it is critical or if its globs only exclude names.
 ///
 /// # Example: a rule for one model
 /// ```
@@ -36,7 +37,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// For each rule whether it is out of scope; nothing if none is.
+    /// Returns for each rule true if it is out of scope; `None` if no rule is.
     pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
         let flags: Box<[bool]> = pack
             .program()

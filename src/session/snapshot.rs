@@ -1,21 +1,22 @@
-//! A session that outlives its process or its pack: what is kept of its state, and of which rules.
+//! The state of a session that outlives its process or its pack.
 
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ledger::{Acts, Ledger};
-use super::{Origin, Session};
+use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
 use crate::rule::{Mode, Rule};
 use crate::stream::RuleHistory as Past;
 use crate::verdict::RuleId;
 
-/// The state of a session, to be written down with serde and taken up again with [`Pack::restore`].
+/// The state of a session or conversation, to be stored with serde. Restored with
+/// [`Conversation::restore`](crate::Conversation::restore) or [`Pack::restore`].
 ///
-/// It names rules by their full ids and by what was in them, so that it fits another pack as far as the
-/// rules are the same; ages are in turns, not in time. It holds no text of any reply. What a format of
-/// another version says is refused when it is read.
+/// It names rules by their full ids and a hash of their contents, so that it fits another pack as far as the rules are
+/// the same; ages are in turns, not in time. Of replies it contains only the text that the messages of waiting guidance
+/// quote. A snapshot of another format version is an error when it is deserialised.
 ///
 /// # Example: a conversation that goes on in another process
 /// ```
@@ -42,52 +43,89 @@ pub struct Snapshot {
     retries: u32,
     mode: Mode,
     origin: Origin,
-    /// Rules that ever acted, by id.
+    /// The rules that have state, by id.
     rules: Vec<Kept>,
+    /// Guidance that no request has carried yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    guidance: Vec<KeptGuidance>,
+    /// True if the turn has no final answer yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_turn_open: bool,
+}
+
+/// Guidance of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptGuidance {
+    /// The full id of the rule.
+    rule: String,
+    turn: u32,
+    text: String,
 }
 
 impl Snapshot {
-    /// The turn it was made in: how many had begun.
+    /// The number of turns that had begun.
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turn
+    }
+
+    /// The guidance of the snapshot, for a session with that pack that was just restored.
+    pub(crate) fn guidance(&self, pack: &Pack) -> Vec<PendingGuidance> {
+        let pending = self.guidance.iter().map(|kept| PendingGuidance {
+            rule: kept.rule.clone(),
+            id: pack.find(&kept.rule),
+            generation: 0,
+            turn: kept.turn,
+            text: kept.text.clone(),
+        });
+        pending.collect()
     }
 }
 
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// What is kept of one rule.
+/// The kept state of one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     id: String,
-    /// Of what was in the rule.
+    /// Hash of the contents of the rule.
     hash: u64,
     live: Acts,
     shadow: Acts,
-    /// What replies left to later ones.
+    /// The state that replies leave to later ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     past: Option<Past>,
 }
 
-/// A rule whose state was dropped, because the pack has it no more or has another one of that name.
+/// A rule whose state was dropped, because the pack no longer has it or has it with other contents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Lost {
     /// The full id of the rule.
     pub rule: String,
-    /// Whether the pack has a rule of that id, with something else in it.
+    /// True if the pack has a rule of that id with other contents.
     pub is_changed: bool,
 }
 
 impl Session {
-    /// The state as it is now. Streams are not in it: what they have read must be read again.
+    /// The present state. Streams are not in it: their text must be read again.
     ///
-    /// A decision made before is not known to the restored session. While its fate is not told, it counts
-    /// as everywhere: as reserved until the next turn begins.
+    /// The restored session does not know earlier decisions. A decision whose fate was not told counts as reserved until
+    /// the next turn begins.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_with([].iter(), false)
+    }
+
+    /// The same with guidance that waits, and with true if the turn has no final answer yet.
+    pub(crate) fn snapshot_with<'g>(
+        &self,
+        guidance: impl Iterator<Item = &'g PendingGuidance>,
+        is_turn_open: bool,
+    ) -> Snapshot {
         let ledgers = self.live.acts.iter().zip(&self.shadow.acts);
         let rules = (0..).map(RuleId).zip(self.pack.rules()).zip(ledgers);
         let acted = rules.filter(|((id, _), (live, shadow))| {
@@ -100,6 +138,14 @@ impl Session {
             retries: self.retries,
             mode: self.mode,
             origin: self.origin.clone(),
+            guidance: guidance
+                .map(|pending| KeptGuidance {
+                    rule: pending.rule.clone(),
+                    turn: pending.turn,
+                    text: pending.text.clone(),
+                })
+                .collect(),
+            is_turn_open,
             rules: acted
                 .map(|((id, rule), (live, shadow))| Kept {
                     id: rule.id.clone(),
@@ -112,12 +158,10 @@ impl Session {
         }
     }
 
-    /// Takes another pack for the streams that begin from now on; streams under way keep theirs.
+    /// Replaces the pack for the streams that begin from now on; streams in progress keep theirs.
     ///
-    /// Rules that are the same in both keep their state. The others begin anew; those of them that had
-    /// acted are returned. Retries of this turn still count against the backstop.
-    ///
-    /// A pack that cannot be loaded never comes here: the session stays as it is.
+    /// Rules that are equal in both packs keep their state. The others begin anew, and those of them that had acted are
+    /// returned. Retries of this turn still count.
     ///
     /// # Example: one rule stays
     /// ```
@@ -152,16 +196,16 @@ impl Session {
         self.shadow.replace(&places, pack.rules().len());
         self.retire(places);
         self.pack = pack;
-        self.scope();
+        self.update_excluded();
         lost
     }
 }
 
 impl Pack {
-    /// A session that goes on where the snapshot was made, and the rules whose state could not be kept:
-    /// those that this pack does not have, or has with something else in them. They begin anew.
+    /// Returns a session that goes on where the snapshot was made, and the rules whose state could not be kept, because
+    /// this pack does not have them or has them with other contents. They begin anew.
     ///
-    /// With the same pack it decides what the original would have decided.
+    /// With the same pack the session decides as the original would have.
     ///
     /// # Example: a rule that has changed since
     /// ```
@@ -196,7 +240,7 @@ impl Pack {
                 None => lost.push(Lost::new(&kept.id, self)),
             }
         }
-        session.scope();
+        session.update_excluded();
         (session, lost)
     }
 }
@@ -211,7 +255,7 @@ impl Lost {
 }
 
 impl Ledger {
-    /// Rules move to the places given, in a pack of `rules` rules.
+    /// Moves the state of each rule to its new index, in a pack of `rules` rules.
     fn replace(&mut self, places: &[Option<usize>], rules: usize) {
         let mut acts = vec![Acts::default(); rules];
         for (old, place) in self.acts.iter().zip(places) {
@@ -232,8 +276,8 @@ fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     }
 }
 
-/// Tells rules with different contents apart. It is made of the rule's debug form, which another version
-/// of the crate may write differently: then the state of rules is dropped and reported, nothing worse.
+/// Returns a hash of the contents of a rule. It is made of the rule's debug form, which another version of the crate may
+/// print differently: then the state of rules is dropped and reported.
 fn content_hash(rule: &Rule) -> u64 {
     let mut hash = Fnv::new();
     write!(hash, "{rule:?}").expect("hashing never fails");

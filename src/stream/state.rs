@@ -42,6 +42,8 @@ pub(super) struct StreamState {
     pub(super) attempt: u32,
     /// Number of packs that the session had before the pack of this stream.
     pub(super) generation: u32,
+    /// True if the session is in shadow: nothing is held back or redacted.
+    pub(super) is_shadow: bool,
     /// By rule: true if the rule is out of scope in this stream. `None` if no rule is.
     pub(super) excluded: Option<Arc<[bool]>>,
     /// The histories of rules from earlier replies.

@@ -2,9 +2,11 @@
 //!
 //! Sizes are bounded, so that the whole runs in seconds; `TTSR_LONG` adds the one that needs more.
 
+use ttsr::limits::OnLimit;
+use ttsr::stream::Counters;
 use ttsr::{
-    Action, Channel, Counters, Hit, Limits, OnLimit, Pack, PartId, Pattern, Rule, Session,
-    Severity, Source, Stream, Verdict,
+    Action, Channel, Hit, Limits, Pack, PartId, Pattern, Rule, Session, Severity, Source, Stream,
+    Verdict,
 };
 
 use ttsr_testing::{scale, skip};

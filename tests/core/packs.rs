@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use ttsr::{Action, Channel, Hits, Pack, PartId, Rule};
+use ttsr::stream::Hits;
+use ttsr::{Action, Channel, Pack, PartId, Rule};
 use ttsr_testing::skip;
 
 const PART: PartId = PartId(7);

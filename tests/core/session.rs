@@ -1,5 +1,7 @@
 //! What a host relies on: sizes, threads, and the policy that turns hits into decisions.
 
+mod any_host;
+mod host;
 mod policy;
 mod schedule;
 mod state;
@@ -7,9 +9,9 @@ mod state;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
+use ttsr::stream::Counters;
 use ttsr::{
-    Action, Channel, Counters, Decision, Hit, Limits, Pack, PartId, Session, Source, Stream,
-    Verdict,
+    Action, Channel, Decision, Hit, Limits, Pack, PartId, Session, Source, Stream, Verdict,
 };
 
 const TEXT: PartId = PartId(0);
@@ -297,7 +299,7 @@ fn a_limit_cuts_and_says_which_one_it_was() {
     );
 
     let goes_on = Limits {
-        on_limit: ttsr::OnLimit::Continue,
+        on_limit: ttsr::limits::OnLimit::Continue,
         ..limits
     };
     let mut session = build(goes_on).session();

@@ -6,7 +6,8 @@ use ttsr::harness::{
     OnHookFault, PendingCall, Processor, Request, RequestTarget, Settings, Step, ToolCall,
     ToolOutput,
 };
-use ttsr::{Action, Channel, Header, Pack, Pattern, Rule, Severity};
+use ttsr::rule::Header;
+use ttsr::{Action, Channel, Pack, Pattern, Rule, Severity};
 
 pub(super) fn call(tool: &str, input: &str) -> ToolCall {
     ToolCall {

@@ -1,9 +1,8 @@
 //! Text that rules hold, and text that rules redact.
 
 use ttsr::harness::{BlockReplay, Cancel, Hooks, Processor, ScriptedReply, Settings, Step};
-use ttsr::{
-    Action, Channel, Event, Fold, Mode, Pack, PartId, Partial, Pattern, Region, Repeat, Rule,
-};
+use ttsr::rule::{Fold, Region, Repeat};
+use ttsr::{Action, Channel, Event, Mode, Pack, PartId, Partial, Pattern, Rule};
 
 use super::{Played, delta, play_with, text};
 use ttsr_testing::{Random, scale};

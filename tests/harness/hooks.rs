@@ -681,7 +681,8 @@ fn c1_sub_agents_and_changes_of_status_are_events() {
     use ttsr::harness::consult::{Consultation, ParentSession};
     use ttsr::harness::fallback::SessionEvent;
     use ttsr::harness::{NoTools, Request, Scripted};
-    use ttsr::{Consult, Origin, Pack, Pattern, Rule};
+    use ttsr::rule::Consult;
+    use ttsr::{Origin, Pack, Pattern, Rule};
     struct Hears(mpsc::Sender<(String, String)>);
     impl Hook for Hears {
         fn points(&self) -> &[HookPoint] {

@@ -8,7 +8,8 @@ use ttsr::harness::{
     Request, Role, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture, ToolOutput,
     Tools, Turn,
 };
-use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Pattern, Repeat, Rule};
+use ttsr::rule::{Consult, Repeat};
+use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule};
 
 use super::{delta, play, runtime, text};
 

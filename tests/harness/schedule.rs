@@ -11,7 +11,8 @@ use ttsr::harness::{
     Processor, Reply, Request, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture,
     ToolOutput, Tools, Turn,
 };
-use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
+use ttsr::rule::Consult;
+use ttsr::{Action, Channel, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
 use super::pack;
 use ttsr_testing::{Random, scale};

@@ -11,7 +11,8 @@ use ttsr::harness::{
     Hooks, Message, Processor, Request, RequestTarget, Role, Scripted, ScriptedReply, Settings,
     Step, TOOL_ABORTED, Tool, ToolCall, ToolFuture, ToolOutput, Tools, Turn, TurnOutcome,
 };
-use ttsr::{Action, Channel, Consult, Origin, Pack, Pattern, Rule};
+use ttsr::rule::Consult;
+use ttsr::{Action, Channel, Origin, Pack, Pattern, Rule};
 
 use super::{runtime, text};
 

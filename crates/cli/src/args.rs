@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::{env, io};
 
 use clap::{Args, ValueEnum};
-use ttsr::{Date, PackBuilder};
+use ttsr::PackBuilder;
+use ttsr::pack::Date;
 
 use crate::CommandError;
 

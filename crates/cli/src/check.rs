@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use ttsr::{Diagnostic, Level, Lock, Pack, PackBuilder};
+use ttsr::pack::Lock;
+use ttsr::{Diagnostic, Level, Pack, PackBuilder};
 
 use crate::args::{ReportArg, TodayArg};
 use crate::explain::CompileCost;

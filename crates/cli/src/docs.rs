@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttsr::{Action, Mode, Pack, PackHeader, Rule, Status};
+use ttsr::pack::PackHeader;
+use ttsr::rule::Status;
+use ttsr::{Action, Mode, Pack, Rule};
 
 use crate::args::PackArgs;
 use crate::output::{Escaped, print_message};
@@ -226,6 +228,9 @@ fn row(rule: &Rule) -> String {
     let mut why = inline(rule.why.as_deref().unwrap_or_default());
     if let Some(docs) = rule.docs.as_deref().filter(|docs| is_link(docs)) {
         write!(why, " ([source]({docs}))").expect("writing to a string cannot fail");
+    }
+    for (number, address) in (1..).zip(rule.references.iter().filter(|it| is_link(it))) {
+        write!(why, " [[{number}]]({address})").expect("a string takes all");
     }
     let mode = match rule.mode {
         Mode::Shadow => ", in shadow mode",

@@ -6,7 +6,8 @@ use clap::Args;
 use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use ttsr::{Action, Channel, Condition, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
+use ttsr::rule::Condition;
+use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};

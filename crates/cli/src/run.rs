@@ -26,7 +26,8 @@ use ttsr::harness::{
 };
 #[cfg(unix)]
 use ttsr::harness::{Tool, ToolCall, ToolFuture};
-use ttsr::{Event, Lost, Origin, Pack};
+use ttsr::session::Lost;
+use ttsr::{Event, Origin, Pack};
 use ttsr_agent::handoff::{Handoff, HandoffTools, command, summary_prompt};
 use ttsr_agent::providers::{Chain, Endpoint, EndpointError, ProviderApi, ProviderNotice};
 use ttsr_agent::store::{OnFailure, ResumeState, SessionRecorder, Store, StoreError};

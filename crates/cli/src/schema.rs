@@ -18,7 +18,7 @@ use crate::{CommandError, ExitStatus};
 pub(crate) struct Options {}
 
 pub(crate) fn run(_: &Options) -> Result<ExitStatus, CommandError> {
-    let schema = ttsr::schema();
+    let schema = ttsr::pack::schema();
     let mut out = io::stdout().lock();
     writeln!(out, "{}", schema.trim_end())?;
     out.flush()?;

@@ -11,7 +11,9 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
-use ttsr::{Action, Case, Channel, Hits, Level, Origin, Pack, PartId, Rule};
+use ttsr::rule::Case;
+use ttsr::stream::Hits;
+use ttsr::{Action, Channel, Level, Origin, Pack, PartId, Rule};
 
 use crate::args::{PackArgs, ReportArg};
 use crate::chunk::{Chunk, Chunker};

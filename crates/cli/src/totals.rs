@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use serde::Serialize;
-use ttsr::Counters;
+use ttsr::stream::Counters;
 
 use crate::ExitStatus;
 use crate::input::InputProblems;
@@ -26,7 +26,7 @@ pub(crate) struct RunTotals {
     pub(crate) counters: EventCounts,
 }
 
-/// Events other than plain deltas of open parts. See [`ttsr::Counters`].
+/// Events other than plain deltas of open parts. See [`ttsr::stream::Counters`].
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct EventCounts {
     unknown_parts: u64,

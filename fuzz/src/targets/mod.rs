@@ -8,6 +8,7 @@ pub mod detect;
 pub mod edit;
 pub mod fence;
 pub mod fold;
+pub mod host;
 #[cfg(feature = "import")]
 pub mod import;
 pub mod matching;
@@ -36,6 +37,7 @@ pub const ALL: &[(&str, Run)] = &[
     ("edit", edit::run),
     ("fence", fence::run),
     ("fold", fold::run),
+    ("host", host::run),
     #[cfg(feature = "import")]
     ("import", import::run),
     ("matching", matching::run),

@@ -17,7 +17,9 @@ use crate::harness::hooks::{Faults, HookFault, HookPoint, OnHookFault};
 use crate::harness::json_scalars::JsonScalars;
 use crate::harness::message::{Content, Message, Request, Role};
 use crate::harness::step::{End, Step};
-use crate::{Action, Channel, Checked, Decision, Header, ToolOutcome};
+use crate::rule::{Header, ToolOutcome};
+use crate::session::Checked;
+use crate::{Action, Channel, Decision};
 
 /// The most user messages for which the edits of rules are remembered.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
@@ -123,7 +125,8 @@ impl Processor {
     /// # Example: a rule that adds a header
     /// ```
     /// use ttsr::harness::{Hooks, Message, Processor, Request, Settings};
-    /// use ttsr::{Action, Channel, Header, Pack, Pattern, Rule};
+    /// use ttsr::rule::Header;
+    /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/think", vec![Pattern::word("ultrathink")]);
     /// rule.on = vec![Channel::UserInput];
     /// rule.action = Action::SetHeader;
@@ -240,7 +243,8 @@ impl Processor {
     /// ```
     /// use ttsr::harness::consult::ConsultOutcome;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
-    /// use ttsr::{Consult, Pack};
+    /// use ttsr::rule::Consult;
+    /// use ttsr::Pack;
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_before("review", |_, before| before.consult(Consult::new("May it?")));
     /// let session = Pack::builder().build()?.session();

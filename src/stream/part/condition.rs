@@ -83,9 +83,10 @@ impl ConditionState {
         self.waits
     }
 
-    /// Returns the offset of the first byte of a pending match.
-    pub(in crate::stream) fn undecided_from(&self) -> Option<u64> {
-        let pending = self.rules.iter().flat_map(|(_, known)| &known.pending);
+    /// Returns the offset of the first byte of a pending match of a rule that holds.
+    pub(in crate::stream) fn undecided_from(&self, holds: impl Fn(RuleId) -> bool) -> Option<u64> {
+        let held = self.rules.iter().filter(|(rule, _)| holds(*rule));
+        let pending = held.flat_map(|(_, known)| &known.pending);
         pending.map(|pending| pending.span.start.offset).min()
     }
 

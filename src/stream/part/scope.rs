@@ -209,12 +209,10 @@ impl PartScope {
 
     /// Returns the offset of the first byte that a pending match of a rule that holds may contain.
     pub(super) fn undecided_from(&self, program: &Program) -> Option<u64> {
-        let held = self
-            .pending
-            .iter()
-            .filter(|record| program.rule(record.hit.rule).holds());
+        let holds = |rule: RuleId| program.rule(rule).holds_live();
+        let held = self.pending.iter().filter(|record| holds(record.hit.rule));
         let pending = held.filter_map(|record| record.start);
-        pending.chain(self.conditions.undecided_from()).min()
+        pending.chain(self.conditions.undecided_from(holds)).min()
     }
 
     /// Applies an admitted match: counts it, records its redaction, or reports it.
@@ -236,7 +234,8 @@ impl PartScope {
         }
         if let (Some(start), true) = (
             record.start,
-            compound.is_some_and(|compound| compound.redacts),
+            compound.is_some_and(|compound| compound.redacts)
+                && program.rule(record.hit.rule).holds_live(),
         ) {
             state.add_redaction(&record.hit, start);
         }

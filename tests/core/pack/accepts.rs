@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use ttsr::{
-    Action, Bound, Capture, Channel, Condition, Count, DoomLoop, Fold, KnownList, Limits, Pack,
-    PartId, Pattern, Per, Repetition, Rule, UnknownName, Within,
+use ttsr::rule::{
+    Bound, Capture, Condition, Count, DoomLoop, Fold, KnownList, Per, Repetition, UnknownName,
+    Within,
 };
+use ttsr::{Action, Channel, Limits, Pack, PartId, Pattern, Rule};
 
 use super::{error_codes, errors, rule, with_rules};
 

@@ -1,6 +1,7 @@
 //! The packs that come with the crate.
 
-use ttsr::{Level, LoadErrorKind, Pack, Rule};
+use ttsr::pack::LoadErrorKind;
+use ttsr::{Level, Pack, Rule};
 
 use super::golden_pack;
 

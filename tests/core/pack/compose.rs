@@ -3,7 +3,8 @@
 use std::fs;
 
 use proptest::prelude::*;
-use ttsr::{Action, Channel, Diagnostic, Fold, Level, Pack, Rule, Severity};
+use ttsr::rule::Fold;
+use ttsr::{Action, Channel, Diagnostic, Level, Pack, Rule, Severity};
 
 use super::{Folder, golden, golden_error, pack_of, rule, shown, shown_problems};
 
@@ -16,7 +17,7 @@ fn the_pack_that_shows_everything_loads() {
     );
     let pack = builder
         .clone()
-        .today(ttsr::Date::new(2027, 1, 31).unwrap())
+        .today(ttsr::pack::Date::new(2027, 1, 31).unwrap())
         .build()
         .unwrap();
     let rule = |id: &str| pack.rule(pack.find(id).expect(id));
@@ -30,7 +31,7 @@ fn the_pack_that_shows_everything_loads() {
     assert!(pack.find("std/secrets/github-token").is_some());
     assert_eq!(pack.warnings(), []);
 
-    let late = builder.today(ttsr::Date::new(2027, 2, 1).unwrap());
+    let late = builder.today(ttsr::pack::Date::new(2027, 2, 1).unwrap());
     golden(
         "expired-allow",
         &shown_problems(late.build().unwrap().warnings()),
@@ -236,7 +237,7 @@ fn an_override_of_the_action_takes_its_options_and_its_cases_along() {
     let weaker = over("severity = 'info'");
     let observe = Some(Action::Observe);
     assert_eq!(expects(&weaker), [observe, observe, None]);
-    assert_eq!(weaker.retry, ttsr::Retry::default());
+    assert_eq!(weaker.retry, ttsr::rule::Retry::default());
     assert_eq!(weaker.partial, ttsr::Partial::Discard);
     let same = over("instead = 'y'");
     let (retry, abort) = (Some(Action::Retry), Some(Action::Abort));

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use ttsr::{Diagnostic, Limits, LoadErrorKind, Pack};
+use ttsr::pack::LoadErrorKind;
+use ttsr::{Diagnostic, Limits, Pack};
 
 use super::{Folder, GoldenFolder as _, HEADER, rule, with_rules};
 #[cfg(unix)]

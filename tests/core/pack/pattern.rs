@@ -1,6 +1,7 @@
 //! Patterns, globs and budgets: what is refused, and what only looks dangerous.
 
-use ttsr::{Limits, LoadErrorKind, Pack};
+use ttsr::pack::LoadErrorKind;
+use ttsr::{Limits, Pack};
 
 use super::{HEADER, error_codes, rule, with_rules};
 

@@ -1,9 +1,10 @@
 //! Rules, however they come: in code, in any order, from several threads.
 
-use ttsr::{
-    Action, Ast, Bound, Capture, Case, Channel, Condition, Count, DoomLoop, Fold, LoadError, Pack,
-    PackBuilder, Pattern, Per, Region, Repeat, Repetition, Rule, Script, Within,
+use ttsr::rule::{
+    Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, Per, Region, Repeat, Repetition,
+    Script, Within,
 };
+use ttsr::{Action, Channel, LoadError, Pack, PackBuilder, Pattern, Rule};
 
 use super::{HEADER, golden_pack, rule, with_rules};
 
@@ -217,7 +218,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
             },
         ),
         (
-            "bad-value: `cobol` is no language that `ast` reads",
+            "bad-value: `ast` does not read the language `cobol`",
             |rule| {
                 let (languages, any) = (vec!["cobol".into()], vec!["STOP RUN".into()]);
                 let ast = Ast {

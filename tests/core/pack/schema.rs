@@ -39,7 +39,7 @@ fn keys_with_a_date(
 
 #[test]
 fn every_key_of_the_schema_is_read_by_the_loader() {
-    let schema: serde_json::Value = serde_json::from_str(&ttsr::schema()).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&ttsr::pack::schema()).unwrap();
     assert_eq!(schema["$schema"], "http://json-schema.org/draft-07/schema#");
     let mut found = Vec::new();
     keys_with_a_date(&schema, &|text: &str| text.to_owned(), &mut found);
@@ -59,7 +59,7 @@ fn every_key_of_the_schema_is_read_by_the_loader() {
 
 #[test]
 fn the_schema_names_values_defaults_and_bounds() {
-    let schema: serde_json::Value = serde_json::from_str(&ttsr::schema()).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&ttsr::pack::schema()).unwrap();
     let rule = &at(&schema, "rule")["additionalProperties"];
     assert_eq!(rule["additionalProperties"], false);
     assert_eq!(rule["required"][1], "match");
@@ -110,7 +110,7 @@ fn every_example_of_the_reference_loads() {
         assert!(!pack.rules().is_empty(), "{block}");
     }
     // Every key is explained.
-    let schema = ttsr::schema();
+    let schema = ttsr::pack::schema();
     let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
     let mut keys = Vec::new();
     keys_with_a_date(&schema, &|text: &str| text.to_owned(), &mut keys);

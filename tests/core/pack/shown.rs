@@ -59,7 +59,7 @@ fn each_thing_that_is_wrong_is_told_where_it_stands() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        let today = ttsr::Date::new(2026, 6, 30).unwrap();
+        let today = ttsr::pack::Date::new(2026, 6, 30).unwrap();
         let builder = Pack::builder().toml(format!("{name}.toml"), text).lints();
         let problems = match builder.today(today).build() {
             Ok(pack) => pack.warnings().to_vec(),

@@ -1,8 +1,9 @@
 //! Repeats, retries, allowances, shadow and scopes, case by case.
 
+use ttsr::rule::{Allowance, Repeat, Retry};
 use ttsr::{
-    Action, Allowance, Channel, Limits, Mode, Origin, Pack, Partial, Pattern, Repeat, Retry, Rule,
-    Severity, Suppression, Verdict,
+    Action, Channel, Limits, Mode, Origin, Pack, Partial, Pattern, Rule, Severity, Suppression,
+    Verdict,
 };
 
 use super::{TEXT, attempt};

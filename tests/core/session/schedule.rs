@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
+use ttsr::rule::{Allowance, Repeat, Retry};
 use ttsr::{
-    Action, Allowance, Channel, Decision, Mode, Pack, PartId, Pattern, Repeat, Retry, Rule,
-    Session, Severity, Stream, Suppression,
+    Action, Channel, Decision, Mode, Pack, PartId, Pattern, Rule, Session, Severity, Stream,
+    Suppression,
 };
 
 use ttsr_testing::{Random, scale};

@@ -1,6 +1,7 @@
 //! Snapshots and reloads: what of a session's state survives.
 
-use ttsr::{Action, Channel, Count, Pack, PartId, Per, Snapshot, Verdict};
+use ttsr::rule::{Count, Per};
+use ttsr::{Action, Channel, Pack, PartId, Snapshot, Verdict};
 
 use super::policy::{pack, rule};
 use super::{TEXT, attempt, shown};
@@ -25,9 +26,9 @@ fn c33_a_conversation_that_goes_on_in_another_process_remembers() {
 #[test]
 fn the_age_of_a_cooldown_is_in_turns_and_survives() {
     let mut cooling = rule("a", Action::Inject);
-    cooling.repeat = Some(ttsr::Repeat {
+    cooling.repeat = Some(ttsr::rule::Repeat {
         cooldown_turns: Some(2),
-        ..ttsr::Repeat::default()
+        ..ttsr::rule::Repeat::default()
     });
     let pack = pack([cooling]);
     let mut session = pack.session();
@@ -52,7 +53,7 @@ fn rules_that_are_gone_or_changed_begin_anew_and_are_named() {
         changed,
         rule("d", Action::Inject),
     ]);
-    let named = |lost: &[ttsr::Lost]| {
+    let named = |lost: &[ttsr::session::Lost]| {
         let named = lost.iter().map(|lost| (lost.rule.clone(), lost.is_changed));
         named.collect::<Vec<_>>()
     };

@@ -4,7 +4,8 @@ use super::error::{StoreError, StoreErrorKind};
 use super::read::StoredItem;
 use super::record::{Entry, Record};
 use ttsr::harness::Message;
-use ttsr::{Lost, Pack, Session, Snapshot};
+use ttsr::session::Lost;
+use ttsr::{Pack, Session, Snapshot};
 
 /// The contents of a session file, for resuming the session.
 ///

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use ttsr_testing::{scale, skip};
 
-use ttsr::{Action, Channel, Pack, PackBuilder, PartId, Rule, Stream, Verdict};
+use ttsr::{Action, Channel, Conversation, Flow, Pack, PackBuilder, PartId, Rule, Stream, Verdict};
 
 const PART: PartId = PartId(0);
 
@@ -177,6 +177,25 @@ fn a_warm_session_allocates_nothing_per_delta() {
             assert_eq!(session.push(&mut stream, PART, delta), Verdict::Continue);
         }
     });
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn a_warm_conversation_allocates_nothing_per_delta_that_is_taken() {
+    let pack = pack();
+    let bytes = prose();
+    push_all(&mut open(&pack, Channel::Text), &bytes, 1);
+    let mut conversation = Conversation::new(&pack);
+    let mut turn = conversation.turn("Go.");
+    let mut attempt = turn.attempt();
+    let mut read = |bytes: &[u8]| {
+        for delta in bytes.chunks(4) {
+            assert_eq!(attempt.push(PART, delta), Flow::Go);
+            assert_eq!(attempt.take(PART), delta);
+        }
+    };
+    read(&bytes[..2048]);
+    let (calls, _) = measure(|| read(&bytes[2048..]));
     assert_eq!(calls, 0);
 }
 

@@ -27,7 +27,8 @@ use ttsr::harness::{
     Aborted, Content, Delta, Gate, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Message,
     PendingCall, Processor, Request, Settings, Step, ToolCall, ToolOutput,
 };
-use ttsr::{Consult, Origin, Pack};
+use ttsr::rule::Consult;
+use ttsr::{Origin, Pack};
 use ttsr_agent::handoff::{
     ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTracker, ReadSession, command,
     read_part, references, summary_prompt,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anstyle::Style;
 use serde::{Serialize, Serializer};
-use ttsr::{AutomatonSize, Rule};
+use ttsr::Rule;
+use ttsr::pack::AutomatonSize;
 
 use super::script::ReplayScript;
 use crate::output::{Escaped, OutputRecord, STRONG};

@@ -1,6 +1,7 @@
 //! Finds the key that prevents a rule from hitting a text.
 
-use ttsr::{Pattern, Rule, Within};
+use ttsr::rule::Within;
+use ttsr::{Pattern, Rule};
 
 use super::first_hit;
 use crate::test::part::ExamplePart;

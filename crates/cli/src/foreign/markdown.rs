@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use super::draft::{RuleDraft, RuleFile, quoted, text, texts};
 use super::ecmascript::{RegExpFlags, Translation, Untranslatable, translate};
 use super::{Foreign, front};
-use ttsr::{Ast, Condition, Pattern, Rule};
+use ttsr::rule::{Ast, Condition};
 use ttsr::{Level, Pack};
+use ttsr::{Pattern, Rule};
 
 /// Former names of `condition`.
 const LEGACY: [&str; 2] = ["ttsr_trigger", "ttsrTrigger"];

@@ -4,7 +4,8 @@
 
 use std::fmt::{self, Display};
 
-use ttsr::{Case, Channel, Pack, Pattern, Region, Rule};
+use ttsr::rule::{Case, Region};
+use ttsr::{Channel, Pack, Pattern, Rule};
 
 use crate::output::Escaped;
 

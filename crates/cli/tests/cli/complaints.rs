@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::Path;
 
+use ttsr::stream::Counters;
 use ttsr::{
-    Action, Channel, Counters, Hit, Mode, Pack, PartId, Partial, Pattern, Rule, Session, Source,
-    Suppression, Verdict,
+    Action, Channel, Hit, Mode, Pack, PartId, Partial, Pattern, Rule, Session, Source, Suppression,
+    Verdict,
 };
 
 const A: PartId = PartId(0);

@@ -2,7 +2,8 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use ttsr::{Action, Channel, Decision, Pack, PartId, Pattern, Repeat, Rule, Session, Severity};
+use ttsr::rule::Repeat;
+use ttsr::{Action, Channel, Decision, Pack, PartId, Pattern, Rule, Session, Severity};
 use ttsr_agent::store::{Durability, Entry, Store, StoreOptions};
 
 use super::disk::FaultyDisk;

@@ -1,0 +1,200 @@
+//! The text of a part between its arrival and its release to the host.
+//!
+//! The stream decides how far the text is released, and the session which rules redact it; this module applies both.
+
+use super::outcome::replacement_of;
+use super::redact::{Piece, Replacement, floor_char};
+use super::scalars::JsonScalars;
+use crate::rule::{Action, Channel, Mode, Rule};
+use crate::stream::{Redaction, Stream};
+use crate::verdict::{PartId, RuleId};
+
+/// The way in which the text of each streamed channel is released, under the rules of one pack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReleasePlan {
+    /// By the place of the channel in [`Channel::STREAMED`]: true if a live rule holds or redacts text there.
+    holds: [bool; 3],
+    /// True if a live rule redacts tool input.
+    redacts_input: bool,
+    /// True if tool input waits until its call is complete, because a live rule may cut or review the call.
+    pub(super) gates_input: bool,
+    /// True if a live rule retries and keeps text of the reply.
+    pub(super) keeps_text: bool,
+}
+
+impl ReleasePlan {
+    pub(super) fn new(rules: &[Rule], mode: Mode) -> ReleasePlan {
+        let mut plan = ReleasePlan::default();
+        if mode == Mode::Shadow {
+            return plan;
+        }
+        for rule in rules.iter().filter(|rule| rule.mode == Mode::Live) {
+            for (holds, channel) in plan.holds.iter_mut().zip(Channel::STREAMED) {
+                *holds |= rule.holds() && rule.on.contains(&channel);
+            }
+            let reads_input = rule.on.contains(&Channel::ToolInput);
+            plan.redacts_input |= reads_input && rule.action == Action::Redact;
+            plan.gates_input |=
+                reads_input && (rule.action.cuts() || rule.action == Action::Consult);
+            plan.keeps_text |=
+                rule.action == Action::Retry && rule.partial != crate::rule::Partial::Discard;
+        }
+        plan
+    }
+
+    fn holds(&self, channel: Channel) -> bool {
+        let index = Channel::STREAMED.iter().position(|known| *known == channel);
+        index.is_some_and(|index| self.holds[index])
+    }
+}
+
+/// The text of one part that the host has not taken.
+#[derive(Debug)]
+pub(super) struct PartText {
+    pub(super) part: PartId,
+    pub(super) channel: Channel,
+    /// True after the close: everything is decided.
+    pub(super) is_closed: bool,
+    /// True if nothing leaves before the close.
+    waits_for_close: bool,
+    /// True if no rule holds text of this part.
+    is_free: bool,
+    /// Bytes that were delivered and not released.
+    waiting: Vec<u8>,
+    /// Offset of the first waiting byte in the part.
+    base: u64,
+    /// Offset from which redactions may not have been applied.
+    redact_from: u64,
+    /// End of the range that was replaced last.
+    skip_to: u64,
+    /// The scalars of the part, if rules redact tool input.
+    scalars: Option<Box<JsonScalars>>,
+    /// All bytes that were delivered, if a retry may keep them.
+    delivered: Option<Vec<u8>>,
+}
+
+impl PartText {
+    pub(super) fn new(part: PartId, channel: Channel, plan: &ReleasePlan) -> PartText {
+        let is_input = channel == Channel::ToolInput;
+        let keeps = plan.keeps_text && !is_input;
+        PartText {
+            part,
+            channel,
+            is_closed: false,
+            waits_for_close: is_input && plan.gates_input,
+            is_free: !plan.holds(channel),
+            waiting: Vec::new(),
+            base: 0,
+            redact_from: 0,
+            skip_to: 0,
+            scalars: (is_input && plan.redacts_input).then(Box::default),
+            delivered: keeps.then(Vec::new),
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+        if let Some(scalars) = &mut self.scalars {
+            scalars.push(bytes);
+        }
+        if let Some(delivered) = &mut self.delivered {
+            delivered.extend_from_slice(bytes);
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        if let Some(scalars) = &mut self.scalars {
+            scalars.finish();
+        }
+    }
+
+    /// Moves the bytes that may leave into `out`, which is empty, with redactions of `live` rules applied.
+    pub(super) fn release(
+        &mut self,
+        stream: &mut Stream,
+        live: &[(RuleId, PartId)],
+        out: &mut Vec<u8>,
+    ) {
+        if self.waits_for_close && !self.is_closed {
+            return;
+        }
+        if self.is_free {
+            std::mem::swap(&mut self.waiting, out);
+            self.base += out.len() as u64;
+            return;
+        }
+        let len = self.releasable_len(stream);
+        if len == 0 {
+            return;
+        }
+        let piece = Piece {
+            bytes: &self.waiting[..len],
+            base: self.base,
+            scalars: self.scalars.as_deref(),
+        };
+        let replacements = replacements(stream, self.part, self.redact_from, live);
+        let deferred = piece.copy_redacted(replacements, &mut self.skip_to, out);
+        self.waiting.drain(..len);
+        self.base += len as u64;
+        self.redact_from = deferred.unwrap_or(self.base);
+        if let Some(scalars) = &mut self.scalars {
+            scalars.discard_before(self.base);
+        }
+    }
+
+    /// Number of waiting bytes that no rule may yet hold, cut or redact.
+    fn releasable_len(&self, stream: &mut Stream) -> usize {
+        if self.is_closed {
+            return self.waiting.len();
+        }
+        let decided = stream.releasable(self.part);
+        let decided = match &self.scalars {
+            Some(scalars) => scalars.floor(decided),
+            None => decided,
+        };
+        let len = usize::try_from(decided.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let len = len.min(self.waiting.len());
+        match self.scalars {
+            Some(_) => floor_char(&self.waiting, len),
+            None => len,
+        }
+    }
+
+    /// Returns the first `end` bytes of the part as they may leave, without a character in part. Empty unless the pack
+    /// has rules that keep text.
+    pub(super) fn kept(&self, stream: &Stream, live: &[(RuleId, PartId)], end: u64) -> String {
+        let delivered = self.delivered.as_deref().unwrap_or_default();
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        let end = floor_char(delivered, end.min(delivered.len()));
+        let piece = Piece {
+            bytes: &delivered[..end],
+            base: 0,
+            scalars: None,
+        };
+        let mut out = Vec::with_capacity(end);
+        let _ = piece.copy_redacted(replacements(stream, self.part, 0, live), &mut 0, &mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+}
+
+/// The redactions of a part by `live` rules that begin at or after `from`, in the order of their starts.
+pub(super) fn replacements<'a>(
+    stream: &'a Stream,
+    part: PartId,
+    from: u64,
+    live: &'a [(RuleId, PartId)],
+) -> impl Iterator<Item = Replacement<'a>> {
+    let all = stream.redactions();
+    let first = all.partition_point(|known| (known.part, known.start) < (part, from));
+    let of_part = all[first..]
+        .iter()
+        .take_while(move |known| known.part == part);
+    let of_part = of_part.filter(move |known| live.contains(&(known.rule, part)));
+    of_part.map(|known: &Redaction| Replacement {
+        start: known.start,
+        end: known.end,
+        with: replacement_of(stream.pack().rule(known.rule)),
+    })
+}
