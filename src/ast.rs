@@ -1,9 +1,9 @@
-//! Shapes of code: patterns of ast-grep over the syntax trees of tree-sitter, while the code arrives.
+//! Syntax trees: patterns of ast-grep over trees of tree-sitter that grow with the code.
 //!
-//! It owns the grammars, the patterns and the trees that grow. It knows no rule: what it finds has the
-//! number that its owner gave the pattern. Nor does it know where the code comes from.
+//! This module owns the grammars, the patterns and the trees. It knows no rule: a match carries the number that its
+//! owner gave the pattern. It does not know where the code comes from.
 
-mod shapes;
+mod patterns;
 mod snippet;
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use ast_grep_core::language::Language;
 use ast_grep_core::matcher::{Pattern, PatternBuilder, PatternError};
 use ast_grep_core::tree_sitter::{LanguageExt, StrDoc, TSLanguage};
 
-pub(crate) use shapes::{BadPattern, Shapes, Sought, fault};
+pub(crate) use patterns::{AstPatternError, AstPatternSet, AstPatternSource, check_pattern};
 pub(crate) use snippet::{Budget, Snippet};
 
 /// A language whose code can be parsed.
@@ -27,10 +27,10 @@ pub(crate) enum Grammar {
 }
 
 impl Grammar {
-    /// Number of grammars.
+    /// The number of grammars.
     const COUNT: usize = 6;
 
-    /// The grammar that a rule means by that name; see [`Ast::LANGUAGES`](crate::rule::Ast::LANGUAGES).
+    /// Returns the grammar with this name in a rule; see [`Ast::LANGUAGES`](crate::rule::Ast::LANGUAGES).
     pub(crate) fn named(name: &str) -> Option<Grammar> {
         Some(match name {
             "rust" => Grammar::Rust,
@@ -43,7 +43,7 @@ impl Grammar {
         })
     }
 
-    /// The grammar of code in that language, as info strings and the extensions of files name it.
+    /// Returns the grammar of code in this language, named as in info strings and file extensions.
     pub(crate) fn of(language: &str) -> Option<Grammar> {
         Some(match language {
             "rust" | "rs" => Grammar::Rust,
@@ -67,7 +67,7 @@ impl Language for Grammar {
 
     fn expando_char(&self) -> char {
         match self {
-            // A `$` may be part of a name there.
+            // In these languages a `$` can be part of a name.
             Grammar::JavaScript | Grammar::TypeScript | Grammar::Tsx => '$',
             Grammar::Rust | Grammar::Go | Grammar::Python => 'µ',
         }
@@ -100,7 +100,7 @@ impl LanguageExt for Grammar {
     }
 }
 
-/// The pattern with each `$` of a metavariable as a letter, which every grammar reads as part of a name.
+/// Replaces each `$` of a metavariable by a letter, which every grammar reads as part of a name.
 fn with_sigil(pattern: &str, sigil: char) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;

@@ -1,16 +1,16 @@
-//! Detectors: what no pattern says. Repetition, leaked control tokens, limits, the wrong language or
-//! script, names nobody knows, entropy, and calls that go round in circles.
+//! Detectors: conditions that no pattern expresses. They find repetition, leaked control tokens, exceeded limits, the
+//! wrong language or script, unknown names, high entropy, and loops of tool calls.
 //!
-//! Each is a small machine that reads the pieces of a haystack and says where something is found. However
-//! the text is cut, it finds the same at the same places (what counts deltas or time aside). None reads a
-//! clock, none knows a rule, and each holds a fixed amount of memory, which it states.
+//! Each detector is a small state machine over the chunks of a haystack. Its detections do not depend on how the text
+//! is cut, except for those that count deltas or time. No detector reads a clock or knows a rule, and each holds a
+//! fixed amount of memory, which its module states.
 
-pub(crate) mod alike;
-pub(crate) mod cycle;
+pub(crate) mod control_tokens;
 pub(crate) mod doom_loop;
 pub(crate) mod entropy;
-pub(crate) mod leak;
 pub(crate) mod limit;
+pub(crate) mod near_duplicate;
+pub(crate) mod repetition;
 pub(crate) mod script;
 mod std_names;
 #[cfg(test)]
@@ -22,46 +22,46 @@ mod words;
 
 use std::collections::VecDeque;
 
-use crate::view::piece::{Piece, Place};
+use crate::view::chunk::{Chunk, OffsetMap};
 
-/// Where something was found, in bytes of the part as delivered.
+/// A range of the part in which a detector found something, in bytes as delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// Where it begins: for a repetition, what only repeats; text up to here is worth keeping.
+pub(crate) struct Detection {
+    /// The start: for a repetition, the first repeated byte. The text before it is worth keeping.
     pub(crate) start: u64,
-    /// Where it ends, as far as it had to be read.
+    /// The end of the text that had to be read.
     pub(crate) end: u64,
-    /// Bytes of the part that had been delivered when it was certain.
+    /// The number of bytes of the part that had been delivered when the detection was certain.
     pub(crate) decided: u64,
 }
 
-/// What reads a haystack in pieces.
+/// A state machine that reads a haystack in chunks and reports detections.
 pub(crate) trait Detector {
-    /// Reads the next piece.
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found));
+    /// Reads the next chunk.
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection));
 
-    /// The haystack ends, which is certain at `decided`.
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found));
+    /// Ends the haystack, which is certain at `decided`.
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection));
 }
 
-/// Where in the part the last bytes of a haystack begin, found by their index in the haystack.
+/// A mapping from indices in a haystack to offsets in the part, for the last bytes of the haystack.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    /// From that index on, bytes stand one after the other from that offset on.
+pub(crate) struct OffsetIndex {
+    /// Pairs of index and offset: from that index on, the offsets are consecutive from that offset on.
     marks: VecDeque<(u64, u64)>,
     next: u64,
 }
 
-impl Places {
-    /// The bytes of the piece follow.
-    pub(crate) fn push(&mut self, piece: &Piece<'_>) {
-        match piece.place {
-            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
+impl OffsetIndex {
+    /// Appends the bytes of a chunk.
+    pub(crate) fn push(&mut self, chunk: &Chunk<'_>) {
+        match chunk.offsets {
+            OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => {
                 self.mark(at);
-                self.next += piece.bytes.len() as u64;
+                self.next += chunk.bytes.len() as u64;
             }
-            Place::StandIn { start, .. } => {
-                for _ in piece.bytes {
+            OffsetMap::Replacement { start, .. } => {
+                for _ in chunk.bytes {
                     self.mark(start);
                     self.next += 1;
                 }
@@ -76,29 +76,29 @@ impl Places {
         }
     }
 
-    /// Where the byte with that index begins.
+    /// Returns the offset in the part at which the byte at `index` starts.
     pub(crate) fn start(&self, index: u64) -> u64 {
         let after = self.marks.partition_point(|mark| mark.0 <= index);
         let (from, at) = self.marks[after.saturating_sub(1)];
         at + index.saturating_sub(from)
     }
 
-    /// Number of bytes of the haystack that have come.
+    /// Returns the number of bytes of the haystack so far.
     pub(crate) fn len(&self) -> u64 {
         self.next
     }
 
-    /// Number of bytes of the haystack that stand before that place of the part, as far as is remembered: the
-    /// last such bytes, where text did not come in the order of its places.
-    pub(crate) fn before(&self, place: u64) -> u64 {
+    /// Returns the number of bytes of the haystack before an offset of the part, as far as it is remembered. If the
+    /// offsets were not in order, the last such bytes count.
+    pub(crate) fn before(&self, offset: u64) -> u64 {
         let ends = self.marks.iter().skip(1).map(|mark| mark.0);
         let ends: Vec<u64> = ends.chain([self.next]).collect();
         let mut marks = self.marks.iter().zip(ends).rev();
-        let before = marks.find(|((_, at), _)| *at < place);
-        before.map_or(0, |(&(from, at), end)| (from + (place - at)).min(end))
+        let before = marks.find(|((_, at), _)| *at < offset);
+        before.map_or(0, |(&(from, at), end)| (from + (offset - at)).min(end))
     }
 
-    /// Forgets the bytes before that index.
+    /// Forgets the bytes before index `before`.
     pub(crate) fn forget(&mut self, before: u64) {
         while self.marks.get(1).is_some_and(|mark| mark.0 <= before) {
             self.marks.pop_front();

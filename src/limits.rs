@@ -1,4 +1,4 @@
-//! Every limit in one place. All are parameters, so that tests can set them to one.
+//! The bounds of packs and streams. All are parameters, so that tests can set them to one.
 
 use serde::{Deserialize, Serialize};
 use ttsr_automata::PatternLimits;
@@ -11,7 +11,7 @@ pub enum OnLimit {
     /// Cut the stream, with a decision whose source is the limit.
     #[default]
     Abort,
-    /// Continue; bytes that could not be matched are counted as unscanned.
+    /// Continue. Text that cannot be matched is counted as unscanned.
     Continue,
 }
 
@@ -35,58 +35,59 @@ impl OnLimit {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest pattern, in bytes of its text. Default 64 KiB.
+    /// The longest pattern, in bytes of its text. Default 64 KiB.
     pub pattern_bytes: usize,
-    /// Most automaton states one rule may need, estimated before compilation. Default 65,536.
+    /// The most automaton states of one rule, estimated before anything is built. Default 65,536.
     pub rule_states: usize,
-    /// Most automaton states all rules of a pack may need together. Default 4,194,304.
+    /// The most automaton states of all rules of a pack together. Default 4,194,304.
     pub pack_states: usize,
-    /// Most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope after
-    /// lists are expanded, and for each pattern 1,024 and 64 for each of its bytes. A million steps take a few
-    /// milliseconds. Work is counted, not timed, so a pack loads on every machine or on none. Default 2^30.
+    /// The most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope after
+    /// lists are expanded, and for each pattern 1,024 plus 64 for each byte. A million steps take some
+    /// milliseconds. Work is counted and not timed, so a pack loads on every machine or on none. Default 2^30.
     pub load_steps: u64,
-    /// Largest rule file, in bytes. Default 16 MiB.
+    /// The largest rule file, in bytes. Default 16 MiB.
     pub file_bytes: u64,
-    /// Most rule files in a pack folder. Default 4,096.
+    /// The most rule files in a pack folder. Default 4,096.
     pub files: usize,
-    /// Budget of one automaton's transition table and state sets, in bytes. Above it, matching
-    /// stays exact and linear, and is slower until a new table has replaced the full one. While streams still use the
-    /// old table, both exist. There is an automaton for each channel and view (unchanged,
-    /// folded, a region), and one more each for rules that hold or redact and for those that need full matches.
-    /// Default 64 MiB, of which only the used pages are resident. The first table has room for 16 MiB of it (32 MiB if
-    /// an automaton has 128 patterns or more), and reserves address space for three times its room.
+    /// The budget of one automaton's transition table and state sets, in bytes. Beyond it matching stays exact and
+    /// linear, and is slower until a new table replaces the full one. While streams still use the full table, both
+    /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
+    /// rules that hold or redact, and one more for rules that need whole matches. Default 64 MiB, of which only the
+    /// used part is resident. A table starts with room for 16 MiB of its budget (32 MiB for an automaton of 128 or
+    /// more patterns), and reserves three times its room as address space.
     pub table_bytes: usize,
-    /// Most parts of one stream. A closed part takes at most 20 bytes, and 40 more and its names if it has a tool, a call
-    /// or a file; a part above the limit takes none. Default 10,000.
+    /// The most parts of one stream. A closed part costs at most 20 bytes, and 40 more for the names of its tool, call
+    /// and file, if it has any; a part beyond the limit costs nothing. Default 10,000.
     pub parts: usize,
-    /// Deepest nesting of JSON tool input. Default 128.
+    /// The deepest nesting of JSON tool input. Default 128.
     pub json_depth: usize,
-    /// Longest argument path and file path kept, in bytes. Default 4,096.
+    /// The longest argument path and file path that is kept, in bytes. Default 4,096.
     pub path_bytes: usize,
-    /// Most bytes before the end of a match on which a pattern with look-around or back-references is
-    /// verified (feature `lookaround`). Default 4,096.
+    /// The most bytes before the end of a match on which a pattern with look-around or back-references is verified
+    /// (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
-    /// Longest match, in bytes of its haystack, of a rule that needs full matches: one that counts, redacts or holds, or
-    /// that combines patterns. A longer match is cut there, and counted. Such rules share an automaton, and those that
-    /// hold or redact share another. While a match of one rule is in progress, the matches of the others are not
-    /// certain; if it is cut, the other matches in progress are cut, too. Default 64 KiB.
+    /// The longest match, in bytes of its haystack, of a rule that needs whole matches: a rule that counts, redacts or
+    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. Such rules
+    /// share an automaton, except that rules that hold or redact have their own. While a match of one rule is in
+    /// progress, the matches of the others wait to become certain; if it is cut, a match of another rule in progress
+    /// there is cut, too. Default 64 KiB.
     pub stretch_bytes: usize,
-    /// Most steps of the verification of one such match. A match that is not verified by then is a hit of a critical
-    /// rule, and is counted as unconfirmed for any other. Default 100,000.
+    /// The most steps of one verification. A match that is undecided by then is a hit of a critical rule, and is
+    /// counted as unconfirmed for any other rule. Default 100,000.
     pub confirm_steps: usize,
-    /// Most possible matches of one haystack that wait for the text that such a pattern looks ahead at. Further ones are
-    /// treated like those above `confirm_steps`. Default 1,024.
+    /// The most positions of one haystack that wait for the look-ahead of such a pattern. Beyond it, positions are
+    /// treated as with `confirm_steps`. Default 1,024.
     pub confirm_pending: usize,
-    /// Most bytes of one block of code that are kept and parsed for rules with `ast` (feature `ast`). A longer block is
-    /// no longer read for them: it is a hit of critical rules, and is counted as unconfirmed. The syntax tree takes about
-    /// ten times as much memory. Default 256 KiB.
+    /// The most bytes of one code block that are kept and parsed for rules with `ast` (feature `ast`). Beyond it the
+    /// code is no longer read for them: it is a hit of critical rules, and counted as unconfirmed for others. The tree
+    /// takes about ten times as much memory. Default 256 KiB.
     pub ast_bytes: usize,
-    /// Most steps of one parse, in hundreds, in addition to four steps for each hundred bytes. A block that needs more is
+    /// The most steps of one parse, in hundreds, in addition to four for each hundred bytes. A text that needs more is
     /// treated like one that is too long. Default 1,000.
     pub ast_steps: usize,
-    /// Most retries in one turn of a session, by all rules together: the backstop. Default 3.
+    /// The most retries in one turn of a session, of all rules together: the final safeguard. Default 3.
     pub turn_retries: u32,
-    /// The action when `parts`, `json_depth` or `path_bytes` is reached in a stream.
+    /// The reaction to reaching `parts`, `json_depth` or `path_bytes` in a stream.
     pub on_limit: OnLimit,
 }
 

@@ -1,8 +1,8 @@
 //! A validated rule as plain data.
 //!
-//! Everything here is already checked: a [`Rule`] cannot name a channel that does not exist or hold a
-//! pattern that does not parse. How a rule is written in TOML is the business of `pack`; how it is
-//! matched that of `matcher`; what happens after a hit that of `session`.
+//! Everything here has been checked: a [`Rule`] cannot name a channel that does not exist or contain a pattern that
+//! does not parse. The TOML format of a rule belongs to `pack`, matching to `matcher`, and the policy after a hit to
+//! `session`.
 
 mod action;
 mod condition;
@@ -17,7 +17,7 @@ pub use condition::{
 
 /// The kind of a part of a reply.
 ///
-/// # Example: what is thought is not what is said
+/// # Example: a rule that reads only reasoning
 /// ```
 /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-guess", vec![Pattern::literal("I guess")]);
@@ -33,22 +33,22 @@ pub use condition::{
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Channel {
-    /// Text meant for the reader of the reply.
+    /// Text for the reader of the reply.
     Text,
-    /// Reasoning ("thinking"), where the provider shows it.
+    /// Reasoning ("thinking"), if the provider returns it.
     Reasoning,
-    /// The input of a tool call, JSON in most cases, as the model writes it.
+    /// The input of a tool call as the model writes it, usually JSON.
     ToolInput,
-    /// What a tool gave back: whole, before the model sees it.
+    /// The output of a tool, whole, before the model receives it.
     ToolOutput,
-    /// What the user wrote: whole, before it is sent.
+    /// The input of the user, whole, before it is sent.
     UserInput,
-    /// An error of the provider or of a tool: whole.
+    /// An error of the provider or of a tool, whole.
     Error,
 }
 
 impl Channel {
-    /// Every channel, in the order of their declaration.
+    /// Every channel, in the order of declaration.
     pub const ALL: [Channel; 6] = [
         Channel::Text,
         Channel::Reasoning,
@@ -58,10 +58,10 @@ impl Channel {
         Channel::Error,
     ];
 
-    /// The channels that a model writes, delta by delta; the others come whole, at the host's hooks.
+    /// The channels that a model writes, delta by delta. The others arrive whole, at the hooks of the host.
     pub const STREAMED: [Channel; 3] = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
 
-    /// The name used in rules and in every output, such as `tool-input`.
+    /// Returns the name used in rules and in every output, such as `tool-input`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Channel {
         }
     }
 
-    /// The channel with that [`name`](Self::name).
+    /// Returns the channel with that [`name`](Self::name).
     ///
     /// # Example: by name and back
     /// ```
@@ -90,7 +90,7 @@ impl Channel {
     }
 }
 
-/// How bad it is to break a rule. It picks the action unless the rule names one.
+/// The severity of a violation. It determines the action unless the rule names one.
 ///
 /// # Example: a rule that names no action
 /// ```
@@ -114,11 +114,11 @@ impl Channel {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth an event: [`Action::Observe`].
+    /// The hit is logged: [`Action::Observe`].
     Info,
-    /// The model should hear of it: [`Action::Inject`].
+    /// The model is told in the next request: [`Action::Inject`].
     Warning,
-    /// The reply is taken again: [`Action::Retry`].
+    /// The reply is cut and generated again: [`Action::Retry`].
     Error,
     /// The turn ends: [`Action::Abort`].
     Critical,
@@ -133,7 +133,7 @@ impl Severity {
         Severity::Critical,
     ];
 
-    /// The name used in rules: `info`, `warning`, `error` or `critical`.
+    /// Returns the name used in rules: `info`, `warning`, `error` or `critical`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -144,7 +144,7 @@ impl Severity {
         }
     }
 
-    /// The severity with that [`name`](Self::name).
+    /// Returns the severity with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Severity> {
         Severity::ALL
@@ -152,9 +152,9 @@ impl Severity {
             .find(|severity| severity.name() == name)
     }
 
-    /// What a rule of this severity does when it does not say.
+    /// Returns the action of a rule with this severity that names none.
     ///
-    /// # Example: the worse, the stronger
+    /// # Example: a higher severity has a stronger action
     /// ```
     /// use ttsr::{Action, Severity};
     /// assert_eq!(Severity::from_name("error").map(Severity::default_action), Some(Action::Retry));
@@ -172,60 +172,63 @@ impl Severity {
     }
 }
 
-/// Text that must and text that must not break a rule. Run under every split by `ttsr test`.
+/// Texts that must hit and texts that must not hit. `ttsr test` runs them under every split.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examples {
-    /// Each of these breaks the rule.
+    /// Texts that the rule must hit.
     pub matching: Vec<String>,
-    /// None of these does.
+    /// Texts that the rule must not hit.
     pub not_matching: Vec<String>,
 }
 
-/// A reply and what must come of it. Run under every split by `ttsr test`.
+/// A reply with the expected decision. `ttsr test` runs it under every split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// The channel that the text is of.
+    /// The channel of the text.
     pub channel: Channel,
-    /// The text, or a tool's input as the model writes it.
+    /// The text, or the input of a tool as the model writes it.
     pub text: String,
-    /// The tool, for tool input.
+    /// The name of the tool, for tool input.
     pub tool: Option<String>,
-    /// The file that the text is about, where the input itself does not say.
+    /// The file that the text is about, if the input does not name it.
     pub path: Option<String>,
-    /// What the rule must do; none: nothing.
+    /// The action that the rule must decide; `None`: no hit.
     pub expect: Option<Action>,
-    /// Most bytes of `text` that may be delivered before that is certain.
+    /// The most bytes of `text` that may be delivered before the hit is certain.
     pub by_byte: Option<u64>,
 }
 
-/// What an author wrote, checked and complete: defaults are filled in, lists expanded, overrides applied.
+/// A rule, checked and complete: defaults are filled in, lists expanded, and overrides applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Full id, `pack/rule`.
+    /// The full id, `pack/rule`.
     pub id: String,
-    /// What the rule is about, in a sentence.
+    /// A one-sentence description.
     pub description: String,
-    /// Why the rule exists, in the author's words.
+    /// The author's reason for the rule.
     pub why: Option<String>,
-    /// Where to read more.
+    /// A link to further documentation.
     pub docs: Option<String>,
-    /// Words to find it by.
+    /// Keywords to find the rule by.
     pub tags: Vec<String>,
-    /// How far the rule is.
+    /// Addresses of sources and discussions, each beginning with `https://` or `http://`.
+    #[serde(default)]
+    pub references: Vec<String>,
+    /// The maturity of the rule.
     pub status: Status,
-    /// The full id of the rule to use instead of a deprecated one.
+    /// The full id of the rule that replaces a deprecated one.
     pub replaced_by: Option<String>,
-    /// How bad a hit is.
+    /// The severity of a hit.
     pub severity: Severity,
-    /// The channels it reads; never empty, no channel twice, in [`Channel::ALL`]'s order.
+    /// The channels it reads: not empty, without duplicates, in the order of [`Channel::ALL`].
     pub on: Vec<Channel>,
-    /// Globs on the tool's name, case-insensitive; those that begin with `!` exclude, and the last one that
-    /// matches decides. Empty: every tool. Only tool input and output have tools.
+    /// Globs on the name of the tool, case-insensitive. A glob that starts with `!` excludes, and the last matching
+    /// glob decides. Empty: every tool. Only tool input and output have a tool.
     pub tools: Vec<String>,
-    /// Dotted globs on the argument's path (`command`, `edits.*.new_text`, `$raw`). Empty: every argument.
+    /// Dotted globs on the path of the argument (`command`, `edits.*.new_text`, `$raw`). Empty: every argument.
     pub args: Vec<String>,
-    /// Globs on the file the tool call is about; those that begin with `!` exclude. Empty: every file and none.
+    /// Globs on the file that the tool call is about; `!` excludes. Empty: every file, and calls without a file.
     pub paths: Vec<String>,
     /// Globs on the name of the agent; `!` excludes. Empty: every agent.
     pub agents: Vec<String>,
@@ -233,45 +236,45 @@ pub struct Rule {
     pub models: Vec<String>,
     /// Globs on the name of the provider; `!` excludes. Empty: every provider.
     pub providers: Vec<String>,
-    /// When it is broken.
+    /// The condition that a violation meets.
     pub condition: Condition,
-    /// What to do about a hit.
+    /// The action for a hit.
     pub action: Action,
-    /// Whether it does it, or is only logged.
+    /// The mode: the rule acts, or is only logged.
     pub mode: Mode,
-    /// What becomes of the reply that a retry cut.
+    /// The handling of the partial reply that a retry cut.
     pub partial: Partial,
-    /// How retries go.
+    /// The options of its retries.
     pub retry: Retry,
-    /// How often it may act, where it says so; else what its action and severity imply.
+    /// The limits on its actions. `None`: the defaults of its action and severity.
     pub repeat: Option<Repeat>,
-    /// How often its hits count at all.
+    /// The number of times it may act at all; the rule is silent once it is spent.
     pub allowance: Allowance,
-    /// Whether text that may yet turn out to break the rule waits instead of leaking.
+    /// True if text that can still become a violation is held back.
     pub hold: bool,
-    /// What stands in place of text that [`Action::Redact`] takes out: plain text. Default `[redacted]`.
+    /// The plain text that replaces text removed by [`Action::Redact`]. Default `[redacted]`.
     pub replacement: Option<String>,
-    /// Whom [`Action::Consult`] asks, and what.
+    /// The sub-agent of [`Action::Consult`] and its prompt.
     pub consult: Option<Consult>,
     /// The header of [`Action::SetHeader`].
     pub header: Option<Header>,
-    /// What to do instead, for the message.
+    /// The recommended alternative, for the message.
     pub instead: Option<String>,
-    /// The text that steers: a template.
+    /// The template of the message to the model.
     pub message: Option<String>,
-    /// Between hits that become certain at the same byte and have the same action, the higher number wins.
+    /// The tie-breaker between hits that become certain at the same byte and have the same action: the higher wins.
     pub priority: i32,
-    /// Text that must and must not break the rule.
+    /// Texts that must hit and texts that must not.
     pub examples: Examples,
-    /// Replies and what must come of them.
+    /// Replies with the expected decisions.
     pub cases: Vec<Case>,
 }
 
 impl Rule {
-    /// A rule with that full id, broken where any of `any` matches: on every channel that a model writes,
-    /// severity `warning`, action [`inject`](Action::Inject). The action stays where `severity` is changed.
+    /// Creates a rule with this full id that any of `any` breaks, on every channel that a model writes, with severity
+    /// `warning` and action [`inject`](Action::Inject). Changing `severity` does not change the action.
     ///
-    /// For rules made in code; [`Pack::from_toml`](crate::Pack::from_toml) is the usual way.
+    /// For rules made in code. [`Pack::from_toml`](crate::Pack::from_toml) is the usual way.
     ///
     /// # Example: a rule for one tool
     /// ```
@@ -292,6 +295,7 @@ impl Rule {
             why: None,
             docs: None,
             tags: Vec::new(),
+            references: Vec::new(),
             status: Status::default(),
             replaced_by: None,
             severity: Severity::Warning,
@@ -321,9 +325,9 @@ impl Rule {
         }
     }
 
-    /// Whether text that may yet break the rule waits: it says so, or takes text out.
+    /// Returns true if text that can still become a violation is held back: if the rule holds or redacts.
     ///
-    /// # Example: text that is taken out must not have left
+    /// # Example: a rule that redacts also holds
     /// ```
     /// use ttsr::{Action, Pattern, Rule};
     /// let mut rule = Rule::new("demo/no-key", vec![Pattern::regex("sk-[0-9]{4}")]);

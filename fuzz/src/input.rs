@@ -1,14 +1,14 @@
 //! Runs a view of tool input after the JSON view, as the crate does, and records its output.
 
-use crate::view::edit::Edits;
-use crate::view::json::{ArgPath, Decoder, Sink as JsonSink};
-use crate::view::piece::{Piece, Sink, Tag};
-use crate::view::shell::Shell;
+use crate::view::chunk::{Chunk, ChunkSink, Tag};
+use crate::view::edit::EditView;
+use crate::view::json::{ArgPath, HaystackSink, JsonDecoder};
+use crate::view::shell::ShellView;
 
 /// A view of the values of tool input.
 pub(crate) trait View {
     fn open(&mut self, path: &ArgPath);
-    fn take(&mut self, piece: Piece<'_>, heard: &mut Recorder);
+    fn push(&mut self, piece: Chunk<'_>, heard: &mut Recorder);
     fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder);
     fn finish(&mut self, end: u64, heard: &mut Recorder);
 }
@@ -31,7 +31,7 @@ pub(crate) struct Recorder {
 /// Returns the output of the view for the input in deltas of `step` bytes. Byte by byte, no output may come later than
 /// the view's own deciding offset.
 pub(crate) fn read(mut view: impl View, input: &[u8], step: usize) -> Vec<Heard> {
-    let mut decoder = Decoder::new(128, 4096);
+    let mut decoder = JsonDecoder::new(128, 4096);
     let mut recorder = Recorder::default();
     let mut delivered = 0;
     for delta in input.chunks(step) {
@@ -51,12 +51,12 @@ impl Recorder {
     }
 }
 
-impl Sink for Recorder {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Recorder {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.push(Heard::Turn(tag, at, decided), decided);
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         for (i, &byte) in piece.bytes.iter().enumerate() {
             let decided = piece.decided(i);
             let heard = Heard::Byte(byte, piece.start(i), piece.end(i), decided);
@@ -68,23 +68,23 @@ impl Sink for Recorder {
         self.push(Heard::Cut(end, decided), decided);
     }
 
-    fn file(&mut self, path: &str, decided: u64) {
+    fn set_file(&mut self, path: &str, decided: u64) {
         self.push(Heard::File(path.to_owned(), decided), decided);
     }
 }
 
-impl<V: View> JsonSink for (&mut V, &mut Recorder) {
+impl<V: View> HaystackSink for (&mut V, &mut Recorder) {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.0.open(path);
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
-        self.0.take(Piece::verbatim(bytes, at), self.1);
+        self.0.push(Chunk::verbatim(bytes, at), self.1);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.0
-            .take(Piece::stand_in(utf8, start, end, decided), self.1);
+            .push(Chunk::replacement(utf8, start, end, decided), self.1);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -92,13 +92,13 @@ impl<V: View> JsonSink for (&mut V, &mut Recorder) {
     }
 }
 
-impl View for Edits {
+impl View for EditView {
     fn open(&mut self, path: &ArgPath) {
         self.open(path);
     }
 
-    fn take(&mut self, piece: Piece<'_>, heard: &mut Recorder) {
-        self.take(piece, heard);
+    fn push(&mut self, piece: Chunk<'_>, heard: &mut Recorder) {
+        self.push(piece, heard);
     }
 
     fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder) {
@@ -110,13 +110,13 @@ impl View for Edits {
     }
 }
 
-impl View for Shell {
+impl View for ShellView {
     fn open(&mut self, path: &ArgPath) {
         self.open(path);
     }
 
-    fn take(&mut self, piece: Piece<'_>, heard: &mut Recorder) {
-        self.take(&piece, heard);
+    fn push(&mut self, piece: Chunk<'_>, heard: &mut Recorder) {
+        self.push(&piece, heard);
     }
 
     fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder) {

@@ -1,6 +1,6 @@
 //! A sink that records the output of a view byte by byte.
 
-use crate::view::piece::{Piece, Sink, Tag};
+use crate::view::chunk::{Chunk, ChunkSink, Tag};
 
 /// The recorded output: each byte with its tag, its offset and its deciding offset, and the cuts.
 #[derive(Debug, Default, PartialEq)]
@@ -10,12 +10,12 @@ pub(crate) struct Seen {
     turns: Vec<(usize, Tag, u64, u64)>,
 }
 
-impl Sink for Seen {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Seen {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.turns.push((self.bytes.len(), tag, at, decided));
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         let tag = self.turns.last().expect("a piece before any turn").1;
         for (index, &byte) in piece.bytes.iter().enumerate() {
             let (start, end) = (piece.start(index), piece.end(index));
@@ -31,9 +31,9 @@ impl Sink for Seen {
 }
 
 /// Returns the pieces of a text with their start offsets.
-pub(crate) fn pieces(text: &[u8], size: usize) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn pieces(text: &[u8], size: usize) -> impl Iterator<Item = Chunk<'_>> {
     let starts = (0..).step_by(size);
     text.chunks(size)
         .zip(starts)
-        .map(|(bytes, at)| Piece::verbatim(bytes, at))
+        .map(|(bytes, at)| Chunk::verbatim(bytes, at))
 }

@@ -1,4 +1,4 @@
-//! Code that grows: its text, its tree, and what of both is final.
+//! Code that grows: its text, its tree, and the part of the tree that is final.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,48 +11,48 @@ use ast_grep_core::{AstGrep, Doc};
 use tree_sitter::{InputEdit, Node, ParseOptions, Parser, Point, Tree};
 
 use super::Grammar;
-use super::shapes::Shapes;
+use super::patterns::AstPatternSet;
 
-/// How much may be done for one snippet.
+/// The limit on the work for one snippet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Most steps of one parse, in hundreds, besides some for each byte of the text.
+    /// The most steps of one parse, in hundreds, in addition to [`STEPS_A_BYTE`].
     pub(crate) steps: usize,
 }
 
-/// Steps of one parse that each byte allows, a hundredth: files in order need one or less.
+/// The steps of one parse that each byte allows, in hundredths. Ordinary files need one or less.
 const STEPS_A_BYTE: usize = 4;
 
-/// A check follows the one before once the text has grown by this part of it: small texts are checked at
-/// every line, and the trees of large ones cost no more than some dozens of whole parses, whatever they hold.
+/// A check follows the preceding one when the text has grown by this fraction. A small text is checked at every line,
+/// and the checks of a large one cost no more than some dozens of whole parses.
 const GROWTH: usize = 64;
 
-/// Code of one language that is looked for shapes while it grows.
+/// Code of one language that is searched while it grows.
 #[derive(Debug)]
 pub(crate) struct Snippet {
     grammar: Grammar,
     text: Arc<String>,
     tree: Option<Tree>,
-    /// Bytes and lines that the tree is of.
+    /// The number of bytes and lines that the tree covers.
     parsed: (usize, usize),
-    /// Number of lines.
+    /// The number of lines.
     rows: usize,
-    /// Length of the text at which it is parsed again.
+    /// The length of the text at which it is parsed next.
     next: usize,
-    /// Nodes that end up to here were looked at.
+    /// The end of the text whose nodes have been searched.
     tried: usize,
-    /// What was told.
-    told: HashSet<(u32, usize, usize)>,
+    /// The matches that have been reported.
+    reported: HashSet<(u32, usize, usize)>,
 }
 
-/// The parser gave up: the text is unlike any code of the language.
+/// The parser has exceeded its budget, because the text is unlike any code of the language.
 #[derive(Debug)]
-pub(crate) struct TooMuch;
+pub(crate) struct BudgetExceeded;
 
-/// Which nodes are looked at.
+/// The nodes that are searched.
 #[derive(Clone, Copy)]
-enum Which {
-    /// Those that are complete, which is what a token behind them says.
+enum NodeSet {
+    /// Complete nodes: those followed by another token.
     Complete,
     All,
 }
@@ -67,7 +67,7 @@ impl Snippet {
             rows: 0,
             next: 0,
             tried: 0,
-            told: HashSet::new(),
+            reported: HashSet::new(),
         }
     }
 
@@ -75,77 +75,77 @@ impl Snippet {
         self.grammar
     }
 
-    /// The text so far; a byte of no character is a `?` in it.
+    /// Returns the text so far, with a `?` for each byte that is not UTF-8.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Adds a line with its newline, or the last one.
+    /// Appends a line with its newline, or the last line.
     pub(crate) fn add(&mut self, line: &[u8]) {
         let text = Arc::make_mut(&mut self.text);
         for chunk in line.utf8_chunks() {
             text.push_str(chunk.valid());
-            // Bytes of no character are one character each, so that places stay the same.
+            // One character for each invalid byte, so that offsets do not change.
             text.extend(chunk.invalid().iter().map(|_| '?'));
         }
         self.rows += usize::from(line.ends_with(b"\n"));
     }
 
-    /// Whether the text has grown enough since it was last looked at.
+    /// Returns true if the text has grown enough since the last check.
     pub(crate) fn is_due(&self) -> bool {
         self.text.len() >= self.next
     }
 
-    /// Looks for shapes in what is complete and was not looked at. The text ends with a line.
+    /// Searches the complete nodes that have not been searched. The text ends with a line.
     pub(crate) fn check(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Parser,
         budget: Budget,
         on: impl FnMut(u32, Range<usize>),
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), BudgetExceeded> {
         self.next = self.text.len() + (self.text.len() / GROWTH).max(1);
-        self.look(shapes, parser, budget, Which::Complete, on)
+        self.search(shapes, parser, budget, NodeSet::Complete, on)
     }
 
-    /// Looks for shapes in all of the text, as a single parse of it shows it.
+    /// Searches the whole text, parsed at once.
     pub(crate) fn finish(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Parser,
         budget: Budget,
         on: impl FnMut(u32, Range<usize>),
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), BudgetExceeded> {
         self.tree = None;
         self.tried = 0;
-        self.look(shapes, parser, budget, Which::All, on)
+        self.search(shapes, parser, budget, NodeSet::All, on)
     }
 
-    fn look(
+    fn search(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Parser,
         budget: Budget,
-        which: Which,
+        which: NodeSet,
         mut on: impl FnMut(u32, Range<usize>),
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), BudgetExceeded> {
         let Some(table) = shapes.of(self.grammar) else {
             return Ok(());
         };
         let tree = self.parse(parser, budget)?;
         self.tree = Some(tree.clone());
-        let parsed = AstGrep::doc(Parsed {
+        let parsed = AstGrep::doc(ParsedSnippet {
             text: Arc::clone(&self.text),
             tree,
             grammar: self.grammar,
         });
         let root = parsed.root().get_inner_node();
-        let is_whole = matches!(which, Which::All);
+        let is_whole = matches!(which, NodeSet::All);
         let last = match which {
-            Which::Complete => last_token(root),
-            Which::All => self.text.len(),
+            NodeSet::Complete => last_token(root),
+            NodeSet::All => self.text.len(),
         };
-        let told = &mut self.told;
+        let reported = &mut self.reported;
         each_node(root, self.tried, |node| {
             let is_final = is_whole || node.end_byte() <= last && !node.has_error();
             if !is_final || !table.wants(node.kind_id()) {
@@ -153,7 +153,7 @@ impl Snippet {
             }
             let range = node.byte_range();
             for owner in table.matching(&parsed.adopt(node)) {
-                if told.insert((owner, range.start, range.end)) {
+                if reported.insert((owner, range.start, range.end)) {
                     on(owner, range.clone());
                 }
             }
@@ -162,9 +162,9 @@ impl Snippet {
         Ok(())
     }
 
-    fn parse(&mut self, parser: &mut Parser, budget: Budget) -> Result<Tree, TooMuch> {
+    fn parse(&mut self, parser: &mut Parser, budget: Budget) -> Result<Tree, BudgetExceeded> {
         let language = self.grammar.get_ts_language();
-        parser.set_language(&language).map_err(|_| TooMuch)?;
+        parser.set_language(&language).map_err(|_| BudgetExceeded)?;
         let mut old = self.tree.take();
         if let Some(tree) = &mut old {
             let (from, row) = self.parsed;
@@ -195,12 +195,12 @@ impl Snippet {
         );
         parsed.ok_or_else(|| {
             parser.reset();
-            TooMuch
+            BudgetExceeded
         })
     }
 }
 
-/// Calls `on` for each node that ends behind `from`, outer ones first.
+/// Calls `on` for each node that ends after `from`, outer nodes first.
 fn each_node<'t>(root: Node<'t>, from: usize, mut on: impl FnMut(Node<'t>)) {
     let mut cursor = root.walk();
     loop {
@@ -220,7 +220,7 @@ fn each_node<'t>(root: Node<'t>, from: usize, mut on: impl FnMut(Node<'t>)) {
     }
 }
 
-/// Where the last token begins that is no comment.
+/// Returns the start of the last token that is not a comment.
 fn last_token(root: Node<'_>) -> usize {
     let mut node = root;
     let mut cursor = root.walk();
@@ -235,15 +235,15 @@ fn last_token(root: Node<'_>) -> usize {
     }
 }
 
-/// A text with its tree, as ast-grep wants both.
+/// A text with its tree, in the form that ast-grep requires.
 #[derive(Clone)]
-struct Parsed {
+struct ParsedSnippet {
     text: Arc<String>,
     tree: Tree,
     grammar: Grammar,
 }
 
-impl Doc for Parsed {
+impl Doc for ParsedSnippet {
     type Source = String;
     type Lang = Grammar;
     type Node<'r> = Node<'r>;

@@ -1,15 +1,17 @@
-//! That code in pieces is read as code that is whole, and patterns as ast-grep reads them.
+//! Code read in pieces gives the same matches as whole code, and patterns match as in ast-grep.
 
 use ast_grep_core::matcher::Pattern;
 use ast_grep_core::tree_sitter::LanguageExt;
 use tree_sitter::Parser;
 
-use super::{BadPattern, Budget, Grammar, Shapes, Snippet, Sought, fault};
+use super::{
+    AstPatternError, AstPatternSet, AstPatternSource, Budget, Grammar, Snippet, check_pattern,
+};
 use ttsr_testing::Random;
 
 const BUDGET: Budget = Budget { steps: 1000 };
 
-/// A pattern that is sought, by language, and a piece of code that is repeated and nested.
+/// For each language, a pattern, and code that is repeated and nested.
 const KINDS: [(Grammar, &str, &[&str]); 6] = [
     (
         Grammar::Go,
@@ -85,7 +87,7 @@ const KINDS: [(Grammar, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Where ast-grep finds the pattern in the whole text.
+/// Returns the matches that ast-grep finds in the whole text.
 fn oracle(grammar: Grammar, pattern: &str, text: &str) -> Vec<(usize, usize)> {
     let root = grammar.ast_grep(text);
     let pattern = Pattern::new(pattern, grammar);
@@ -99,23 +101,23 @@ fn oracle(grammar: Grammar, pattern: &str, text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// What is found while the text grows by lines, and what only at its end.
+/// Returns the matches found while the text grows by lines, and those found only at its end.
 fn grown(grammar: Grammar, pattern: &str, text: &str) -> [Vec<(usize, usize)>; 2] {
-    let mut shapes = Shapes::default();
+    let mut shapes = AstPatternSet::default();
     shapes.add(7, grammar, sought(&[pattern.to_owned()]));
     read(&shapes, grammar, text)
 }
 
-/// Any of these patterns, anywhere.
-fn sought(any: &[String]) -> Sought<'_> {
-    Sought {
+/// Returns a condition of any of these patterns.
+fn sought(any: &[String]) -> AstPatternSource<'_> {
+    AstPatternSource {
         any,
         inside: &[],
         not: &[],
     }
 }
 
-fn read(shapes: &Shapes, grammar: Grammar, text: &str) -> [Vec<(usize, usize)>; 2] {
+fn read(shapes: &AstPatternSet, grammar: Grammar, text: &str) -> [Vec<(usize, usize)>; 2] {
     let (mut snippet, mut parser) = (Snippet::new(grammar), Parser::new());
     let (mut early, mut late) = (Vec::new(), Vec::new());
     for line in text.split_inclusive('\n') {
@@ -167,8 +169,8 @@ fn an_else_that_may_come_is_waited_for() {
     let seek = |text: &str, not: &[&str]| {
         let not: Vec<String> = not.iter().map(|text| (*text).to_owned()).collect();
         let any = ["if ($X) clearTimeout($X)".to_owned()];
-        let mut shapes = Shapes::default();
-        let sought = Sought {
+        let mut shapes = AstPatternSet::default();
+        let sought = AstPatternSource {
             any: &any,
             inside: &[],
             not: &not,
@@ -184,7 +186,7 @@ fn an_else_that_may_come_is_waited_for() {
     assert_eq!(
         seek("if (a) clearTimeout(a)\nelse b()\nc()\n", &[]),
         [vec![(0, 31)], vec![]],
-        "ast-grep does not look at what stands behind a pattern"
+        "ast-grep does not look at the text after a pattern"
     );
     assert_eq!(
         seek("if (a) clearTimeout(a)\n", &not),
@@ -204,22 +206,22 @@ fn patterns_that_are_no_code_or_match_all_are_refused() {
         (Grammar::Python, "a = 1\nb = 2"),
         (Grammar::TypeScript, "const = ;"),
     ] {
-        let found = fault(grammar, pattern);
+        let found = check_pattern(grammar, pattern);
         assert!(
-            matches!(found, Some(BadPattern::NoCode(_))),
+            matches!(found, Some(AstPatternError::NoCode(_))),
             "{pattern}: {found:?}"
         );
     }
     for (grammar, _, _) in KINDS {
-        let found = fault(grammar, "$X");
+        let found = check_pattern(grammar, "$X");
         assert!(
-            matches!(found, Some(BadPattern::Everything)),
+            matches!(found, Some(AstPatternError::Everything)),
             "{grammar:?}: {found:?}"
         );
-        assert!(fault(grammar, "$$$").is_some(), "{grammar:?}");
+        assert!(check_pattern(grammar, "$$$").is_some(), "{grammar:?}");
     }
     for (grammar, pattern, _) in KINDS {
-        assert!(fault(grammar, pattern).is_none(), "{pattern}");
+        assert!(check_pattern(grammar, pattern).is_none(), "{pattern}");
     }
 }
 
@@ -232,7 +234,7 @@ fn bytes_of_no_character_keep_their_places() {
 
 #[test]
 fn a_text_unlike_any_code_does_not_take_for_ever() {
-    let mut shapes = Shapes::default();
+    let mut shapes = AstPatternSet::default();
     shapes.add(0, Grammar::TypeScript, sought(&["f($X)".to_owned()]));
     let (mut parser, budget) = (Parser::new(), Budget { steps: 0 });
     let mut snippet = Snippet::new(Grammar::TypeScript);

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::detect::cycle;
-use crate::detect::leak;
+use crate::detect::control_tokens;
+use crate::detect::repetition;
 use crate::detect::{unknown_file, unknown_name};
 use crate::limits::Limits;
 use crate::program::{CompoundCondition, DetectorSpec, MatchMode, ViewKey, ViewSource};
@@ -130,8 +130,8 @@ fn view_bytes(source: ViewSource) -> usize {
 /// Returns the bytes that a detector retains, besides its window.
 fn detector_bytes(spec: &DetectorSpec) -> usize {
     match spec {
-        DetectorSpec::Repetition(_) => cycle::WINDOW,
-        DetectorSpec::Leak => leak::TOKEN,
+        DetectorSpec::Repetition(_) => repetition::WINDOW,
+        DetectorSpec::Leak => control_tokens::TOKEN,
         DetectorSpec::UnknownName(_) => (1 + unknown_name::OWN) * unknown_name::LINE,
         DetectorSpec::UnknownFile(_) => unknown_file::SPAN,
         DetectorSpec::NearDuplicate
@@ -180,7 +180,10 @@ mod tests {
         assert_eq!(two, prose);
 
         let leak = retained(text, |it| it.leak = true);
-        assert_eq!(leak, buffers::WINDOW_BYTES + leak::TOKEN + fence + quotes);
+        assert_eq!(
+            leak,
+            buffers::WINDOW_BYTES + control_tokens::TOKEN + fence + quotes
+        );
         let repetition = |it: &mut Condition| {
             it.repetition = Some(Repetition {
                 unit_chars: (20, 400),
@@ -192,13 +195,13 @@ mod tests {
         let loops = retained(text, repetition);
         assert_eq!(
             loops,
-            buffers::WINDOW_BYTES + cycle::WINDOW + fence + quotes
+            buffers::WINDOW_BYTES + repetition::WINDOW + fence + quotes
         );
         // In tool input there is no Markdown.
         let loops = retained(call, repetition);
         assert_eq!(
             loops,
-            buffers::WINDOW_BYTES + cycle::WINDOW + paths + quotes
+            buffers::WINDOW_BYTES + repetition::WINDOW + paths + quotes
         );
 
         let named = |of: Named| {

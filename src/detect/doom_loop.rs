@@ -1,34 +1,34 @@
 //! The same tool call over and over.
 //!
-//! A call is reduced to its name and a hash of each argument, decoded: the order of keys, white space and
-//! the spelling of escapes do not count. Rows are counted of the same call, of two or three calls in turn,
-//! and of calls that differ in a few of many arguments.
+//! A call is reduced to its name and a hash of each decoded argument, so that the order of keys, white space and the
+//! spelling of escapes are irrelevant. Three kinds of runs are counted: of the same call, of two or three alternating
+//! calls, and of calls that differ in few of many arguments.
 //!
-//! Memory: the last [`KEPT`] calls with at most [`ARGUMENTS`] arguments each, about 5 KiB; it holds no text
-//! and can be kept with a session.
+//! Memory: the last [`KEPT`] calls with at most [`ARGUMENTS`] arguments each, about 5 KiB. It contains no text and can
+//! be saved with a session.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::view::json::{ArgPath, Decoder, Sink};
+use crate::view::json::{ArgPath, HaystackSink, JsonDecoder};
 
-/// Calls that are kept: the longest circle.
+/// The number of calls that are kept: the longest cycle.
 pub(crate) const KEPT: usize = 3;
-/// Arguments that are compared one by one; the rest counts as one.
+/// The number of arguments that are compared one by one; all further ones are hashed together.
 pub(crate) const ARGUMENTS: usize = 64;
 const DEPTH: usize = 128;
 const PATH_BYTES: usize = 4096;
 
-/// When a row of calls is a loop.
+/// The limits above which a run of calls is a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopLimits {
-    /// How often the same call, or the same two or three in turn, at least 2.
+    /// The length of a run of the same call, or of the same two or three calls in turn, at least 2.
     pub(crate) times: u32,
-    /// How often nearly the same call, at least 2. Reading a long file page by page is such a row.
+    /// The length of a run of nearly equal calls, at least 2. Reading a long file page by page is such a run.
     pub(crate) near_times: u32,
-    /// How many arguments differ from one call to the next, at most, if it is nearly the same. Fewer than
-    /// half of them in any case.
+    /// The most arguments in which two nearly equal calls differ. In any case they must be fewer than half of the
+    /// arguments.
     pub(crate) differing: usize,
 }
 
@@ -42,40 +42,40 @@ impl Default for LoopLimits {
     }
 }
 
-/// How calls repeat.
+/// The kind of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeats {
-    /// The same ones, one or more in turn.
+pub(crate) enum CallRepetition {
+    /// The same call, or several calls in turn.
     Same,
-    /// Nearly the same ones.
+    /// Nearly equal calls.
     Nearly,
 }
 
-/// A call, reduced to what is compared.
+/// The part of a call that is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Call {
+pub(crate) struct CallDigest {
     name: u64,
-    /// Hashes of path and value, in order of the path.
+    /// The hashes of path and value, in the order of the paths.
     arguments: Vec<(u64, u64)>,
 }
 
-impl Call {
-    /// The call of that tool with that input, as the model wrote it.
-    pub(crate) fn new(name: &str, input: &[u8]) -> Call {
-        let mut arguments = Arguments::default();
-        let mut decoder = Decoder::new(DEPTH, PATH_BYTES);
+impl CallDigest {
+    /// Returns the digest of a call of the tool `name` with this input, as the model wrote it.
+    pub(crate) fn new(name: &str, input: &[u8]) -> CallDigest {
+        let mut arguments = ArgumentHasher::default();
+        let mut decoder = JsonDecoder::new(DEPTH, PATH_BYTES);
         decoder.push(input, &mut arguments);
         decoder.finish(&mut arguments);
         arguments.list.sort_unstable();
-        Call {
+        CallDigest {
             name: hash(0, name.as_bytes()),
             arguments: arguments.list,
         }
     }
 
-    /// How many arguments the other call has otherwise; none if it is another tool, or has others.
-    fn differing(&self, other: &Call) -> Option<usize> {
-        let paths = |call: &Call| {
+    /// Returns the number of arguments that differ, or `None` if the tool or the paths differ.
+    fn differing(&self, other: &CallDigest) -> Option<usize> {
+        let paths = |call: &CallDigest| {
             call.arguments
                 .iter()
                 .map(|argument| argument.0)
@@ -91,16 +91,16 @@ impl Call {
 
 /// The last calls of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Calls {
-    last: VecDeque<Call>,
-    /// How many calls in a row were the one 1, 2 or 3 before.
+pub(crate) struct CallHistory {
+    last: VecDeque<CallDigest>,
+    /// For distances 1, 2 and 3, the number of consecutive calls equal to the one at that distance before.
     rows: [u32; KEPT],
     near: u32,
 }
 
-impl Calls {
-    /// Takes the next call; says so if it is one too many.
-    pub(crate) fn push(&mut self, limits: &LoopLimits, call: Call) -> Option<Repeats> {
+impl CallHistory {
+    /// Appends the next call. Returns the kind of the loop if the call exceeds a limit.
+    pub(crate) fn push(&mut self, limits: &LoopLimits, call: CallDigest) -> Option<CallRepetition> {
         for (back, row) in self.rows.iter_mut().enumerate() {
             let is_same = self.last.get(back) == Some(&call);
             *row = if is_same { row.saturating_add(1) } else { 0 };
@@ -120,28 +120,28 @@ impl Calls {
         self.verdict(limits)
     }
 
-    fn verdict(&self, limits: &LoopLimits) -> Option<Repeats> {
+    fn verdict(&self, limits: &LoopLimits) -> Option<CallRepetition> {
         let again = limits.times.max(2) - 1;
         let is_same = |(back, row): (u32, &u32)| *row >= again.saturating_mul(back);
         if (1..).zip(&self.rows).any(is_same) {
-            Some(Repeats::Same)
+            Some(CallRepetition::Same)
         } else if self.near >= limits.near_times.max(2) - 1 {
-            Some(Repeats::Nearly)
+            Some(CallRepetition::Nearly)
         } else {
             None
         }
     }
 }
 
-/// Takes the arguments of a call from the decoder.
+/// A sink of the decoder that hashes the arguments of a call.
 #[derive(Debug, Default)]
-struct Arguments {
+struct ArgumentHasher {
     list: Vec<(u64, u64)>,
     path: u64,
     value: u64,
 }
 
-impl Sink for Arguments {
+impl HaystackSink for ArgumentHasher {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.value = 0;
         self.path = 0;
@@ -180,7 +180,7 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
     hash ^ hash >> 29
 }
 
-/// The same however the bytes are cut.
+/// Continues a hash. The result does not depend on how the bytes are cut.
 fn extend(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| {
         (hash ^ u64::from(byte))

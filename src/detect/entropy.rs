@@ -1,28 +1,28 @@
-//! How random a captured text looks: Shannon's bits per character, and how many its alphabet would allow.
+//! The randomness of a captured text: Shannon entropy in bits per character, relative to its alphabet.
 //!
-//! Hexadecimal digits carry at most 4 bits and base64 at most 6, so a key in one looks less random than a
-//! key in the other; the limit depends on the alphabet. Memory: 1 KiB.
+//! Hexadecimal digits carry at most 4 bits and base64 at most 6, so a hexadecimal key has a lower entropy than a base64
+//! key. The limit therefore depends on the alphabet. Memory: 1 KiB.
 
-/// The alphabet that a text keeps to, the smallest that does.
+/// The smallest alphabet that contains every character of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alphabet {
+pub(crate) enum EntropyAlphabet {
     Digits,
     Hex,
-    /// Letters, digits, and the marks of base64, plain or for URLs.
+    /// Letters, digits, and the punctuation of base64 and base64url.
     Base64,
     Any,
 }
 
-/// From how many bits per character on a text looks random.
+/// The entropy, in bits per character, from which a text looks random.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct EntropyLimits {
-    /// Of hexadecimal digits, between 0 and 4. Digits alone lose up to half a bit first: they are seldom keys.
+    /// For hexadecimal digits, 0 to 4. Up to half a bit is subtracted for decimal digits, which are seldom keys.
     pub(crate) hex: f64,
-    /// Of base64, between 0 and 6.
+    /// For base64, 0 to 6.
     pub(crate) base64: f64,
-    /// Of anything else, between 0 and 8.
+    /// For any other text, 0 to 8.
     pub(crate) any: f64,
-    /// Fewest characters.
+    /// The fewest characters of a random text.
     pub(crate) chars: usize,
 }
 
@@ -37,7 +37,7 @@ impl Default for EntropyLimits {
     }
 }
 
-/// Counts the bytes of a text.
+/// The byte counts of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Entropy {
     counts: [u32; 256],
@@ -54,14 +54,14 @@ impl Default for Entropy {
 }
 
 impl Entropy {
-    /// Of a whole text.
+    /// Counts a whole text.
     pub(crate) fn of(text: &[u8]) -> Entropy {
         let mut entropy = Entropy::default();
         entropy.push(text);
         entropy
     }
 
-    /// Counts more of the text; what is beyond 4 GiB does not count.
+    /// Counts more of the text. Bytes beyond 4 GiB are ignored.
     pub(crate) fn push(&mut self, text: &[u8]) {
         for &byte in text {
             let Some(len) = self.len.checked_add(1) else {
@@ -72,7 +72,7 @@ impl Entropy {
         }
     }
 
-    /// Bits per byte, between 0 and 8. Padding (`=`) does not count.
+    /// Returns the entropy in bits per byte, 0 to 8. Padding (`=`) is ignored.
     pub(crate) fn bits(&self) -> f64 {
         let len = f64::from(self.len - self.counts[usize::from(b'=')]);
         let counts = self.counts.iter().enumerate();
@@ -83,33 +83,33 @@ impl Entropy {
         if len > 0.0 { bits / len } else { 0.0 }
     }
 
-    pub(crate) fn alphabet(&self) -> Alphabet {
+    pub(crate) fn alphabet(&self) -> EntropyAlphabet {
         let only = |is: fn(u8) -> bool| {
             (0..=255u8).all(|byte| self.counts[usize::from(byte)] == 0 || is(byte))
         };
         if only(|byte| byte.is_ascii_digit()) {
-            Alphabet::Digits
+            EntropyAlphabet::Digits
         } else if only(|byte| byte.is_ascii_hexdigit()) {
-            Alphabet::Hex
+            EntropyAlphabet::Hex
         } else if only(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)) {
-            Alphabet::Base64
+            EntropyAlphabet::Base64
         } else {
-            Alphabet::Any
+            EntropyAlphabet::Any
         }
     }
 
-    /// Whether the text looks random.
+    /// Returns true if the text looks random.
     pub(crate) fn is_random(&self, limits: &EntropyLimits) -> bool {
         if (self.len as usize) < limits.chars {
             return false;
         }
         let bits = self.bits();
         match self.alphabet() {
-            // The shorter, the easier do all ten digits turn up.
-            Alphabet::Digits => bits - 1.2 / f64::from(self.len).log2() >= limits.hex,
-            Alphabet::Hex => bits >= limits.hex,
-            Alphabet::Base64 => bits >= limits.base64,
-            Alphabet::Any => bits >= limits.any,
+            // The shorter the text, the more likely it contains all ten digits by chance.
+            EntropyAlphabet::Digits => bits - 1.2 / f64::from(self.len).log2() >= limits.hex,
+            EntropyAlphabet::Hex => bits >= limits.hex,
+            EntropyAlphabet::Base64 => bits >= limits.base64,
+            EntropyAlphabet::Any => bits >= limits.any,
         }
     }
 }

@@ -1,33 +1,33 @@
-//! Too much, or too slow: bytes, lines, deltas, tokens, and time, which is passed in.
+//! Limits on a part: bytes, lines, deltas, tokens, and time, which the caller passes in.
 //!
-//! A part may have as much as the limit; what is found is the first byte beyond it. Bytes, lines and
-//! estimated tokens depend on the text alone, deltas on how it is cut. Memory: a few numbers.
+//! A part may reach a limit; the detection is the first byte beyond it. Bytes, lines and estimated tokens depend on the
+//! text alone, deltas on how it is cut. Memory: a few numbers.
 
 use std::time::Duration;
 
-use super::Found;
-use crate::view::piece::Piece;
+use super::Detection;
+use crate::view::chunk::Chunk;
 
-/// What is too much. A limit that is not given does not exist.
+/// The limits of a part; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct BoundLimits {
     pub(crate) bytes: Option<u64>,
-    /// Lines with at least one byte, the last one included.
+    /// Lines with at least one byte, including the last one.
     pub(crate) lines: Option<u64>,
     pub(crate) deltas: Option<u64>,
-    /// Tokens, as [`Tokens`] estimates them or as the host counts them.
+    /// Tokens, as estimated by [`Tokens`] or counted by the host.
     pub(crate) tokens: Option<u64>,
-    /// From the start of the part.
+    /// The time since the start of the part.
     pub(crate) time: Option<Duration>,
-    /// From the start to the first delta.
+    /// The time from the start to the first delta.
     pub(crate) first: Option<Duration>,
-    /// Between two deltas.
+    /// The time between two deltas.
     pub(crate) stall: Option<Duration>,
 }
 
-/// Which bound was passed.
+/// The limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
+pub(crate) enum BoundKind {
     Bytes,
     Lines,
     Deltas,
@@ -37,15 +37,15 @@ pub(crate) enum Bound {
     Stall,
 }
 
-/// Watches the bounds of one part. Each is reported once.
+/// Monitors the limits of one part and reports each at most once.
 #[derive(Clone, Debug)]
-pub(crate) struct Limit {
-    bounds: Bounds,
+pub(crate) struct BoundMonitor {
+    bounds: BoundLimits,
     bytes: u64,
     lines: u64,
     deltas: u64,
     at_line_start: bool,
-    /// None where the host counts.
+    /// The estimate; `None` if the host counts the tokens.
     tokens: Option<Tokens>,
     started: Duration,
     last: Option<Duration>,
@@ -53,10 +53,11 @@ pub(crate) struct Limit {
     passed: u8,
 }
 
-impl Limit {
-    /// Estimates tokens until the host [counts](Self::counted) them. `now` is any clock that does not go back.
-    pub(crate) fn new(bounds: Bounds, now: Duration) -> Limit {
-        Limit {
+impl BoundMonitor {
+    /// Creates a monitor that estimates tokens until the host [counts](Self::counted) them. `now` is the reading of any
+    /// monotonic clock.
+    pub(crate) fn new(bounds: BoundLimits, now: Duration) -> BoundMonitor {
+        BoundMonitor {
             bounds,
             bytes: 0,
             lines: 0,
@@ -70,70 +71,70 @@ impl Limit {
         }
     }
 
-    /// A delta has come, before its pieces.
-    pub(crate) fn delta(&mut self, now: Duration, passed: &mut dyn FnMut(Bound, Found)) {
+    /// Counts a delta, before its chunks.
+    pub(crate) fn delta(&mut self, now: Duration, passed: &mut dyn FnMut(BoundKind, Detection)) {
         self.time(now, passed);
         self.last = Some(now);
         self.deltas += 1;
         if self.bounds.deltas.is_some_and(|most| self.deltas > most) {
-            self.pass(Bound::Deltas, self.here(), passed);
+            self.pass(BoundKind::Deltas, self.here(), passed);
         }
     }
 
-    /// Time has passed, with or without a delta.
-    pub(crate) fn time(&mut self, now: Duration, passed: &mut dyn FnMut(Bound, Found)) {
+    /// Checks the limits on time, with or without a delta.
+    pub(crate) fn time(&mut self, now: Duration, passed: &mut dyn FnMut(BoundKind, Detection)) {
         let over = |since: Duration, most: Option<Duration>| {
             most.is_some_and(|most| now.saturating_sub(since) > most)
         };
         if over(self.started, self.bounds.time) {
-            self.pass(Bound::Time, self.here(), passed);
+            self.pass(BoundKind::Time, self.here(), passed);
         }
         match self.last {
             None if over(self.started, self.bounds.first) => {
-                self.pass(Bound::First, self.here(), passed);
+                self.pass(BoundKind::First, self.here(), passed);
             }
             Some(last) if over(last, self.bounds.stall) => {
-                self.pass(Bound::Stall, self.here(), passed);
+                self.pass(BoundKind::Stall, self.here(), passed);
             }
             _ => {}
         }
     }
 
-    /// Another text of the same part begins: the next byte begins a line and a token.
+    /// Starts another text of the same part: the next byte starts a line and a token.
     pub(crate) fn begin_text(&mut self) {
         self.at_line_start = true;
         self.tokens.iter_mut().for_each(Tokens::begin_text);
     }
 
-    /// That many bytes of the part are delivered, those that are not [read](Self::push) among them.
+    /// Sets the number of bytes of the part that are delivered, including those that are not [read](Self::push).
     pub(crate) fn delivered(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// The host has counted that many tokens up to here; from here on nothing is estimated.
-    pub(crate) fn counted(&mut self, tokens: u64, passed: &mut dyn FnMut(Bound, Found)) {
+    /// Sets the number of tokens that the host has counted so far, and stops estimating.
+    pub(crate) fn counted(&mut self, tokens: u64, passed: &mut dyn FnMut(BoundKind, Detection)) {
         self.tokens = None;
         if self.bounds.tokens.is_some_and(|most| tokens > most) {
-            self.pass(Bound::Tokens, self.here(), passed);
+            self.pass(BoundKind::Tokens, self.here(), passed);
         }
     }
 
-    /// Reads the next piece.
-    pub(crate) fn push(&mut self, piece: Piece<'_>, passed: &mut dyn FnMut(Bound, Found)) {
-        for (index, &byte) in piece.bytes.iter().enumerate() {
-            self.end = piece.end(index);
+    /// Reads the next chunk.
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, passed: &mut dyn FnMut(BoundKind, Detection)) {
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
+            self.end = chunk.end(index);
             self.bytes += 1;
             self.lines += u64::from(self.at_line_start);
             self.at_line_start = byte == b'\n';
             let tokens = self.tokens.as_mut().map_or(0, |tokens| tokens.step(byte));
             let counts = [self.bytes, self.lines, tokens];
             let most = [self.bounds.bytes, self.bounds.lines, self.bounds.tokens];
-            let kinds = [Bound::Bytes, Bound::Lines, Bound::Tokens];
+            let kinds = [BoundKind::Bytes, BoundKind::Lines, BoundKind::Tokens];
             for at in 0..3 {
                 if most[at].is_some_and(|most| counts[at] > most) {
-                    let (end, decided) = (piece.end(index), piece.decided(index));
-                    let found = Found {
-                        start: piece.start(index),
+                    let (end, decided) = (chunk.end(index), chunk.decided(index));
+                    let found = Detection {
+                        start: chunk.start(index),
                         end,
                         decided,
                     };
@@ -143,15 +144,20 @@ impl Limit {
         }
     }
 
-    fn here(&self) -> Found {
-        Found {
+    fn here(&self) -> Detection {
+        Detection {
             start: self.end,
             end: self.end,
             decided: self.end,
         }
     }
 
-    fn pass(&mut self, bound: Bound, found: Found, passed: &mut dyn FnMut(Bound, Found)) {
+    fn pass(
+        &mut self,
+        bound: BoundKind,
+        found: Detection,
+        passed: &mut dyn FnMut(BoundKind, Detection),
+    ) {
         let bit = 1 << bound as u8;
         if self.passed & bit == 0 {
             self.passed |= bit;
@@ -160,19 +166,19 @@ impl Limit {
     }
 }
 
-/// An estimate of tokens that depends on the text alone: a word is one token and one more for each six
-/// letters past the sixth, three digits are one, four bytes of the same mark or blank are one, a single
-/// blank before a word is none, two bytes that are not ASCII are one.
+/// An estimate of tokens that depends on the text alone. A word is one token, and one more for each six letters after
+/// the sixth; three digits are one; four bytes of the same punctuation or blank are one; a single blank before a word
+/// is not counted; two bytes that are not ASCII are one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tokens {
     count: u64,
     run: u32,
-    kind: Kind,
+    kind: CharClass,
     last: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum CharClass {
     #[default]
     Blank,
     Letter,
@@ -182,7 +188,7 @@ enum Kind {
 }
 
 impl Tokens {
-    /// The next byte belongs to another text.
+    /// Starts another text.
     fn begin_text(&mut self) {
         *self = Tokens {
             count: self.count,
@@ -190,26 +196,26 @@ impl Tokens {
         };
     }
 
-    /// Takes a byte; returns the tokens so far.
+    /// Consumes a byte. Returns the number of tokens so far.
     #[inline]
     pub(crate) fn step(&mut self, byte: u8) -> u64 {
         let kind = match byte {
-            b'a'..=b'z' | b'A'..=b'Z' => Kind::Letter,
-            b'0'..=b'9' => Kind::Digit,
-            0x80.. => Kind::Wide,
-            _ if byte.is_ascii_whitespace() => Kind::Blank,
-            _ => Kind::Mark,
+            b'a'..=b'z' | b'A'..=b'Z' => CharClass::Letter,
+            b'0'..=b'9' => CharClass::Digit,
+            0x80.. => CharClass::Wide,
+            _ if byte.is_ascii_whitespace() => CharClass::Blank,
+            _ => CharClass::Mark,
         };
-        let is_same = kind == self.kind && (kind != Kind::Mark || byte == self.last);
+        let is_same = kind == self.kind && (kind != CharClass::Mark || byte == self.last);
         self.run = if is_same { self.run + 1 } else { 0 };
         self.kind = kind;
         self.last = byte;
         self.count += u64::from(match kind {
-            Kind::Letter => self.run.is_multiple_of(6) && self.run != 6,
-            Kind::Digit => self.run.is_multiple_of(3),
-            Kind::Mark => self.run.is_multiple_of(4),
-            Kind::Blank => self.run % 8 == 1 || byte == b'\n' && self.run == 0,
-            Kind::Wide => self.run.is_multiple_of(2),
+            CharClass::Letter => self.run.is_multiple_of(6) && self.run != 6,
+            CharClass::Digit => self.run.is_multiple_of(3),
+            CharClass::Mark => self.run.is_multiple_of(4),
+            CharClass::Blank => self.run % 8 == 1 || byte == b'\n' && self.run == 0,
+            CharClass::Wide => self.run.is_multiple_of(2),
         });
         self.count
     }

@@ -1,21 +1,21 @@
-//! The wrong language: letters of a script that was not expected, or, where the script says nothing, the
-//! small words of another language.
+//! The wrong language: letters of an unexpected script or, within the Latin script, function words of an unexpected
+//! language.
 //!
-//! Only prose is to be read: the caller leaves code out. Memory: about 1.5 KiB.
+//! The caller passes only prose, without code. Memory: about 1.5 KiB.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::BitOr;
 use std::sync::LazyLock;
 
-use super::{Detector, Found};
-use crate::view::piece::Piece;
+use super::{Detection, Detector};
+use crate::view::chunk::Chunk;
 
-/// Scripts, as a set.
+/// A set of scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Scripts(u32);
+pub(crate) struct ScriptSet(u32);
 
-/// What may be expected: scripts by their Unicode names, lower case, and languages of Latin script by their ISO 639
-/// codes. Japanese needs `han`, `hiragana` and `katakana`.
+/// The names a rule can expect: scripts by their lowercase Unicode names, and languages of Latin script by their ISO
+/// 639 codes. Japanese needs `han`, `hiragana` and `katakana`.
 pub(crate) const NAMES: [&str; 27] = [
     "latin",
     "cyrillic",
@@ -46,19 +46,19 @@ pub(crate) const NAMES: [&str; 27] = [
     "nl",
 ];
 
-/// The bit of a script is its place here.
+/// The scripts. The index of a script is its bit.
 const SCRIPTS: &[&str] = NAMES.split_at(20).0;
 
-/// The bit of a language is its place here.
+/// The languages. The index of a language is its bit.
 const LANGUAGES: &[&str] = NAMES.split_at(20).1;
 
-impl Scripts {
-    pub(crate) const LATIN: Scripts = Scripts(1);
+impl ScriptSet {
+    pub(crate) const LATIN: ScriptSet = ScriptSet(1);
 
-    /// The script of that name.
-    pub(crate) fn named(name: &str) -> Option<Scripts> {
+    /// Returns the script with this name.
+    pub(crate) fn named(name: &str) -> Option<ScriptSet> {
         let at = SCRIPTS.iter().position(|script| *script == name)?;
-        Some(Scripts(1 << at))
+        Some(ScriptSet(1 << at))
     }
 
     fn holds(self, script: usize) -> bool {
@@ -66,55 +66,55 @@ impl Scripts {
     }
 }
 
-impl BitOr for Scripts {
-    type Output = Scripts;
-    fn bitor(self, other: Scripts) -> Scripts {
-        Scripts(self.0 | other.0)
+impl BitOr for ScriptSet {
+    type Output = ScriptSet;
+    fn bitor(self, other: ScriptSet) -> ScriptSet {
+        ScriptSet(self.0 | other.0)
     }
 }
 
-/// Languages of Latin script that are told apart, as a set.
+/// A set of languages of Latin script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Languages(u8);
+pub(crate) struct LanguageSet(u8);
 
-impl Languages {
-    pub(crate) const ENGLISH: Languages = Languages(1);
+impl LanguageSet {
+    pub(crate) const ENGLISH: LanguageSet = LanguageSet(1);
 
-    /// The language of that code.
-    pub(crate) fn named(code: &str) -> Option<Languages> {
+    /// Returns the language with this code.
+    pub(crate) fn named(code: &str) -> Option<LanguageSet> {
         let at = LANGUAGES.iter().position(|language| *language == code)?;
-        Some(Languages(1 << at))
+        Some(LanguageSet(1 << at))
     }
 }
 
-impl BitOr for Languages {
-    type Output = Languages;
-    fn bitor(self, other: Languages) -> Languages {
-        Languages(self.0 | other.0)
+impl BitOr for LanguageSet {
+    type Output = LanguageSet;
+    fn bitor(self, other: LanguageSet) -> LanguageSet {
+        LanguageSet(self.0 | other.0)
     }
 }
 
-/// What is expected, and how much else is too much.
+/// The expected scripts and languages, and the limits on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptLimits {
-    pub(crate) scripts: Scripts,
-    /// Languages of Latin script that are expected; none: they are not looked at.
-    pub(crate) languages: Languages,
-    /// Letters of another script that are too many...
+    pub(crate) scripts: ScriptSet,
+    /// The expected languages of Latin script. If empty, languages are not checked.
+    pub(crate) languages: LanguageSet,
+    /// The number of letters of other scripts that is reported...
     pub(crate) letters: u32,
-    /// ...among how many of the last letters, at most 64. A letter that is a syllable or a word counts for 3.
+    /// ...among this number of last letters, at most 64. A letter that is a syllable or a word counts as 3.
     pub(crate) of_letters: u32,
-    /// How many more small words of another language than of any expected one are too many...
+    /// The number of function words by which another language must exceed every expected one...
     pub(crate) words: u32,
-    /// ...among how many of the last words, at most 64.
+    /// ...among this number of last words, at most 64.
     pub(crate) of_words: u32,
 }
 
 impl Default for ScriptLimits {
     fn default() -> ScriptLimits {
         ScriptLimits {
-            scripts: Scripts::LATIN,
-            languages: Languages::ENGLISH,
+            scripts: ScriptSet::LATIN,
+            languages: LanguageSet::ENGLISH,
             letters: 40,
             of_letters: 48,
             words: 10,
@@ -123,29 +123,29 @@ impl Default for ScriptLimits {
     }
 }
 
-/// Finds the first stretch of a haystack in another language.
+/// Detects the first run of text in another language.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub(crate) struct ScriptDetector {
     limits: ScriptLimits,
-    /// Bytes of a character that is not complete.
+    /// The bytes of an incomplete character.
     partial: [u8; 4],
     partial_len: usize,
     partial_start: u64,
-    /// Whether each of the last letters was unexpected, and where those begin that were.
+    /// A bit for each of the last letters, set if it was unexpected; and the starts of the unexpected ones.
     letters: u64,
     strange: VecDeque<u64>,
     word: [u8; 8],
     word_len: usize,
     word_start: u64,
-    /// Languages of each of the last words, and where it begins.
+    /// The languages of each of the last words, and the start of the word.
     words: VecDeque<(u8, u64)>,
     counts: [u32; LANGUAGES.len()],
     is_found: bool,
 }
 
-impl Script {
-    pub(crate) fn new(limits: ScriptLimits) -> Script {
-        Script {
+impl ScriptDetector {
+    pub(crate) fn new(limits: ScriptLimits) -> ScriptDetector {
+        ScriptDetector {
             limits,
             partial: [0; 4],
             partial_len: 0,
@@ -161,7 +161,7 @@ impl Script {
         }
     }
 
-    /// Takes a byte that stands at `start`; returns where the other language begins, once it is certain.
+    /// Consumes the byte at `start`. Returns the start of the other language once it is certain.
     #[inline]
     fn step(&mut self, byte: u8, start: u64) -> Option<u64> {
         if byte < 0x80 {
@@ -179,7 +179,7 @@ impl Script {
         self.wide(byte, start)
     }
 
-    /// Takes a byte of a character that is not ASCII.
+    /// Consumes a byte of a character that is not ASCII.
     fn wide(&mut self, byte: u8, start: u64) -> Option<u64> {
         if byte & 0xC0 != 0x80 || self.partial_len == 4 {
             self.partial_len = 0;
@@ -212,7 +212,7 @@ impl Script {
         })
     }
 
-    /// Counts a letter of that script.
+    /// Counts a letter of a script.
     #[inline]
     fn letter(&mut self, script: usize, start: u64) -> Option<u64> {
         let of = self.limits.of_letters.clamp(1, 64);
@@ -240,10 +240,10 @@ impl Script {
         self.word_len = (self.word_len + 1).min(self.word.len() + 1);
     }
 
-    /// Looks a word up and counts it.
+    /// Ends a word, looks it up and counts it.
     fn end_word(&mut self) -> Option<u64> {
         let len = std::mem::take(&mut self.word_len);
-        if len == 0 || self.limits.languages == Languages::default() {
+        if len == 0 || self.limits.languages == LanguageSet::default() {
             return None;
         }
         let key = std::mem::take(&mut self.word);
@@ -291,16 +291,16 @@ impl Script {
     }
 }
 
-impl Detector for Script {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
-        for (index, &byte) in piece.bytes.iter().enumerate() {
+impl Detector for ScriptDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
             if self.is_found {
                 return;
             }
-            if let Some(start) = self.step(byte, piece.start(index)) {
+            if let Some(start) = self.step(byte, chunk.start(index)) {
                 self.is_found = true;
-                let (end, decided) = (piece.end(index), piece.decided(index));
-                found(Found {
+                let (end, decided) = (chunk.end(index), chunk.decided(index));
+                found(Detection {
                     start,
                     end,
                     decided,
@@ -309,13 +309,13 @@ impl Detector for Script {
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
         if let Some(start) = self.end_word() {
             self.is_found = true;
-            found(Found {
+            found(Detection {
                 start,
                 end: decided,
                 decided,
@@ -324,14 +324,14 @@ impl Detector for Script {
     }
 }
 
-/// The script of a character, by its place in [`SCRIPTS`]; none for characters of no script, or another.
+/// Returns the index in [`SCRIPTS`] of the character's script, or `None` for characters of no script or another one.
 fn script_of(char: char) -> Option<usize> {
     let after = RANGES.partition_point(|range| range.0 <= char);
     let (_, last, script) = RANGES.get(after.checked_sub(1)?)?;
     (char <= *last).then_some(*script)
 }
 
-/// Which characters are of which script: first, last, script, in rising order.
+/// The ranges of characters of each script: first, last, script. Sorted.
 static RANGES: LazyLock<Vec<(char, char, usize)>> = LazyLock::new(|| {
     let mut ranges = Vec::new();
     for (script, name) in SCRIPTS.iter().enumerate() {
@@ -352,7 +352,7 @@ static RANGES: LazyLock<Vec<(char, char, usize)>> = LazyLock::new(|| {
     ranges
 });
 
-/// The languages of each small word.
+/// The languages of each function word.
 static SMALL_WORDS: LazyLock<HashMap<[u8; 8], u8>> = LazyLock::new(|| {
     let mut words = HashMap::new();
     for (language, text) in WORDS.iter().enumerate() {
@@ -365,7 +365,7 @@ static SMALL_WORDS: LazyLock<HashMap<[u8; 8], u8>> = LazyLock::new(|| {
     words
 });
 
-/// Small words of each of [`LANGUAGES`], at most 8 bytes each.
+/// The function words of each of [`LANGUAGES`], at most 8 bytes each.
 const WORDS: [&str; LANGUAGES.len()] = [
     "the of and to in is it that for was on are as with his they at be this from have or by one had not \
      but what all were when we there can an your which their if will each about how up out them then she \

@@ -1,6 +1,6 @@
-//! What each language brings with it: names that need no package.
+//! The standard modules of each language, which need no package.
 
-/// Crates of the toolchain, and words that begin a path within the crate. In rising order.
+/// Crates of the toolchain, and the first segments of paths within a crate. Sorted.
 pub(super) const RUST: [&str; 9] = [
     "Self",
     "alloc",
@@ -13,7 +13,7 @@ pub(super) const RUST: [&str; 9] = [
     "test",
 ];
 
-/// Modules of the standard library, also those of versions before 3.12. In rising order.
+/// Modules of the standard library, including those of versions before 3.12. Sorted.
 pub(super) const PYTHON: [&str; 218] = [
     "__future__",
     "abc",
@@ -235,7 +235,7 @@ pub(super) const PYTHON: [&str; 218] = [
     "zoneinfo",
 ];
 
-/// Modules of Node, and of the run times that come without packages. In rising order.
+/// Modules of Node and of other runtimes that need no package. Sorted.
 pub(super) const NODE: [&str; 48] = [
     "assert",
     "async_hooks",
@@ -287,7 +287,7 @@ pub(super) const NODE: [&str; 48] = [
     "zlib",
 ];
 
-/// First elements of the paths of the standard library. In rising order.
+/// First elements of the paths of the standard library. Sorted.
 pub(super) const GO: [&str; 50] = [
     "C",
     "archive",

@@ -1,32 +1,32 @@
-//! The promises, tested: the same found under every cut, by models that see the whole text; and how much of
-//! what is wrong is caught, and of what is right is not.
+//! Every detector finds the same under every cut as a model that has the whole text.
 
 mod calibration;
 
-use super::alike::{Alike, AlikeLimits};
-use super::cycle::{Cycle, CycleLimits, is_regular};
-use super::doom_loop::{Call, Calls, LoopLimits, Repeats};
+use super::control_tokens::{ControlTokenDetector, ControlTokenLimits};
+use super::doom_loop::{CallDigest, CallHistory, CallRepetition, LoopLimits};
 use super::entropy::Entropy;
-use super::leak::{Leak, LeakLimits};
-use super::limit::{Bound, Bounds, Limit};
-use super::script::{Languages, Script, ScriptLimits, Scripts};
-use super::turns::{Reply, TurnLimits, Turns};
-use super::unknown_name::{KnownNames, UnknownName};
+use super::limit::{BoundKind, BoundLimits, BoundMonitor};
+use super::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
+use super::repetition::{RepetitionDetector, RepetitionLimits, is_regular};
+use super::script::{LanguageSet, ScriptDetector, ScriptLimits, ScriptSet};
+use super::turns::{ReplyDigester, ReplyHistory, TurnLimits};
+use super::unknown_name::{KnownNames, UnknownNameDetector};
 use super::words::Sketch;
-use super::{Detector, Found};
-use crate::view::piece::{Language, Piece};
+use super::{Detection, Detector};
+use crate::view::chunk::{Chunk, Language};
+
 use std::sync::Arc;
 use std::time::Duration;
 use ttsr_testing::{Random, scale};
 
-/// What a detector finds in a text that comes in those pieces.
-fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Found> {
+/// Returns the detections in a text that is cut into these pieces.
+fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Detection> {
     let mut all = Vec::new();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
         if from < to {
-            let piece = Piece::verbatim(&text[from..to], from as u64);
-            detector.push(piece, &mut |found| {
+            let chunk = Chunk::verbatim(&text[from..to], from as u64);
+            detector.push(chunk, &mut |found| {
                 assert!(
                     found.decided <= to as u64 && found.start <= found.end,
                     "{found:?} at {to}"
@@ -40,12 +40,12 @@ fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Fou
     all
 }
 
-/// Checks that every cut finds what the whole text does; returns that, and how many cuts there were.
+/// Asserts that every cut gives the detections of the whole text. Returns them, and the number of cuts.
 fn under_every_cut(
     random: &mut Random,
     text: &[u8],
-    run: impl Fn(&[usize]) -> Vec<Found>,
-) -> (Vec<Found>, u64) {
+    run: impl Fn(&[usize]) -> Vec<Detection>,
+) -> (Vec<Detection>, u64) {
     let whole = run(&[]);
     let single: Vec<usize> = (1..text.len()).collect();
     assert_eq!(
@@ -98,7 +98,7 @@ fn report(name: &str, cases: u64, hits: u64) {
     assert!(hits > 0, "{name} found nothing, so nothing was tested");
 }
 
-const CYCLES: CycleLimits = CycleLimits {
+const CYCLES: RepetitionLimits = RepetitionLimits {
     unit_chars: (1, 40),
     times: 4,
     chars: 56,
@@ -106,8 +106,8 @@ const CYCLES: CycleLimits = CycleLimits {
     regular_chars: 112,
 };
 
-/// The first circle of a text, by trying every length at every place.
-fn naive_cycle(text: &[u8], limits: &CycleLimits) -> Option<Found> {
+/// Returns the first repetition of a text, by trying every length at every offset.
+fn naive_cycle(text: &[u8], limits: &RepetitionLimits) -> Option<Detection> {
     let mut starts: Vec<usize> = (0..=limits.unit_chars.1 * 4).collect();
     for len in 1..=text.len() {
         for distance in 1..starts.len().min(len) {
@@ -134,7 +134,7 @@ fn naive_cycle(text: &[u8], limits: &CycleLimits) -> Option<Found> {
             };
             let least = chars * limits.unit_chars.0.div_ceil(chars).max(1) * times;
             if (len - from) * chars >= least.max(all) * distance {
-                return Some(Found {
+                return Some(Detection {
                     start: (from + distance) as u64,
                     end: len as u64,
                     decided: len as u64,
@@ -162,13 +162,13 @@ fn circles_are_found_where_they_are() {
             (0..times).for_each(|_| text.extend(&unit));
             text.extend(glue(&mut random, &PARTS, 4));
         }
-        let run = |cuts: &[usize]| found_in(Cycle::new(CYCLES), &text, cuts);
+        let run = |cuts: &[usize]| found_in(RepetitionDetector::new(CYCLES), &text, cuts);
         let (found, count) = under_every_cut(&mut random, &text, run);
         let model = naive_cycle(&text, &CYCLES);
         texts += 1;
         cases += count;
         hits += u64::from(!found.is_empty());
-        // A circle inside another may be followed first; it is found all the same, but later.
+        // A repetition inside another one can be tracked first; the outer one is then found later.
         if found.first() != model.as_ref() {
             late += 1;
             let model = model.expect("what is found is there");
@@ -190,19 +190,23 @@ fn circles_are_found_where_they_are() {
 fn a_circle_is_cut_behind_its_first_time() {
     let unit = "I will now read the file and check what it says about the limits.\n";
     let text = format!("Let me see:\n{}", unit.repeat(9));
-    let found = found_in(Cycle::new(CycleLimits::default()), text.as_bytes(), &[]);
+    let found = found_in(
+        RepetitionDetector::new(RepetitionLimits::default()),
+        text.as_bytes(),
+        &[],
+    );
     let kept = &text[..found[0].start as usize];
-    // The line break before the first one is a part of the circle.
+    // The line break before the first unit is part of the repetition.
     assert_eq!(kept, format!("Let me see:\n{}", unit.trim_end()));
-    let mut far = Cycle::new(CycleLimits {
+    let mut far = RepetitionDetector::new(RepetitionLimits {
         unit_chars: (1, 4000),
         times: 3,
-        ..CycleLimits::default()
+        ..RepetitionLimits::default()
     });
     let long: String = (0..600).map(|n| format!("w{n} ")).collect();
     let looping = long.repeat(4);
     let mut all = Vec::new();
-    far.push(Piece::verbatim(looping.as_bytes(), 7), &mut |found| {
+    far.push(Chunk::verbatim(looping.as_bytes(), 7), &mut |found| {
         all.push(found)
     });
     assert_eq!(all[0].start, 7 + long.len() as u64);
@@ -247,8 +251,8 @@ fn leaks_are_the_same_under_every_cut() {
         let text = glue(&mut random, &TOKENS, 9);
         let code = random.below(3) == 0;
         let run = |cuts: &[usize]| {
-            let mut leak = Leak::new(LeakLimits::default());
-            leak.code(code);
+            let mut leak = ControlTokenDetector::new(ControlTokenLimits::default());
+            leak.set_code(code);
             found_in(leak, &text, cuts)
         };
         let (found, count) = under_every_cut(&mut random, &text, run);
@@ -279,17 +283,21 @@ fn what_is_said_about_a_token_is_no_leak() {
     ];
     for text in quiet {
         assert_eq!(
-            found_in(Leak::new(LeakLimits::default()), text.as_bytes(), &[]),
+            found_in(
+                ControlTokenDetector::new(ControlTokenLimits::default()),
+                text.as_bytes(),
+                &[]
+            ),
             [],
             "{text}"
         );
     }
     let text = "ok<|im_end|>\n<|im_start|>user\n";
-    let mut leak = Leak::new(LeakLimits::default());
-    leak.code(true);
+    let mut leak = ControlTokenDetector::new(ControlTokenLimits::default());
+    leak.set_code(true);
     assert_eq!(
         found_in(leak, text.as_bytes(), &[]),
-        [Found {
+        [Detection {
             start: 2,
             end: 25,
             decided: 25
@@ -308,26 +316,26 @@ fn limits_are_passed_by_the_first_byte_too_many() {
             20,
         );
         let most = random.below(12) as u64;
-        let bounds = Bounds {
+        let bounds = BoundLimits {
             bytes: Some(most),
             lines: Some(most),
             tokens: Some(most),
-            ..Bounds::default()
+            ..BoundLimits::default()
         };
         let run = |cuts: &[usize]| {
             let mut all = Vec::new();
-            let mut limit = Limit::new(bounds, Duration::ZERO);
+            let mut limit = BoundMonitor::new(bounds, Duration::ZERO);
             let mut from = 0;
             for &to in cuts.iter().chain([&text.len()]) {
                 if from < to {
-                    let piece = Piece::verbatim(&text[from..to], from as u64);
-                    limit.push(piece, &mut |bound, found| all.push((bound as u64, found)));
+                    let chunk = Chunk::verbatim(&text[from..to], from as u64);
+                    limit.push(chunk, &mut |bound, found| all.push((bound as u64, found)));
                 }
                 from = to;
             }
             all.sort_unstable_by_key(|one| one.0);
             all.into_iter()
-                .map(|(bound, found)| Found {
+                .map(|(bound, found)| Detection {
                     start: found.start | bound << 32,
                     ..found
                 })
@@ -335,14 +343,14 @@ fn limits_are_passed_by_the_first_byte_too_many() {
         };
         let (found, count) = under_every_cut(&mut random, &text, run);
         cases += count;
-        let at = |bound: Bound| found.iter().find(|found| found.start >> 32 == bound as u64);
-        let bytes = at(Bound::Bytes).map(|found| found.end);
+        let at = |bound: BoundKind| found.iter().find(|found| found.start >> 32 == bound as u64);
+        let bytes = at(BoundKind::Bytes).map(|found| found.end);
         assert_eq!(bytes, (text.len() as u64 > most).then_some(most + 1));
         let lines = text.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len);
         let before: usize = lines.clone().take(most as usize).sum();
         let more = lines.count() as u64 > most;
         assert_eq!(
-            at(Bound::Lines).map(|found| found.end),
+            at(BoundKind::Lines).map(|found| found.end),
             more.then_some(before as u64 + 1)
         );
     }
@@ -352,15 +360,15 @@ fn limits_are_passed_by_the_first_byte_too_many() {
 #[test]
 fn time_is_what_the_caller_says() {
     let seconds = |n| Some(Duration::from_secs(n));
-    let bounds = Bounds {
+    let bounds = BoundLimits {
         first: seconds(2),
         stall: seconds(3),
         time: seconds(10),
         deltas: Some(2),
-        ..Bounds::default()
+        ..BoundLimits::default()
     };
     let mut passed = Vec::new();
-    let mut limit = Limit::new(bounds, Duration::from_secs(100));
+    let mut limit = BoundMonitor::new(bounds, Duration::from_secs(100));
     for (at, is_delta) in [
         (101, false),
         (102, true),
@@ -381,13 +389,13 @@ fn time_is_what_the_caller_says() {
     assert_eq!(
         passed,
         [
-            (109, Bound::Stall),
-            (110, Bound::Deltas),
-            (111, Bound::Time)
+            (109, BoundKind::Stall),
+            (110, BoundKind::Deltas),
+            (111, BoundKind::Time)
         ]
     );
-    let mut limit = Limit::new(
-        Bounds {
+    let mut limit = BoundMonitor::new(
+        BoundLimits {
             tokens: Some(3),
             ..bounds
         },
@@ -395,7 +403,7 @@ fn time_is_what_the_caller_says() {
     );
     limit.counted(0, &mut |bound, _| panic!("{bound:?}"));
     limit.push(
-        Piece::verbatim(b"one two three four five six", 0),
+        Chunk::verbatim(b"one two three four five six", 0),
         &mut |bound, _| panic!("{bound:?}"),
     );
     limit.counted(3, &mut |bound, _| panic!("{bound:?}"));
@@ -404,7 +412,7 @@ fn time_is_what_the_caller_says() {
     limit.time(Duration::from_secs(3), &mut |bound, found| {
         first.push((bound, found.end))
     });
-    assert_eq!(first, [(Bound::Tokens, 27), (Bound::First, 27)]);
+    assert_eq!(first, [(BoundKind::Tokens, 27), (BoundKind::First, 27)]);
 }
 
 #[test]
@@ -438,15 +446,15 @@ fn scripts_are_the_same_under_every_cut() {
     let (mut cases, mut hits) = (0, 0);
     while cases < scale(120_000) as u64 {
         let text = glue(&mut random, &PARTS, 20);
-        let run = |cuts: &[usize]| found_in(Script::new(limits), &text, cuts);
+        let run = |cuts: &[usize]| found_in(ScriptDetector::new(limits), &text, cuts);
         let (found, count) = under_every_cut(&mut random, &text, run);
         cases += count;
         hits += u64::from(!found.is_empty());
         let only = ScriptLimits {
-            languages: Languages::default(),
+            languages: LanguageSet::default(),
             ..limits
         };
-        let letters = found_in(Script::new(only), &text, &[]);
+        let letters = found_in(ScriptDetector::new(only), &text, &[]);
         assert_eq!(
             letters.first().map(|found| (found.start, found.end)),
             naive_script(&text)
@@ -455,7 +463,7 @@ fn scripts_are_the_same_under_every_cut() {
     report("script", cases, hits);
 }
 
-/// The first stretch of letters of which too many are not Latin, by looking at every stretch.
+/// Returns the first run of letters with too many that are not Latin, by checking every run.
 fn naive_script(text: &[u8]) -> Option<(u64, u64)> {
     let scripts = [
         r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]",
@@ -523,8 +531,13 @@ fn unknown_names_are_the_same_under_every_cut() {
     while cases < scale(160_000) as u64 {
         let text = glue(&mut random, &PARTS, 6);
         let language = Language::new(random.pick(&["rust", "toml", "ts", "python", "go", "text"]));
-        let run =
-            |cuts: &[usize]| found_in(UnknownName::new(Arc::clone(&known), language), &text, cuts);
+        let run = |cuts: &[usize]| {
+            found_in(
+                UnknownNameDetector::new(Arc::clone(&known), language),
+                &text,
+                cuts,
+            )
+        };
         let (found, count) = under_every_cut(&mut random, &text, run);
         cases += count;
         hits += u64::from(!found.is_empty());
@@ -541,7 +554,7 @@ fn names_are_read_as_each_language_writes_them() {
     ]));
     let names = |language: &str, text: &str| -> Vec<String> {
         let found = found_in(
-            UnknownName::new(Arc::clone(&known), Language::new(language)),
+            UnknownNameDetector::new(Arc::clone(&known), Language::new(language)),
             text.as_bytes(),
             &[],
         );
@@ -575,16 +588,16 @@ fn near_repeats_are_the_same_under_every_cut() {
         "? ",
         "Nothing of the kind has been said here before by anyone!\n",
     ];
-    let limits = AlikeLimits {
+    let limits = NearDuplicateLimits {
         times: 3,
         of: 4,
-        ..AlikeLimits::default()
+        ..NearDuplicateLimits::default()
     };
     let mut random = Random::new(0xA11E);
     let (mut cases, mut hits) = (0, 0);
     while cases < scale(120_000) as u64 {
         let text = glue(&mut random, &PARTS, 10);
-        let run = |cuts: &[usize]| found_in(Alike::new(limits), &text, cuts);
+        let run = |cuts: &[usize]| found_in(NearDuplicateDetector::new(limits), &text, cuts);
         let (found, count) = under_every_cut(&mut random, &text, run);
         cases += count;
         hits += u64::from(!found.is_empty());
@@ -621,12 +634,12 @@ fn sketches_of_small_sets_are_exact() {
 
 #[test]
 fn replies_with_other_numbers_are_the_same_and_survive_a_restart() {
-    let mut turns = Turns::default();
+    let mut turns = ReplyHistory::default();
     let limits = TurnLimits::default();
-    let push = |turns: &mut Turns, text: &str, size: usize| {
-        let mut reply = Reply::default();
+    let push = |turns: &mut ReplyHistory, text: &str, size: usize| {
+        let mut reply = ReplyDigester::default();
         for (index, bytes) in text.as_bytes().chunks(size).enumerate() {
-            reply.push(Piece::verbatim(bytes, (index * size) as u64));
+            reply.push(Chunk::verbatim(bytes, (index * size) as u64));
         }
         turns.push(&limits, reply.digest())
     };
@@ -638,7 +651,7 @@ fn replies_with_other_numbers_are_the_same_and_survive_a_restart() {
     assert!(!push(&mut turns, &same(1), 1));
     assert!(!push(&mut turns, &same(22), 7));
     let kept = serde_json::to_string(&turns).unwrap();
-    let mut turns: Turns = serde_json::from_str(&kept).unwrap();
+    let mut turns: ReplyHistory = serde_json::from_str(&kept).unwrap();
     assert!(push(&mut turns, &same(333), 1000));
     assert!(!push(
         &mut turns,
@@ -673,15 +686,15 @@ fn calls_are_the_same_if_their_input_is() {
     for _ in 0..scale(30_000) {
         let (a, b) = (input(&mut random), input(&mut random));
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-        let is_same = Call::new("t", a.as_bytes()) == Call::new("t", b.as_bytes());
+        let is_same = CallDigest::new("t", a.as_bytes()) == CallDigest::new("t", b.as_bytes());
         assert_eq!(is_same, read(&a) == read(&b), "{a} {b}");
         same += u64::from(is_same);
     }
     assert!(same > 0);
-    assert_ne!(Call::new("a", b"{}"), Call::new("b", b"{}"));
+    assert_ne!(CallDigest::new("a", b"{}"), CallDigest::new("b", b"{}"));
 }
 
-/// The input of a call, its keys in any order and its text spelled in any way.
+/// Returns the input of a call with its keys in random order and its text in random spelling.
 fn input(random: &mut Random) -> String {
     let text = |random: &mut Random| {
         random
@@ -711,25 +724,28 @@ fn circles_of_calls_are_seen_and_near_ones() {
         near_times: 4,
         differing: 1,
     };
-    let run = |inputs: &[&str]| -> Vec<Option<Repeats>> {
-        let mut calls = Calls::default();
+    let run = |inputs: &[&str]| -> Vec<Option<CallRepetition>> {
+        let mut calls = CallHistory::default();
         inputs
             .iter()
-            .map(|input| calls.push(&limits, Call::new("bash", input.as_bytes())))
+            .map(|input| calls.push(&limits, CallDigest::new("bash", input.as_bytes())))
             .collect()
     };
     let (a, b) = (
         r#"{"command":"ls","timeout":1}"#,
         r#"{"timeout":1,"command":"pwd"}"#,
     );
-    assert_eq!(run(&[a, a, a]), [None, None, Some(Repeats::Same)]);
-    assert_eq!(run(&[a, b, a, b, a, b]).last(), Some(&Some(Repeats::Same)));
+    assert_eq!(run(&[a, a, a]), [None, None, Some(CallRepetition::Same)]);
+    assert_eq!(
+        run(&[a, b, a, b, a, b]).last(),
+        Some(&Some(CallRepetition::Same))
+    );
     assert_eq!(run(&[a, b, a, b, a]).last(), Some(&None));
     let near: Vec<String> = (0..4)
         .map(|n| format!(r#"{{"pattern":"x","path":"src","limit":{n}}}"#))
         .collect();
     let near: Vec<&str> = near.iter().map(String::as_str).collect();
-    assert_eq!(run(&near), [None, None, None, Some(Repeats::Nearly)]);
+    assert_eq!(run(&near), [None, None, None, Some(CallRepetition::Nearly)]);
     let other: Vec<String> = (0..9).map(|n| format!(r#"{{"path":"{n}.rs"}}"#)).collect();
     let other: Vec<&str> = other.iter().map(String::as_str).collect();
     assert!(run(&other).iter().all(Option::is_none));
@@ -738,15 +754,15 @@ fn circles_of_calls_are_seen_and_near_ones() {
 #[test]
 fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
     for name in crate::rule::Script::NAMES {
-        let (script, language) = (Scripts::named(name), Languages::named(name));
+        let (script, language) = (ScriptSet::named(name), LanguageSet::named(name));
         assert!(script.is_some() != language.is_some(), "{name}");
     }
-    assert_eq!(Scripts::named("latin"), Some(Scripts::LATIN));
-    assert_eq!(Languages::named("en"), Some(Languages::ENGLISH));
+    assert_eq!(ScriptSet::named("latin"), Some(ScriptSet::LATIN));
+    assert_eq!(LanguageSet::named("en"), Some(LanguageSet::ENGLISH));
 }
 
-/// Each detector reads the sources of the matcher in deltas of 5 bytes. Under callgrind, the instructions of
-/// each `push` divided by the bytes printed here are what a byte costs.
+/// Each detector reads the sources of the matcher in deltas of 5 bytes. The cost of a byte is the number of
+/// instructions of each `push` under callgrind, divided by the bytes printed here.
 #[test]
 #[ignore = "to be run under callgrind"]
 fn what_a_byte_costs() {
@@ -767,29 +783,44 @@ fn what_a_byte_costs() {
     ]));
     let text = text.as_bytes();
     assert_eq!(
-        found_in(Cycle::new(CycleLimits::default()), text, &cuts),
+        found_in(
+            RepetitionDetector::new(RepetitionLimits::default()),
+            text,
+            &cuts
+        ),
         []
     );
     assert_eq!(
-        found_in(Alike::new(AlikeLimits::default()), text, &cuts),
+        found_in(
+            NearDuplicateDetector::new(NearDuplicateLimits::default()),
+            text,
+            &cuts
+        ),
         []
     );
-    assert_eq!(found_in(Leak::new(LeakLimits::default()), text, &cuts), []);
     assert_eq!(
-        found_in(Script::new(ScriptLimits::default()), text, &cuts),
+        found_in(
+            ControlTokenDetector::new(ControlTokenLimits::default()),
+            text,
+            &cuts
+        ),
+        []
+    );
+    assert_eq!(
+        found_in(ScriptDetector::new(ScriptLimits::default()), text, &cuts),
         []
     );
     // Modules that are declared in another file are not known here.
-    let names = UnknownName::new(Arc::clone(&known), Language::new("rust"));
+    let names = UnknownNameDetector::new(Arc::clone(&known), Language::new("rust"));
     let names = found_in(names, text, &cuts);
     assert!(names.len() < 30, "{names:?}");
-    let mut limit = Limit::new(Bounds::default(), Duration::ZERO);
-    let mut reply = Reply::default();
+    let mut limit = BoundMonitor::new(BoundLimits::default(), Duration::ZERO);
+    let mut reply = ReplyDigester::default();
     for (index, delta) in text.chunks(5).enumerate() {
-        let piece = Piece::verbatim(delta, index as u64 * 5);
-        limit.push(piece, &mut |bound, _| panic!("{bound:?}"));
-        reply.push(piece);
+        let chunk = Chunk::verbatim(delta, index as u64 * 5);
+        limit.push(chunk, &mut |bound, _| panic!("{bound:?}"));
+        reply.push(chunk);
     }
     println!("{} bytes", text.len());
-    assert_ne!(reply.digest(), Reply::default().digest());
+    assert_ne!(reply.digest(), ReplyDigester::default().digest());
 }

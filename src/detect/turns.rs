@@ -1,26 +1,26 @@
-//! Replies that say the same as the replies before them, numbers aside.
+//! Replies that repeat the preceding replies, apart from numbers.
 //!
-//! Of each reply a [`Digest`] stays: the smallest hashes of its runs of three words. It is small, holds no
-//! text, and can be kept with a session.
+//! A [`ReplyDigest`] of each reply is kept: the smallest hashes of its runs of three words. It is small, contains no
+//! text, and can be saved with a session.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::words::{Sketch, Words, mix};
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 
-/// Runs of words that a digest keeps.
+/// The number of runs of words in a digest.
 const RUNS: usize = 64;
 
-/// When replies are too much alike.
+/// The limits above which similar replies are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TurnLimits {
-    /// How many replies in a row, each like the one before; at least 2.
+    /// The number of consecutive replies, each similar to the one before, at least 2.
     pub(crate) turns: usize,
-    /// Percent of the runs of three words that two replies share if they are alike.
+    /// The percentage of shared runs of three words from which two replies are similar.
     pub(crate) percent: usize,
-    /// Fewest words of a reply that counts. Shorter ones neither count nor end a row.
+    /// The fewest words of a reply that counts. Shorter replies neither count nor end a run.
     pub(crate) words: usize,
 }
 
@@ -34,44 +34,44 @@ impl Default for TurnLimits {
     }
 }
 
-/// What is kept of a reply.
+/// A digest of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Digest {
+pub(crate) struct ReplyDigest {
     runs: Vec<u32>,
     words: u64,
 }
 
-impl Digest {
-    /// How much of both replies is in both, in percent.
-    pub(crate) fn alike(&self, other: &Digest) -> usize {
+impl ReplyDigest {
+    /// Returns the percentage of runs of words that both replies share.
+    pub(crate) fn alike(&self, other: &ReplyDigest) -> usize {
         Sketch::<RUNS>::of(&self.runs).alike(&Sketch::of(&other.runs))
     }
 }
 
-/// Reads a reply.
+/// Computes the digest of a reply.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyDigester {
     words: Words,
     last: [u32; 2],
     count: u64,
     runs: Sketch<RUNS>,
 }
 
-impl Reply {
-    pub(crate) fn push(&mut self, piece: Piece<'_>) {
-        for &byte in piece.bytes {
+impl ReplyDigester {
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>) {
+        for &byte in chunk.bytes {
             if let Some(word) = self.words.step(byte) {
                 self.add(word);
             }
         }
     }
 
-    /// The reply has ended.
-    pub(crate) fn digest(mut self) -> Digest {
+    /// Ends the reply and returns its digest.
+    pub(crate) fn digest(mut self) -> ReplyDigest {
         if let Some(word) = self.words.end() {
             self.add(word);
         }
-        Digest {
+        ReplyDigest {
             runs: self.runs.members().to_vec(),
             words: self.count,
         }
@@ -88,15 +88,15 @@ impl Reply {
     }
 }
 
-/// The last replies of a session, as it keeps them.
+/// The digests of the last replies, saved with a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Turns {
-    last: VecDeque<Digest>,
+pub(crate) struct ReplyHistory {
+    last: VecDeque<ReplyDigest>,
 }
 
-impl Turns {
-    /// Takes the digest of a reply; true if it is one too many of its kind.
-    pub(crate) fn push(&mut self, limits: &TurnLimits, digest: Digest) -> bool {
+impl ReplyHistory {
+    /// Appends the digest of a reply. Returns true if the run of similar replies reaches the limit.
+    pub(crate) fn push(&mut self, limits: &TurnLimits, digest: ReplyDigest) -> bool {
         if digest.words < limits.words as u64 {
             return false;
         }

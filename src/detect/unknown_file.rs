@@ -1,18 +1,18 @@
-//! Files that are named and that nobody knows: code spans of a text that read like the path of a file, and are
-//! none of those that the rule and the host list.
+//! Mentions of unknown files: code spans of a text that look like a file path and are not in the lists of the rule and
+//! the host.
 //!
 //! Memory: one code span of at most [`SPAN`] bytes.
 
 use std::sync::Arc;
 
 use super::unknown_name::KnownNames;
-use super::{Detector, Found};
-use crate::view::piece::{Held, Piece};
+use super::{Detection, Detector};
+use crate::view::chunk::{Chunk, ChunkBuffer};
 
-/// Longest code span that is taken for a path.
+/// The longest code span that is read as a path, in bytes.
 pub(crate) const SPAN: usize = 255;
 
-/// Endings that a name without a folder needs: much else has a dot in it.
+/// The extensions that a name without a folder must have, because many other words contain a dot.
 const ENDINGS: [&str; 44] = [
     "c", "cc", "cfg", "conf", "cpp", "cs", "css", "csv", "env", "go", "gradle", "h", "hpp", "html",
     "ini", "java", "js", "json", "jsonl", "jsx", "kt", "lock", "lua", "md", "mjs", "mts", "php",
@@ -22,55 +22,58 @@ const ENDINGS: [&str; 44] = [
 
 /// Reads one code span.
 #[derive(Clone, Debug)]
-pub(crate) struct UnknownFile {
+pub(crate) struct UnknownFileDetector {
     known: Arc<KnownNames>,
-    /// More of them.
-    besides: Option<Arc<KnownNames>>,
-    span: Held,
+    /// Further known names.
+    also_known: Option<Arc<KnownNames>>,
+    span: ChunkBuffer,
     is_long: bool,
 }
 
-impl UnknownFile {
-    pub(crate) fn new(known: Arc<KnownNames>, besides: Option<Arc<KnownNames>>) -> UnknownFile {
-        UnknownFile {
+impl UnknownFileDetector {
+    pub(crate) fn new(
+        known: Arc<KnownNames>,
+        also_known: Option<Arc<KnownNames>>,
+    ) -> UnknownFileDetector {
+        UnknownFileDetector {
             known,
-            besides,
-            span: Held::default(),
+            also_known,
+            span: ChunkBuffer::default(),
             is_long: false,
         }
     }
 
-    /// Where what may yet be found begins: the code span.
+    /// Returns the start of the code span, from which text can still become a detection.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        let first = self.span.piece_at(0).filter(|_| !self.is_long);
-        first.map(|piece| piece.start(0))
+        let first = self.span.chunk_at(0).filter(|_| !self.is_long);
+        first.map(|chunk| chunk.start(0))
     }
 
     fn is_unknown(&self, path: &str) -> bool {
-        let besides = self.besides.as_ref();
-        !self.known.holds_file(path) && !besides.is_some_and(|known| known.holds_file(path))
+        let also_known = self.also_known.as_ref();
+        !self.known.holds_file(path) && !also_known.is_some_and(|known| known.holds_file(path))
     }
 }
 
-impl Detector for UnknownFile {
-    fn push(&mut self, piece: Piece<'_>, _found: &mut dyn FnMut(Found)) {
-        self.is_long |= self.span.bytes().len() + piece.bytes.len() > SPAN;
+impl Detector for UnknownFileDetector {
+    fn push(&mut self, chunk: Chunk<'_>, _found: &mut dyn FnMut(Detection)) {
+        self.is_long |= self.span.bytes().len() + chunk.bytes.len() > SPAN;
         if !self.is_long {
-            self.span.push(piece);
+            self.span.push(chunk);
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         let text = std::str::from_utf8(self.span.bytes()).unwrap_or_default();
         if !self.is_long
             && let Some(path) = path(text)
             && self.is_unknown(path)
         {
             let at = path.as_ptr() as usize - text.as_ptr() as usize;
-            let pieces = || self.span.pieces(at..at + path.len());
-            if let (Some(first), Some(last)) = (pieces().next(), pieces().last()) {
+            let chunks = || self.span.chunks(at..at + path.len());
+            if let (Some(first), Some(last)) = (chunks().next(), chunks().last()) {
                 let end = last.end(last.bytes.len() - 1);
-                found(Found {
+                found(Detection {
                     start: first.start(0),
                     end,
                     decided: decided.max(end),
@@ -82,8 +85,8 @@ impl Detector for UnknownFile {
     }
 }
 
-/// The path that the span names, if it reads like one: no blanks, an ending, and a folder or an ending that is
-/// usual. A line number behind it (`a.rs:12`, `a.rs#L12`) is left out.
+/// Returns the path in the span, if it looks like one: no blanks, an extension, and a folder or a common extension. A
+/// line number after it (`a.rs:12`, `a.rs#L12`) is left out.
 fn path(span: &str) -> Option<&str> {
     let span = span.trim();
     let span = span.split_once("#L").map_or(span, |(path, _)| path);
@@ -108,7 +111,7 @@ fn path(span: &str) -> Option<&str> {
     let is_ending = (1..=8).contains(&ending.len())
         && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
         && ending.bytes().any(|byte| byte.is_ascii_alphabetic());
-    // `example.org/a.html` is no file of anybody here.
+    // `example.org/a.html` is not a local file.
     let host = folder.split('/').next().unwrap_or_default();
     let is_host = host.contains('.') && !host.starts_with('.');
     let is_usual = !folder.is_empty() || ENDINGS.contains(&ending.to_ascii_lowercase().as_str());

@@ -1,35 +1,35 @@
-//! Imports of packages that nobody knows: neither the language brings them, nor the host has named them,
-//! nor does the code itself declare them as modules.
+//! Imports of unknown packages: packages that are neither part of the language, nor listed by the host, nor declared as
+//! modules by the code itself.
 //!
-//! Code is read line by line; a line that begins like an import is taken apart when it ends. What an import
-//! spreads over several lines is understood where that is usual: blocks of Go, `} from 'x'` of JavaScript.
+//! Code is read line by line; a line that starts like an import is parsed when it ends. An import that spans lines is
+//! recognized in its common forms: blocks of Go, `} from 'x'` of JavaScript.
 //!
-//! Memory: one line of at most [`LINE`] bytes, and the modules that the code declares, at most [`OWN`].
+//! Memory: one line of at most [`LINE`] bytes, and at most [`OWN`] modules that the code declares.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::std_names::{GO, NODE, PYTHON, RUST};
-use super::{Detector, Found};
-use crate::view::piece::{Held, Language, Piece};
+use super::{Detection, Detector};
+use crate::view::chunk::{Chunk, ChunkBuffer, Language};
 
-/// Longest line that is read; the rest of a longer one is passed over.
+/// The number of bytes of a line that are read; the rest of a longer line is skipped.
 pub(crate) const LINE: usize = 1024;
-/// Most modules that are kept as declared by the code itself.
+/// The most modules declared by the code itself that are kept.
 pub(crate) const OWN: usize = 256;
 
-/// Names that the host knows: dependencies, workspace members, modules of the project. Spelled as in
-/// imports or as in manifests: `-` and `_` are the same, and so are capitals.
+/// The names that the host knows: dependencies, workspace members, modules of the project. They are spelled as in
+/// imports or in manifests: `-` equals `_`, and case is ignored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownNames {
     sets: Vec<Arc<NameSet>>,
 }
 
-/// One list of such names.
+/// One list of known names.
 pub(crate) type NameSet = HashSet<String>;
 
-/// The names of a list, as they are compared.
+/// Returns the normalized names of a list.
 pub(crate) fn name_set<'n>(names: impl IntoIterator<Item = &'n str>) -> NameSet {
     names.into_iter().map(folded).collect()
 }
@@ -40,7 +40,7 @@ impl KnownNames {
         KnownNames::shared(vec![Arc::new(name_set(names))])
     }
 
-    /// Names of several lists, which others have too.
+    /// Returns the names of several lists, which are shared.
     pub(crate) fn shared(sets: Vec<Arc<NameSet>>) -> KnownNames {
         KnownNames { sets }
     }
@@ -59,7 +59,7 @@ impl KnownNames {
         self.sets.iter().any(|set| set.contains(&name))
     }
 
-    /// Whether a file of that path is known, or one in some folder whose path ends like that.
+    /// Returns true if the path, or a path that ends in it after a folder, is known.
     pub(crate) fn holds_file(&self, path: &str) -> bool {
         let path = folded(path);
         let ends_so = |known: &String| {
@@ -75,55 +75,55 @@ fn folded(name: &str) -> String {
     name.replace('-', "_").to_lowercase()
 }
 
-/// Which rules of import hold.
+/// The import syntax of a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ImportSyntax {
     Rust,
     Cargo,
-    Script,
+    ScriptDetector,
     Python,
     Go,
 }
 
-impl Kind {
-    fn of(language: Language) -> Option<Kind> {
+impl ImportSyntax {
+    fn of(language: Language) -> Option<ImportSyntax> {
         Some(match language.name() {
-            "rust" | "rs" => Kind::Rust,
-            "toml" => Kind::Cargo,
+            "rust" | "rs" => ImportSyntax::Rust,
+            "toml" => ImportSyntax::Cargo,
             "javascript" | "js" | "jsx" | "mjs" | "cjs" | "typescript" | "ts" | "tsx" | "mts" => {
-                Kind::Script
+                ImportSyntax::ScriptDetector
             }
-            "python" | "py" | "python3" | "pyi" => Kind::Python,
-            "go" | "golang" => Kind::Go,
+            "python" | "py" | "python3" | "pyi" => ImportSyntax::Python,
+            "go" | "golang" => ImportSyntax::Go,
             _ => return None,
         })
     }
 }
 
-/// Finds imports of unknown names in one run of code.
+/// Detects imports of unknown names in one run of code.
 #[derive(Clone, Debug)]
-pub(crate) struct UnknownName {
+pub(crate) struct UnknownNameDetector {
     known: Arc<KnownNames>,
-    /// More of them.
-    besides: Option<Arc<KnownNames>>,
-    kind: Option<Kind>,
-    line: Held,
-    /// Whether the line was read as far as lines are.
+    /// Further known names.
+    also_known: Option<Arc<KnownNames>>,
+    kind: Option<ImportSyntax>,
+    line: ChunkBuffer,
+    /// True if the first [`LINE`] bytes of the line have been read.
     is_long: bool,
-    /// Inside `import (` of Go, or a section of dependencies of a manifest.
+    /// True inside `import (` of Go, or in a section of dependencies of a manifest.
     in_block: bool,
-    /// Modules declared here, and names found already.
+    /// Modules declared by the code, and names already reported.
     own: BTreeSet<String>,
 }
 
-impl UnknownName {
-    /// For code of that language; for one whose imports are not known nothing is ever found.
-    pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownName {
-        UnknownName {
+impl UnknownNameDetector {
+    /// Creates a detector for code of a language. Without a known import syntax it reports nothing.
+    pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownNameDetector {
+        UnknownNameDetector {
             known,
-            besides: None,
-            kind: language.and_then(Kind::of),
-            line: Held::default(),
+            also_known: None,
+            kind: language.and_then(ImportSyntax::of),
+            line: ChunkBuffer::default(),
             is_long: false,
             in_block: false,
             own: BTreeSet::new(),
@@ -131,32 +131,32 @@ impl UnknownName {
     }
 
     fn holds(&self, name: &str) -> bool {
-        let besides = self.besides.as_ref();
-        self.known.holds(name) || besides.is_some_and(|known| known.holds(name))
+        let also_known = self.also_known.as_ref();
+        self.known.holds(name) || also_known.is_some_and(|known| known.holds(name))
     }
 
-    /// These names are known as well.
-    pub(crate) fn besides(self, besides: Option<Arc<KnownNames>>) -> UnknownName {
-        UnknownName { besides, ..self }
+    /// Returns the detector with further known names.
+    pub(crate) fn also_known(self, also_known: Option<Arc<KnownNames>>) -> UnknownNameDetector {
+        UnknownNameDetector { also_known, ..self }
     }
 
-    /// Where what may yet be found begins: the line.
+    /// Returns the start of the current line, from which text can still become a detection.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        self.line.piece_at(0).map(|piece| piece.start(0))
+        self.line.chunk_at(0).map(|chunk| chunk.start(0))
     }
 
-    fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         let mut held = std::mem::take(&mut self.line);
         if let (Some(kind), Ok(line)) = (self.kind, std::str::from_utf8(held.bytes())) {
             for name in self.names(kind, line) {
                 let text = &line[name.clone()];
                 if self.is_unknown(kind, text) {
                     self.note(text);
-                    let start = held.pieces(name.clone()).next().map(|piece| piece.start(0));
-                    let last = held.pieces(name).last();
-                    let end = last.map(|piece| piece.end(piece.bytes.len() - 1));
+                    let start = held.chunks(name.clone()).next().map(|chunk| chunk.start(0));
+                    let last = held.chunks(name).last();
+                    let end = last.map(|chunk| chunk.end(chunk.bytes.len() - 1));
                     if let (Some(start), Some(end)) = (start, end) {
-                        found(Found {
+                        found(Detection {
                             start,
                             end,
                             decided: decided.max(end),
@@ -169,15 +169,15 @@ impl UnknownName {
         self.line = held;
     }
 
-    /// Where in the line names of packages stand. Declarations are noted.
-    fn names(&mut self, kind: Kind, line: &str) -> Vec<Range<usize>> {
+    /// Returns the ranges of package names in the line, and records declarations.
+    fn names(&mut self, kind: ImportSyntax, line: &str) -> Vec<Range<usize>> {
         let code = line.trim();
         let names: Vec<&str> = match kind {
-            Kind::Rust => self.rust(code),
-            Kind::Cargo => self.cargo(code),
-            Kind::Script => script(code),
-            Kind::Python => python(code),
-            Kind::Go => self.go(code),
+            ImportSyntax::Rust => self.rust(code),
+            ImportSyntax::Cargo => self.cargo(code),
+            ImportSyntax::ScriptDetector => script(code),
+            ImportSyntax::Python => python(code),
+            ImportSyntax::Go => self.go(code),
         };
         let at = |name: &str| name.as_ptr() as usize - line.as_ptr() as usize;
         names
@@ -208,7 +208,7 @@ impl UnknownName {
         let heads = paths
             .into_iter()
             .map(|path| path.trim().trim_start_matches("::"));
-        // `use name;` and `use name as other;` name a crate too, but seldom; a path has `::`.
+        // `use name;` and `use name as other;` can also name a crate, but seldom do; a path contains `::`.
         heads
             .filter(|path| path[word(path).len()..].starts_with("::"))
             .map(word)
@@ -247,20 +247,20 @@ impl UnknownName {
         quoted(rest).filter(|_| is_import).into_iter().collect()
     }
 
-    fn is_unknown(&self, kind: Kind, name: &str) -> bool {
+    fn is_unknown(&self, kind: ImportSyntax, name: &str) -> bool {
         let package = package(kind, name);
         let is_standard = match kind {
-            Kind::Rust => RUST.binary_search(&package).is_ok(),
-            Kind::Cargo => false,
-            Kind::Script => NODE.binary_search(&package).is_ok(),
-            Kind::Python => PYTHON.binary_search(&package).is_ok(),
-            Kind::Go => GO.binary_search(&package).is_ok(),
+            ImportSyntax::Rust => RUST.binary_search(&package).is_ok(),
+            ImportSyntax::Cargo => false,
+            ImportSyntax::ScriptDetector => NODE.binary_search(&package).is_ok(),
+            ImportSyntax::Python => PYTHON.binary_search(&package).is_ok(),
+            ImportSyntax::Go => GO.binary_search(&package).is_ok(),
         };
         let is_known = || self.holds(package) || self.holds(name) || self.knows_parent(name);
         !name.is_empty() && !is_standard && !self.own.contains(name) && !is_known()
     }
 
-    /// Whether a path above the name is known: modules of Go are.
+    /// Returns true if a parent path of the name is known, as for the modules of Go.
     fn knows_parent(&self, name: &str) -> bool {
         name.match_indices('/')
             .any(|(at, _)| self.holds(&name[..at]))
@@ -273,54 +273,54 @@ impl UnknownName {
     }
 }
 
-impl Detector for UnknownName {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl Detector for UnknownNameDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.kind.is_none() {
             return;
         }
         let mut from = 0;
-        while from < piece.bytes.len() {
-            let newline = memchr::memchr(b'\n', &piece.bytes[from..]).map(|at| from + at);
-            let to = newline.unwrap_or(piece.bytes.len());
-            self.keep(piece.slice(from..to), found);
+        while from < chunk.bytes.len() {
+            let newline = memchr::memchr(b'\n', &chunk.bytes[from..]).map(|at| from + at);
+            let to = newline.unwrap_or(chunk.bytes.len());
+            self.keep(chunk.slice(from..to), found);
             let Some(at) = newline else { return };
             if !std::mem::take(&mut self.is_long) {
-                self.end_line(piece.decided(at), found);
+                self.end_line(chunk.decided(at), found);
             }
             from = at + 1;
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         if !std::mem::take(&mut self.is_long) {
             self.end_line(decided, found);
         }
     }
 }
 
-impl UnknownName {
-    fn keep(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl UnknownNameDetector {
+    fn keep(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.is_long {
             return;
         }
         let room = LINE - self.line.bytes().len();
-        if piece.bytes.len() < room {
-            return self.line.push(piece);
+        if chunk.bytes.len() < room {
+            return self.line.push(chunk);
         }
-        // No more of it is read, so nothing needs to wait for its end.
-        self.line.push(piece.slice(0..room));
+        // The rest is not read, so the line can be parsed now.
+        self.line.push(chunk.slice(0..room));
         self.is_long = true;
-        self.end_line(piece.decided(room - 1), found);
+        self.end_line(chunk.decided(room - 1), found);
     }
 }
 
-/// The package that a name belongs to, as standard libraries and manifests list it.
-fn package(kind: Kind, name: &str) -> &str {
+/// Returns the package of an imported name, as standard libraries and manifests list it.
+fn package(kind: ImportSyntax, name: &str) -> &str {
     match kind {
-        Kind::Rust | Kind::Cargo => name,
-        Kind::Python => name.split('.').next().unwrap_or(name),
-        Kind::Go => name.split('/').next().unwrap_or(name),
-        Kind::Script => {
+        ImportSyntax::Rust | ImportSyntax::Cargo => name,
+        ImportSyntax::Python => name.split('.').next().unwrap_or(name),
+        ImportSyntax::Go => name.split('/').next().unwrap_or(name),
+        ImportSyntax::ScriptDetector => {
             let name = name.strip_prefix("node:").unwrap_or(name);
             let slashes = if name.starts_with('@') { 2 } else { 1 };
             match name.match_indices('/').nth(slashes - 1) {
@@ -331,7 +331,7 @@ fn package(kind: Kind, name: &str) -> &str {
     }
 }
 
-/// `import x from 'y'`, `import 'y'`, `} from 'y'`, `export … from 'y'`, `require('y')`, `import('y')`.
+/// Parses `import x from 'y'`, `import 'y'`, `} from 'y'`, `export … from 'y'`, `require('y')` and `import('y')`.
 fn script(code: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let is_module = ["import ", "export ", "}", "import{"]
@@ -368,7 +368,7 @@ fn script(code: &str) -> Vec<&str> {
     names
 }
 
-/// `import a, b.c as d`, `from a.b import c`; relative imports name no package.
+/// Parses `import a, b.c as d` and `from a.b import c`. Relative imports name no package.
 fn python(code: &str) -> Vec<&str> {
     let is_name = |char: char| char.is_alphanumeric() || "_.".contains(char);
     if let Some(rest) = code.strip_prefix("from ") {
@@ -401,7 +401,7 @@ fn python(code: &str) -> Vec<&str> {
     }
 }
 
-/// The first text in quotes.
+/// Returns the first quoted text.
 fn quoted(code: &str) -> Option<&str> {
     let from = code.find(['"', '\''])?;
     let quote = code[from..].chars().next()?;
@@ -409,7 +409,7 @@ fn quoted(code: &str) -> Option<&str> {
     Some(&text[..text.find(quote)?])
 }
 
-/// The parts of a group that commas of its own level divide.
+/// Splits a group at the commas of its own level.
 fn top_level(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     for (at, byte) in group.bytes().enumerate() {
@@ -434,7 +434,7 @@ fn word(text: &str) -> &str {
     })
 }
 
-/// The longest beginning of such characters.
+/// Returns the longest prefix of characters that `is_in` accepts.
 fn word_with(text: &str, is_in: impl Fn(char) -> bool) -> &str {
     &text[..text.find(|char| !is_in(char)).unwrap_or(text.len())]
 }

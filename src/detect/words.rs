@@ -1,15 +1,15 @@
-//! Words of a text as hashes, in lower case, with every number the same.
+//! Words of a text as hashes, in lower case, with all numbers equal.
 
 /// Splits text into words.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Words {
     hash: u32,
-    /// Whether the word ended in a digit: digits that follow each other are one.
+    /// True if the word so far ends in a digit. Consecutive digits are one.
     in_number: bool,
 }
 
 impl Words {
-    /// Takes a byte; returns the word that ends before it.
+    /// Consumes a byte. Returns the word that ends before it.
     #[inline]
     pub(super) fn step(&mut self, byte: u8) -> Option<u32> {
         if byte.is_ascii_digit() {
@@ -27,7 +27,7 @@ impl Words {
         self.end()
     }
 
-    /// The word that is ended by the end of the text.
+    /// Returns the word that the end of the text ends.
     #[inline]
     pub(super) fn end(&mut self) -> Option<u32> {
         let hash = std::mem::take(&mut self.hash);
@@ -43,14 +43,14 @@ impl Words {
     }
 }
 
-/// Spreads a hash.
+/// Mixes the bits of a hash.
 pub(super) fn mix(hash: u32) -> u32 {
     let hash = (hash ^ hash >> 16).wrapping_mul(0x7FEB_352D);
     let hash = (hash ^ hash >> 15).wrapping_mul(0x846C_A68B);
     hash ^ hash >> 16
 }
 
-/// The smallest hashes of a set, by which sets are compared: exact while the set has no more of them.
+/// The smallest hashes of a set (MinHash), by which sets are compared. Exact if the set has at most `N` members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sketch<const N: usize> {
     least: [u32; N],
@@ -84,14 +84,14 @@ impl<const N: usize> Sketch<N> {
         &self.least[..self.len]
     }
 
-    /// A sketch of those members, of which the smallest count.
+    /// Returns the sketch of the given members.
     pub(super) fn of(members: &[u32]) -> Self {
         let mut sketch = Sketch::default();
         members.iter().for_each(|&member| sketch.add(member));
         sketch
     }
 
-    /// How much of both sets is in both, in percent, as far as the sketches tell.
+    /// Returns an estimate of the Jaccard similarity of both sets, in percent.
     pub(super) fn alike(&self, other: &Self) -> usize {
         let (a, b) = (self.members(), other.members());
         let (mut i, mut j, mut both, mut all) = (0, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! A pack from several sources.
+//! The builder of a pack from several sources.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::lint::LintTrial;
 use super::source::Files;
-use super::{Check, LoadError, Lock, Pack, builtin, finish, nearest};
+use super::{Check, LoadError, Lock, Pack, builtin, did_you_mean, finish};
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
-/// Collects what a [`Pack`] is made of. Nothing is read before [`build`](Self::build), and the order of
-/// the calls does not matter.
+/// Collects the sources and the terms of a [`Pack`]. Nothing is read before [`build`](Self::build), and the order of the
+/// calls does not matter.
 ///
 /// # Example: a built-in pack, a text and a rule made in code
 /// ```
@@ -58,7 +58,7 @@ impl PackBuilder {
         self.with(Input::Path(path.into()))
     }
 
-    /// Adds the text of a rule file; `name` is what problems call it.
+    /// Adds the text of a rule file; `name` is its name in messages.
     pub fn toml(self, name: impl Into<String>, text: impl Into<String>) -> PackBuilder {
         self.with(Input::Text {
             name: name.into(),
@@ -66,17 +66,17 @@ impl PackBuilder {
         })
     }
 
-    /// Adds a rule made in code. It is checked like one from a file.
+    /// Adds a rule made in code, with the checks of a rule in a file.
     pub fn rule(self, rule: Rule) -> PackBuilder {
         self.with(Input::Rule(Box::new(rule)))
     }
 
-    /// Adds one of [`Pack::builtins`].
+    /// Adds the built-in pack `name`, one of [`Pack::builtins`].
     pub fn builtin(self, name: impl Into<String>) -> PackBuilder {
         self.with(Input::Builtin(name.into()))
     }
 
-    /// The bounds of the load, of the pack and of the streams read with it.
+    /// Sets the bounds of the load, of the pack and of the streams read with it.
     ///
     /// # Example: patterns of strangers
     /// ```
@@ -90,9 +90,9 @@ impl PackBuilder {
         PackBuilder { limits, ..self }
     }
 
-    /// The workspace: paths of tool calls below this folder match `paths` as relative to it, those outside as
-    /// absolute, and relative paths are taken as relative to it. It must be absolute, and is compared as text; no
-    /// folder is looked at. Default: none, so that absolute paths match as absolute.
+    /// Sets the workspace. Paths of tool calls below this folder match `paths` relative to it, and other paths as absolute;
+    /// relative paths are relative to it. The folder must be absolute; it is compared as text and never read. Default: no
+    /// workspace, so that absolute paths match as absolute.
     ///
     /// # Example: the same file by two names
     /// ```
@@ -115,9 +115,8 @@ impl PackBuilder {
         }
     }
 
-    /// The actions that rules may take; all of them where this is not called. What is no stronger than
-    /// [`Action::Warn`] needs no grant. A rule that takes another action fails the load: packs may come
-    /// from strangers.
+    /// Sets the actions that rules may take. Actions no stronger than [`Action::Warn`] need no grant. A rule with another
+    /// action fails the load, because packs may be untrusted. Default: every action.
     ///
     /// # Example: a pack that may not cut
     /// ```
@@ -132,12 +131,12 @@ impl PackBuilder {
         self
     }
 
-    /// The day that an `[[allow]]` with `until` is compared with; one that ended before is not applied, and is
-    /// among the [`warnings`](Pack::warnings). Default: the day of the system's clock in UTC,
-    /// [`Date::today`]. A pack keeps the day it was built on: a process that runs for longer builds it again.
+    /// Sets the day with which an `[[allow]]` with `until` is compared. An entry that ended before it is not applied, and is
+    /// among the [`warnings`](Pack::warnings). Default: the day of the system's clock in UTC, [`Date::today`]. A pack keeps
+    /// the day on which it was built: a long-running process builds it again.
     ///
-    /// On `wasm32-unknown-unknown` there is no clock. Without this call, no `[[allow]]` with `until` is applied
-    /// there, and each is among the warnings.
+    /// On `wasm32-unknown-unknown` there is no clock. Without this call no `[[allow]]` with `until` is applied there, and
+    /// each is among the warnings.
     ///
     /// # Example: an exception for some weeks
     /// ```
@@ -174,7 +173,7 @@ impl PackBuilder {
         self
     }
 
-    /// Reads no clock: today is not known, as on a target without one. No `[[allow]]` with `until` is applied.
+    /// Builds the pack without reading a clock, so that no `[[allow]]` with `until` is applied.
     ///
     /// # Example: the same pack on every day
     /// ```
@@ -208,7 +207,7 @@ impl PackBuilder {
         self
     }
 
-    /// The packs that this must come to: any other name, version or content is an error.
+    /// Sets the packs that the load must result in: another name, version or content is an error.
     ///
     /// # Example: a pack that was changed
     /// ```
@@ -243,8 +242,8 @@ impl PackBuilder {
         for input in inputs {
             match input {
                 Input::Path(path) => files.read(&path, &mut check),
-                Input::Text { name, text } => check.text(&name, &text, None),
-                Input::Rule(rule) => check.rule(*rule),
+                Input::Text { name, text } => check.add_text(&name, &text, None),
+                Input::Rule(rule) => check.add_rule(*rule),
                 Input::Builtin(name) => builtin_pack(&name, &mut check),
             }
         }
@@ -260,10 +259,10 @@ impl PackBuilder {
 
 fn builtin_pack(name: &str, check: &mut Check<'_>) {
     if let Some(text) = builtin::text(name) {
-        return check.text(&format!("<{name}>"), text, None);
+        return check.add_text(&format!("<{name}>"), text, None);
     }
     let names: Vec<&str> = Pack::builtins().collect();
     let message = format!("there is no built-in pack {}", quote(name));
     let problem = Diagnostic::of_file(&code::UNKNOWN_PACK, name, message);
-    check.problem(problem.with_help(nearest::help(name, &names)));
+    check.add_problem(problem.with_help(did_you_mean::help(name, &names)));
 }

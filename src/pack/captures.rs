@@ -1,7 +1,7 @@
-//! What named groups of a rule's patterns capture in a whole text, for `{{ capture.NAME }}` in its message.
+//! The texts that named groups of a rule's patterns capture in a whole text, for `{{ capture.NAME }}` in its message.
 //!
-//! The regular expressions are built when the pack is: nothing here can fail when a text is read. Knows nothing of
-//! streams; a text that arrives in pieces is never kept, so captures are for texts that come whole.
+//! The regular expressions are built with the pack, so that nothing can fail when a text is read. Streamed text is not
+//! kept, so only texts that come whole have captures.
 
 use regex_automata::meta::{self, Regex};
 use regex_automata::util::syntax;
@@ -9,18 +9,18 @@ use regex_automata::util::syntax;
 use super::message;
 use crate::rule::{Pattern, PatternKind, Rule};
 
-/// Captures by name, with runs of white space as one space.
+/// Captured texts by name. Runs of white space are replaced by one space.
 pub(crate) type Captured = Vec<(String, String)>;
 
-/// The patterns of a rule that its message takes captures from.
+/// The patterns from which a rule's message takes captures.
 #[derive(Debug)]
 pub(crate) struct Captures {
     regexes: Box<[Regex]>,
     names: Box<[String]>,
 }
 
-/// A pattern as it is searched for captures; `None` if it has none, for it is no regular expression on the text as it
-/// stands.
+/// Returns the pattern as it is searched for captures. The result is `None` if the pattern is not a regular expression
+/// on the unchanged text.
 pub(super) fn regex(pattern: &Pattern) -> Option<Result<Regex, Box<meta::BuildError>>> {
     let is_plain =
         pattern.kind == PatternKind::Regex && pattern.region.is_empty() && pattern.fold.is_empty();
@@ -35,7 +35,7 @@ pub(super) fn regex(pattern: &Pattern) -> Option<Result<Regex, Box<meta::BuildEr
     })
 }
 
-/// The names of the groups of a regular expression.
+/// Returns the names of the groups of a regular expression.
 pub(super) fn group_names(regex: &Regex) -> Vec<String> {
     let names = regex.group_info().all_names();
     names
@@ -44,7 +44,7 @@ pub(super) fn group_names(regex: &Regex) -> Vec<String> {
 }
 
 impl Captures {
-    /// None for a rule whose message names no capture, or that was not checked.
+    /// Returns the patterns of a checked rule whose message names a capture, or `None` for other rules.
     pub(super) fn of(rule: &Rule) -> Option<Captures> {
         let names = message::captures(rule.message.as_deref()?);
         if names.is_empty() {
@@ -57,8 +57,8 @@ impl Captures {
         })
     }
 
-    /// What the groups capture in the match that a hit at `end` is of: of the matches that begin before it and end
-    /// there or later, the first one.
+    /// Returns the captures of the match that belongs to a hit at `end`: of the matches that begin before `end` and end at or
+    /// after it, the first one.
     pub(crate) fn at(&self, text: &[u8], end: u64) -> Captured {
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         let found = self.regexes.iter().filter_map(|regex| {

@@ -1,8 +1,11 @@
-//! From the text of rule files to [`Rule`]s: every key, type and value is checked, and every problem of
-//! every file is reported in one run.
+//! Turns the text of rule files into [`Rule`]s: checks every key, type and value, and reports every problem of every
+//! file in one run.
 //!
-//! A rule with a problem is left out, and a load with an error fails: nothing is skipped in silence. What
-//! a pattern costs is asked of `matcher::pattern`; nothing is compiled here.
+//! `syntax` parses the TOML, `file` reads the parts of a file, and the rows of `schema` read single keys through a
+//! [`Reader`]. The result is a [`Draft`] per rule. Overrides are then applied to the drafts (`layer`), and `semantics`
+//! checks the keys of each rule together. A rule with a problem is left out, and a load with an error fails.
+//!
+//! Nothing is compiled here; the bounds of a pattern are those of `ttsr_automata::pattern`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -10,8 +13,8 @@ use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::compose::{self, Allow, Override, Source, Today, Written};
-use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
+use super::compose::{self, Allow, Override, Source, Today, WrittenAllow};
+use super::diagnostic::{Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
 use super::lint::{self, LintTrial};
@@ -20,50 +23,52 @@ use super::tools::KnownTools;
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
-mod ast;
-mod by_hand;
-mod condition;
+pub(super) mod actions;
+pub(super) mod ast;
 pub(super) mod draft;
 pub(super) mod fault;
-mod header;
-mod keys;
-mod option;
-mod pattern;
-mod rule;
+mod file;
+mod layer;
+pub(super) mod names;
+pub(super) mod pattern;
+pub(super) mod problems;
+mod programmatic;
+pub(super) mod reader;
+pub(super) mod rule;
 pub(super) mod scope;
-mod sense;
+mod semantics;
 mod syntax;
 #[cfg(test)]
 mod tests;
 
-use draft::{Draft, Layer, PatternText, Place};
+use draft::{Draft, Place};
 use fault::Fault;
+use file::RuleId;
+use problems::{Problem, Problems};
+use reader::Reader;
 
-/// Most problems of one file that are looked at closely; the rest is counted.
-const PROBLEMS_PER_FILE: usize = 10_000;
-
-/// The check of all texts and rules of one load.
+/// One load: its texts, its rules made in code, and the problems found so far.
 #[derive(Debug)]
 pub(super) struct Check<'l> {
     limits: &'l Limits,
-    /// Steps of work so far, as [`Limits::load_steps`] counts them.
+    /// Work so far, as [`Limits::load_steps`] counts it.
     steps: u64,
     is_exhausted: bool,
     report: Report,
-    /// The texts, in the order in which they are read once they are all there.
+    /// The texts, in the order in which they are read once all are known.
     pub(super) sources: Vec<Source>,
     /// Rules made in code.
-    by_hand: Vec<Rule>,
-    /// What each source says besides its rules, by the number of the source.
+    programmatic: Vec<Draft>,
+    /// The facts of each source, by the number of the source.
     facts: Vec<Facts>,
     drafts: Vec<Draft>,
     overrides: Vec<Override>,
-    allows: Vec<Written>,
-    /// Where each full id was first written.
+    allows: Vec<WrittenAllow>,
+    /// The place at which each full id is first written.
     seen: HashMap<String, String>,
 }
 
-/// What the head of a file says, as far as other files need it.
+/// The parts of a file that other files and hosts need: `[pack]` and `[lists]`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) pack: String,
@@ -77,19 +82,19 @@ pub(super) struct Facts {
     pub(super) tools: Vec<String>,
 }
 
-/// What the host says about a load.
+/// The terms of the host for a load.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
-    /// Which actions it allows; all of them where it does not say.
+    /// The actions that it allows; `None` allows all of them.
     pub(super) grants: Option<Vec<Action>>,
     pub(super) today: Today,
-    /// What the packs must be.
+    /// The packs that the load must result in.
     pub(super) lock: Option<Lock>,
-    /// The trial that lints run rules with; `None` if no lints are wanted.
+    /// The trial that lints run rules with; `None` if no lints run.
     pub(super) lints: Option<LintTrial>,
 }
 
-/// What a load comes to. With an error in the report, the rules are not all there.
+/// The result of a load. If the report has an error, rules are missing.
 #[derive(Debug)]
 pub(super) struct Loaded {
     /// In the order of their full ids.
@@ -108,7 +113,7 @@ impl<'l> Check<'l> {
             is_exhausted: false,
             report: Report::default(),
             sources: Vec::new(),
-            by_hand: Vec::new(),
+            programmatic: Vec::new(),
             facts: Vec::new(),
             drafts: Vec::new(),
             overrides: Vec::new(),
@@ -117,22 +122,23 @@ impl<'l> Check<'l> {
         }
     }
 
-    /// Takes the text of one rule file. It is read by [`finish`](Self::finish).
-    pub(super) fn text(&mut self, name: &str, text: &str, folder: Option<&Path>) {
+    /// Adds the text of one rule file, which [`finish`](Self::finish) reads.
+    pub(super) fn add_text(&mut self, name: &str, text: &str, folder: Option<&Path>) {
         self.sources.push(Source::new(name, text, folder));
     }
 
-    /// Takes a rule made in code.
-    pub(super) fn rule(&mut self, rule: Rule) {
-        self.by_hand.push(by_hand::normal(rule));
+    /// Adds a rule made in code.
+    pub(super) fn add_rule(&mut self, rule: Rule) {
+        let rule = programmatic::normalize(rule);
+        self.programmatic.push(Draft::from_rule(rule));
     }
 
-    /// Reports a problem found elsewhere.
-    pub(super) fn problem(&mut self, diagnostic: Diagnostic) {
+    /// Adds a problem that was found elsewhere.
+    pub(super) fn add_problem(&mut self, diagnostic: Diagnostic) {
         self.report.push(diagnostic);
     }
 
-    /// Reads everything that was taken.
+    /// Reads and checks everything that was added.
     pub(super) fn finish(mut self, terms: &Terms) -> Loaded {
         let sources = take(&mut self.sources);
         for source in &sources {
@@ -143,20 +149,21 @@ impl<'l> Check<'l> {
             .into_iter()
             .map(|draft| draft.rule)
             .collect();
-        self.read_by_hand(terms);
-        rules.append(&mut self.by_hand);
+        self.check_programmatic(terms);
+        let programmatic = take(&mut self.programmatic).into_iter();
+        rules.extend(programmatic.map(|draft| draft.rule));
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let written = take(&mut self.allows);
         if let Some(known) = self.known_tools(terms) {
-            for Written { allow, at, .. } in &written {
+            for WrittenAllow { allow, at, .. } in &written {
                 let faults = known.misspelt_tools(&allow.tools).into_iter();
                 late.extend(faults.map(|fault| (at.clone(), None, fault)));
             }
         }
         let (allows, faults) = compose::resolve(written, &rules, terms, self.limits);
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
-        self.late_places(&sources, late);
-        let lock = self.locked(&sources, terms.lock.as_ref());
+        self.report_late(&sources, late);
+        let lock = self.check_lock(&sources, terms.lock.as_ref());
         let headers = self.headers(&sources);
         let report = self.report;
         Loaded {
@@ -168,7 +175,7 @@ impl<'l> Check<'l> {
         }
     }
 
-    /// What the packs say of themselves. Where something could not be read the load fails anyway.
+    /// Returns the headers of the packs. If a file could not be read, the load fails anyway.
     fn headers(&self, sources: &[Source]) -> Vec<PackHeader> {
         let files = sources.iter().zip(&self.facts);
         pack_header::joined(files.map(|(source, facts)| PackHeader {
@@ -182,8 +189,8 @@ impl<'l> Check<'l> {
         }))
     }
 
-    /// The lock of what was read; reports where it is not the `wanted` one.
-    fn locked(&mut self, sources: &[Source], wanted: Option<&Lock>) -> Lock {
+    /// Returns the lock of the sources, and reports its differences from the `wanted` one.
+    fn check_lock(&mut self, sources: &[Source], wanted: Option<&Lock>) -> Lock {
         let files = sources.iter().zip(&self.facts);
         let files = files.map(|(source, facts)| {
             (
@@ -199,7 +206,7 @@ impl<'l> Check<'l> {
         {
             let problem = Diagnostic::of_file(&code::LOCK_MISMATCH, "ttsr.lock", message);
             self.report
-                .push(problem.with_help("look at what changed, then write the lock anew"));
+                .push(problem.with_help("review the changes, then write the lock again"));
         }
         lock
     }
@@ -210,28 +217,27 @@ impl<'l> Check<'l> {
             name, text, faults, ..
         } = source;
         self.steps = self.steps.saturating_add(text.len() as u64);
-        if self.is_exhausted(name) {
+        if self.check_steps(name) {
             return;
         }
-        let mut walk = Walk::new(self, text);
-        walk.imported = self.imported(source.extends());
+        let imported = self.imported_lists(source.extends());
+        let mut reader = Reader::new(text, self.facts.len(), self.limits, self.steps);
         for (fault, span) in faults {
-            walk.fault(fault.clone(), span.clone());
+            reader.fault(fault.clone(), span.clone());
         }
-        syntax::walk(&mut walk);
-        self.overrides.append(&mut walk.overrides);
-        self.allows.append(&mut walk.allows);
-        self.drafts.append(&mut walk.drafts);
-        self.facts.push(take(&mut walk.facts));
-        self.steps = walk.steps;
-        let problems = take(&mut walk.problems);
-        let ids = take(&mut walk.ids);
-        self.places(name, text, problems, ids);
-        self.is_exhausted(name);
+        let mut file = syntax::read(&mut reader, imported);
+        self.overrides.append(&mut file.overrides);
+        self.allows.append(&mut file.allows);
+        self.drafts.append(&mut file.drafts);
+        self.facts.push(file.facts);
+        self.steps = reader.steps;
+        self.report_problems(name, text, reader.problems, file.ids);
+        self.check_steps(name);
     }
 
-    /// The lists of the packs below: each as `pack/list`, and as `list` where only one of them is so called.
-    fn imported(&self, extends: Vec<String>) -> BTreeMap<String, Arc<[String]>> {
+    /// Returns the lists of the packs that `extends` names and of those that they extend. The key of each is `pack/list`,
+    /// and also `list` if the name is unambiguous.
+    fn imported_lists(&self, extends: Vec<String>) -> BTreeMap<String, Arc<[String]>> {
         let mut graph = self.graph();
         graph.insert(String::new(), extends.into_iter().collect());
         let below = compose::closure(&graph, "");
@@ -254,7 +260,7 @@ impl<'l> Check<'l> {
         lists
     }
 
-    /// Which packs each pack extends.
+    /// Returns the packs that each pack extends.
     fn graph(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for facts in &self.facts {
@@ -264,11 +270,11 @@ impl<'l> Check<'l> {
         graph
     }
 
-    /// Applies overrides, then judges each rule as a whole.
+    /// Applies overrides, then checks each rule as a whole.
     fn compose(&mut self, terms: &Terms) -> Vec<Late> {
         let graph = self.graph();
         let overrides = take(&mut self.overrides);
-        let (_, faults) = compose::apply(&mut self.drafts, overrides, &graph);
+        let faults = compose::apply(&mut self.drafts, overrides, &graph);
         let mut late: Vec<Late> = faults
             .into_iter()
             .map(|(at, fault)| (at, None, fault))
@@ -279,7 +285,7 @@ impl<'l> Check<'l> {
         let known = self.known_tools(terms);
         for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
             let asked = |place: &Place| self.facts[place.file].grants.clone();
-            let mut faults = judged(draft, self.limits);
+            let mut faults = combined_faults(draft, self.limits);
             if faults.is_empty() {
                 faults = compose::ungranted(draft, asked, terms.grants.as_deref());
             }
@@ -299,21 +305,22 @@ impl<'l> Check<'l> {
         late
     }
 
-    /// The tools that scopes are compared with, where lints are asked for.
+    /// Returns the tools that scopes are compared with, if lints run.
     fn known_tools(&self, terms: &Terms) -> Option<KnownTools> {
         let own = self.facts.iter().flat_map(|facts| &facts.tools);
         terms.lints.map(|_| KnownTools::new(own))
     }
 
-    fn read_by_hand(&mut self, terms: &Terms) {
+    fn check_programmatic(&mut self, terms: &Terms) {
         const FILE: &str = "<code>";
-        for rule in &self.by_hand {
+        for draft in &self.programmatic {
+            let rule = &draft.rule;
             let problem = |fault: Fault| Diagnostic {
                 rule: Some(escape::all(&rule.id)),
                 help: fault.help,
                 ..Diagnostic::of_file(fault.code, FILE, fault.message)
             };
-            let mut faults = by_hand::faults(rule, self.limits);
+            let mut faults = programmatic::faults(draft, self.limits);
             faults.extend(compose::refused_in(rule, terms.grants.as_deref()));
             if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
                 faults.push(duplicate(&rule.id, &first));
@@ -323,8 +330,8 @@ impl<'l> Check<'l> {
         }
     }
 
-    /// Reports what was found once all files were read.
-    fn late_places(&mut self, sources: &[Source], mut late: Vec<Late>) {
+    /// Reports the problems that were found after all files were read.
+    fn report_late(&mut self, sources: &[Source], mut late: Vec<Late>) {
         late.sort_by_key(|(at, _, _)| at.file);
         let mut left = late.into_iter().peekable();
         for (file, source) in sources.iter().enumerate() {
@@ -332,17 +339,17 @@ impl<'l> Check<'l> {
             while let Some((at, rule, fault)) = left.next_if(|(at, _, _)| at.file == file) {
                 problems.push(fault, at.span, rule);
             }
-            self.places(&source.name, &source.text, problems, Vec::new());
+            self.report_problems(&source.name, &source.text, problems, Vec::new());
         }
     }
 
-    /// Turns spans into places and reports; along the way finds ids that were used before.
-    fn places(&mut self, name: &str, text: &str, problems: Problems, ids: Vec<Id>) {
+    /// Reports problems with their lines and columns, and ids that are already in use.
+    fn report_problems(&mut self, name: &str, text: &str, problems: Problems, ids: Vec<RuleId>) {
         let mut marks: Vec<Mark> = problems.list.into_iter().map(Mark::Problem).collect();
         marks.extend(ids.into_iter().map(Mark::Id));
         marks.sort_by_key(Mark::start);
-        // A bad entry of a list is found again by every rule that uses it.
-        let mut told: HashSet<(usize, &'static str, String)> = HashSet::new();
+        // Every rule that names a list finds its bad entries.
+        let mut reported: HashSet<(usize, &'static str, String)> = HashSet::new();
         let mut cursor = Cursor::new(text);
         for mark in marks {
             let (line, column) = cursor.place(mark.start());
@@ -359,7 +366,7 @@ impl<'l> Check<'l> {
                 message,
                 ..
             } = &problem;
-            if !told.insert((span.start, code.name, message.clone())) {
+            if !reported.insert((span.start, code.name, message.clone())) {
                 continue;
             }
             self.report.push(Diagnostic {
@@ -374,7 +381,7 @@ impl<'l> Check<'l> {
         self.report.hide(problems.hidden);
     }
 
-    fn first_use(&mut self, id: &Id, name: &str, line: u32, column: u32) -> Option<Problem> {
+    fn first_use(&mut self, id: &RuleId, name: &str, line: u32, column: u32) -> Option<Problem> {
         match self.seen.entry(id.full.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(format!("at {}:{line}:{column}", escape::all(name)));
@@ -399,8 +406,8 @@ impl<'l> Check<'l> {
         }
     }
 
-    /// Returns whether the work of this load is over its limit; reports it at the first file that is.
-    fn is_exhausted(&mut self, name: &str) -> bool {
+    /// Returns true if the work of this load exceeds its limit, and reports the first file at which it does.
+    fn check_steps(&mut self, name: &str) -> bool {
         let limit = self.limits.load_steps;
         if !self.is_exhausted && self.steps > limit {
             self.is_exhausted = true;
@@ -422,14 +429,13 @@ fn duplicate(id: &str, first: &str) -> Fault {
         .with_help(format!("the first is {first}; rename one of the two"))
 }
 
-/// What makes no sense in a whole rule, at the keys it is about. What `[defaults]` says and a rule has no use
-/// for is no fault.
-fn judged(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
+/// Returns the contradictions in a whole rule, each at the key that it is about. A value of `[defaults]` that the rule
+/// has no use for is not a fault.
+fn combined_faults(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
     let mut found = Vec::new();
-    for (path, fault) in sense::faults(&draft.rule, limits) {
-        let given = draft.given(path);
-        let is_default = given.is_some_and(|given| given.layer == Layer::Defaults);
-        if fault.code != &code::NO_EFFECT || !is_default {
+    for (path, fault) in semantics::faults(draft, limits) {
+        if fault.code != &code::NO_EFFECT || !draft.is_default(path) {
+            let given = draft.given(path);
             let place = given.map_or(&draft.place, |given| &given.at);
             found.push((place.clone(), fault));
         }
@@ -440,13 +446,13 @@ fn judged(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
     found
 }
 
-/// A problem found once all files were read, and the rule it is about.
+/// A problem that was found after all files were read, and the id of its rule.
 pub(super) type Late = (Place, Option<String>, Fault);
 
 /// Something at a place of the text.
 enum Mark {
     Problem(Problem),
-    Id(Id),
+    Id(RuleId),
 }
 
 impl Mark {
@@ -455,125 +461,5 @@ impl Mark {
             Mark::Problem(problem) => problem.span.start,
             Mark::Id(id) => id.span.start,
         }
-    }
-}
-
-/// The full id of a rule and where it is written.
-#[derive(Debug)]
-struct Id {
-    full: String,
-    span: Span,
-}
-
-/// Bytes of a text.
-pub(super) type Span = std::ops::Range<usize>;
-
-/// A problem of one text, before its place is worked out.
-#[derive(Debug)]
-struct Problem {
-    code: &'static Code,
-    span: Span,
-    rule: Option<String>,
-    message: String,
-    help: Option<String>,
-}
-
-#[derive(Debug, Default)]
-struct Problems {
-    list: Vec<Problem>,
-    hidden: usize,
-}
-
-impl Problems {
-    fn push(&mut self, fault: Fault, span: Span, rule: Option<String>) {
-        if self.list.len() >= PROBLEMS_PER_FILE {
-            self.hidden += 1;
-            return;
-        }
-        self.list.push(Problem {
-            code: fault.code,
-            span,
-            rule: rule.as_deref().map(escape::all),
-            message: fault.message,
-            help: fault.help,
-        });
-    }
-}
-
-/// The walk over one text.
-#[derive(Debug)]
-struct Walk<'t> {
-    limits: &'t Limits,
-    /// Steps of work of this load so far.
-    steps: u64,
-    text: &'t str,
-    problems: Problems,
-    /// Errors so far, those not kept included.
-    errors: usize,
-    /// The full id of the rule that is being read.
-    rule: Option<String>,
-    ids: Vec<Id>,
-    drafts: Vec<Draft>,
-    /// Where the patterns of the rule that is being read are written.
-    texts: Vec<PatternText>,
-    overrides: Vec<Override>,
-    allows: Vec<Written>,
-    facts: Facts,
-    /// Lists of the packs below.
-    imported: BTreeMap<String, Arc<[String]>>,
-    /// The number of the file.
-    file: usize,
-    /// Scope entries after lists are filled in, over all rules.
-    entries: usize,
-}
-
-impl<'t> Walk<'t> {
-    fn new(check: &Check<'t>, text: &'t str) -> Walk<'t> {
-        Walk {
-            limits: check.limits,
-            steps: check.steps,
-            text,
-            problems: Problems::default(),
-            errors: 0,
-            rule: None,
-            ids: Vec::new(),
-            drafts: Vec::new(),
-            texts: Vec::new(),
-            overrides: Vec::new(),
-            allows: Vec::new(),
-            facts: Facts::default(),
-            imported: BTreeMap::new(),
-            file: check.facts.len(),
-            entries: 0,
-        }
-    }
-
-    /// Reports `fault` at `span`.
-    fn fault(&mut self, fault: Fault, span: Span) {
-        self.errors += usize::from(fault.code.level == super::Level::Error);
-        self.problems.push(fault, span, self.rule.clone());
-    }
-
-    /// Reports `fault` at the text it was found in, as exactly as the text allows.
-    fn fault_in(&mut self, fault: Fault, text: &keys::Text<'_>) {
-        let span = text.place_of(self.text, fault.within.as_ref());
-        self.fault(fault, span);
-    }
-
-    /// The rule that is being read, for a message; else the place named.
-    fn at(&self, place: &str) -> String {
-        match &self.rule {
-            Some(id) if place.is_empty() => format!("rule {}", quote(id)),
-            Some(id) => format!("{place} of rule {}", quote(id)),
-            None => place.to_owned(),
-        }
-    }
-
-    fn spend(&mut self, steps: usize) {
-        self.steps = self.steps.saturating_add(steps as u64);
-    }
-
-    fn is_exhausted(&self) -> bool {
-        self.steps > self.limits.load_steps
     }
 }

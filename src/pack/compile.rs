@@ -9,7 +9,7 @@ use globset::GlobSet;
 use regex_syntax::hir::Hir;
 
 #[cfg(feature = "ast")]
-use crate::ast::{Grammar, Shapes, Sought};
+use crate::ast::{AstPatternSet, AstPatternSource, Grammar};
 use crate::limits::Limits;
 use crate::pack::Allow;
 use crate::pack::lower::{self, lower};
@@ -384,14 +384,14 @@ fn compile_channel(
 }
 
 #[cfg(feature = "ast")]
-fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condition) {
+fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: &Condition) {
     let Some(ast) = &condition.ast else {
         return;
     };
     let shapes = shapes.get_or_insert_default();
     let grammars = ast.languages.iter();
     for grammar in grammars.filter_map(|name| Grammar::named(name)) {
-        let sought = Sought {
+        let sought = AstPatternSource {
             any: &ast.any,
             inside: &ast.inside,
             not: &ast.not,

@@ -1,51 +1,52 @@
-//! How packs become one: which packs a pack extends and where they are found, in which order their files
-//! are read, what overrides change, what is allowed and what is granted.
+//! The composition of packs: where the packs that a pack extends are found, in which order files are read, and what
+//! overrides, allowances and grants apply.
 //!
-//! Nothing here depends on the order in which sources were named: files are read after those of the packs
-//! that theirs extends, else in the order of their names and texts.
+//! The result does not depend on the order in which sources were named: a file is read after those of the packs that it
+//! extends, and otherwise in the order of names and texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::check::Check;
 use super::check::fault::Fault;
-use super::check::{Check, Span};
+use super::check::problems::Span;
 use super::diagnostic::code;
 use super::escape::quote;
 use super::source::Files;
-use super::{Pack, builtin, nearest};
+use super::{Pack, builtin, did_you_mean};
 
 mod allow;
 mod date;
 mod grant;
-mod over;
+mod overrides;
 
 pub(crate) use allow::Allow;
-pub(super) use allow::{Written, id_glob, resolve};
+pub(super) use allow::{WrittenAllow, id_glob, resolve};
 pub use date::Date;
 pub(in crate::pack) use date::Today;
 pub(super) use grant::{refused_in, then, ungranted};
-pub(super) use over::{Override, apply};
+pub(super) use overrides::{Override, apply};
 
-/// Most packs in a chain of packs that extend each other.
+/// The longest chain of packs that extend each other.
 const DEPTH: usize = 16;
 
 /// The text of a rule file that is still to be read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Source {
-    /// What problems call it.
+    /// The name in messages.
     pub(super) name: String,
     pub(super) text: String,
-    /// The folder it lies in, where it is a file.
+    /// The folder of the file; `None` for a text that is not a file.
     pub(super) folder: Option<PathBuf>,
-    /// Nobody named it: another pack extends it.
+    /// True if the source was not named by the host, but is extended by another pack.
     pub(super) is_extended: bool,
-    /// What was read of its head, once that was needed.
+    /// The head of the file, once it was needed.
     head: Option<Head>,
-    /// How many packs follow below it at most.
+    /// The length of the longest chain of packs below it.
     rank: usize,
-    /// What is wrong with what it extends.
+    /// The faults of its `extends`.
     pub(super) faults: Vec<(Fault, Span)>,
 }
 
@@ -59,15 +60,15 @@ impl Source {
         }
     }
 
-    /// The names of the packs it extends, where that was needed to find them.
+    /// Returns the names of the packs that it extends, if the head is known.
     pub(super) fn extends(&self) -> Vec<String> {
         let head = self.head.iter();
         let names = head.flat_map(|head| head.extends.iter().map(|(name, _)| name.clone()));
         names.collect()
     }
 
-    /// Reads the head, unless it is read. Texts that are not TOML have none; what is wrong with them is
-    /// said when they are checked.
+    /// Reads the head unless it is known. A text that is not TOML has an empty head; its errors are reported when it is
+    /// checked.
     fn peek(&mut self) {
         self.head.get_or_insert_with(|| Head::new(&self.text));
     }
@@ -104,7 +105,7 @@ impl Head {
     }
 }
 
-/// Finds the packs that the sources of `check` extend, and puts all into the order in which they are read.
+/// Adds the packs that the sources of `check` extend, and sorts all sources into the order in which they are read.
 pub(super) fn gather(check: &mut Check<'_>, files: &mut Files<'_>) {
     check
         .sources
@@ -122,7 +123,7 @@ pub(super) fn gather(check: &mut Check<'_>, files: &mut Files<'_>) {
         .sort_by(|a, b| (a.rank, &a.name, &a.text).cmp(&(b.rank, &b.name, &b.text)));
 }
 
-/// Adds the packs that are extended and not there yet: built-in ones, then those next to the file.
+/// Adds extended packs that are not loaded yet: built-in packs first, then packs beside the file.
 fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
     let mut next = 0;
     while next < check.sources.len() {
@@ -137,7 +138,7 @@ fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
             }
             let before = check.sources.len();
             match (builtin::text(&name), &folder) {
-                (Some(text), _) => check.text(&format!("<{name}>"), text, None),
+                (Some(text), _) => check.add_text(&format!("<{name}>"), text, None),
                 (None, Some(folder)) => files.beside(folder, &name, check),
                 (None, None) => {}
             }
@@ -167,7 +168,7 @@ fn unknown(name: &str, sources: &[Source]) -> Fault {
     known.sort_unstable();
     known.dedup();
     let message = format!("there is no pack {}", quote(name));
-    let near = nearest::nearest(name, &known);
+    let near = did_you_mean::nearest(name, &known);
     Fault::new(&code::UNKNOWN_PACK, message).with_help(format!(
         "a pack is built in, given beside this one, or lies next to this file as `{}.toml`{}",
         name.escape_debug(),
@@ -178,8 +179,8 @@ fn unknown(name: &str, sources: &[Source]) -> Fault {
     ))
 }
 
-/// Gives every source the length of the longest chain below it. Packs in a circle, and those above them,
-/// are told and stay at zero.
+/// Sets the rank of every source to the length of the longest chain below it. Packs in a circle, and those above them,
+/// are reported and keep rank zero.
 fn rank(sources: &mut [Source]) {
     let graph = graph(sources);
     let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
@@ -219,7 +220,7 @@ fn rank(sources: &mut [Source]) {
     }
 }
 
-/// What each pack extends, as far as it is there.
+/// Returns the loaded packs that each pack extends.
 fn graph(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for head in sources.iter().filter_map(|source| source.head.as_ref()) {
@@ -233,7 +234,7 @@ fn graph(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     graph
 }
 
-/// The circles among the packs without a rank, each in its order. Every pack is looked at once.
+/// Returns the circles among the packs without a rank, each in its order. Every pack is visited once.
 fn circles(
     graph: &BTreeMap<String, BTreeSet<String>>,
     ranks: &BTreeMap<&str, usize>,
@@ -246,7 +247,7 @@ fn circles(
     while let Some(start) = left.pop_first() {
         let mut path = vec![start.clone()];
         let mut pack = start;
-        // Follow packs not looked at yet; where one of the path comes again, a circle is closed.
+        // Follow packs that were not visited yet. A pack that is already on the path closes a circle.
         loop {
             if let Some(at) = path.iter().position(|known| graph[pack].contains(known)) {
                 circles.push(path.split_off(at));
@@ -274,7 +275,7 @@ fn cyclic(pack: &str, circle: &[String]) -> Fault {
     Fault::new(&code::CYCLIC_EXTENDS, message).with_help("remove one of these `extends`")
 }
 
-/// The packs below a pack, itself not among them.
+/// Returns the packs below a pack, without the pack itself.
 pub(super) fn closure(
     extends: &BTreeMap<String, BTreeSet<String>>,
     pack: &str,

@@ -1,7 +1,7 @@
-//! Problems of rule files, told to their author: a stable code, a place, a caret, what to write instead.
+//! Problems of rule files, as their author sees them: a stable code, a place, a caret, and a suggestion.
 //!
-//! Owns the table of codes, how a problem is shown and how many are kept. Knows nothing of TOML or rules:
-//! what is wrong and where is said by `check` and `source`.
+//! Contains the table of codes, the rendering of a problem, and the bound on their number. It does not know TOML or
+//! rules: `check` and `source` find the problems.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) use codes::{Code, code};
 pub(super) use excerpt::{Cursor, Excerpt};
 pub(super) use report::Report;
 
-/// How bad a problem is.
+/// The severity of a problem.
 ///
 /// # Example: the worst of all problems
 /// ```
@@ -31,16 +31,16 @@ pub(super) use report::Report;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Level {
-    /// Worth knowing; nothing is wrong.
+    /// A remark; nothing is wrong.
     Note,
-    /// The pack loads; the author should look at it.
+    /// The pack loads; the author should review it.
     Warning,
     /// The pack does not load.
     Error,
 }
 
 impl Level {
-    /// The name used in every output: `note`, `warning` or `error`.
+    /// Returns the name used in every output: `note`, `warning` or `error`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,9 +53,8 @@ impl Level {
 
 /// One problem of a rule file.
 ///
-/// `Display` is one line, `file:line:column: error[code]: message`; [`render`](Self::render) adds the
-/// source line, a caret and what to write instead. Control characters of the file are written out as
-/// escapes in both.
+/// `Display` is one line, `file:line:column: error[code]: message`. [`render`](Self::render) adds the source line, a
+/// caret and the help. Both escape control characters of the file.
 ///
 /// # Example: a typing error and its place
 /// ```
@@ -103,7 +102,7 @@ impl Diagnostic {
         }
     }
 
-    /// The same with a line that says what to do.
+    /// Returns the problem with a line that says what to do.
     pub(super) fn with_help(self, help: impl Into<String>) -> Diagnostic {
         Diagnostic {
             help: Some(help.into()),
@@ -111,56 +110,56 @@ impl Diagnostic {
         }
     }
 
-    /// The kind of problem: one of [`CODES`](Self::CODES), which never change their meaning.
+    /// Returns the code of the problem: one of [`CODES`](Self::CODES), which never change their meaning.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code.name
     }
 
-    /// Whether the pack loads all the same.
+    /// Returns the level; a pack with an error does not load.
     #[must_use]
     pub fn level(&self) -> Level {
         self.code.level
     }
 
-    /// The file, as it was named by the caller or found in a folder; `<toml>` for a text without a
+    /// Returns the name of the file, as the caller gave it or as it was found in a folder; `<toml>` for a text without a
     /// name, `<code>` for a rule made in code.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The line, counted from 1; 1 for a problem of the whole file.
+    /// Returns the line, counted from 1; 1 for a problem of the whole file.
     #[must_use]
     pub fn line(&self) -> u32 {
         self.line
     }
 
-    /// The column, counted in characters from 1; 1 for a problem of the whole file.
+    /// Returns the column in characters, counted from 1; 1 for a problem of the whole file.
     #[must_use]
     pub fn column(&self) -> u32 {
         self.column
     }
 
-    /// The full id of the rule it is about, if it is about one.
+    /// Returns the full id of the rule that the problem is about, if it is about one.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
         self.rule.as_deref()
     }
 
-    /// What is wrong, in one line.
+    /// Returns the description of the problem, in one line.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to write instead, if that is known.
+    /// Returns the suggestion, if there is one.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Several lines for a reader: the message, the place, the source line with a caret, the help.
+    /// Returns several lines for a reader: the message, the place, the source line with a caret, the help.
     ///
     /// # Example: what an author sees
     /// ```

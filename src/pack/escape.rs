@@ -1,11 +1,11 @@
-//! Text of strangers made safe to show: what would move a cursor, hide or reorder text is written out.
+//! Escapes of untrusted text for display: characters that move a cursor, hide text or reorder it.
 //!
-//! Knows nothing of where the text comes from or goes to.
+//! This module does not know the origin or the destination of the text.
 
-/// Longest piece of a stranger's text quoted in one message, in bytes.
+/// The longest piece of untrusted text that a message quotes, in bytes.
 const QUOTE_BYTES: usize = 80;
 
-/// Whether showing `c` as it is could change how the text around it is read.
+/// Returns true if `c`, shown as it is, could change how the text around it is read.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -13,7 +13,7 @@ fn is_unsafe(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Adds `c` to `out`, escaped where needed: `\n`, `\t`, `\r`, else `\u{1b}`.
+/// Appends `c` to `out`, escaped if it is unsafe: as `\n`, `\t`, `\r` or `\u{1b}`.
 pub(super) fn push(out: &mut String, c: char) {
     if is_unsafe(c) {
         out.extend(c.escape_default());
@@ -22,8 +22,8 @@ pub(super) fn push(out: &mut String, c: char) {
     }
 }
 
-/// `text` escaped, of at most `limit` bytes; `…` is added where something was left out. An escape
-/// sequence is never cut in two.
+/// Returns `text` escaped and cut to `limit` bytes, with `…` appended if it was cut. An escape sequence is never cut in
+/// two.
 pub(super) fn capped(text: &str, limit: usize) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -38,12 +38,12 @@ pub(super) fn capped(text: &str, limit: usize) -> String {
     out
 }
 
-/// All of `text`, escaped.
+/// Returns all of `text`, escaped.
 pub(super) fn all(text: &str) -> String {
     capped(text, usize::MAX)
 }
 
-/// `text` in backticks, escaped and shortened, for a message.
+/// Returns `text` in backticks, escaped and shortened, for a message.
 pub(super) fn quote(text: &str) -> String {
     format!("`{}`", capped(text, QUOTE_BYTES))
 }

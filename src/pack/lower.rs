@@ -12,7 +12,7 @@ use regex_syntax::hir::{
 use crate::limits::Limits;
 use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
-use crate::view::fold::{Folds, begins_anew, fold_text};
+use crate::view::fold::{FoldSet, fold_text, has_boundary_before};
 use ttsr_automata::pattern::{self, Refused, Unfolded};
 
 /// Classes with at most this many characters are folded character by character. A larger class is a category or a
@@ -74,7 +74,7 @@ impl Lowered {
     }
 }
 
-fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     // The unfolded text is parsed first, so that errors have positions in the text as written.
     let written = pattern::syntax(text, false, &limits.of_pattern())?;
     if written.is_hull {
@@ -86,7 +86,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
             &limits.of_pattern(),
         )?));
     }
-    let hir = match folds.contains(Folds::CASE) {
+    let hir = match folds.contains(FoldSet::CASE) {
         true => pattern::syntax(text, true, &limits.of_pattern())?.hir,
         false => written.hir,
     };
@@ -105,7 +105,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
 
 /// Lowers a pattern with look-around: the case fold adds `(?i)`, and the other folds must not change its literals.
 #[cfg(feature = "lookaround")]
-fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+fn around(text: &str, hull: Hir, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     use ttsr_automata::lookaround::approximate;
     let literals = approximate::literals(text);
     let folded = |literal: &&String| fold_text(folds.without_case(), literal) != **literal;
@@ -113,7 +113,7 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
         let why = Unfolded::Around(literal.clone());
         return Err(Refused::Folded(why));
     }
-    let (text, hull) = match folds.contains(Folds::CASE) {
+    let (text, hull) = match folds.contains(FoldSet::CASE) {
         true => {
             let text = format!("(?i){text}");
             // The limit applies to the text as written, without the four bytes of `(?i)`.
@@ -133,13 +133,13 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
 }
 
 #[cfg(not(feature = "lookaround"))]
-fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+fn around(_: &str, hull: Hir, _: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     Ok(Lowered::plain(pattern::accept(hull, &limits.of_pattern())?))
 }
 
 /// Folds the HIR of a regular expression.
 struct HirFolder {
-    folds: Folds,
+    folds: FoldSet,
 }
 
 /// The result of folding a class.
@@ -216,7 +216,7 @@ impl HirFolder {
         let text = std::mem::take(run);
         let folded = fold_text(self.folds, &text);
         let first = folded.chars().next().filter(|_| follows);
-        if first.is_some_and(|first| !begins_anew(self.folds, first)) {
+        if first.is_some_and(|first| !has_boundary_before(self.folds, first)) {
             return Err(Unfolded::Joins(text));
         }
         if !folded.is_empty() {
@@ -277,7 +277,7 @@ impl HirFolder {
     }
 
     fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        if self.folds.contains(Folds::CASE) {
+        if self.folds.contains(FoldSet::CASE) {
             bytes.make_ascii_lowercase();
         }
         bytes

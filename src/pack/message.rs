@@ -1,9 +1,9 @@
 //! The message of a rule: a small template, checked when the pack loads, rendered when a rule acts.
 //!
-//! Packs are data from strangers, so a template is much less than a program: `{{ variable }}` and
-//! `{% if variable %}` with `elif`, `else`, `and`, `or`, `not`. No loops, calls, filters or operators, so
-//! the cost of a message is bounded by its length. What comes from the model's reply is inserted as data:
-//! shortened, control characters written out, never read as a template again.
+//! Packs are untrusted data, so a template is much less than a program: `{{ variable }}` and `{% if variable %}` with
+//! `elif`, `else`, `and`, `or`, `not`. There are no loops, calls, filters or operators, so the cost of a message is
+//! bounded by its length. Text of the reply is inserted as data: shortened, with control characters escaped, and never
+//! read as a template.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,28 +12,28 @@ use minijinja::{AutoEscape, Environment, Value};
 
 use super::check::fault::Fault;
 use super::diagnostic::code;
+use super::did_you_mean;
 use super::escape::{self, quote};
-use super::nearest;
 use crate::rule::Rule;
 
-/// Longest template and longest rendered message, in bytes.
+/// The longest template and the longest rendered message, in bytes.
 const MESSAGE_BYTES: usize = 64 << 10;
 
-/// Longest inserted value, in bytes.
+/// The longest inserted value, in bytes.
 const VALUE_BYTES: usize = 200;
 
-/// Longest inserted capture, in bytes: of a text that comes whole there is no excerpt to stay in.
+/// The longest inserted capture, in bytes.
 const CAPTURE_BYTES: usize = 4 << 10;
 
-/// What stands before the name of a capture.
+/// The prefix of the name of a capture.
 const CAPTURE: &str = "capture.";
 
-/// Longest tag of a template and most `{% … %}` of one: the template parser follows chains of `not`,
-/// `and` and `elif` by recursion, and some hundreds of them are too deep for the stack.
+/// The longest tag of a template in bytes, and the largest number of its `{% … %}`: the template parser is recursive in
+/// chains of `not`, `and` and `elif`, and some hundreds of them overflow the stack.
 const TAG_BYTES: usize = 256;
 const BLOCKS: usize = 64;
 
-/// What a template may name.
+/// The variables of a template.
 const VARIABLES: [&str; 12] = [
     "rule.id",
     "rule.description",
@@ -49,10 +49,10 @@ const VARIABLES: [&str; 12] = [
     "arg",
 ];
 
-/// What a message can say about the hit. All of it was written by a model.
+/// The values of a hit that a message can name. All of them come from the reply and are untrusted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageValues<'a> {
-    /// `match.text`: what matched.
+    /// `match.text`: the text of the match.
     pub(crate) match_text: &'a str,
     /// `path`: the file the tool call is about.
     pub(crate) path: Option<&'a str>,
@@ -62,13 +62,13 @@ pub(crate) struct MessageValues<'a> {
     pub(crate) tool: Option<&'a str>,
     /// `arg`: the path of the argument the match is in.
     pub(crate) arg: Option<&'a str>,
-    /// `capture.NAME`: what named groups of the rule's patterns captured.
+    /// `capture.NAME`: the texts that named groups of the rule's patterns captured.
     pub(crate) captures: &'a [(String, String)],
 }
 
-/// The message of `rule` for one hit: its template filled in, or `id: description instead`.
+/// Returns the message of `rule` for one hit: its template filled in, or `id: description instead`.
 ///
-/// Never fails and never returns more than 64 KiB and a `…`.
+/// This never fails, and the message has at most 64 KiB and a `…`.
 pub(crate) fn render(rule: &Rule, values: &MessageValues<'_>) -> String {
     rule.message
         .as_deref()
@@ -102,7 +102,7 @@ fn fill(
     }
 }
 
-/// The variables of a template. What is not known is left undefined: empty, and false in a condition.
+/// Returns the variables of a template. Unknown values are left undefined: empty, and false in a condition.
 fn context(rule: &Rule, values: &MessageValues<'_>) -> Value {
     let data = |text: &str| Value::from(escape::capped(text, VALUE_BYTES));
     let author = |text: &str| Value::from(&text[..text.floor_char_boundary(MESSAGE_BYTES)]);
@@ -148,7 +148,7 @@ fn environment<'t>() -> Environment<'t> {
     environment
 }
 
-/// Takes text up to [`MESSAGE_BYTES`], then refuses more, which ends the rendering.
+/// A writer of at most [`MESSAGE_BYTES`]. It refuses more, which ends the rendering.
 #[derive(Default)]
 struct Capped {
     text: String,
@@ -187,7 +187,7 @@ impl io::Write for Capped {
     }
 }
 
-/// Everything wrong with a template.
+/// Returns the faults of a template.
 pub(super) fn faults(template: &str) -> Vec<Fault> {
     if template.len() > MESSAGE_BYTES {
         let message = format!(
@@ -217,13 +217,13 @@ pub(super) fn faults(template: &str) -> Vec<Fault> {
     }
 }
 
-/// The name of the capture that a variable is.
+/// Returns the name of the capture that a variable refers to.
 fn capture(variable: &str) -> Option<&str> {
     let name = variable.strip_prefix(CAPTURE)?;
     (!name.is_empty() && !name.contains('.')).then_some(name)
 }
 
-/// The captures that a template names, in the order of their names. None of a text that is no template.
+/// Returns the names of the captures of a template, sorted; none if the text is not a template.
 pub(super) fn captures(template: &str) -> Vec<String> {
     if template.len() > MESSAGE_BYTES || forbidden(template).is_some() {
         return Vec::new();
@@ -257,13 +257,13 @@ fn variables(template: &str, unknown: &[String]) -> Vec<Fault> {
         let message = format!("unknown variable {} in the message", quote(name));
         let within = template.find(name.as_str()).map(|at| at..at + name.len());
         Fault::new(&code::UNKNOWN_VARIABLE, message)
-            .with_help(nearest::help(name, &VARIABLES))
+            .with_help(did_you_mean::help(name, &VARIABLES))
             .within(within)
     };
     unknown.iter().map(fault).collect()
 }
 
-/// Renders once with and once without the optional values, for what only shows then.
+/// Renders the template with and without the optional values, to find errors that only show then.
 fn trial(template: &str) -> Vec<Fault> {
     let mut rule = Rule::new("pack/rule", Vec::new());
     let bare = fill(template, &rule, &MessageValues::default());
@@ -282,7 +282,7 @@ fn trial(template: &str) -> Vec<Fault> {
     bare.and(full).err().iter().map(syntax).collect()
 }
 
-/// The first tag that is more than a variable or an `if`.
+/// Returns the fault of the first tag that is neither a variable nor an `if`.
 fn forbidden(template: &str) -> Option<Fault> {
     let mut at = 0;
     let mut blocks = 0;
@@ -297,7 +297,7 @@ fn forbidden(template: &str) -> Option<Fault> {
             }
         };
         let inner = open + 2;
-        // Without an end it is a syntax error, which the template parser words better.
+        // A tag without an end is a syntax error, which the template parser reports better.
         let end = inner + template[inner..].find(close)?;
         blocks += usize::from(is_block);
         let is_comment = close == "#}";

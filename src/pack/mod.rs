@@ -15,14 +15,15 @@ mod check;
 mod compile;
 mod compose;
 mod diagnostic;
+mod did_you_mean;
 mod error;
 mod escape;
 mod header;
+pub mod language;
 mod lint;
 mod lock;
 mod lower;
 pub(crate) mod message;
-mod nearest;
 mod schema;
 mod source;
 mod tools;
@@ -191,11 +192,11 @@ impl Pack {
     pub fn nearest(&self, id: &str) -> Option<&str> {
         let ids: Vec<&str> = self.rules().iter().map(|rule| rule.id.as_str()).collect();
         if id.contains('/') {
-            return nearest::nearest(id, &ids);
+            return did_you_mean::nearest(id, &ids);
         }
         let name = |full: &&str| full.rsplit_once('/').map_or(0, |(pack, _)| pack.len() + 1);
         let names: Vec<&str> = ids.iter().map(|full| &full[name(full)..]).collect();
-        let near = nearest::nearest(id, &names)?;
+        let near = did_you_mean::nearest(id, &names)?;
         ids.into_iter().find(|full| &full[name(full)..] == near)
     }
 

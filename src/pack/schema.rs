@@ -1,935 +1,1128 @@
-//! The keys of a rule file: one table for the loader and for editors.
+//! The keys of a rule file: one table, from which everything that concerns a key is derived.
 //!
-//! Owns what every key is called, what it holds, its bounds and its default. The loader asks it which keys
-//! are known and how large a number may be; [`json`](mod@json) writes it as a JSON Schema. How a value is
-//! read, and what it means beside others, is the business of `check`.
+//! A row names a key, describes it for authors, says where it may be written, and gives typed access to the field
+//! that holds its value ([`key`]) in a format that is read, checked and written ([`format`]). Derived from the rows:
+//!
+//! - the loader (`check`) reads tables, reports unknown and missing keys, and checks rules made in code;
+//! - `[defaults]`, overrides and `append` combine the fields (`check::layer`);
+//! - `ttsr explain`, `list` and `fmt` write values and order keys ([`language`](super::language));
+//! - editors get a JSON Schema ([`json`](mod@json)).
+//!
+//! A new key of a rule is one row here and one field in `rule`. What keys mean together is checked by
+//! `check::semantics`.
 
+mod format;
+pub(super) mod json;
+mod key;
+mod value;
+
+use format::{
+    Cases, Day, Expected, Flag, Globs, Grants, Group, KnownNames, ListOf, Listed, NamesOf, OneOf,
+    OneOrMore, PackNames, Pair, Patterns, RuleGlobs, Then, Thousandths, Verbatim, Whole, Words,
+    check_ast, rule_id,
+};
+#[cfg(debug_assertions)]
+pub(in crate::pack) use key::is_key;
+use key::{AppendTable, EmptyTable, Field, Merge, Site, Slot, Table, Unkept, slot, table};
+pub(in crate::pack) use key::{
+    Head, Key, KeyRole, KeyShape, Shape, TableKind, append, check, is_at_or_below, read_table,
+    replace, shapes, values,
+};
+use toml::Spanned;
+use toml::de::DeValue;
+pub use value::KeyValue;
+
+use super::check::actions::{header_name, header_value};
+use super::check::draft::{Draft, Given};
+use super::check::fault::Fault;
+use super::check::pattern::FORM;
+use super::check::reader::Reader;
+use super::check::rule::check_examples;
+use super::check::scope::{self, GlobKind};
+use super::check::{Facts, names};
+use super::compose::WrittenAllow;
+use super::diagnostic::code;
+use crate::limits::Limits;
 use crate::rule::{
-    Action, Ast, Channel, Fold, Mode, Named, Partial, Per, Region, Script, Severity, Status,
+    Action, Allowance, Ast, Bound, Capture, Case, Channel, Consult, Count, DoomLoop, Examples,
+    Header, Pattern, PatternKind, Per, Repeat, Repetition, Retry, Script, UnknownName, Within,
 };
 
-pub(super) mod json;
-
-/// A key and what it holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
-    /// Its place below the table that is described, such as `retry.max` in a rule.
-    pub(super) path: &'static str,
-    pub(super) shape: Shape,
-    /// What holds where the key is not written, as it would be written; empty where nothing does.
-    pub(super) default: &'static str,
-    /// What it is for, in a sentence.
-    pub(super) about: &'static str,
-}
-
-/// The keys of one table.
-pub(super) type Keys = &'static [Key];
-
-/// What a key holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
-    /// The number of the schema.
-    Schema,
-    Text,
-    /// One of these names.
-    OneOf(fn() -> Vec<String>),
-    Flag,
-    /// A whole number between two bounds.
-    Whole(i64, i64),
-    /// A number between two bounds, exact to a thousandth.
-    Decimal(u32, u32),
-    /// A shortest and a longest, both whole numbers of at most so much.
-    Pair(i64),
-    /// A date, as a TOML date or as text.
-    Date,
-    Texts,
-    /// A list of some of these names.
-    ListOf(fn() -> Vec<String>),
-    /// One of these names, or a list of them.
-    OneOrMore(fn() -> Vec<String>),
-    Table(Keys),
-    Tables(Keys),
-    /// A table of tables: the author chooses the names.
-    Named(Keys),
-    /// A table of lists of texts: the author chooses the names.
-    NamedTexts,
-}
-
-impl Key {
-    const fn new(path: &'static str, shape: Shape, about: &'static str) -> Key {
-        Key {
-            path,
-            shape,
-            default: "",
-            about,
-        }
-    }
-
-    /// The same with what holds where it is not written.
-    const fn or(self, default: &'static str) -> Key {
-        Key { default, ..self }
-    }
-
-    /// What an author writes.
-    pub(super) fn name(&self) -> &'static str {
-        name(self.path)
-    }
-}
-
-/// The last segment of a path.
-pub(super) fn name(path: &'static str) -> &'static str {
-    path.rsplit('.').next().unwrap_or(path)
-}
-
-/// What the key of a rule or of `[[allow]]` at `path` holds.
-pub(super) fn shape(path: &str) -> Shape {
-    fn find(keys: Keys, path: &str) -> Option<Shape> {
-        keys.iter().find_map(|key| match key.shape {
-            shape if key.path == path => Some(shape),
-            Shape::Table(keys) | Shape::Tables(keys) => find(keys, path),
-            _ => None,
-        })
-    }
-    find(RULE, path)
-        .or_else(|| find(TOP, path))
-        .expect("readers ask for keys of the table only")
-}
-
-fn severities() -> Vec<String> {
-    Severity::ALL
-        .map(|severity| severity.name().to_owned())
-        .to_vec()
-}
-
-fn actions() -> Vec<String> {
-    Action::ALL.map(|action| action.name().to_owned()).to_vec()
-}
-
-fn expectations() -> Vec<String> {
-    let mut names = actions();
-    names.push("nothing".to_owned());
-    names
-}
-
-/// What may follow when the retries of a rule are spent.
-pub(super) const THEN: [Action; 5] = [
-    Action::Observe,
-    Action::Warn,
-    Action::Inject,
-    Action::Handoff,
-    Action::Abort,
-];
-
-fn thens() -> Vec<String> {
-    THEN.map(|action| action.name().to_owned()).to_vec()
-}
-
-fn granted() -> Vec<String> {
-    let granted = Action::ALL
-        .into_iter()
-        .filter(|action| action.needs_grant());
-    granted.map(|action| action.name().to_owned()).collect()
-}
-
-fn channels() -> Vec<String> {
-    Channel::ALL
-        .map(|channel| channel.name().to_owned())
-        .to_vec()
-}
-
-fn partials() -> Vec<String> {
-    Partial::ALL
-        .map(|partial| partial.name().to_owned())
-        .to_vec()
-}
-
-fn modes() -> Vec<String> {
-    Mode::ALL.map(|mode| mode.name().to_owned()).to_vec()
-}
-
-fn statuses() -> Vec<String> {
-    Status::ALL.map(|status| status.name().to_owned()).to_vec()
-}
-
-fn pers() -> Vec<String> {
-    Per::ALL.map(|per| per.name().to_owned()).to_vec()
-}
-
-fn folds() -> Vec<String> {
-    Fold::ALL.map(|fold| fold.name().to_owned()).to_vec()
-}
-
-/// The names of regions. [`json`](mod@json) adds the form `code:…`.
-pub(super) fn regions() -> Vec<String> {
-    Region::PLAIN.iter().map(Region::name).collect()
-}
-
-fn scripts() -> Vec<String> {
-    Script::NAMES.map(str::to_owned).to_vec()
-}
-
-fn named() -> Vec<String> {
-    Named::ALL.map(|named| named.name().to_owned()).to_vec()
-}
-
-fn languages() -> Vec<String> {
-    Ast::LANGUAGES.map(str::to_owned).to_vec()
-}
-
-/// Most lines of a window.
+/// The largest number of lines of a window.
 const LINES: i64 = 10_000;
-/// Most characters of a window, of a unit that is repeated, and so on.
+/// The largest number of characters of a window.
 const CHARS: i64 = 1 << 20;
-/// Most of anything else that is counted.
+/// The largest number of anything else that is counted.
 const MANY: i64 = 1_000_000_000;
 
+/// The channels on which a part has a tool.
+pub(in crate::pack) const TOOL_CHANNELS: &[Channel] = &[Channel::ToolInput, Channel::ToolOutput];
+/// The channels on which a part has arguments and a file.
+pub(in crate::pack) const CALL_CHANNELS: &[Channel] = &[Channel::ToolInput];
+
+/// The actions that may follow when the retries of a rule are used up.
+pub(super) const THEN: [Action; 5] = Then::ALL;
+
 /// A whole rule file.
-pub(super) const TOP: Keys = &[
+pub(super) const TOP: &[Key<()>] = &[
     Key::new(
         "schema",
-        Shape::Schema,
+        &Section(|| Shape::Schema),
         "The version of the rule language: 1.",
-    ),
+    )
+    .required("begin the file with `schema = 1`"),
     Key::new(
         "pack",
-        Shape::Table(PACK),
-        "What the pack is called, what it needs, what it may do.",
-    ),
+        &Section(|| Shape::Table(shapes(PACK, TableKind::Rule))),
+        "The name of the pack, its requirements and its permissions.",
+    )
+    .required("add a table `[pack]` with `name = \"…\"`"),
     Key::new(
         "defaults",
-        Shape::Table(DEFAULTS),
-        "What rules of this file take where they do not say.",
+        &Section(|| Shape::Table(shapes(RULE, TableKind::Defaults))),
+        "Values for the rules of this file that do not set the key.",
     ),
     Key::new(
         "lists",
-        Shape::NamedTexts,
-        "Lists of texts, which keys that take several texts name as `@list`.",
+        &Section(|| Shape::NamedTexts),
+        "Lists of texts, which keys that hold several texts name as `@list`.",
     ),
-    Key::new("rule", Shape::Named(RULE), "The rules, by their ids."),
+    Key::new(
+        "rule",
+        &Section(|| Shape::NamedTables(shapes(RULE, TableKind::Rule))),
+        "The rules, by their ids.",
+    )
+    .form("a rule begins with its id: `[rule.its-id]`, with one bracket"),
     Key::new(
         "override",
-        Shape::Named(OVERRIDE),
+        &Section(|| Shape::NamedTables(shapes(RULE, TableKind::Override))),
         "Changes to rules of packs that this one extends, by their full ids.",
     ),
     Key::new(
         "allow",
-        Shape::Tables(ALLOW),
+        &Section(|| Shape::Tables(shapes(ALLOW, TableKind::Rule))),
         "Places where rules do not apply, with a reason.",
-    ),
+    )
+    .form("there may be several: `[[allow]]`, with two brackets"),
 ];
 
 /// `[pack]`.
-pub(super) const PACK: Keys = &[
+pub(super) const PACK: &[Key<Facts>] = &[
     Key::new(
         "name",
-        Shape::Text,
-        "The pack's name: rules are known as `name/rule`.",
+        slot!(Facts: pack, Words::checked(|name| names::pack_name(name).into_iter().collect())),
+        "The name of the pack. The full id of a rule is `name/rule`.",
+    )
+    .required("add `name = \"…\"`: the full id of a rule is `name/rule`"),
+    Key::new(
+        "version",
+        slot!(Facts: version, Words::checked(|text| names::version(text).into_iter().collect())),
+        "The version of the pack: three numbers.",
     ),
-    Key::new("version", Shape::Text, "The pack's version: three numbers."),
-    Key::new("description", Shape::Text, "What the pack is for."),
+    Key::new(
+        "description",
+        slot!(Facts: description, Words::PLAIN),
+        "The purpose of the pack.",
+    ),
     Key::new(
         "engine",
-        Shape::Text,
-        "The least version of ttsr that reads it, such as `>=0.1`.",
+        &Unkept(Words::checked(|text| {
+            names::engine(text).into_iter().collect()
+        })),
+        "The oldest version of ttsr that reads the pack, such as `>=0.1`.",
     ),
-    Key::new("authors", Shape::Text, "Who wrote it."),
-    Key::new(
-        "license",
-        Shape::Text,
-        "The licence, as an SPDX expression.",
-    ),
-    Key::new("docs", Shape::Text, "Where to read more."),
+    Key::new("authors", &Unkept(Words::PLAIN), "The authors of the pack."),
     Key::new(
         "extends",
-        Shape::Texts,
+        slot!(Facts: extends, PackNames),
         "Packs whose rules and lists are part of this one.",
     ),
     Key::new(
         "grants",
-        Shape::ListOf(granted),
-        "Every action above `warn` that its rules may take.",
+        slot!(Facts: grants, Grants),
+        "Every action above `warn` that the rules of the pack may take.",
+    ),
+    Key::new(
+        "license",
+        slot!(Facts: license, Words::PLAIN),
+        "The licence, as an SPDX expression.",
+    ),
+    Key::new(
+        "docs",
+        slot!(Facts: docs, Words::PLAIN),
+        "The address of further documentation.",
     ),
     Key::new(
         "tools",
-        Shape::Texts,
-        "Globs on tools of your own, or `@list`, so that `check` does not take them for misspelt ones.",
+        slot!(Facts: tools, Globs(GlobKind::Name)),
+        "Globs on names of your own tools, or `@list`. `ttsr check` does not report these names as misspelt.",
     ),
 ];
 
-/// `[defaults]`.
-pub(super) const DEFAULTS: Keys = &[
-    SEVERITY,
-    ACTION,
-    ON,
-    TOOLS,
-    ARGS,
-    PATHS,
-    AGENTS,
-    MODELS,
-    PROVIDERS,
-    PRIORITY,
-    MODE_,
-    PARTIAL,
-    RETRY_,
-    REPEAT_,
-    ALLOWANCE_,
-    HOLD,
-    REPLACEMENT,
-    MESSAGE,
-    DOCS,
-    TAGS,
-    STATUS,
+/// `[rule.<id>]`. The rows with [`inherits`](Key::inherits) are also those of `[defaults]`, and the rows with
+/// [`appends`](Key::appends) those of `append`.
+pub(super) const RULE: &[Key<Draft>] = &[
+    Key::new(
+        "description",
+        slot!(Draft: rule.description, Words::FILLED),
+        "The subject of the rule, in a sentence.",
+    )
+    .required("say in a sentence what the rule is about"),
+    Key::new(
+        "severity",
+        slot!(Draft: rule.severity, OneOf),
+        "The severity of a hit. It selects the action unless the rule names one.",
+    )
+    .or("\"warning\"")
+    .inherits(),
+    Key::new(
+        "action",
+        slot!(Draft: rule.action, OneOf),
+        "The action on a hit. Default: info observes, warning injects, error retries, critical aborts.",
+    )
+    .inherits(),
+    Key::new(
+        "mode",
+        slot!(Draft: rule.mode, OneOf),
+        "`live` takes the action, `shadow` only logs it.",
+    )
+    .or("\"live\"")
+    .inherits(),
+    Key::new(
+        "priority",
+        slot!(Draft: rule.priority, Whole(i32::MIN as i64, i32::MAX as i64)),
+        "Of two rules with the same action at the same byte, the one with the higher number wins.",
+    )
+    .or("0")
+    .inherits(),
+    Key::new(
+        "status",
+        slot!(Draft: rule.status, OneOf),
+        "The maturity of the rule.",
+    )
+    .or("\"stable\"")
+    .inherits(),
+    Key::new(
+        "replaced-by",
+        slot!(Draft: rule.replaced_by, Words::checked(rule_id)),
+        "The full id of the rule to use instead of a deprecated one.",
+    ),
+    Key::new(
+        "tags",
+        slot!(Draft: rule.tags, Listed::ANY),
+        "Search terms for the rule, or `@list`.",
+    )
+    .inherits()
+    .appends(),
+    Key::new(
+        "docs",
+        slot!(Draft: rule.docs, Words::FILLED),
+        "The address of further documentation.",
+    )
+    .inherits(),
+    Key::new(
+        "references",
+        slot!(Draft: rule.references, Listed { check: names::address }),
+        "Addresses of sources and discussions, or `@list`.",
+    )
+    .inherits()
+    .appends(),
+    Key::new(
+        "why",
+        slot!(Draft: rule.why, Words::FILLED),
+        "The reason for the rule.",
+    ),
+    Key::new(
+        "on",
+        slot!(Draft: rule.on, ListOf),
+        "The channels that the rule reads.",
+    )
+    .or("[\"text\", \"tool-input\"]")
+    .inherits()
+    .appends(),
+    Key::new(
+        "agents",
+        slot!(Draft: rule.agents, Globs(GlobKind::Name)),
+        "Globs on the name of the agent, or `@list`; `!` excludes. Default: every agent.",
+    )
+    .inherits()
+    .appends(),
+    Key::new(
+        "models",
+        slot!(Draft: rule.models, Globs(GlobKind::Name)),
+        "Globs on the name of the model, or `@list`; `!` excludes. Default: every model.",
+    )
+    .inherits()
+    .appends(),
+    Key::new(
+        "providers",
+        slot!(Draft: rule.providers, Globs(GlobKind::Name)),
+        "Globs on the name of the provider, or `@list`; `!` excludes. Default: every provider.",
+    )
+    .inherits()
+    .appends(),
+    Key::new(
+        "tools",
+        slot!(Draft: rule.tools, Globs(GlobKind::Name)),
+        "Globs on the name of the tool, or `@list`; `!` excludes. Default: every tool.",
+    )
+    .inherits()
+    .appends()
+    .read_on(TOOL_CHANNELS),
+    Key::new(
+        "args",
+        slot!(Draft: rule.args, Globs(GlobKind::Argument)),
+        "Dotted globs on the argument, or `@list`. `$raw` is input that is not JSON, `$keys` are the keys of objects. Default: every argument, and keys.",
+    )
+    .inherits()
+    .appends()
+    .read_on(CALL_CHANNELS),
+    Key::new(
+        "paths",
+        slot!(Draft: rule.paths, Globs(GlobKind::Path)),
+        "Globs on the file, or `@list`; `!` excludes. Default: every file, and calls without a file.",
+    )
+    .inherits()
+    .appends()
+    .read_on(CALL_CHANNELS),
+    Key::new(
+        "match",
+        &Table::<Draft, Draft> {
+            get: |draft| Some(draft),
+            get_mut: |draft| draft,
+            swap: |one, other| std::mem::swap(&mut one.rule.condition, &mut other.rule.condition),
+            keys: MATCH,
+            merge: Merge::ByKey,
+            empty: EmptyTable::Ignored,
+            finish: |_, _, _| {},
+        },
+        "The condition under which the rule is broken.",
+    )
+    .required(FORM)
+    .form(FORM)
+    .appends(),
+    Key::new(
+        "hold",
+        slot!(Draft: rule.hold, Flag),
+        "If true, text that may yet break the rule is held back.",
+    )
+    .or("false")
+    .inherits(),
+    Key::new(
+        "replacement",
+        slot!(Draft: rule.replacement, Words::PLAIN),
+        "The text that replaces redacted text.",
+    )
+    .or("\"[redacted]\"")
+    .inherits()
+    .used_by(Action::Redact),
+    Key::new(
+        "partial",
+        slot!(Draft: rule.partial, OneOf),
+        "The part of a reply that is kept when a retry cuts it.",
+    )
+    .or("\"discard\"")
+    .inherits()
+    .used_by(Action::Retry),
+    Key::new(
+        "retry",
+        table!(Draft: rule.retry, RETRY, Merge::ByKey, EmptyTable::Refused),
+        "The bounds of the rule's retries, and their model.",
+    )
+    .form("write `retry = { max = 2 }`")
+    .inherits()
+    .used_by(Action::Retry),
+    Key::new(
+        "repeat",
+        table!(Draft: rule.repeat or Repeat::default, REPEAT, Merge::ByKey, EmptyTable::Refused),
+        "How often the rule may act, and when it may act again.",
+    )
+    .form("write `repeat = { per-session = 1 }`, or `per-turn` or `cooldown-turns`")
+    .inherits(),
+    Key::new(
+        "allowance",
+        table!(Draft: rule.allowance, ALLOWANCE, Merge::ByKey, EmptyTable::Refused),
+        "How often hits of the rule count; later ones are ignored.",
+    )
+    .form("write `allowance = { per-turn = 2 }`, or `per-session`")
+    .inherits(),
+    Key::new(
+        "consult",
+        table!(Draft: rule.consult or || Consult::new(""), CONSULT, Merge::ByKey, EmptyTable::Refused),
+        "The sub-agent that `consult` asks, and its prompt.",
+    )
+    .used_by(Action::Consult),
+    Key::new(
+        "header",
+        table!(Draft: rule.header or || Header { name: String::new(), value: String::new() }, HEADER, Merge::ByKey, EmptyTable::Refused),
+        "The header that `set-header` sets.",
+    )
+    .used_by(Action::SetHeader),
+    Key::new(
+        "instead",
+        slot!(Draft: rule.instead, Words::FILLED),
+        "What to do instead, for the message.",
+    ),
+    Key::new(
+        "message",
+        slot!(Draft: rule.message, Words::TEMPLATE),
+        "The message to the model: a template. Default: id, description and `instead`.",
+    )
+    .inherits(),
+    Key::new(
+        "append",
+        &AppendTable(|| RULE),
+        "Entries to add to lists instead of replacing them.",
+    )
+    .of_overrides(),
+    Key::new(
+        "examples",
+        table!(Draft: rule.examples, EXAMPLES, Merge::ByKey, EmptyTable::Ignored, check_examples),
+        "Texts that must break the rule, and texts that must not.",
+    )
+    .form("write `examples.match = [\"…\"]` and `examples.no-match = [\"…\"]`")
+    .appends(),
+    Key::new(
+        "case",
+        slot!(Draft: rule.cases, Cases),
+        "Replies with the result that each must have.",
+    )
+    .form("there may be several: `[[rule.its-id.case]]`, with two brackets")
+    .appends(),
 ];
 
-const SEVERITY: Key = Key::new(
-    "severity",
-    Shape::OneOf(severities),
-    "How bad it is; picks the action unless the rule names one.",
-)
-.or("\"warning\"");
-const ACTION: Key = Key::new(
-    "action",
-    Shape::OneOf(actions),
-    "What to do about it. Default: info observes, warning injects, error retries, critical aborts.",
-);
-const ON: Key = Key::new("on", Shape::ListOf(channels), "The channels it reads.")
-    .or("[\"text\", \"tool-input\"]");
-const TOOLS: Key = Key::new(
-    "tools",
-    Shape::Texts,
-    "Globs on the tool's name, or `@list`; `!` excludes. Default: every tool.",
-);
-const ARGS: Key = Key::new(
-    "args",
-    Shape::Texts,
-    "Dotted globs on the argument, or `@list`; `$raw` is input that is no JSON, `$keys` are the keys of objects. Default: every argument, and keys.",
-);
-const PATHS: Key = Key::new(
-    "paths",
-    Shape::Texts,
-    "Globs on the file, or `@list`; `!` excludes. Default: every file, and none.",
-);
-const AGENTS: Key = Key::new(
-    "agents",
-    Shape::Texts,
-    "Globs on the agent's name, or `@list`; `!` excludes. Default: every agent.",
-);
-const MODELS: Key = Key::new(
-    "models",
-    Shape::Texts,
-    "Globs on the model's name, or `@list`; `!` excludes. Default: every model.",
-);
-const PROVIDERS: Key = Key::new(
-    "providers",
-    Shape::Texts,
-    "Globs on the provider's name, or `@list`; `!` excludes. Default: every provider.",
-);
-const PRIORITY: Key = Key::new(
-    "priority",
-    Shape::Whole(i32::MIN as i64, i32::MAX as i64),
-    "Which of two rules with the same action wins at the same byte: the higher number.",
-)
-.or("0");
-const MODE_: Key =
-    Key::new("mode", Shape::OneOf(modes), "Whether it acts or only logs.").or("\"live\"");
-const PARTIAL: Key = Key::new(
-    "partial",
-    Shape::OneOf(partials),
-    "What becomes of a reply that a retry cut.",
-)
-.or("\"discard\"");
-const RETRY_: Key = Key::new("retry", Shape::Table(RETRY), "How its retries go.");
-const REPEAT_: Key = Key::new(
-    "repeat",
-    Shape::Table(REPEAT),
-    "How often it may act, and when it may again.",
-);
-const ALLOWANCE_: Key = Key::new(
-    "allowance",
-    Shape::Table(ALLOWANCE),
-    "How often its hits count at all; past that it is silent.",
-);
-const HOLD: Key = Key::new(
-    "hold",
-    Shape::Flag,
-    "Whether text that may yet break it waits instead of leaving.",
-)
-.or("false");
-const REPLACEMENT: Key = Key::new(
-    "replacement",
-    Shape::Text,
-    "What stands in place of redacted text.",
-)
-.or("\"[redacted]\"");
-const MESSAGE: Key = Key::new(
-    "message",
-    Shape::Text,
-    "The text that steers: a template. Default: id, description and `instead`.",
-);
-const DOCS: Key = Key::new("docs", Shape::Text, "Where to read more.");
-const TAGS: Key = Key::new("tags", Shape::Texts, "Words to find it by, or `@list`.");
-const STATUS: Key = Key::new("status", Shape::OneOf(statuses), "How far it is.").or("\"stable\"");
-const DESCRIPTION: Key = Key::new(
-    "description",
-    Shape::Text,
-    "What the rule is about, in a sentence.",
-);
-const WHY: Key = Key::new("why", Shape::Text, "Why it exists.");
-const INSTEAD: Key = Key::new(
-    "instead",
-    Shape::Text,
-    "What to do instead, for the message.",
-);
-const REPLACED_BY: Key = Key::new(
-    "replaced-by",
-    Shape::Text,
-    "The full id of the rule to use instead of a deprecated one.",
-);
-const CONSULT_: Key = Key::new(
-    "consult",
-    Shape::Table(CONSULT),
-    "Whom `consult` asks, and what.",
-);
-const HEADER_: Key = Key::new(
-    "header",
-    Shape::Table(HEADER),
-    "The header that `set-header` sets.",
-);
-const MATCH_: Key = Key::new("match", Shape::Table(MATCH), "What breaks the rule.");
-const EXAMPLES_: Key = Key::new(
-    "examples",
-    Shape::Table(EXAMPLES),
-    "Texts that must and must not break it.",
-);
-const CASE_: Key = Key::new(
-    "case",
-    Shape::Tables(CASE),
-    "Replies and what must come of them.",
-);
-
-/// `[rule.<id>]`.
-pub(super) const RULE: Keys = &[
-    DESCRIPTION,
-    WHY,
-    SEVERITY,
-    ON,
-    TOOLS,
-    ARGS,
-    PATHS,
-    AGENTS,
-    MODELS,
-    PROVIDERS,
-    MATCH_,
-    ACTION,
-    MODE_,
-    PARTIAL,
-    RETRY_,
-    REPEAT_,
-    ALLOWANCE_,
-    HOLD,
-    REPLACEMENT,
-    CONSULT_,
-    HEADER_,
-    INSTEAD,
-    MESSAGE,
-    PRIORITY,
-    TAGS,
-    DOCS,
-    STATUS,
-    REPLACED_BY,
-    EXAMPLES_,
-    CASE_,
-];
-
-const APPEND_: Key = Key::new(
-    "append",
-    Shape::Table(APPEND),
-    "What is added to lists instead of replacing them.",
-);
-
-/// `[override."pack/rule"]`: all that a rule may say.
-pub(super) const OVERRIDE: Keys = &{
-    let mut keys = [APPEND_; RULE.len() + 1];
-    let mut at = 0;
-    while at < RULE.len() {
-        keys[at + 1] = RULE[at];
-        at += 1;
-    }
-    keys
-};
-
-/// `append` of an override.
-pub(super) const APPEND: Keys = &[
-    ON,
-    TOOLS,
-    ARGS,
-    PATHS,
-    AGENTS,
-    MODELS,
-    PROVIDERS,
-    TAGS,
-    Key::new("match", Shape::Table(APPEND_MATCH), "Patterns to add."),
-    EXAMPLES_,
-    CASE_,
-];
-
-const ANY: Key = Key::new(
-    "match.any",
-    Shape::Tables(PATTERN),
-    "Broken where any of these matches.",
-);
-const ALL: Key = Key::new(
-    "match.all",
-    Shape::Tables(PATTERN),
-    "Broken where all of these match, in any order, `within` a window.",
-);
-const SEQUENCE: Key = Key::new(
-    "match.sequence",
-    Shape::Tables(PATTERN),
-    "Broken where these match one after the other, `within` a window.",
-);
-const NONE: Key = Key::new(
-    "match.none",
-    Shape::Tables(PATTERN),
-    "Not broken where one of these matches beside it, `within` a window.",
-);
-
-const APPEND_MATCH: Keys = &[ANY, ALL, SEQUENCE, NONE];
-
-/// `match` of a rule.
-pub(super) const MATCH: Keys = &[
-    ANY,
-    ALL,
-    SEQUENCE,
-    NONE,
+/// `match`.
+const MATCH: &[Key<Draft>] = &[
+    Key::new(
+        "match.any",
+        slot!(Draft: rule.condition.any, Patterns),
+        "The rule is broken where any of these matches.",
+    )
+    .role(KeyRole::Trigger)
+    .appends(),
+    Key::new(
+        "match.all",
+        slot!(Draft: rule.condition.all, Patterns),
+        "The rule is broken where all of these match, in any order, `within` a window.",
+    )
+    .role(KeyRole::Trigger)
+    .appends(),
+    Key::new(
+        "match.sequence",
+        slot!(Draft: rule.condition.sequence, Patterns),
+        "The rule is broken where these match one after the other, `within` a window.",
+    )
+    .role(KeyRole::Trigger)
+    .appends(),
+    Key::new(
+        "match.none",
+        slot!(Draft: rule.condition.none, Patterns),
+        "The rule is not broken where one of these matches `within` a window of the match.",
+    )
+    .appends(),
     Key::new(
         "match.within",
-        Shape::Table(WITHIN),
-        "How far apart: exactly one of its keys. Default: one line for `none`, the part for `all` and `sequence`.",
-    ),
+        &WithinTable,
+        "The size of the window: exactly one of its keys. Default: one line for `none`, the part for `all` and `sequence`.",
+    )
+    .form("write `within = { lines = 3 }`, or `chars`, `part` or `message` instead of `lines`"),
     Key::new(
         "match.first",
-        Shape::Whole(1, CHARS),
-        "The match ends within so many characters of the beginning.",
+        slot!(Draft: rule.condition.first, Whole(1, CHARS)),
+        "The match ends within this number of characters from the beginning.",
     ),
     Key::new(
         "match.last",
-        Shape::Whole(1, CHARS),
-        "The match begins within so many characters of the end.",
+        slot!(Draft: rule.condition.last, Whole(1, CHARS)),
+        "The match begins within this number of characters before the end.",
     ),
-    Key::new("match.line", Shape::Flag, "The match is a whole line.").or("false"),
+    Key::new(
+        "match.line",
+        slot!(Draft: rule.condition.line, Flag),
+        "If true, the match is a whole line.",
+    )
+    .or("false"),
     Key::new(
         "match.count",
-        Shape::Whole(1, MANY),
-        "It takes so many matches.",
+        &Slot::<Draft, _, _> {
+            get: |draft| draft.rule.condition.count.as_ref().map(|count| &count.times),
+            get_mut: |draft| &mut count(draft).times,
+            format: Whole(1, MANY),
+        },
+        "The number of matches that break the rule.",
     )
     .or("1"),
     Key::new(
         "match.per",
-        Shape::OneOf(pers),
-        "Over what matches are counted.",
+        &Slot::<Draft, _, _> {
+            get: |draft| draft.rule.condition.count.as_ref().map(|count| &count.per),
+            get_mut: |draft| &mut count(draft).per,
+            format: OneOf,
+        },
+        "The extent over which matches are counted.",
     )
     .or("\"part\""),
     Key::new(
         "match.capture",
-        Shape::Table(CAPTURE),
-        "What the match, or a group of it, must be like.",
+        table!(Draft: rule.condition.capture or Capture::default, CAPTURE, Merge::Whole, EmptyTable::Set),
+        "Conditions on the match, or on a group of it.",
     ),
     Key::new(
         "match.region",
-        Shape::OneOrMore(regions),
-        "The regions that its patterns are looked for in, unless they say.",
-    ),
+        slot!(Draft: region, OneOrMore { is_ordered: true }),
+        "The regions in which the patterns are searched, unless they set their own.",
+    )
+    .role(KeyRole::Staged),
     Key::new(
         "match.fold",
-        Shape::OneOrMore(folds),
-        "What its patterns do not tell apart, unless they say.",
-    ),
+        slot!(Draft: fold, OneOrMore { is_ordered: false }),
+        "The differences that the patterns ignore, unless they set their own.",
+    )
+    .form(FOLD_FORM)
+    .role(KeyRole::Staged),
     Key::new(
         "match.repetition",
-        Shape::Table(REPETITION),
-        "The reply goes round in circles.",
-    ),
+        table!(Draft: rule.condition.repetition or repetition, REPETITION, Merge::Whole, EmptyTable::Set),
+        "The reply repeats itself.",
+    )
+    .role(KeyRole::Trigger),
     Key::new(
         "match.leak",
-        Shape::Flag,
-        "Control tokens of a model stand in the reply.",
+        slot!(Draft: rule.condition.leak, Flag),
+        "The reply contains control tokens of a model.",
     )
-    .or("false"),
+    .or("false")
+    .role(KeyRole::Trigger),
     Key::new(
         "match.limit",
-        Shape::Table(LIMIT),
+        table!(Draft: rule.condition.limit or Bound::default, LIMIT, Merge::Whole, EmptyTable::Set),
         "The reply is too long or too slow.",
-    ),
+    )
+    .role(KeyRole::Trigger),
     Key::new(
         "match.script",
-        Shape::Table(SCRIPT),
+        table!(Draft: rule.condition.script or Script::default, SCRIPT, Merge::Whole, EmptyTable::Set),
         "The reply is in the wrong language.",
-    ),
+    )
+    .role(KeyRole::Trigger),
     Key::new(
         "match.unknown-name",
-        Shape::Table(UNKNOWN_NAME),
-        "A package, a file or a tool is named that nobody knows.",
-    ),
+        table!(Draft: rule.condition.unknown_name or UnknownName::default, UNKNOWN_NAME, Merge::Whole, EmptyTable::Set),
+        "The reply names a package, a file or a tool that does not exist.",
+    )
+    .role(KeyRole::Trigger),
     Key::new(
         "match.doom-loop",
-        Shape::Table(DOOM_LOOP),
-        "The same tool call again and again.",
-    ),
+        table!(Draft: rule.condition.doom_loop or || DoomLoop { times: 3, differing: 0 }, DOOM_LOOP, Merge::Whole, EmptyTable::Set),
+        "The same tool call is made again and again.",
+    )
+    .role(KeyRole::Trigger),
     Key::new(
         "match.ast",
-        Shape::Table(AST),
-        "Code of a certain shape: what an edit adds, or a fenced block. Needs the feature `ast`.",
-    ),
+        table!(Draft: rule.condition.ast or Ast::default, AST, Merge::Whole, EmptyTable::Set, check_ast),
+        "Code of a certain shape, in what an edit adds or in a fenced block. Needs the feature `ast`.",
+    )
+    .role(KeyRole::Trigger),
 ];
 
-/// An entry of `any`, `all`, `sequence` or `none`: exactly one of the first three, and options.
-pub(super) const PATTERN: Keys = &[
-    Key::new("pattern.literal", Shape::Text, "The exact text."),
+const FOLD_FORM: &str = "name the differences to ignore: `fold = [\"case\"]`";
+
+fn count(draft: &mut Draft) -> &mut Count {
+    draft.rule.condition.count.get_or_insert(Count {
+        times: 1,
+        per: Per::Part,
+    })
+}
+
+fn repetition() -> Repetition {
+    Repetition {
+        unit_chars: (20, 400),
+        times: 4,
+        near: false,
+        turns: None,
+    }
+}
+
+/// An entry of `any`, `all`, `sequence` or `none`: one alternative, and options.
+pub(super) const PATTERN: &[Key<Pattern>] = &[
+    Key::new(
+        "pattern.literal",
+        &Slot::<Pattern, _, _> {
+            get: |pattern| text_of(pattern, PatternKind::Literal),
+            get_mut: |pattern| text_mut(pattern, PatternKind::Literal),
+            format: Words::PLAIN,
+        },
+        "The exact text.",
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "pattern.word",
-        Shape::Text,
+        &Slot::<Pattern, _, _> {
+            get: |pattern| text_of(pattern, PatternKind::Word),
+            get_mut: |pattern| text_mut(pattern, PatternKind::Word),
+            format: Words::PLAIN,
+        },
         "The exact text, not inside a longer word.",
-    ),
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "pattern.regex",
-        Shape::Text,
+        &Slot::<Pattern, _, _> {
+            get: |pattern| text_of(pattern, PatternKind::Regex),
+            get_mut: |pattern| text_mut(pattern, PatternKind::Regex),
+            format: Words::PLAIN,
+        },
         "A regular expression in the syntax of the `regex` crate.",
-    ),
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "pattern.region",
-        Shape::OneOrMore(regions),
-        "The regions it is looked for in: where all of them are at once.",
+        slot!(Pattern: region, OneOrMore { is_ordered: true }),
+        "The regions in which it is searched: the text that is in all of them.",
     ),
     Key::new(
         "pattern.fold",
-        Shape::OneOrMore(folds),
-        "What it does not tell apart.",
-    ),
+        slot!(Pattern: fold, OneOrMore { is_ordered: false }),
+        "The differences that it ignores.",
+    )
+    .form(FOLD_FORM),
     Key::new(
         "pattern.arg",
-        Shape::Text,
-        "A dotted glob on the argument it is looked for in.",
+        slot!(Pattern: arg, Words::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect())),
+        "A dotted glob on the argument in which it is searched.",
     ),
 ];
 
-const WITHIN: Keys = &[
+fn text_of(pattern: &Pattern, kind: PatternKind) -> Option<&String> {
+    (pattern.kind == kind).then_some(&pattern.text)
+}
+
+fn text_mut(pattern: &mut Pattern, kind: PatternKind) -> &mut String {
+    pattern.kind = kind;
+    &mut pattern.text
+}
+
+/// The keys of `match.within`, each in a field.
+#[derive(Debug, Default)]
+struct Window {
+    lines: Option<u32>,
+    chars: Option<u32>,
+    part: bool,
+    message: bool,
+}
+
+impl Window {
+    fn of(within: Within) -> Window {
+        let mut window = Window::default();
+        match within {
+            Within::Lines(lines) => window.lines = Some(lines),
+            Within::Chars(chars) => window.chars = Some(chars),
+            Within::Part => window.part = true,
+            Within::Message => window.message = true,
+        }
+        window
+    }
+
+    fn within(&self) -> Option<Within> {
+        let lines = self.lines.map(Within::Lines);
+        let chars = self.chars.map(Within::Chars);
+        let part = self.part.then_some(Within::Part);
+        let message = self.message.then_some(Within::Message);
+        lines.or(chars).or(part).or(message)
+    }
+}
+
+const WITHIN: &[Key<Window>] = &[
     Key::new(
         "match.within.lines",
-        Shape::Whole(1, LINES),
-        "At most so many lines are touched.",
-    ),
+        slot!(Window: lines, Whole(1, LINES)),
+        "The largest number of lines that the matches touch.",
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "match.within.chars",
-        Shape::Whole(1, CHARS),
-        "At most so many characters.",
-    ),
+        slot!(Window: chars, Whole(1, CHARS)),
+        "The largest number of characters.",
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "match.within.part",
-        Shape::Flag,
+        slot!(Window: part, Flag),
         "Anywhere in the same part.",
-    ),
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "match.within.message",
-        Shape::Flag,
+        slot!(Window: message, Flag),
         "Anywhere in the same reply.",
-    ),
+    )
+    .role(KeyRole::Alternative),
 ];
 
-const CAPTURE: Keys = &[
+/// `match.within`: a table in a file, an enum in a rule.
+struct WithinTable;
+
+impl Field<Draft> for WithinTable {
+    fn shape(&self, kind: TableKind) -> Shape {
+        Shape::Table(shapes(WITHIN, kind))
+    }
+
+    fn read(
+        &self,
+        site: &Site<'_>,
+        value: &Spanned<DeValue<'_>>,
+        reader: &mut Reader<'_>,
+        to: &mut Draft,
+    ) {
+        let Some(table) = reader.table(value, "`within`", site.head.form) else {
+            return;
+        };
+        if table.is_empty() {
+            reader.record_key(site.head.path, site.span.clone());
+        }
+        let mut window = Window::default();
+        let place = ("`within`", value.span());
+        read_table(WITHIN, site.kind, table, place, reader, &mut window);
+        for key in ["part", "message"] {
+            let value = table.get(key);
+            if let Some(value) = value.filter(|value| value.get_ref().as_bool() == Some(false)) {
+                let fault = Fault::new(&code::BAD_VALUE, format!("`{key}` can only be true"));
+                let help = format!("write `{key} = true` or another window");
+                reader.fault(fault.with_help(help), value.span());
+            }
+        }
+        if table.len() != 1 {
+            let message = "`within` has exactly one of `lines`, `chars`, `part`, `message`";
+            let fault = Fault::new(&code::BAD_VALUE, message).with_help(
+                "write `match.within = { lines = 3 }` or `match.within = { part = true }`",
+            );
+            reader.fault(fault, value.span());
+        }
+        to.rule.condition.within = window.within();
+    }
+
+    fn write(&self, from: &Draft) -> KeyValue {
+        let within = from.rule.condition.within;
+        within.map_or(KeyValue::Absent, |within| {
+            KeyValue::Table(values(WITHIN, &Window::of(within)))
+        })
+    }
+
+    fn swap(&self, draft: &mut Draft, other: &mut Draft) {
+        std::mem::swap(
+            &mut draft.rule.condition.within,
+            &mut other.rule.condition.within,
+        );
+    }
+
+    fn replace(&self, to: &mut Draft, from: &mut Draft, _: &[Given]) {
+        self.swap(to, from);
+    }
+
+    fn append(&self, to: &mut Draft, from: &mut Draft, _: &[Given]) {
+        self.swap(to, from);
+    }
+
+    fn check(&self, _: &Head, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
+        if let Some(within) = draft.rule.condition.within {
+            check(WITHIN, &Window::of(within), limits, found);
+        }
+    }
+}
+
+const CAPTURE: &[Key<Capture>] = &[
     Key::new(
         "match.capture.group",
-        Shape::Text,
-        "The group, by number or name; `0` is the whole match. Default: the first, if there is one.",
+        slot!(Capture: group, Group),
+        "The group, by number or name; `0` is the whole match. Default: the first group, if there is one.",
     ),
     Key::new(
         "match.capture.entropy",
-        Shape::Decimal(1, 16_000),
-        "Least Shannon entropy, in bits per character.",
+        slot!(Capture: entropy, Thousandths(1, 16_000)),
+        "The least Shannon entropy, in bits per character.",
     ),
     Key::new(
         "match.capture.random",
-        Shape::Flag,
-        "Whether it must look random for its alphabet: hexadecimal digits, base64, or any.",
+        slot!(Capture: random, Flag),
+        "If true, the text must look random for its alphabet: hexadecimal digits, base64, or any.",
     )
     .or("false"),
     Key::new(
         "match.capture.not-in",
-        Shape::Texts,
-        "Texts that do not count, or `@list`; `*` and `?` are wildcards, case does not matter.",
+        slot!(Capture: not_in, Listed::ANY),
+        "Texts that do not count, or `@list`. `*` and `?` are wildcards, and case is ignored.",
     ),
 ];
 
-const REPETITION: Keys = &[
+const REPETITION: &[Key<Repetition>] = &[
     Key::new(
         "match.repetition.unit-chars",
-        Shape::Pair(1 << 16),
-        "Shortest and longest unit that is repeated, in characters.",
+        slot!(Repetition: unit_chars, Pair(1 << 16)),
+        "The shortest and the longest unit that is repeated, in characters.",
     )
     .or("[20, 400]"),
     Key::new(
         "match.repetition.times",
-        Shape::Whole(2, 1000),
-        "How often it stands in a row.",
+        slot!(Repetition: times, Whole(2, 1000)),
+        "The number of consecutive occurrences of the unit.",
     )
     .or("4"),
     Key::new(
         "match.repetition.near",
-        Shape::Flag,
-        "Whether lines and sentences that are nearly the same count as well.",
+        slot!(Repetition: near, Flag),
+        "If true, lines and sentences that are nearly the same count as well.",
     )
     .or("false"),
     Key::new(
         "match.repetition.turns",
-        Shape::Whole(2, 100),
-        "So many replies in a row that are nearly the same count as well. Default: replies are not compared.",
+        slot!(Repetition: turns, Whole(2, 100)),
+        "The number of consecutive replies that are nearly the same. Default: replies are not compared.",
     ),
 ];
 
-const LIMIT: Keys = &[
+const LIMIT: &[Key<Bound>] = &[
     Key::new(
         "match.limit.bytes",
-        Shape::Whole(1, i64::MAX),
-        "Most bytes of a part; of tool input, of the arguments that `args` names, decoded.",
+        slot!(Bound: bytes, Whole(1, i64::MAX)),
+        "The largest number of bytes of a part. Of tool input, the decoded arguments that `args` selects are counted.",
     ),
     Key::new(
         "match.limit.lines",
-        Shape::Whole(1, i64::MAX),
-        "Most lines of a part; of tool input, of the arguments that `args` names, decoded.",
+        slot!(Bound: lines, Whole(1, i64::MAX)),
+        "The largest number of lines of a part. Of tool input, the decoded arguments that `args` selects are counted.",
     ),
     Key::new(
         "match.limit.deltas",
-        Shape::Whole(1, i64::MAX),
-        "Most deltas of a part: depends on how the reply is cut.",
+        slot!(Bound: deltas, Whole(1, i64::MAX)),
+        "The largest number of deltas of a part. It depends on how the reply is cut.",
     ),
     Key::new(
         "match.limit.tokens",
-        Shape::Whole(1, i64::MAX),
-        "Most tokens of a part, estimated unless the host counts them; of tool input, of the arguments that `args` names, decoded.",
+        slot!(Bound: tokens, Whole(1, i64::MAX)),
+        "The largest number of tokens of a part, estimated unless the host counts them. Of tool input, the decoded arguments that `args` selects are counted.",
     ),
     Key::new(
         "match.limit.seconds",
-        Shape::Decimal(1, u32::MAX),
-        "Longest time from the opening of the stream.",
+        slot!(Bound: millis, Thousandths(1, u32::MAX)),
+        "The longest time since the part opened, in seconds.",
     ),
     Key::new(
         "match.limit.stall",
-        Shape::Decimal(1, u32::MAX),
-        "Longest time between two deltas, in seconds.",
+        slot!(Bound: stall_millis, Thousandths(1, u32::MAX)),
+        "The longest time between two deltas, in seconds.",
     ),
 ];
 
-const SCRIPT: Keys = &[Key::new(
+const SCRIPT: &[Key<Script>] = &[Key::new(
     "match.script.expect",
-    Shape::ListOf(scripts),
-    "The scripts and languages that are right.",
+    slot!(Script: expect, NamesOf(&Script::NAMES)),
+    "The scripts and languages that the reply may be in.",
 )];
 
-const UNKNOWN_NAME: Keys = &[
+const UNKNOWN_NAME: &[Key<UnknownName>] = &[
     Key::new(
         "match.unknown-name.known",
-        Shape::Texts,
+        slot!(UnknownName: known, KnownNames),
         "Names that are known, or `@list`.",
     ),
     Key::new(
         "match.unknown-name.of",
-        Shape::ListOf(named),
-        "What is named: packages that code imports, files that a code span names, tools that are called.",
+        slot!(UnknownName: of, ListOf),
+        "The kinds of names: packages that code imports, files that a code span names, tools that are called.",
     )
     .or("[\"package\"]"),
 ];
 
-const DOOM_LOOP: Keys = &[
+const DOOM_LOOP: &[Key<DoomLoop>] = &[
     Key::new(
         "match.doom-loop.times",
-        Shape::Whole(2, 1000),
-        "How often in a row.",
+        slot!(DoomLoop: times, Whole(2, 1000)),
+        "The number of consecutive calls.",
     )
     .or("3"),
     Key::new(
         "match.doom-loop.differing",
-        Shape::Whole(0, 999),
-        "In how many arguments a call may differ from the one before, fewer than half of them; such calls are a loop from 20 in a row on, or from `times` if that is more.",
+        slot!(DoomLoop: differing, Whole(0, 999)),
+        "The number of arguments, fewer than half of them, in which a call may differ from the previous one. Such calls are a loop from 20 in a row on, or from `times` if that is more.",
     )
     .or("0"),
 ];
 
-const AST: Keys = &[
+const AST: &[Key<Ast>] = &[
     Key::new(
         "match.ast.languages",
-        Shape::ListOf(languages),
+        slot!(Ast: languages, NamesOf(&Ast::LANGUAGES)),
         "The languages that the code may be in.",
     ),
     Key::new(
         "match.ast.any",
-        Shape::Texts,
+        slot!(Ast: any, Verbatim { may_be_empty: false }),
         "Patterns of ast-grep: code with metavariables such as `$X` and `$$$BODY`.",
     ),
     Key::new(
         "match.ast.inside",
-        Shape::Texts,
-        "Patterns of ast-grep that the match must stand in, any of them. Default: anywhere.",
+        slot!(Ast: inside, Verbatim { may_be_empty: false }),
+        "Patterns of ast-grep, one of which must enclose the match. Default: the match may be anywhere.",
     ),
     Key::new(
         "match.ast.not",
-        Shape::Texts,
-        "Patterns of ast-grep that the match must not match besides.",
+        slot!(Ast: not, Verbatim { may_be_empty: false }),
+        "Patterns of ast-grep that the match must not match as well.",
     ),
 ];
 
-const RETRY: Keys = &[
+const RETRY: &[Key<Retry>] = &[
     Key::new(
         "retry.max",
-        Shape::Whole(0, 100),
-        "Most retries of the rule in one turn.",
+        slot!(Retry: max, Whole(0, 100)),
+        "The largest number of retries of the rule in one turn.",
     )
     .or("2"),
     Key::new(
         "retry.model",
-        Shape::Text,
-        "The model to take, by a name that the host resolves. Default: the same.",
+        slot!(Retry: model, Words::FILLED),
+        "The model of a retry, by a name that the host resolves. Default: the same model.",
     ),
     Key::new(
         "retry.temperature",
-        Shape::Decimal(0, 2000),
-        "The temperature to take. Default: the same.",
+        slot!(Retry: temperature, Thousandths(0, 2000)),
+        "The temperature of a retry. Default: the same temperature.",
     ),
     Key::new(
         "retry.then",
-        Shape::OneOf(thens),
-        "What it does once its retries are spent. Default: `warn`; `abort` if it is critical.",
+        slot!(Retry: then, Then),
+        "The action once the retries are used up. Default: `warn`; `abort` if the rule is critical.",
     ),
 ];
 
-const REPEAT: Keys = &[
+const REPEAT: &[Key<Repeat>] = &[
     Key::new(
         "repeat.cooldown-turns",
-        Shape::Whole(1, MANY),
-        "Turns that must begin before it acts again.",
+        slot!(Repeat: cooldown_turns, Whole(1, MANY)),
+        "The number of turns that must begin before the rule acts again.",
     ),
     Key::new(
         "repeat.per-turn",
-        Shape::Whole(1, MANY),
-        "Most times in one turn.",
+        slot!(Repeat: per_turn, Whole(1, MANY)),
+        "The largest number of times that the rule acts in one turn.",
     ),
     Key::new(
         "repeat.per-session",
-        Shape::Whole(1, MANY),
-        "Most times in one session.",
+        slot!(Repeat: per_session, Whole(1, MANY)),
+        "The largest number of times that the rule acts in one session.",
     ),
 ];
 
-const ALLOWANCE: Keys = &[
+const ALLOWANCE: &[Key<Allowance>] = &[
     Key::new(
         "allowance.per-turn",
-        Shape::Whole(1, MANY),
-        "Most acts in one turn.",
+        slot!(Allowance: per_turn, Whole(1, MANY)),
+        "The largest number of hits that count in one turn.",
     ),
     Key::new(
         "allowance.per-session",
-        Shape::Whole(1, MANY),
-        "Most acts in one session.",
+        slot!(Allowance: per_session, Whole(1, MANY)),
+        "The largest number of hits that count in one session.",
     ),
 ];
 
-const CONSULT: Keys = &[
+const CONSULT: &[Key<Consult>] = &[
     Key::new(
         "consult.prompt",
-        Shape::Text,
-        "What it is asked: a template.",
+        slot!(Consult: prompt, Words::TEMPLATE),
+        "The prompt of the sub-agent: a template.",
     ),
     Key::new(
         "consult.model",
-        Shape::Text,
-        "The model to take, by a name that the host resolves. Default: the session's.",
+        slot!(Consult: model, Words::FILLED),
+        "The model of the sub-agent, by a name that the host resolves. Default: the session's model.",
     ),
     Key::new(
         "consult.timeout",
-        Shape::Decimal(1, 3_600_000),
-        "How long it may take, in seconds.",
+        slot!(Consult: timeout_millis, Thousandths(1, 3_600_000)),
+        "The longest time to wait for the answer, in seconds.",
     )
     .or("30"),
     Key::new(
         "consult.tools",
-        Shape::Texts,
-        "Globs on the tools it may use, or `@list`; `!` excludes.",
+        slot!(Consult: tools, Globs(GlobKind::Name)),
+        "Globs on the tools that the sub-agent may use, or `@list`; `!` excludes.",
     )
     .or("[\"bash\", \"read\", \"grep\", \"glob\"]"),
     Key::new(
         "consult.block-on-failure",
-        Shape::Flag,
-        "Whether the tool call is blocked where there is no answer.",
+        slot!(Consult: blocks_on_failure, Flag),
+        "If true, the tool call is blocked when there is no answer.",
     )
     .or("false"),
 ];
 
-const HEADER: Keys = &[
-    Key::new("header.name", Shape::Text, "Its name."),
-    Key::new("header.value", Shape::Text, "Its value."),
+const HEADER: &[Key<Header>] = &[
+    Key::new(
+        "header.name",
+        slot!(Header: name, Words {
+            check: |name| header_name(name).into_iter().collect(),
+            convert: str::to_lowercase,
+            ..Words::FILLED
+        }),
+        "The name of the header.",
+    ),
+    Key::new(
+        "header.value",
+        slot!(Header: value, Words {
+            check: |value| header_value(value).into_iter().collect(),
+            ..Words::FILLED
+        }),
+        "The value of the header.",
+    ),
 ];
 
-const EXAMPLES: Keys = &[
+const EXAMPLES: &[Key<Examples>] = &[
     Key::new(
         "examples.match",
-        Shape::Texts,
-        "Each of these breaks the rule.",
-    ),
-    Key::new("examples.no-match", Shape::Texts, "None of these does."),
+        slot!(Examples: matching, Verbatim { may_be_empty: true }),
+        "Each of these texts breaks the rule.",
+    )
+    .appends(),
+    Key::new(
+        "examples.no-match",
+        slot!(Examples: not_matching, Verbatim { may_be_empty: true }),
+        "None of these texts breaks the rule.",
+    )
+    .appends(),
 ];
 
-/// An entry of `case`: exactly one of the first three, what must come of it, and options.
-pub(super) const CASE: Keys = &[
-    Key::new("case.text", Shape::Text, "A text part."),
-    Key::new("case.reasoning", Shape::Text, "A reasoning part."),
+/// An entry of `case`: one alternative, the expected result, and options.
+pub(super) const CASE: &[Key<Case>] = &[
     Key::new(
-        "case.input",
-        Shape::Text,
-        "A tool's input as the model writes it.",
+        "case.tool",
+        slot!(Case: tool, Words::FILLED),
+        "The name of the tool, with `input`.",
     ),
-    Key::new("case.tool", Shape::Text, "The tool's name, with `input`."),
     Key::new(
         "case.path",
-        Shape::Text,
-        "The file it is about, with `input` that does not say.",
+        slot!(Case: path, Words::FILLED),
+        "The file of the tool call, with an `input` that does not name it.",
     ),
+    Key::new(
+        "case.text",
+        &Slot::<Case, _, _> {
+            get: |case| {
+                let other = [Channel::Reasoning, Channel::ToolInput];
+                (!other.contains(&case.channel)).then_some(&case.text)
+            },
+            get_mut: |case| case_text(case, Channel::Text),
+            format: Words::PLAIN,
+        },
+        "A text part.",
+    )
+    .role(KeyRole::Alternative),
+    Key::new(
+        "case.reasoning",
+        &Slot::<Case, _, _> {
+            get: |case| (case.channel == Channel::Reasoning).then_some(&case.text),
+            get_mut: |case| case_text(case, Channel::Reasoning),
+            format: Words::PLAIN,
+        },
+        "A reasoning part.",
+    )
+    .role(KeyRole::Alternative),
+    Key::new(
+        "case.input",
+        &Slot::<Case, _, _> {
+            get: |case| (case.channel == Channel::ToolInput).then_some(&case.text),
+            get_mut: |case| case_text(case, Channel::ToolInput),
+            format: Words::PLAIN,
+        },
+        "The input of a tool, as the model writes it.",
+    )
+    .role(KeyRole::Alternative),
     Key::new(
         "case.expect",
-        Shape::OneOf(expectations),
-        "What the rule must do.",
-    ),
+        slot!(Case: expect, Expected),
+        "The action that the rule must take.",
+    )
+    .required("an action, or `expect = \"nothing\"`"),
     Key::new(
         "case.by-byte",
-        Shape::Whole(1, i64::MAX),
-        "Most bytes that may be delivered before that is certain.",
+        slot!(Case: by_byte, Whole(1, i64::MAX)),
+        "The largest number of bytes that may be delivered before the action is certain.",
     ),
 ];
 
+fn case_text(case: &mut Case, channel: Channel) -> &mut String {
+    case.channel = channel;
+    &mut case.text
+}
+
 /// `[[allow]]`.
-pub(super) const ALLOW: Keys = &[
+pub(super) const ALLOW: &[Key<WrittenAllow>] = &[
     Key::new(
-        "allow.rules",
-        Shape::Texts,
-        "Globs on full ids of rules, or `@list`.",
+        "allow.tools",
+        slot!(WrittenAllow: allow.tools, Globs(GlobKind::Name)),
+        "Globs on the name of the tool, or `@list`; `!` excludes.",
     ),
     Key::new(
         "allow.paths",
-        Shape::Texts,
+        slot!(WrittenAllow: allow.paths, Globs(GlobKind::Path)),
         "Globs on the file, or `@list`; `!` excludes.",
     ),
     Key::new(
-        "allow.tools",
-        Shape::Texts,
-        "Globs on the tool's name, or `@list`; `!` excludes.",
-    ),
+        "allow.rules",
+        slot!(WrittenAllow: rules, RuleGlobs),
+        "Globs on full ids of rules, or `@list`.",
+    )
+    .required("name rules as `pack/rule`, or with `*`"),
     Key::new(
         "allow.text",
-        Shape::Texts,
-        "Texts of matches, or `@list`; `*` and `?` are wildcards, case does not matter.",
+        slot!(WrittenAllow: allow.text, Listed::ANY),
+        "Texts of matches, or `@list`. `*` and `?` are wildcards, and case is ignored.",
     ),
-    Key::new("allow.reason", Shape::Text, "Why."),
+    Key::new(
+        "allow.reason",
+        slot!(WrittenAllow: allow.reason, Words::FILLED),
+        "The reason.",
+    )
+    .required("say why these hits do not count"),
     Key::new(
         "allow.until",
-        Shape::Date,
-        "The last day on which it holds.",
+        slot!(WrittenAllow: allow.until, Day),
+        "The last day on which the entry applies.",
     ),
 ];
+
+/// A table of a rule file that `check::file` reads by itself, because of what it refers to.
+struct Section(fn() -> Shape);
+
+impl Field<()> for Section {
+    fn shape(&self, _: TableKind) -> Shape {
+        (self.0)()
+    }
+
+    fn read(&self, _: &Site<'_>, _: &Spanned<DeValue<'_>>, _: &mut Reader<'_>, (): &mut ()) {}
+
+    fn write(&self, (): &()) -> KeyValue {
+        KeyValue::Absent
+    }
+
+    fn swap(&self, (): &mut (), (): &mut ()) {}
+
+    fn replace(&self, (): &mut (), (): &mut (), _: &[Given]) {}
+
+    fn append(&self, (): &mut (), (): &mut (), _: &[Given]) {}
+
+    fn check(&self, _: &Head, (): &(), _: &Limits, _: &mut Vec<Fault>) {}
+}
+
+/// Returns the keys of `match` that can break a rule and that are set.
+pub(super) fn triggers(draft: &Draft) -> Vec<&'static Head> {
+    let rows = MATCH.iter().filter(|key| key.head.role == KeyRole::Trigger);
+    let set = rows.filter(|key| key.is_set(draft));
+    set.map(|key| &key.head).collect()
+}
+
+/// Returns how the top-level key `name` is written; empty if its type says it.
+pub(super) fn form(name: &str) -> &'static str {
+    let row = TOP.iter().find(|key| key.head.name() == name);
+    row.map_or("", |key| key.head.form)
+}

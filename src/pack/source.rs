@@ -1,7 +1,7 @@
-//! Files and folders: which files make a pack, and their text.
+//! Files and folders: the files that make a pack, and their text.
 //!
-//! Only regular files are opened, links are followed only inside the folder that is loaded, and size and
-//! number are bounded. What the text means is the business of `check`.
+//! Only regular files are opened, links are followed only inside the loaded folder, and size and number are bounded.
+//! `check` reads the text.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use super::check::Check;
 use super::diagnostic::{Code, Cursor, Diagnostic, code};
 use crate::limits::Limits;
 
-/// Most folder entries looked at for each file that may be loaded.
+/// The number of folder entries that are looked at for each file that may be loaded.
 const ENTRIES_PER_FILE: usize = 16;
 
-/// All files together may be this many times as large as one.
+/// The largest size of all files together, in multiples of the largest size of one.
 const TOTAL_FILES: u64 = 16;
 
-/// Reads files and folders, each file once however often it is named.
+/// Reads files and folders. A file that is named several times is read once.
 #[derive(Debug)]
 pub(super) struct Files<'l> {
     limits: &'l Limits,
@@ -39,7 +39,7 @@ impl<'l> Files<'l> {
         }
     }
 
-    /// Checks the file at `path`, or every `*.toml` below it, in the order of their paths.
+    /// Adds the file at `path`, or every `*.toml` below it in the order of their paths, to `check`.
     pub(super) fn read(&mut self, path: &Path, check: &mut Check<'_>) {
         let problem = match fs::metadata(path) {
             Ok(found) if found.is_dir() => return self.folder(path, check),
@@ -47,11 +47,11 @@ impl<'l> Files<'l> {
             Ok(_) => problem(&code::NOT_A_FILE, path, "this is not a regular file"),
             Err(error) => unreadable(path, &error),
         };
-        check.problem(problem);
+        check.add_problem(problem);
     }
 
-    /// Reads the pack of that name that lies in `folder`: the file `name.toml` or the folder `name`. What
-    /// leads out of the folder is not followed; what is not there is left to the caller to tell.
+    /// Reads the pack `name` in `folder`: the file `name.toml` or the folder `name`. Links that lead out of the folder are
+    /// not followed. A pack that does not exist is not reported here.
     pub(super) fn beside(&mut self, folder: &Path, name: &str, check: &mut Check<'_>) {
         let is_plain = |segment: &str| {
             segment
@@ -64,7 +64,7 @@ impl<'l> Files<'l> {
         {
             return;
         }
-        // Beside a file that was named without a folder is the folder that we are in.
+        // A file that was named without a folder is in the current folder.
         let here = match folder.as_os_str().is_empty() {
             true => Path::new("."),
             false => folder,
@@ -77,7 +77,7 @@ impl<'l> Files<'l> {
                 Ok(real) if real.starts_with(&root) => self.read(&path, check),
                 Ok(_) => {
                     let message = "this link leads out of the folder";
-                    check.problem(problem(&code::OUTSIDE_FOLDER, &path, message));
+                    check.add_problem(problem(&code::OUTSIDE_FOLDER, &path, message));
                 }
                 Err(_) => {}
             }
@@ -89,7 +89,7 @@ impl<'l> Files<'l> {
         let inside = match fs::canonicalize(root) {
             Ok(inside) if self.seen.contains(&inside) => return,
             Ok(inside) => inside,
-            Err(error) => return check.problem(unreadable(root, &error)),
+            Err(error) => return check.add_problem(unreadable(root, &error)),
         };
         walk.folders.push((root.to_path_buf(), inside.clone()));
         while let Some((folder, real)) = walk.folders.pop() {
@@ -97,12 +97,12 @@ impl<'l> Files<'l> {
                 continue;
             }
             if let Err(problem) = self.entries(&folder, &real, &inside, &mut walk, check) {
-                return check.problem(problem);
+                return check.add_problem(problem);
             }
         }
         if walk.found == 0 {
             let message = "no `*.toml` file in this folder";
-            check.problem(problem(&code::NO_RULE_FILE, root, message));
+            check.add_problem(problem(&code::NO_RULE_FILE, root, message));
         }
         walk.files.sort();
         for path in walk.files {
@@ -123,7 +123,7 @@ impl<'l> Files<'l> {
             Ok(entries) => entries,
             Err(error) => {
                 walk.found += 1;
-                check.problem(unreadable(folder, &error));
+                check.add_problem(unreadable(folder, &error));
                 return Ok(());
             }
         };
@@ -144,7 +144,7 @@ impl<'l> Files<'l> {
                 Found::Folder(path, real) => walk.folders.push((path, real)),
                 Found::Problem(problem) => {
                     walk.found += 1;
-                    check.problem(problem);
+                    check.add_problem(problem);
                 }
             }
             if self.files + walk.files.len() > self.limits.files {
@@ -164,12 +164,12 @@ impl<'l> Files<'l> {
         match fs::canonicalize(path) {
             Ok(real) if self.seen.contains(&real) => return,
             Ok(real) => self.seen.insert(real),
-            Err(error) => return check.problem(unreadable(path, &error)),
+            Err(error) => return check.add_problem(unreadable(path, &error)),
         };
         self.files += 1;
         match self.text(path) {
-            Ok(text) => check.text(&name(path), &text, path.parent()),
-            Err(problem) => check.problem(problem),
+            Ok(text) => check.add_text(&name(path), &text, path.parent()),
+            Err(problem) => check.add_problem(problem),
         }
     }
 
@@ -178,7 +178,7 @@ impl<'l> Files<'l> {
         decode(&name(path), bytes)
     }
 
-    /// At most the limit is read, also from a file that grows meanwhile.
+    /// Returns the content of a file, at most up to the limit, even if the file grows while it is read.
     fn bytes(&mut self, path: &Path) -> Result<Vec<u8>, Diagnostic> {
         let file = File::open(path).map_err(|error| unreadable(path, &error))?;
         let found = file.metadata().map_err(|error| unreadable(path, &error))?;
@@ -217,14 +217,14 @@ impl<'l> Files<'l> {
 
 #[derive(Default)]
 struct Walk {
-    /// Still to be walked: the path as named and the real one.
+    /// The folders that are still to be walked: the path as named and the real path.
     folders: Vec<(PathBuf, PathBuf)>,
     files: Vec<PathBuf>,
-    /// Files and problems met: a folder with neither holds no rule.
+    /// The number of files and problems so far: a folder with neither has no rule.
     found: usize,
 }
 
-/// What a folder entry is to a pack.
+/// The kind of a folder entry.
 enum Found {
     Nothing,
     File(PathBuf),
@@ -287,7 +287,7 @@ impl Found {
     }
 }
 
-/// UTF-8, with or without a byte order mark, or a problem that names the byte.
+/// Decodes UTF-8, with or without a byte order mark; a problem names the first invalid byte.
 fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let message = "file is UTF-16, rule files are UTF-8".to_owned();
@@ -324,7 +324,7 @@ fn problem(code: &'static Code, path: &Path, message: &str) -> Diagnostic {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
-    // The kind reads the same on every system, the error's own text does not.
+    // The kind reads the same on every system, the text of the error does not.
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "it does not exist".to_owned(),
         kind => kind.to_string(),

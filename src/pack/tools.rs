@@ -1,33 +1,33 @@
-//! Names of tools and arguments that common harnesses have, and warnings about names that are nearly one of them.
+//! Names of tools and arguments of common harnesses, and warnings about names that nearly equal one of them.
 //!
-//! The names are data, in `tools.toml`, each with its source. A name that is not there is no error: harnesses have
-//! tools of their own, and a pack says which in `[pack] tools`.
+//! The names are data, in `tools.toml`, each with its source. An unknown name is not an error: harnesses have tools of
+//! their own, which a pack names in `[pack] tools`.
 
 use toml::de::{DeTable, DeValue};
 
 use super::check::fault::Fault;
 use super::diagnostic::code;
+use super::did_you_mean;
 use super::escape::quote;
-use super::nearest;
 use crate::rule::{Channel, Rule};
 use crate::view::path::{ToolScope, split_exclusion};
 
 const KNOWN: &str = include_str!("tools.toml");
 
-/// Shortest name that is compared with others: of shorter ones every second is near another.
+/// The shortest name that is compared with others, in characters: many shorter names are near each other.
 const LEAST_CHARS: usize = 3;
 
-/// Names of tools and of their arguments.
+/// The known names of tools and of their arguments.
 #[derive(Debug)]
 pub(super) struct KnownTools {
     tools: Vec<String>,
     args: Vec<String>,
-    /// Globs on tools of the packs that are loaded.
+    /// Globs on tools that the loaded packs name as their own.
     own: Vec<String>,
 }
 
 impl KnownTools {
-    /// The tools of known harnesses, and those that packs name as their own.
+    /// Returns the tools of known harnesses and `own`, the tools that packs name as their own.
     pub(super) fn new<'o>(own: impl IntoIterator<Item = &'o String>) -> KnownTools {
         let (mut tools, mut args) = (Vec::new(), Vec::new());
         let root = DeTable::parse(KNOWN).expect("a test reads the table of tools");
@@ -39,7 +39,7 @@ impl KnownTools {
                 names.extend(list.filter_map(|name| Some(name.get_ref().as_str()?.to_owned())));
             }
         }
-        // Case does not count for tools; the lower-case name is shown.
+        // Names of tools are compared without case; the lower-case name is shown.
         tools.sort_by_key(|name: &String| {
             (name.to_ascii_lowercase(), std::cmp::Reverse(name.clone()))
         });
@@ -53,7 +53,7 @@ impl KnownTools {
         }
     }
 
-    /// Warnings about the scopes of a rule, each with the key it is about.
+    /// Returns the warnings about the scopes of a rule, each with the key that it is about.
     pub(super) fn warnings(&self, rule: &Rule) -> Vec<(&'static str, Fault)> {
         let mut found = Vec::new();
         let tools = self.misspelt_tools(&rule.tools);
@@ -75,7 +75,7 @@ impl KnownTools {
         found
     }
 
-    /// Warnings about globs on tools that are nearly the name of a known one.
+    /// Returns the warnings about globs on tools that nearly equal the name of a known one.
     pub(super) fn misspelt_tools(&self, globs: &[String]) -> Vec<Fault> {
         let names = self.tools.iter().map(String::as_str);
         let own = self.own.iter().map(String::as_str);
@@ -86,7 +86,7 @@ impl KnownTools {
             if self.is_known(glob) || is_pattern(glob) || glob.chars().count() < LEAST_CHARS {
                 continue;
             }
-            if let Some(near) = nearest::nearest(glob, &names) {
+            if let Some(near) = did_you_mean::nearest(glob, &names) {
                 let message = format!("no known harness has a tool {}", quote(glob));
                 let help = format!(
                     "did you mean {}? If not, name your tool in `[pack] tools`",
@@ -98,7 +98,7 @@ impl KnownTools {
         found
     }
 
-    /// The warning about a rule that is in no known tool: its examples prove nothing about a real call.
+    /// Returns the warning about a rule on unknown tools only: its examples prove nothing about real calls.
     fn unknown_scope(&self, rule: &Rule) -> Option<Fault> {
         let included = rule.tools.iter().filter(|entry| !entry.starts_with('!'));
         let included: Vec<&String> = included.collect();
@@ -117,7 +117,7 @@ impl KnownTools {
         Some(Fault::new(&code::UNKNOWN_TOOL, message).with_help(help))
     }
 
-    /// The warning about an argument path in which a name is nearly that of a known argument.
+    /// Returns the warning about an argument path with a name that nearly equals that of a known argument.
     fn misspelt_arg(&self, path: &str) -> Option<Fault> {
         let names: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let is_name = |segment: &&str| {
@@ -129,7 +129,7 @@ impl KnownTools {
         if unknown.chars().count() < LEAST_CHARS {
             return None;
         }
-        let near = nearest::nearest(unknown, &names)?;
+        let near = did_you_mean::nearest(unknown, &names)?;
         let message = format!("no known tool has an argument {}", quote(unknown));
         let help = format!(
             "did you mean {}? If not, name the tool that has it in `tools` and in `[pack] tools`",
@@ -138,8 +138,7 @@ impl KnownTools {
         Some(Fault::new(&code::UNKNOWN_ARGUMENT, message).with_help(help))
     }
 
-    /// Returns whether the glob matches a tool of a known harness, of a server of the Model Context Protocol, or of
-    /// a loaded pack.
+    /// Returns true if the glob matches a tool of a known harness, of a Model Context Protocol server, or of a loaded pack.
     fn is_known(&self, glob: &str) -> bool {
         let is_mcp = glob
             .get(..3)
@@ -193,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Letters swapped, doubled, left out and added: no known name passes for another one unnoticed.
+    /// Swapped, doubled, missing and added letters: no misspelt name of a known tool passes without a warning.
     #[test]
     fn a_typing_error_in_any_known_name_is_told() {
         let known = KnownTools::new([]);

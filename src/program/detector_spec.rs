@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ViewSource;
-use crate::detect::cycle::CycleLimits;
 use crate::detect::doom_loop::LoopLimits;
-use crate::detect::limit::Bounds;
-use crate::detect::script::{Languages, ScriptLimits, Scripts};
+use crate::detect::limit::BoundLimits;
+use crate::detect::repetition::RepetitionLimits;
+use crate::detect::script::{LanguageSet, ScriptLimits, ScriptSet};
 use crate::detect::turns::TurnLimits;
 use crate::detect::unknown_name::KnownNames;
 use crate::rule::{Condition, KnownList, Named, Script};
@@ -26,7 +26,7 @@ pub(crate) struct DetectorRule {
 #[derive(Debug)]
 pub(crate) enum DetectorSpec {
     /// Text that repeats exactly.
-    Repetition(CycleLimits),
+    Repetition(RepetitionLimits),
     /// Lines and sentences that are nearly the same.
     NearDuplicate,
     /// Replies that are nearly the same.
@@ -38,7 +38,7 @@ pub(crate) enum DetectorSpec {
     UnknownFile(Arc<KnownNames>),
     /// Decided on the name of a tool call.
     UnknownTool(Arc<KnownNames>),
-    Limit(Bounds),
+    Limit(BoundLimits),
     DoomLoop(LoopLimits),
 }
 
@@ -51,10 +51,10 @@ impl DetectorSpec {
         let mut specs = Vec::new();
         if let Some(repetition) = condition.repetition {
             let (least, most) = repetition.unit_chars;
-            specs.push(DetectorSpec::Repetition(CycleLimits {
+            specs.push(DetectorSpec::Repetition(RepetitionLimits {
                 unit_chars: (least as usize, most as usize),
                 times: repetition.times as usize,
-                ..CycleLimits::default()
+                ..RepetitionLimits::default()
             }));
             specs.extend(repetition.near.then_some(DetectorSpec::NearDuplicate));
             specs.extend(repetition.turns.map(|turns| {
@@ -78,7 +78,7 @@ impl DetectorSpec {
         }
         specs.extend(condition.limit.map(|bound| {
             let time = |millis: Option<u64>| millis.map(Duration::from_millis);
-            DetectorSpec::Limit(Bounds {
+            DetectorSpec::Limit(BoundLimits {
                 bytes: bound.bytes,
                 lines: bound.lines,
                 deltas: bound.deltas,
@@ -116,17 +116,17 @@ impl DetectorSpec {
 
 fn script_limits(script: &Script) -> ScriptLimits {
     let named = script.expect.iter();
-    let scripts = named.clone().filter_map(|name| Scripts::named(name));
-    let languages = named.filter_map(|name| Languages::named(name));
-    let languages = languages.fold(Languages::default(), |all, one| all | one);
+    let scripts = named.clone().filter_map(|name| ScriptSet::named(name));
+    let languages = named.filter_map(|name| LanguageSet::named(name));
+    let languages = languages.fold(LanguageSet::default(), |all, one| all | one);
     let mut limits = ScriptLimits {
-        scripts: scripts.fold(Scripts::default(), |all, one| all | one),
+        scripts: scripts.fold(ScriptSet::default(), |all, one| all | one),
         languages,
         ..ScriptLimits::default()
     };
-    if languages != Languages::default() {
+    if languages != LanguageSet::default() {
         // All languages that the detector distinguishes are written in Latin script.
-        limits.scripts = limits.scripts | Scripts::LATIN;
+        limits.scripts = limits.scripts | ScriptSet::LATIN;
     }
     limits
 }

@@ -15,12 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(feature = "ast")]
-use crate::ast::Shapes;
+use crate::ast::AstPatternSet;
 use crate::limits::Limits;
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
+use crate::view::chunk::RegionSet;
 use crate::view::path::ArgScope;
-use crate::view::piece::Regions;
 use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
@@ -91,7 +91,7 @@ pub(crate) struct ChannelRules {
     pub(crate) detectors: Box<[DetectorRule]>,
     /// The syntax-tree patterns, by rule.
     #[cfg(feature = "ast")]
-    pub(crate) shapes: Option<Box<Shapes>>,
+    pub(crate) shapes: Option<Box<AstPatternSet>>,
     /// True if a rule or an allow entry of this channel has a path scope, so that paths in tool input must be decoded.
     pub(crate) reads_paths: bool,
 }
@@ -208,9 +208,9 @@ impl ChannelRules {
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
     pub(crate) fn tells_code_apart(&self) -> bool {
-        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
+        let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
-        views.any(|view| view.key.regions.meets(kinds))
+        views.any(|view| view.key.regions.intersects(kinds))
     }
 
     /// Returns true if first ends in the unchanged text decide every rule of this channel.

@@ -1,8 +1,8 @@
 //! The key of a view: which regions of a haystack a pattern reads, in which language, and how they are folded.
 
 use crate::rule::{Channel, Pattern, Region};
-use crate::view::fold::Folds;
-use crate::view::piece::{Language, Regions, Tag};
+use crate::view::chunk::{Language, RegionSet, Tag};
+use crate::view::fold::FoldSet;
 
 /// The text of a haystack that a pattern reads. Patterns with equal keys share an automaton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,11 +10,11 @@ pub(crate) struct ViewKey {
     /// The view that finds the regions; `None` if the pattern reads the whole haystack.
     pub(crate) source: Option<ViewSource>,
     /// Only text that is in all of these regions is read.
-    pub(crate) regions: Regions,
+    pub(crate) regions: RegionSet,
     /// Only text in this language is read.
     pub(crate) language: Option<Language>,
     /// The folds that are applied to the text.
-    pub(crate) folds: Folds,
+    pub(crate) folds: FoldSet,
 }
 
 impl ViewKey {
@@ -28,11 +28,11 @@ impl ViewKey {
         }
         for fold in &pattern.fold {
             // The check of the pack has refused folds that this build does not have.
-            key.folds = key.folds | Folds::named(fold.name()).unwrap_or_default();
+            key.folds = key.folds | FoldSet::from_name(fold.name()).unwrap_or_default();
         }
-        if key.regions != Regions::default() {
+        if key.regions != RegionSet::default() {
             key.source = Some(match channel {
-                Channel::ToolInput if key.regions.contains(Regions::SHELL) => ViewSource::Shell,
+                Channel::ToolInput if key.regions.contains(RegionSet::SHELL) => ViewSource::Shell,
                 Channel::ToolInput => ViewSource::Edits,
                 _ => ViewSource::Markdown,
             });
@@ -70,19 +70,19 @@ impl ViewSource {
     }
 }
 
-fn regions(region: &Region) -> Regions {
+fn regions(region: &Region) -> RegionSet {
     match region {
-        Region::Prose => Regions::PROSE,
-        Region::Code | Region::CodeIn(_) => Regions::CODE,
-        Region::InlineCode => Regions::INLINE_CODE,
-        Region::Quote => Regions::QUOTE,
-        Region::Heading => Regions::HEADING,
-        Region::Added => Regions::ADDED,
-        Region::Removed => Regions::REMOVED,
-        Region::File => Regions::FILE,
-        Region::Shell => Regions::SHELL,
-        Region::Comment => Regions::COMMENT,
-        Region::String => Regions::STRING,
-        Region::CodeOnly => Regions::CODE_ONLY,
+        Region::Prose => RegionSet::PROSE,
+        Region::Code | Region::CodeIn(_) => RegionSet::CODE,
+        Region::InlineCode => RegionSet::INLINE_CODE,
+        Region::Quote => RegionSet::QUOTE,
+        Region::Heading => RegionSet::HEADING,
+        Region::Added => RegionSet::ADDED,
+        Region::Removed => RegionSet::REMOVED,
+        Region::File => RegionSet::FILE,
+        Region::Shell => RegionSet::SHELL,
+        Region::Comment => RegionSet::COMMENT,
+        Region::String => RegionSet::STRING,
+        Region::CodeOnly => RegionSet::CODE_ONLY,
     }
 }

@@ -1,10 +1,10 @@
-//! What a rule does, and how often.
+//! The actions of a rule, and the limits on them.
 
 use serde::{Deserialize, Serialize};
 
-/// What a harness must do about a broken rule. Ordered by strength, weakest first.
+/// The action that a host must take for a hit. Ordered by strength, weakest first.
 ///
-/// # Example: which end a stream, and which are free
+/// # Example: actions that cut the stream, and actions that need no grant
 /// ```
 /// use ttsr::Action;
 /// let of = |is: fn(Action) -> bool| Action::ALL.into_iter().filter(move |it| is(*it)).map(Action::name);
@@ -16,29 +16,29 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Action {
-    /// Note it; nothing changes.
+    /// Log the hit. Nothing else changes.
     Observe,
-    /// Show the message to the user, not to the model.
+    /// Show the message to the user and not to the model.
     Warn,
-    /// Put the message behind the text (whole channels only: tool output, user input, errors).
+    /// Append the message to the text (whole channels only: tool output, user input, errors).
     Append,
-    /// Put the message before the text (whole channels only).
+    /// Prepend the message to the text (whole channels only).
     Prepend,
     /// Set a header of the next request (whole channels only).
     SetHeader,
-    /// Let the stream go on; the message enters the next request.
+    /// Let the stream continue, and add the message to the next request.
     Inject,
-    /// After the reply: go on in a new session, with the message as its prompt.
+    /// After the reply, continue in a new session with the message as its prompt.
     Handoff,
-    /// Before the tool call runs: ask a sub-agent, whose answer enters the context (tool input only).
+    /// Before the tool call runs, ask a sub-agent, whose answer is added to the context (tool input only).
     Consult,
-    /// Replace what matched before it leaves.
+    /// Replace the matched text before it is delivered.
     Redact,
-    /// Take the next model of the chain and send the request again (whole channels only).
+    /// Send the request again with the next model of the chain (whole channels only).
     Fallback,
-    /// Cut the stream, add the message to the context, generate again.
+    /// Cut the stream, add the message to the context, and generate again.
     Retry,
-    /// Cut the stream; the turn ends with this rule as the reason.
+    /// Cut the stream and end the turn, with this rule as the reason.
     Abort,
 }
 
@@ -59,7 +59,7 @@ impl Action {
         Action::Abort,
     ];
 
-    /// The name used in rules and in every output.
+    /// Returns the name used in rules and in every output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Action {
         }
     }
 
-    /// The action with that [`name`](Self::name).
+    /// Returns the action with that [`name`](Self::name).
     ///
     /// # Example: by name and back
     /// ```
@@ -92,21 +92,21 @@ impl Action {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
 
-    /// Whether the stream ends here: nothing after the deciding byte may be used.
+    /// Returns true if the stream ends here: no byte after the deciding one may be used.
     #[must_use]
     pub fn cuts(self) -> bool {
         matches!(self, Action::Retry | Action::Abort)
     }
 
-    /// Whether it must be granted: everything stronger than a warning. Where a pack has `grants` it must be
-    /// among them, and where the host says what it [grants](crate::PackBuilder::grants), among those.
+    /// Returns true if the action must be granted: every action stronger than a warning. If a pack has `grants`, it
+    /// must be among them, and if the host states its [grants](crate::PackBuilder::grants), among those too.
     #[must_use]
     pub fn needs_grant(self) -> bool {
         self > Action::Warn
     }
 
-    /// Whether it makes sense only where the text is there whole: at the hooks for tool output, user
-    /// input, requests and errors.
+    /// Returns true if the action requires the whole text: at the hooks for tool output, user input, requests and
+    /// errors.
     #[must_use]
     pub fn is_for_whole_text(self) -> bool {
         matches!(
@@ -116,9 +116,9 @@ impl Action {
     }
 }
 
-/// What becomes of the reply that a retry cut.
+/// The handling of the partial reply that a retry cut.
 ///
-/// # Example: what a rule file says
+/// # Example: a key of the rule file
 /// ```
 /// use ttsr::{Pack, Partial};
 /// let pack = Pack::from_toml(r#"
@@ -139,18 +139,18 @@ impl Action {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Partial {
-    /// It is not in the next request.
+    /// It is not part of the next request.
     #[default]
     Discard,
-    /// It stays, up to the cut; tool input never does.
+    /// It is kept up to the cut, except for tool input.
     Keep,
-    /// It stays up to where the match begins; tool input never does.
+    /// It is kept up to the start of the match, except for tool input.
     KeepBeforeMatch,
 }
 
-/// How a rule's retries go.
+/// The options of a rule's retries.
 ///
-/// # Example: once more, and no more
+/// # Example: one retry, then an abort
 /// ```
 /// use ttsr::rule::Retry;
 /// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
@@ -170,13 +170,13 @@ pub enum Partial {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Most retries of the rule in one turn. Default 2.
+    /// The most retries of the rule in one turn. Default 2.
     pub max: u32,
-    /// The model to take, by a name that the host resolves; none: the same one.
+    /// The model for the retry, by a name that the host resolves. `None`: the same model.
     pub model: Option<String>,
-    /// The temperature to take, in thousandths; none: the same one.
+    /// The temperature for the retry, in thousandths. `None`: the same temperature.
     pub temperature: Option<u32>,
-    /// What the rule does once its retries are spent; none: `warn`, or `abort` if it is critical.
+    /// The action after the last retry. `None`: `warn`, or `abort` if the rule is critical.
     pub then: Option<Action>,
 }
 
@@ -191,9 +191,9 @@ impl Default for Retry {
     }
 }
 
-/// How often a rule may act, and when it may again. A bound that is not given does not bind.
+/// The limits on how often a rule acts. `None` is unlimited.
 ///
-/// # Example: every second turn at most
+/// # Example: at most every second turn
 /// ```
 /// use ttsr::rule::Repeat;
 /// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
@@ -211,26 +211,26 @@ impl Default for Retry {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Repeat {
-    /// Turns that must begin after it acted before it acts again.
+    /// The number of turns that must start after an action before the next one.
     pub cooldown_turns: Option<u32>,
-    /// Most times in one turn.
+    /// The most actions in one turn.
     pub per_turn: Option<u32>,
-    /// Most times in one session.
+    /// The most actions in one session.
     pub per_session: Option<u32>,
 }
 
-/// How often a rule's hits count at all: past it the rule is silent.
+/// The number of times a rule may act at all. Once it is spent the rule is silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Allowance {
-    /// Most acts in one turn.
+    /// The most actions in one turn.
     pub per_turn: Option<u32>,
-    /// Most acts in one session.
+    /// The most actions in one session.
     pub per_session: Option<u32>,
 }
 
 /// A sub-agent that is asked before a tool call runs.
 ///
-/// # Example: somebody looks at every push
+/// # Example: every push is reviewed
 /// ```
 /// use ttsr::rule::Consult;
 /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
@@ -246,21 +246,21 @@ pub struct Allowance {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consult {
-    /// What it is asked: a template.
+    /// The template of the prompt.
     pub prompt: String,
-    /// The model to take, by a name that the host resolves; none: the session's.
+    /// The model of the sub-agent, by a name that the host resolves. `None`: the model of the session.
     pub model: Option<String>,
-    /// How long it may take, in milliseconds. Default 30,000.
+    /// The timeout in milliseconds. Default 30,000.
     pub timeout_millis: u64,
-    /// Globs on the names of the tools it may use, as in [`Rule::tools`](crate::Rule::tools). Empty: none. Default: bash,
-    /// read, grep, glob.
+    /// Globs on the names of the tools it may use, as in [`Rule::tools`](crate::Rule::tools). Empty: none. Default:
+    /// bash, read, grep, glob.
     pub tools: Vec<String>,
-    /// Whether the tool call is blocked where there is no answer; otherwise it runs. Default: it runs.
+    /// True if the tool call is blocked when no answer arrives. Default: false, the call runs.
     pub blocks_on_failure: bool,
 }
 
 impl Consult {
-    /// A consultation with that prompt, and the defaults.
+    /// Creates a consultation with this prompt and the default options.
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Consult {
         Consult {
@@ -276,13 +276,13 @@ impl Consult {
 /// A header of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Its name, lower case.
+    /// The name, in lower case.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: String,
 }
 
-/// Whether a rule acts.
+/// The mode of a rule.
 ///
 /// # Example: a rule on trial
 /// ```
@@ -299,14 +299,14 @@ pub struct Header {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Mode {
-    /// It does.
+    /// The rule acts.
     #[default]
     Live,
-    /// It decides and is logged, and never acts.
+    /// The rule decides and is logged, and never acts.
     Shadow,
 }
 
-/// How far a rule is.
+/// The maturity of a rule.
 ///
 /// # Example: by name and back
 /// ```
@@ -318,20 +318,20 @@ pub enum Mode {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Status {
-    /// It may change.
+    /// The rule may change.
     Experimental,
-    /// It is done.
+    /// The rule is complete.
     #[default]
     Stable,
-    /// Another rule took its place, or none; it still works, and `check` says so.
+    /// The rule is to be replaced or removed. It still works, and `check` reports it.
     Deprecated,
 }
 
 impl Partial {
-    /// Every one, in the order of their declaration.
+    /// Every value, in the order of declaration.
     pub const ALL: [Partial; 3] = [Partial::Discard, Partial::Keep, Partial::KeepBeforeMatch];
 
-    /// The name used in rules.
+    /// Returns the name used in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -341,7 +341,7 @@ impl Partial {
         }
     }
 
-    /// The one with that [`name`](Self::name).
+    /// Returns the value with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Partial> {
         Partial::ALL.into_iter().find(|one| one.name() == name)
@@ -349,10 +349,10 @@ impl Partial {
 }
 
 impl Mode {
-    /// Every one, in the order of their declaration.
+    /// Every mode, in the order of declaration.
     pub const ALL: [Mode; 2] = [Mode::Live, Mode::Shadow];
 
-    /// The name used in rules.
+    /// Returns the name used in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -361,7 +361,7 @@ impl Mode {
         }
     }
 
-    /// The one with that [`name`](Self::name).
+    /// Returns the mode with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|one| one.name() == name)
@@ -369,10 +369,10 @@ impl Mode {
 }
 
 impl Status {
-    /// Every one, in the order of their declaration.
+    /// Every status, in the order of declaration.
     pub const ALL: [Status; 3] = [Status::Experimental, Status::Stable, Status::Deprecated];
 
-    /// The name used in rules.
+    /// Returns the name used in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -382,7 +382,7 @@ impl Status {
         }
     }
 
-    /// The one with that [`name`](Self::name).
+    /// Returns the status with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Status> {
         Status::ALL.into_iter().find(|one| one.name() == name)

@@ -1,11 +1,11 @@
-//! When a rule is broken.
+//! The conditions of a rule.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// How the text of a [`Pattern`] is read.
+/// The syntax of a [`Pattern`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -30,9 +30,9 @@ impl PatternKind {
     }
 }
 
-/// One thing to match inside a rule.
+/// A pattern that a rule searches for.
 ///
-/// # Example: three ways to read a text
+/// # Example: the three kinds of patterns
 /// ```
 /// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let hits = |pattern: Pattern| {
@@ -49,20 +49,20 @@ impl PatternKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Pattern {
-    /// How `text` is read.
+    /// The syntax of `text`.
     pub kind: PatternKind,
     /// The literal, the word or the regular expression as written.
     pub text: String,
-    /// The regions it is looked for in: where all of them are at once. Empty: everywhere.
+    /// The regions it is searched in, all of which must apply. Empty: everywhere.
     pub region: Vec<Region>,
-    /// What it does not tell apart; none twice, in [`Fold::ALL`]'s order.
+    /// The differences it ignores: without duplicates, in the order of [`Fold::ALL`].
     pub fold: Vec<Fold>,
-    /// A dotted glob on the path of the argument it is looked for in, besides the rule's own.
+    /// A dotted glob on the path of the argument it is searched in, in addition to the globs of the rule.
     pub arg: Option<String>,
 }
 
 impl Pattern {
-    /// A pattern that is looked for everywhere.
+    /// Creates a pattern without regions, folds or an argument.
     #[must_use]
     pub fn new(kind: PatternKind, text: impl Into<String>) -> Pattern {
         Pattern {
@@ -74,25 +74,25 @@ impl Pattern {
         }
     }
 
-    /// The exact text.
+    /// Creates a pattern that matches the exact text.
     #[must_use]
     pub fn literal(text: impl Into<String>) -> Pattern {
         Pattern::new(PatternKind::Literal, text)
     }
 
-    /// The exact text, not inside a longer word.
+    /// Creates a pattern that matches the exact text, not inside a longer word.
     #[must_use]
     pub fn word(text: impl Into<String>) -> Pattern {
         Pattern::new(PatternKind::Word, text)
     }
 
-    /// A regular expression in the syntax of the `regex` crate.
+    /// Creates a pattern from a regular expression in the syntax of the `regex` crate.
     #[must_use]
     pub fn regex(text: impl Into<String>) -> Pattern {
         Pattern::new(PatternKind::Regex, text)
     }
 
-    /// The pattern as a regular expression in the syntax of the `regex` crate.
+    /// Returns the pattern as a regular expression in the syntax of the `regex` crate.
     ///
     /// # Example: a word is bounded on both sides
     /// ```
@@ -149,9 +149,9 @@ pub enum Region {
     Added,
     /// Lines that an edit removes.
     Removed,
-    /// What a file will hold, as far as the tool call shows it.
+    /// The file after an edit, as far as the tool call shows it.
     File,
-    /// Commands of a shell, quotes removed.
+    /// Shell commands, without quotes.
     Shell,
     /// Comments in code.
     Comment,
@@ -162,7 +162,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// Every region but [`Region::CodeIn`], in the order of their declaration.
+    /// Every region except [`Region::CodeIn`], in the order of declaration.
     pub const PLAIN: [Region; 12] = [
         Region::Prose,
         Region::Code,
@@ -178,7 +178,7 @@ impl Region {
         Region::CodeOnly,
     ];
 
-    /// The name used in rules: `prose`, `code`, `code:rust`, …
+    /// Returns the name used in rules: `prose`, `code`, `code:rust`, …
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -198,7 +198,7 @@ impl Region {
         }
     }
 
-    /// The region with that [`name`](Self::name).
+    /// Returns the region with that [`name`](Self::name).
     ///
     /// # Example: code of one language
     /// ```
@@ -232,9 +232,9 @@ impl TryFrom<String> for Region {
     }
 }
 
-/// A difference between characters that a pattern does not see.
+/// A difference between characters that a pattern ignores.
 ///
-/// # Example: however it is written
+/// # Example: case and invisible characters
 /// ```
 /// use ttsr::rule::Fold;
 /// use ttsr::{Pack, PartId, Pattern, Rule};
@@ -256,15 +256,15 @@ pub enum Fold {
     Nfkc,
     /// Characters that look alike (Unicode UTS 39; feature `unicode`).
     Confusables,
-    /// Characters that are not seen: zero-width, directional, tags, soft hyphen.
+    /// Invisible characters: zero-width, directional, tags, soft hyphen.
     Invisible,
 }
 
 impl Fold {
-    /// Every fold, in the order of their declaration.
+    /// Every fold, in the order of declaration.
     pub const ALL: [Fold; 4] = [Fold::Case, Fold::Nfkc, Fold::Confusables, Fold::Invisible];
 
-    /// The name used in rules.
+    /// Returns the name used in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -275,16 +275,16 @@ impl Fold {
         }
     }
 
-    /// The fold with that [`name`](Self::name).
+    /// Returns the fold with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Fold> {
         Fold::ALL.into_iter().find(|fold| fold.name() == name)
     }
 }
 
-/// How far apart the patterns of one condition may match.
+/// The greatest distance between the matches of one condition.
 ///
-/// # Example: on one line, or not at all
+/// # Example: both on one line
 /// ```
 /// use ttsr::rule::Within;
 /// use ttsr::{Pack, PartId, Pattern, Rule};
@@ -300,13 +300,13 @@ impl Fold {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Within {
-    /// From the first start to the last end at most so many lines are touched; in one haystack.
+    /// At most this number of lines from the first start to the last end, in one haystack.
     Lines(u32),
-    /// From the first start to the last end at most so many characters; in one haystack.
+    /// At most this number of characters from the first start to the last end, in one haystack.
     Chars(u32),
     /// Anywhere in the same part.
     Part,
-    /// Anywhere in the same reply; parts in the order in which they opened.
+    /// Anywhere in the same reply; parts are ordered by when they opened.
     Message,
 }
 
@@ -323,7 +323,7 @@ impl Within {
     }
 }
 
-/// Over what matches are counted.
+/// The scope over which matches are counted.
 ///
 /// # Example: by name, narrowest first
 /// ```
@@ -337,7 +337,7 @@ impl Within {
 pub enum Per {
     /// One part.
     Part,
-    /// One reply, whatever number of attempts it took; a discarded attempt does not count.
+    /// One reply, whatever the number of attempts. A discarded attempt does not count.
     Message,
     /// One turn of the user.
     Turn,
@@ -346,10 +346,10 @@ pub enum Per {
 }
 
 impl Per {
-    /// Every one, narrowest first.
+    /// Every scope, narrowest first.
     pub const ALL: [Per; 4] = [Per::Part, Per::Message, Per::Turn, Per::Session];
 
-    /// The name used in rules.
+    /// Returns the name used in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -360,16 +360,16 @@ impl Per {
         }
     }
 
-    /// The one with that [`name`](Self::name).
+    /// Returns the scope with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Per> {
         Per::ALL.into_iter().find(|per| per.name() == name)
     }
 }
 
-/// How many matches it takes.
+/// The number of matches that a hit requires.
 ///
-/// # Example: the third time in a reply
+/// # Example: the third match in a reply
 /// ```
 /// use ttsr::rule::{Count, Per};
 /// use ttsr::{Pack, PartId, Pattern, Rule};
@@ -382,15 +382,15 @@ impl Per {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Count {
-    /// So many matches that do not overlap.
+    /// The number of matches, which do not overlap.
     pub times: u32,
-    /// Over what they are counted.
+    /// The scope over which they are counted.
     pub per: Per,
 }
 
-/// What the text of a group of a regular expression must be like.
+/// Requirements on the text of a capture group.
 ///
-/// # Example: a seed, and the place for one
+/// # Example: a random seed, not a placeholder
 /// ```
 /// use ttsr::rule::Capture;
 /// use ttsr::{Pack, PartId, Pattern, Rule};
@@ -403,23 +403,23 @@ pub struct Count {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// The group, by number (0: the whole match) or name. Default: `1` if there is one, else `0`.
+    /// The group, by number (0: the whole match) or name. Default: `1` if the pattern has it, else `0`.
     pub group: Option<String>,
-    /// Least Shannon entropy, in thousandths of a bit per character.
+    /// The least Shannon entropy, in thousandths of a bit per character.
     pub entropy: Option<u32>,
-    /// Whether it must look random for its alphabet: hexadecimal digits from 3 bits a character on, base64 from
-    /// 4, anything else from 4.2; 16 characters at least.
+    /// True if the text must look random for its alphabet: at least 3 bits per character for hexadecimal digits, 4 for
+    /// base64 and 4.2 for any other text, and at least 16 characters.
     pub random: bool,
-    /// Texts that do not count, lower or upper case; `*` and `?` are wildcards.
+    /// Texts that are not hits, ignoring case; `*` and `?` are wildcards.
     pub not_in: Vec<String>,
 }
 
-/// The reply goes round in circles.
+/// The reply repeats itself.
 ///
-/// What stands in a row must be 240 characters together. What is regular by nature (blanks, ruled lines, numbers,
-/// tables, code) is a circle from the 40th time and 1,200 characters on.
+/// The repeated text must have at least 240 characters. Regular text (blanks, ruled lines, numbers, tables, code) is a
+/// repetition from 40 occurrences and 1,200 characters on.
 ///
-/// # Example: four times the same
+/// # Example: the fourth occurrence
 /// ```
 /// use ttsr::rule::Repetition;
 /// use ttsr::{Pack, PartId, Rule};
@@ -434,25 +434,24 @@ pub struct Capture {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Repetition {
-    /// Shortest and longest unit that is repeated, in characters. One of more than 4,096 bytes is not seen.
+    /// The shortest and the longest unit, in characters. A unit of more than 4,096 bytes is not detected.
     pub unit_chars: (u32, u32),
-    /// How often it must stand in a row, the first time included.
+    /// The number of consecutive occurrences.
     pub times: u32,
-    /// Whether lines and sentences that are nearly the same count as well: 8 of the last 10, each of at least 7
-    /// different words.
+    /// True if nearly equal lines and sentences count as well: 8 of the last 10, each of at least 7 distinct words.
     pub near: bool,
-    /// So many replies in a row that are nearly the same count as well, each of at least 20 words; none: replies
+    /// The number of consecutive, nearly equal replies that count as well, each of at least 20 words. `None`: replies
     /// are not compared.
     pub turns: Option<u32>,
 }
 
-/// A bound on the reply itself. Bounds that are not given do not bind.
+/// Limits on the reply itself. `None` is unlimited.
 ///
-/// `bytes`, `lines` and `tokens` count what the rule reads: the text of a part, and of tool input the decoded text
-/// of the arguments in [`Rule::args`](crate::Rule::args), all of them together, each of which begins a line. They do
-/// not depend on how the reply was cut. `deltas`, `millis` and `stall_millis` are about the part as a whole.
+/// `bytes`, `lines` and `tokens` count the text that the rule reads: the text of a part, and for tool input the decoded
+/// arguments in [`Rule::args`](crate::Rule::args) together, each of which starts a line. They do not depend on how the
+/// reply was cut. `deltas`, `millis` and `stall_millis` apply to the part as a whole.
 ///
-/// # Example: the first byte too many
+/// # Example: the first byte over the limit
 /// ```
 /// use ttsr::rule::Bound;
 /// use ttsr::{Pack, PartId, Rule};
@@ -483,24 +482,24 @@ pub struct Repetition {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bound {
-    /// Most bytes.
+    /// The most bytes.
     pub bytes: Option<u64>,
-    /// Most lines that have a byte, the last one included.
+    /// The most lines with at least one byte, including the last one.
     pub lines: Option<u64>,
-    /// Most deltas of a part. Depends on how the reply was cut, so the same reply may hit or not.
+    /// The most deltas of a part. The result depends on how the reply was cut.
     pub deltas: Option<u64>,
-    /// Most tokens, estimated unless the host counts them. The host counts a whole part, so its count does not
+    /// The most tokens, estimated unless the host counts them. The host counts a whole part, so its count does not
     /// apply to rules with `args`.
     pub tokens: Option<u64>,
-    /// Longest time from the opening of a part, in milliseconds. Depends on arrival.
+    /// The longest time since the part opened, in milliseconds. The result depends on arrival times.
     pub millis: Option<u64>,
-    /// Longest time between two deltas, in milliseconds. Depends on arrival.
+    /// The longest time between two deltas, in milliseconds. The result depends on arrival times.
     pub stall_millis: Option<u64>,
 }
 
-/// The wrong natural language: 40 of the last 48 letters are of another script (a Han, kana or Hangul letter
-/// counts for 3), or, where a language is expected, 10 more of the last 32 words are small words of another
-/// one. Code is not looked at.
+/// The wrong natural language: 40 of the last 48 letters belong to another script (a Han, kana or Hangul letter counts
+/// as 3) or, if a language is expected, the last 32 words contain 10 more function words of another language than of
+/// any expected one. Code is ignored.
 ///
 /// # Example: Latin letters only
 /// ```
@@ -520,17 +519,17 @@ pub struct Bound {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
-    /// The scripts (`latin`, `han`, `cyrillic`, …) or languages (`en`, `de`, …) that are right.
+    /// The expected scripts (`latin`, `han`, `cyrillic`, …) or languages (`en`, `de`, …).
     pub expect: Vec<String>,
 }
 
 impl Script {
-    /// What may be expected: scripts by their Unicode names, languages by their ISO 639 codes.
+    /// The valid values: scripts by their Unicode names, languages by their ISO 639 codes.
     pub const NAMES: [&'static str; 27] = crate::detect::script::NAMES;
 }
 
-/// Names that are known, from one list or several. Clones share the lists: a thousand rules with the same list of
-/// 50,000 names hold it once.
+/// Known names, from one or more lists. Clones share the lists: a thousand rules with the same list of 50,000 names
+/// store it once.
 ///
 /// # Example: names from a list, and one more
 /// ```
@@ -553,7 +552,7 @@ impl KnownList {
         }
     }
 
-    /// Every name, list by list.
+    /// Returns every name, list by list.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.lists
             .iter()
@@ -561,7 +560,7 @@ impl KnownList {
             .map(String::as_str)
     }
 
-    /// The lists.
+    /// Returns the lists.
     pub(crate) fn lists(&self) -> &[Arc<[String]>] {
         &self.lists
     }
@@ -604,20 +603,20 @@ impl<N: Into<String>> FromIterator<N> for KnownList {
     }
 }
 
-/// Names that nobody knows.
+/// Names that are not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownName {
-    /// Names that are known, besides the standard libraries'; the host may add its own.
+    /// The known names, in addition to those of standard libraries. The host can add its own.
     pub known: KnownList,
-    /// What is named; empty: packages.
+    /// The kinds of names that are checked. Empty: packages.
     #[serde(default)]
     pub of: Vec<Named>,
 }
 
 impl UnknownName {
-    /// Whether it is about names of that kind.
+    /// Returns true if names of this kind are checked.
     ///
-    /// # Example: packages, where nothing else is said
+    /// # Example: packages by default
     /// ```
     /// use ttsr::rule::{Named, UnknownName};
     /// let mut names = UnknownName::default();
@@ -631,9 +630,9 @@ impl UnknownName {
     }
 }
 
-/// What a name is of.
+/// The kind of a name.
 ///
-/// # Example: a tool that there is not
+/// # Example: a tool that does not exist
 /// ```
 /// use ttsr::rule::{Condition, Named, UnknownName};
 /// use ttsr::{Channel, Pack, PartId, Rule};
@@ -654,17 +653,17 @@ impl UnknownName {
 pub enum Named {
     /// A package, crate or module that code imports.
     Package,
-    /// A file that a code span of the text names.
+    /// A file that a code span of the text mentions.
     File,
     /// A tool that is called.
     Tool,
 }
 
 impl Named {
-    /// Every one.
+    /// Every kind.
     pub const ALL: [Named; 3] = [Named::Package, Named::File, Named::Tool];
 
-    /// The name used in rules.
+    /// Returns the name used in rules.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -674,36 +673,36 @@ impl Named {
         }
     }
 
-    /// The one with that [`name`](Self::name).
+    /// Returns the kind with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Named> {
         Named::ALL.into_iter().find(|named| named.name() == name)
     }
 }
 
-/// Code of a certain shape. Without the feature `ast` a rule that has it does not load.
+/// A structural search in code. A rule with it does not load without the feature `ast`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ast {
-    /// The languages that the code may be in, by their [names](Ast::LANGUAGES).
+    /// The languages of the code, by their [names](Ast::LANGUAGES).
     pub languages: Vec<String>,
-    /// Patterns of ast-grep; code that matches any of them.
+    /// Patterns of ast-grep, any of which matches.
     pub any: Vec<String>,
-    /// Patterns of ast-grep that the match must stand in, any of them; a metavariable is the same inside and
-    /// outside. Empty: anywhere.
+    /// Patterns of ast-grep; the match must be inside a match of any of them. A metavariable has the same value inside
+    /// and outside. Empty: anywhere.
     pub inside: Vec<String>,
-    /// Patterns of ast-grep that the match must not match besides.
+    /// Patterns of ast-grep that the match must not match.
     pub not: Vec<String>,
 }
 
 impl Ast {
-    /// The languages there are.
+    /// The supported languages.
     pub const LANGUAGES: [&'static str; 6] =
         ["rust", "typescript", "tsx", "javascript", "python", "go"];
 }
 
-/// The same tool call again and again.
+/// The same tool call over and over.
 ///
-/// # Example: the third time
+/// # Example: the third call
 /// ```
 /// use ttsr::rule::DoomLoop;
 /// use ttsr::{Channel, Pack, PartId, Rule};
@@ -723,17 +722,17 @@ impl Ast {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DoomLoop {
-    /// How often in a row the same call, or the same two or three in turn.
+    /// The number of consecutive equal calls, or of repetitions of the same two or three calls in turn.
     pub times: u32,
-    /// In how many arguments a call may differ from the one before, fewer than half of them. Such calls are
-    /// a loop from 20 in a row on, or from `times` if that is more.
+    /// The most arguments in which consecutive calls may differ, fewer than half of them. Such calls are a loop from 20
+    /// on, or from `times` if that is more.
     pub differing: u32,
 }
 
-/// When a rule is broken: something of `any`, `all`, `sequence` or a detector is there, and what stands
-/// beside it does not forbid it.
+/// The condition that a violation meets: something in `any`, `all`, `sequence` or a detector matches, and the context
+/// does not exclude it.
 ///
-/// # Example: unless something stands beside it
+/// # Example: unless a comment explains it
 /// ```
 /// use ttsr::rule::Condition;
 /// use ttsr::{Pack, PartId, Pattern, Rule};
@@ -754,39 +753,39 @@ pub struct Condition {
     pub all: Vec<Pattern>,
     /// These match one after the other, without overlap, [`within`](Self::within) (default: the part).
     pub sequence: Vec<Pattern>,
-    /// None of these matches [`within`](Self::within) (default: one line) of what matched, on either side,
-    /// in the same haystack.
+    /// None of these matches [`within`](Self::within) (default: one line) of the match, on either side, in the same
+    /// haystack.
     pub none: Vec<Pattern>,
-    /// How far apart; none: the default of what it is for.
+    /// The greatest distance. `None`: the default of the key it applies to.
     pub within: Option<Within>,
-    /// The match ends within so many characters of the haystack's beginning.
+    /// The match ends within this number of characters from the start of the haystack.
     pub first: Option<u32>,
-    /// The match begins within so many characters of the haystack's end.
+    /// The match starts within this number of characters from the end of the haystack.
     pub last: Option<u32>,
     /// The match is a whole line.
     pub line: bool,
-    /// It takes so many.
+    /// The number of matches that a hit requires.
     pub count: Option<Count>,
-    /// What the match, or a group of it, must be like.
+    /// Requirements on the match or on a capture group.
     pub capture: Option<Capture>,
-    /// The reply goes round in circles.
+    /// The reply repeats itself.
     pub repetition: Option<Repetition>,
-    /// Control tokens of a model family stand in the reply.
+    /// The reply contains control tokens of a model family.
     pub leak: bool,
     /// The reply is too long, or too slow.
     pub limit: Option<Bound>,
     /// The reply is in the wrong language.
     pub script: Option<Script>,
-    /// Code names what nobody knows.
+    /// The reply names a package, file or tool that is not known.
     pub unknown_name: Option<UnknownName>,
-    /// The same tool call again and again.
+    /// The same tool call is made over and over.
     pub doom_loop: Option<DoomLoop>,
-    /// Code of a certain shape (feature `ast`).
+    /// A structural search in code (feature `ast`).
     pub ast: Option<Ast>,
 }
 
 impl Condition {
-    /// Broken where any of the patterns matches.
+    /// Creates a condition that any of the patterns meets.
     #[must_use]
     pub fn any(patterns: Vec<Pattern>) -> Condition {
         Condition {
@@ -795,14 +794,14 @@ impl Condition {
         }
     }
 
-    /// Whether one short text can break it: loops and bounds need more than an example would show.
+    /// Returns true if a single short text can meet it. Loops and limits need more text than an example has.
     pub(crate) fn fits_an_example(&self) -> bool {
         self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
     }
 
-    /// Every pattern, in the order `any`, `all`, `sequence`, `none`.
+    /// Returns every pattern, in the order `any`, `all`, `sequence`, `none`.
     ///
-    /// # Example: one text with another
+    /// # Example: a pattern and its exception
     /// ```
     /// use ttsr::rule::Condition;
     /// use ttsr::Pattern;

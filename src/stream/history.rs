@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::detect::doom_loop::Calls;
-use crate::detect::turns::Turns;
+use crate::detect::doom_loop::CallHistory;
+use crate::detect::turns::ReplyHistory;
 use crate::rule::Channel;
 use crate::verdict::RuleId;
 
@@ -18,10 +18,10 @@ pub(crate) struct RuleHistory {
     /// Number of matches in the session.
     pub(crate) session: u64,
     /// The last tool calls.
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallHistory,
     /// The digests of the last replies, by channel.
     #[serde(default)]
-    pub(crate) turns: BTreeMap<Channel, Turns>,
+    pub(crate) turns: BTreeMap<Channel, ReplyHistory>,
 }
 
 /// The histories by rule. Rules that read a single reply have none.

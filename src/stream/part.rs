@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::Channel;
 use crate::verdict::PartId;
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 use admit::{Admission, HaystackScope, PartContext, TextEnd};
 use haystack::{FirstEndReader, HaystackReader, MatchContext};
 use limits::PartLimits;
@@ -191,7 +191,7 @@ impl OpenPart {
             if let DetectorSpec::UnknownTool(known) = &detector.spec
                 && !is_known(known)
             {
-                let found = crate::detect::Found {
+                let found = crate::detect::Detection {
                     start: at,
                     end: at,
                     decided: at,
@@ -283,7 +283,7 @@ impl OpenPart {
         let context = self.context(program, rules);
         let admission = &mut Admission::new(context, &mut self.scope, shared);
         if let Some(limits) = &mut self.limits {
-            limits.push(admission, Piece::verbatim(bytes, at));
+            limits.push(admission, Chunk::verbatim(bytes, at));
         }
         match &mut self.reader {
             PartReader::Unwatched => {}
@@ -351,7 +351,7 @@ impl PartReader {
 
 impl WholeReader {
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
-        let piece = Piece::verbatim(bytes, at);
+        let piece = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;
         self.reader
             .push(view, admission, HaystackScope::default(), piece);

@@ -1,51 +1,56 @@
-//! Comments and strings of code, told apart as it arrives.
+//! Comments and strings of code.
 //!
-//! It owns a small lexer for each family of languages. It knows no grammar beyond comments and literals, and
-//! nothing of where the code comes from: another view tags it with its language.
+//! This module has a small lexer for each family of languages. It knows no grammar beyond comments and literals, and it
+//! does not know where the code comes from: another view tags it with its language.
 //!
-//! # The regions
+//! # Regions
 //!
-//! Each byte of code in a language that [`Family::of`] knows is one of these, besides what it was before:
+//! Each byte of code in a language that [`Family::from_language`] knows gets one of these regions in addition to those
+//! it has:
 //!
-//! - `comment`: a comment with what begins and ends it, without the line ending behind a line comment.
-//! - `string`: a string, character or regular expression literal with its quotes; a heredoc's lines with the
-//!   one that ends it. Prefixes (`r`, `b`, `f`, `r##`) and flags behind a regular expression are code, the `#`s
-//!   that close a raw string are not. What `${…}` of a template or `$(…)` of a shell string holds is code;
-//!   those delimiters are string.
+//! - `comment`: a comment with its delimiters, without the line ending after a line comment.
+//! - `string`: a string, character or regular expression literal with its quotes, or the lines of a heredoc with the
+//!   delimiter line. Prefixes (`r`, `b`, `f`, `r##`) and the flags of a regular expression are code; the `#`s that
+//!   close a raw string are string. The content of `${…}` in a template or of `$(…)` in a shell string is code; those
+//!   delimiters are string.
 //! - `code-only`: everything else.
 //!
-//! Each comment and each string is a haystack of its own. In any other language this view adds nothing, so
-//! rules for these regions do not fire there.
+//! Each comment and each string is a haystack of its own. In any other language this view adds no region, so rules for
+//! these regions never match there.
 //!
-//! # What it does not see
+//! # Limitations
 //!
-//! A string that its language ends at the line's end ends there even if it is not closed. Raw strings of C++,
-//! JSX text (an apostrophe in it is a quote), code in `f"{…}"`, quotes in `"${x:-"…"}"` of a shell, scripts and
-//! styles in HTML, and block scalars of YAML are read as if they were not there. Whether `/` begins a regular
-//! expression is judged by what stands before it: behind `)` and `}` it divides. Templates and substitutions
-//! nest up to [`DEPTH`]; raw strings have up to [`HASHES`] `#`s.
+//! A string that ends at the end of the line in its language ends there even if it is unclosed. Not recognized are raw
+//! strings of C++, JSX text (an apostrophe in it starts a string), code in `f"{…}"`, quotes in `"${x:-"…"}"` of a
+//! shell, scripts and styles in HTML, and block scalars of YAML. The code before a `/` decides if it starts a regular
+//! expression: after `)` and `}` it is a division. Templates and substitutions nest up to [`DEPTH`]; raw strings have
+//! up to [`HASHES`] `#`s.
 //!
-//! # What waits
+//! # Buffering
 //!
-//! A `/`, `-` or `<` that may begin a comment, and a Rust `'` with the character behind it.
+//! 1. The lexer buffers only bytes that can start a comment or a literal: `/`, `-` or `<` and the bytes after it, and a
+//!    `'` of Rust with the character after it, at most six bytes.
+//! 2. The byte that resolves them is not consumed with them: [`LexStep::Resolved`] classifies the buffered bytes, and
+//!    the byte is stepped again.
+//! 3. A change of the tag and the end of the code resolve the buffered bytes as code.
 
-// The paths are spelled out so that fuzz targets and the oracle can take this file by itself.
+// Explicit paths, because fuzz targets and the oracle include this file by itself.
 #[path = "code/family.rs"]
 mod family;
 #[path = "code/lexer.rs"]
 mod lexer;
 
-use super::piece::{Held, Piece, Regions, Sink, Tag};
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
 use family::Family;
-use lexer::{Lexer, Step};
+use lexer::{LexStep, Lexer};
 
-/// Most templates and substitutions that are open at once.
+/// The most nested templates and substitutions.
 pub(crate) const DEPTH: usize = 32;
 
-/// Most `#`s of a raw string that are told apart.
+/// The most `#`s of a raw string.
 pub(crate) const HASHES: usize = 12;
 
-/// What a byte of code is.
+/// The class of a byte of code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Class {
     #[default]
@@ -55,39 +60,39 @@ enum Class {
 }
 
 impl Class {
-    fn region(self) -> Regions {
+    fn region(self) -> RegionSet {
         match self {
-            Class::Code => Regions::CODE_ONLY,
-            Class::Comment => Regions::COMMENT,
-            Class::String => Regions::STRING,
+            Class::Code => RegionSet::CODE_ONLY,
+            Class::Comment => RegionSet::COMMENT,
+            Class::String => RegionSet::STRING,
         }
     }
 }
 
-/// Code that is read in pieces, behind other views.
+/// The view of code that other views have tagged.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Code {
-    /// None where the language is not known.
+pub(crate) struct CodeView {
+    /// The lexer; `None` if the language is not known.
     lexer: Option<Lexer>,
     tag: Tag,
-    /// What the last byte was, and whether a comment or string begins with the next piece.
+    /// The class of the last byte, and true if the next chunk starts a new comment or string.
     class: Class,
     begins: bool,
-    /// What the sink was told last.
+    /// The tag last passed to the sink.
     told: Option<Tag>,
-    /// Bytes that wait for the next one.
-    held: Held,
+    /// The bytes that wait for the next one.
+    held: ChunkBuffer,
 }
 
-impl Code {
-    /// The pieces from here on have that tag. Comments and strings go on, unless the language changes.
-    pub(crate) fn turn(&mut self, tag: Tag, at: u64, decided: u64, sink: &mut impl Sink) {
+impl CodeView {
+    /// Sets the tag of the chunks that follow. Open comments and strings continue unless the language changes.
+    pub(crate) fn set_tag(&mut self, tag: Tag, at: u64, decided: u64, sink: &mut impl ChunkSink) {
         self.release(Class::Code, false, decided, sink);
         let family = tag
             .language
-            .and_then(|language| Family::of(language.name()));
+            .and_then(|language| Family::from_language(language.name()));
         if let Some(lexer) = &mut self.lexer {
-            lexer.give_up();
+            lexer.drop_pending();
         }
         if family != self.lexer.as_ref().map(Lexer::family) {
             self.restart(family);
@@ -95,55 +100,55 @@ impl Code {
         self.tag = tag;
         self.told = None;
         if self.lexer.is_none() {
-            sink.turn(tag, at, decided);
+            sink.set_tag(tag, at, decided);
         }
     }
 
-    /// Takes the next piece.
+    /// Consumes the next chunk.
     ///
     /// # Complexity
-    /// Linear; at most six bytes wait.
-    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+    /// Linear. At most six bytes are buffered.
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let Some(mut lexer) = self.lexer.take() else {
-            return sink.take(piece);
+            return sink.push(chunk);
         };
         let (mut from, mut at) = (0, 0);
-        while at < piece.bytes.len() {
-            let same = lexer.skip(&piece.bytes[at..]);
+        while at < chunk.bytes.len() {
+            let same = lexer.skip(&chunk.bytes[at..]);
             if same > 0 && self.class != Class::Code && lexer.is_in_code() {
-                // Code goes on where a comment or a string has ended.
-                self.emit(piece.slice(from..at), sink);
+                // Code continues after a comment or a string.
+                self.emit(chunk.slice(from..at), sink);
                 (from, self.class) = (at, Class::Code);
             }
             at += same;
-            let Some(&byte) = piece.bytes.get(at) else {
+            let Some(&byte) = chunk.bytes.get(at) else {
                 break;
             };
             let step = lexer.step(byte);
-            if step != Step::Is(self.class) {
-                self.emit(piece.slice(from..at), sink);
+            if step != LexStep::Is(self.class) {
+                self.emit(chunk.slice(from..at), sink);
                 from = at;
             }
             match step {
-                Step::Is(class) => self.class = class,
-                Step::Begins(class) => (self.class, self.begins) = (class, true),
-                Step::Waits => {
-                    self.held.push(piece.slice(at..at + 1));
+                LexStep::Is(class) => self.class = class,
+                LexStep::Begins(class) => (self.class, self.begins) = (class, true),
+                LexStep::Pending => {
+                    self.held.push(chunk.slice(at..at + 1));
                     from = at + 1;
                 }
-                Step::Waited(class) => {
-                    self.release(class, class != Class::Code, piece.decided(at), sink);
+                LexStep::Resolved(class) => {
+                    self.release(class, class != Class::Code, chunk.decided(at), sink);
                     continue;
                 }
             }
             at += 1;
         }
-        self.emit(piece.slice(from..at), sink);
+        self.emit(chunk.slice(from..at), sink);
         self.lexer = Some(lexer);
     }
 
-    /// The code ends, at `end`.
-    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    /// Ends the code at `end`.
+    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         self.release(Class::Code, false, decided, sink);
         let family = self.lexer.as_ref().map(Lexer::family);
         self.restart(family);
@@ -155,37 +160,37 @@ impl Code {
         (self.class, self.begins) = (Class::Code, false);
     }
 
-    /// Hands on what waited.
-    fn release(&mut self, class: Class, begins: bool, decided: u64, sink: &mut impl Sink) {
+    /// Emits the buffered bytes.
+    fn release(&mut self, class: Class, begins: bool, decided: u64, sink: &mut impl ChunkSink) {
         if self.held.is_empty() {
             return;
         }
         (self.class, self.begins) = (class, begins);
         let held = std::mem::take(&mut self.held);
-        for piece in held.pieces(0..held.bytes().len()) {
-            self.emit(piece.later(decided), sink);
+        for chunk in held.chunks(0..held.bytes().len()) {
+            self.emit(chunk.not_before(decided), sink);
         }
         self.held = held;
         self.held.clear();
     }
 
-    fn emit(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
-        if piece.bytes.is_empty() {
+    fn emit(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
+        if chunk.bytes.is_empty() {
             return;
         }
         let tag = self.tagged(self.class);
-        let (at, decided) = (piece.start(0), piece.decided(0));
+        let (at, decided) = (chunk.start(0), chunk.decided(0));
         if self.begins && self.told == Some(tag) {
-            // The one before ends here. A cut would end what is around both as well.
-            sink.turn(self.tagged(Class::Code), at, decided);
+            // Ends the preceding comment or string. A cut would also end the haystacks around both.
+            sink.set_tag(self.tagged(Class::Code), at, decided);
             self.told = None;
         }
         self.begins = false;
         if self.told != Some(tag) {
-            sink.turn(tag, at, decided);
+            sink.set_tag(tag, at, decided);
             self.told = Some(tag);
         }
-        sink.take(piece);
+        sink.push(chunk);
     }
 
     fn tagged(&self, class: Class) -> Tag {

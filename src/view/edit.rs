@@ -1,40 +1,48 @@
-//! What a tool call adds to files, removes from them and leaves, for the shapes that agents use: old and new
-//! text, whole files, `apply_patch` envelopes, unified diffs, search/replace blocks.
+//! The lines that a tool call adds to files, removes from them and keeps, in the formats that agents use: old and new
+//! text, whole files, `apply_patch` envelopes, unified diffs and search/replace blocks.
 //!
-//! Values of the decoded input go in, in the order they arrive; lines tagged [`Regions::ADDED`],
-//! [`Regions::REMOVED`] and [`Regions::FILE`] come out, with the name of their file. It knows which keys hold
-//! what and which values belong together; it does not know rules, and it looks at no file.
+//! Input is the values of the decoded arguments, in the order of arrival. Output is lines tagged [`RegionSet::ADDED`],
+//! [`RegionSet::REMOVED`] and [`RegionSet::FILE`], with the name of their file. The view knows which keys hold which
+//! text and which values belong together. It knows no rule and reads no file.
 //!
-//! - `FILE` is text as it will be, as far as the call shows it: whole files, new text, context, added lines.
-//! - `ADDED` lines are in the new text more often than in the old one; the first ones are those that stay.
-//! - `REMOVED` lines are in the old text more often than in the new one; the first ones are those that stay.
+//! - `FILE`: the file after the edit, as far as the call shows it: whole files, new text, context and added lines.
+//! - `ADDED`: lines that occur more often in the new text than in the old text. The first occurrences are kept lines.
+//! - `REMOVED`: lines that occur more often in the old text than in the new text. The first occurrences are kept lines.
 //!
-//! Lines are told apart without the carriage return at their end. Each run of lines with the same tag is one
-//! haystack, its lines joined by their `\n`; the newline behind the last is not part of it, nor are markers.
-//! In a pair or a hunk what is new comes first, then what is removed, each run for itself.
+//! Lines are compared without a trailing carriage return. Each run of lines with the same tag is one haystack, joined
+//! by their `\n`; the newline after its last line and the markers of a diff are left out. In a pair or a hunk the new
+//! text is emitted first, then the removed lines; each forms its own runs.
+//!
+//! # Buffering
+//!
+//! 1. Old text is buffered until its new text is complete, because a line that recurs there is not removed.
+//! 2. New text is buffered until its old text is complete. If the old text came first, each new line is emitted at its
+//!    newline.
+//! 3. A line is buffered until its newline, unless its tag does not depend on its content (whole files, new files).
+//! 4. Beyond [`EditLimits::waiting`] the buffered lines are emitted as added or removed, undecided, and counted.
 
+mod emit;
 mod hunk;
 mod lines;
-mod out;
 mod patch;
 
+use super::chunk::{Chunk, ChunkSink, RegionSet};
 use super::json::{ArgPath, RAW};
 use super::path::is_path_key;
-use super::piece::{Piece, Regions, Sink};
-use hunk::{Hunk, Kind};
-use lines::{Event, Lines};
-use out::Out;
-use patch::Patch;
+use emit::EditEmitter;
+use hunk::{Hunk, LineKind};
+use lines::{LineEvent, LineSplitter};
+use patch::PatchReader;
 
-/// How much may wait, and how much is remembered of old text.
+/// The limits on buffered text and on remembered lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EditLimits {
-    /// Most bytes of old text, and of new text, that wait for each other. Past it what waits is handed on
-    /// as removed or added. It is also the longest line that is compared.
+    /// The most bytes of old text, and of new text, that are buffered. Beyond it the buffered text is emitted as
+    /// removed or added. It is also the longest line that is compared.
     pub(crate) waiting: usize,
-    /// Most different lines of an old text that are remembered; others never count as staying.
+    /// The most distinct lines of an old text that are remembered. Any other line never counts as kept.
     pub(crate) lines: usize,
-    /// Longest file name kept.
+    /// The longest file name that is kept, in bytes.
     pub(crate) path_bytes: usize,
 }
 
@@ -48,43 +56,43 @@ impl Default for EditLimits {
     }
 }
 
-/// What reached a limit. Nothing counted here was dropped, but for names.
+/// Counts of the limits that were reached. Except for file names, nothing counted here was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EditCounters {
-    /// Times that what waited was handed on as added or removed before that was certain.
+    /// The number of times that buffered lines were emitted as added or removed before that was certain.
     pub(crate) released: u64,
-    /// Lines too long to be compared.
+    /// The number of lines that were too long to be compared.
     pub(crate) long_lines: u64,
-    /// Lines of old text that were not remembered.
+    /// The number of lines of old text that were not remembered.
     pub(crate) forgotten: u64,
-    /// File names that were too long; the file is not known then.
+    /// The number of file names that were too long. The file is then unknown.
     pub(crate) long_paths: u64,
 }
 
-/// The view of one part.
+/// The edit view of one part.
 #[derive(Clone, Debug)]
-pub(crate) struct Edits {
+pub(crate) struct EditView {
     limits: EditLimits,
-    role: Role,
-    /// Where the object stands that the value is in.
-    group: Group,
-    /// Nothing of the value has come yet.
-    fresh: bool,
-    lines: Lines,
-    pair: Option<Pair>,
+    role: ValueRole,
+    /// The object that holds the value.
+    group: ObjectPath,
+    /// True if no byte of the value has arrived.
+    is_unread: bool,
+    lines: LineSplitter,
+    pair: Option<EditPair>,
     hunk: Hunk,
-    patch: Patch,
-    /// Files named so far, outermost object first; only those of objects around the value.
-    files: Vec<Named>,
+    patch: PatchReader,
+    /// The files named so far, outermost object first; only those of objects that enclose the value.
+    files: Vec<NamedFile>,
     name: Vec<u8>,
-    /// The object whose text was handed on before its file was known.
-    unnamed: Option<Group>,
-    out: Out,
+    /// The object whose text was emitted before its file was known.
+    unnamed: Option<ObjectPath>,
+    out: EditEmitter,
 }
 
-/// What a value is for, by its key.
+/// The role of a value, from its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum ValueRole {
     Old,
     New,
     Whole,
@@ -93,20 +101,20 @@ enum Role {
     None,
 }
 
-/// An object of the input: the keys that lead to it.
+/// The path of an object of the input: the keys that lead to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Group {
-    /// The keys, one behind the other, and where each ends: a key may hold any character, also a dot.
+struct ObjectPath {
+    /// The concatenated keys, and the end of each. A key can contain any character, so no separator is used.
     keys: String,
     ends: Vec<usize>,
-    /// More than the keys where their path was too long to be kept.
+    /// The depth of the object. It exceeds the number of keys if the path was truncated.
     depth: usize,
 }
 
-/// Old and new text of one object.
+/// The old and the new text of one object.
 #[derive(Clone, Debug)]
-struct Pair {
-    group: Group,
+struct EditPair {
+    group: ObjectPath,
     old: Side,
     new: Side,
 }
@@ -119,8 +127,8 @@ enum Side {
 }
 
 #[derive(Clone, Debug)]
-struct Named {
-    group: Group,
+struct NamedFile {
+    group: ObjectPath,
     file: String,
 }
 
@@ -193,32 +201,33 @@ const PATCH: [&str; 9] = [
     RAW,
 ];
 
-impl Role {
-    fn of(key: &str) -> Role {
+impl ValueRole {
+    fn from_key(key: &str) -> ValueRole {
         let roles = [
-            (&OLD[..], Role::Old),
-            (&NEW, Role::New),
-            (&WHOLE, Role::Whole),
-            (&PATCH, Role::Patch),
+            (&OLD[..], ValueRole::Old),
+            (&NEW, ValueRole::New),
+            (&WHOLE, ValueRole::Whole),
+            (&PATCH, ValueRole::Patch),
         ];
         match roles.iter().find(|(keys, _)| keys.contains(&key)) {
             Some(&(_, role)) => role,
-            None if is_path_key(key) => Role::Path,
-            None => Role::None,
+            None if is_path_key(key) => ValueRole::Path,
+            None => ValueRole::None,
         }
     }
 
-    /// Old and new text may not be in pieces; a whole file or a command may be an array of strings.
-    fn of_element(key: &str) -> Role {
-        match Role::of(key) {
-            role @ (Role::Whole | Role::Patch) => role,
-            _ => Role::None,
+    /// Returns the role of an element of an array: a whole file or a command can be an array of strings, old and new
+    /// text cannot.
+    fn from_array_key(key: &str) -> ValueRole {
+        match ValueRole::from_key(key) {
+            role @ (ValueRole::Whole | ValueRole::Patch) => role,
+            _ => ValueRole::None,
         }
     }
 }
 
-impl Group {
-    /// The object that holds the value: the first `depth` segments of its path.
+impl ObjectPath {
+    /// Sets the path to the first `depth` segments of the path of a value.
     fn set(&mut self, path: &ArgPath, depth: usize) {
         self.keys.clear();
         self.ends.clear();
@@ -229,17 +238,17 @@ impl Group {
         self.depth = depth;
     }
 
-    /// Whether it is `outer` or in there.
-    fn is_within(&self, outer: &Group) -> bool {
+    /// Returns true if this is `outer` or an object inside it.
+    fn is_within(&self, outer: &ObjectPath) -> bool {
         self.depth >= outer.depth
             && self.ends.starts_with(&outer.ends)
             && self.keys.starts_with(&outer.keys)
     }
 }
 
-impl Group {
-    /// The innermost object that both are in.
-    fn around(mut self, other: &Group) -> Group {
+impl ObjectPath {
+    /// Returns the innermost object that encloses both.
+    fn around(mut self, other: &ObjectPath) -> ObjectPath {
         while !other.is_within(&self) {
             self.depth -= 1;
             self.ends.truncate(self.depth);
@@ -249,21 +258,21 @@ impl Group {
     }
 }
 
-impl Edits {
-    pub(crate) fn new(limits: EditLimits) -> Edits {
-        Edits {
+impl EditView {
+    pub(crate) fn new(limits: EditLimits) -> EditView {
+        EditView {
             limits,
-            role: Role::None,
-            group: Group::default(),
-            fresh: false,
-            lines: Lines::new(limits.waiting),
+            role: ValueRole::None,
+            group: ObjectPath::default(),
+            is_unread: false,
+            lines: LineSplitter::new(limits.waiting),
             pair: None,
             hunk: Hunk::new(limits),
-            patch: Patch::new(limits),
+            patch: PatchReader::new(limits),
             files: Vec::new(),
             name: Vec::new(),
             unnamed: None,
-            out: Out::default(),
+            out: EditEmitter::default(),
         }
     }
 
@@ -271,7 +280,7 @@ impl Edits {
         self.out.counters
     }
 
-    /// A value begins. Nothing is handed on before its first byte, or its end.
+    /// Starts a value. Nothing is emitted before its first byte or its end.
     pub(crate) fn open(&mut self, path: &ArgPath) {
         let depth = path.len();
         let last = path.last();
@@ -279,134 +288,136 @@ impl Edits {
         let (role, around) = match last {
             Some(index) if depth > 1 && is_index(index) => {
                 let key = path.segment(depth - 2).unwrap_or_default();
-                (Role::of_element(key), depth - 2)
+                (ValueRole::from_array_key(key), depth - 2)
             }
-            Some(key) => (Role::of(key), depth - 1),
-            None => (Role::None, depth),
+            Some(key) => (ValueRole::from_key(key), depth - 1),
+            None => (ValueRole::None, depth),
         };
         self.role = role;
         self.group.set(path, around);
-        self.fresh = true;
+        self.is_unread = true;
     }
 
-    /// Takes the next bytes of the value.
+    /// Consumes the next bytes of the value.
     ///
     /// # Complexity
-    /// Linear. At most [`EditLimits::waiting`] bytes of old text, as many of new text, and a line wait.
-    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
-        if piece.bytes.is_empty() {
+    /// Linear. At most [`EditLimits::waiting`] bytes of old text, as many of new text, and one line are buffered.
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
+        if chunk.bytes.is_empty() {
             return;
         }
-        self.arrive(piece.decided(0), sink);
+        self.begin_value(chunk.decided(0), sink);
         match self.role {
-            Role::Old | Role::New => self.text(piece, sink),
-            Role::Whole => self.out.put(Regions::FILE | Regions::ADDED, piece, sink),
-            Role::Patch => self.patch.take(piece, &mut self.out, sink),
-            Role::Path => self.keep_name(piece.bytes),
-            Role::None => {}
+            ValueRole::Old | ValueRole::New => self.text(chunk, sink),
+            ValueRole::Whole => self
+                .out
+                .emit(RegionSet::FILE | RegionSet::ADDED, chunk, sink),
+            ValueRole::Patch => self.patch.push(chunk, &mut self.out, sink),
+            ValueRole::Path => self.keep_name(chunk.bytes),
+            ValueRole::None => {}
         }
     }
 
-    /// The value ends.
-    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    /// Ends the value.
+    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let now = decided.max(end);
-        self.arrive(now, sink);
+        self.begin_value(now, sink);
         match self.role {
-            Role::Old | Role::New => self.end_text(now, sink),
-            Role::Whole => self.out.cut(now, sink),
-            Role::Patch => self.patch.end(now, &mut self.out, sink),
-            Role::Path => self.end_name(now, sink),
-            Role::None => {}
+            ValueRole::Old | ValueRole::New => self.end_text(now, sink),
+            ValueRole::Whole => self.out.cut(now, sink),
+            ValueRole::Patch => self.patch.end(now, &mut self.out, sink),
+            ValueRole::Path => self.end_name(now, sink),
+            ValueRole::None => {}
         }
-        self.role = Role::None;
+        self.role = ValueRole::None;
     }
 
-    /// The part ends, and its values have ended before: what waits is handed on.
-    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl Sink) {
-        self.settle(end, sink);
+    /// Ends the part, after all its values, and emits the buffered lines.
+    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl ChunkSink) {
+        self.emit_pair(end, sink);
     }
 
-    /// The first byte of a value, or its end, has come: what does not go on with it is over.
-    fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
-        if !std::mem::take(&mut self.fresh) {
+    /// Ends the pair and the files that the value does not belong to, at the first byte or the end of the value.
+    fn begin_value(&mut self, now: u64, sink: &mut impl ChunkSink) {
+        if !std::mem::take(&mut self.is_unread) {
             return;
         }
         if self.pair.as_ref().is_some_and(|pair| self.ends(pair)) {
-            self.settle(now, sink);
+            self.emit_pair(now, sink);
         }
         let group = &self.group;
         self.files.retain(|named| group.is_within(&named.group));
         match self.role {
-            Role::Old | Role::New => self.begin_side(now, sink),
-            Role::Whole | Role::Patch => {
+            ValueRole::Old | ValueRole::New => self.begin_side(now, sink),
+            ValueRole::Whole | ValueRole::Patch => {
                 self.out.cut(now, sink);
                 let group = self.group.clone();
-                self.announce(&group, now, sink);
+                self.set_file(&group, now, sink);
             }
-            Role::Path => self.name.clear(),
-            Role::None => {}
+            ValueRole::Path => self.name.clear(),
+            ValueRole::None => {}
         }
     }
 
-    /// Whether the value cannot belong to the pair, so that nothing more of that one comes.
-    fn ends(&self, pair: &Pair) -> bool {
+    /// Returns true if the value does not belong to the pair, so that the pair is complete.
+    fn ends(&self, pair: &EditPair) -> bool {
         match self.role {
-            Role::Old => pair.group != self.group || pair.old != Side::Absent,
-            Role::New => pair.group != self.group || pair.new != Side::Absent,
+            ValueRole::Old => pair.group != self.group || pair.old != Side::Absent,
+            ValueRole::New => pair.group != self.group || pair.new != Side::Absent,
             _ => !self.group.is_within(&pair.group),
         }
     }
 
-    fn begin_side(&mut self, now: u64, sink: &mut impl Sink) {
+    fn begin_side(&mut self, now: u64, sink: &mut impl ChunkSink) {
         let group = &self.group;
-        let pair = self.pair.get_or_insert_with(|| Pair {
+        let pair = self.pair.get_or_insert_with(|| EditPair {
             group: group.clone(),
             old: Side::Absent,
             new: Side::Absent,
         });
-        if self.role == Role::Old {
+        if self.role == ValueRole::Old {
             pair.old = Side::Open;
             return;
         }
         pair.new = Side::Open;
         if pair.old == Side::Closed {
-            self.hunk.know_old();
+            self.hunk.complete_old();
         }
         let group = self.group.clone();
-        self.announce(&group, now, sink);
+        self.set_file(&group, now, sink);
     }
 
-    fn text(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+    fn text(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let kind = self.kind();
-        let mut rest = piece;
+        let mut rest = chunk;
         while let Some(event) = self.lines.next(&mut rest) {
             let (hunk, out) = (&mut self.hunk, &mut self.out);
             match event {
-                Event::End(newline) => {
+                LineEvent::End(newline) => {
                     let now = newline.decided(0);
                     let line = self.lines.line(0, Some(newline));
                     hunk.line(kind, line, now, out, sink);
                     self.lines.clear();
                 }
-                Event::Long(now) => {
+                LineEvent::Long(now) => {
                     let line = self.lines.line(0, None);
                     hunk.long(kind, line, now, out, sink);
                     self.lines.release();
                 }
-                Event::More(piece) => hunk.more(kind, piece, out, sink),
+                LineEvent::More(chunk) => hunk.more(kind, chunk, out, sink),
             }
         }
     }
 
-    fn kind(&self) -> Kind {
-        if self.role == Role::Old {
-            Kind::Removed
+    fn kind(&self) -> LineKind {
+        if self.role == ValueRole::Old {
+            LineKind::Removed
         } else {
-            Kind::Added
+            LineKind::Added
         }
     }
 
-    fn end_text(&mut self, now: u64, sink: &mut impl Sink) {
+    fn end_text(&mut self, now: u64, sink: &mut impl ChunkSink) {
         let kind = self.kind();
         if self.lines.begun() {
             let line = self.lines.line(0, None);
@@ -416,26 +427,26 @@ impl Edits {
         self.lines.restart();
         let pair = self.pair.as_mut().expect("a side was begun when it came");
         let (this, other) = match kind {
-            Kind::Removed => (&mut pair.old, pair.new),
+            LineKind::Removed => (&mut pair.old, pair.new),
             _ => (&mut pair.new, pair.old),
         };
         *this = Side::Closed;
         if other == Side::Closed {
-            self.settle(now, sink);
+            self.emit_pair(now, sink);
         }
     }
 
-    /// No more text of the pair comes.
-    fn settle(&mut self, now: u64, sink: &mut impl Sink) {
+    /// Emits the pair, which is complete.
+    fn emit_pair(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if let Some(pair) = self.pair.take() {
-            self.announce(&pair.group, now, sink);
+            self.set_file(&pair.group, now, sink);
             self.hunk.end(now, &mut self.out, sink);
         }
     }
 
-    /// Says which file the text of that object belongs to, before it is handed on.
-    fn announce(&mut self, group: &Group, now: u64, sink: &mut impl Sink) {
-        let around = |named: &&Named| group.is_within(&named.group);
+    /// Sets the file of an object's text, before the text is emitted.
+    fn set_file(&mut self, group: &ObjectPath, now: u64, sink: &mut impl ChunkSink) {
+        let around = |named: &&NamedFile| group.is_within(&named.group);
         let Some(named) = self.files.iter().rfind(around) else {
             let before = self.unnamed.take().filter(|_| !self.out.has_file());
             self.out.unknown_file(now, sink);
@@ -448,25 +459,25 @@ impl Edits {
     }
 
     fn keep_name(&mut self, bytes: &[u8]) {
-        // One byte over the limit is kept, to tell a name that fits from one that does not.
+        // One byte over the limit is kept, so that a name that is too long is recognized.
         let room = (self.limits.path_bytes + 1).saturating_sub(self.name.len());
         self.name.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    fn end_name(&mut self, now: u64, sink: &mut impl Sink) {
+    fn end_name(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if self.name.len() > self.limits.path_bytes {
             self.out.counters.long_paths += 1;
             return;
         }
         let group = self.group.clone();
         let file = String::from_utf8_lossy(&self.name).into_owned();
-        let names = |unnamed: &Group| unnamed.is_within(&group);
+        let names = |unnamed: &ObjectPath| unnamed.is_within(&group);
         if !self.out.has_file() && self.unnamed.as_ref().is_some_and(names) {
             self.unnamed = None;
             self.out.late_file(&file, now, sink);
         }
         self.files.retain(|named| named.group != group);
-        self.files.push(Named { group, file });
+        self.files.push(NamedFile { group, file });
     }
 }
 

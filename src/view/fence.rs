@@ -1,39 +1,42 @@
-//! Regions of markdown: from the bytes of a text to pieces that say whether they are prose or code.
+//! Regions of Markdown: splits text into prose and code as it arrives.
 //!
-//! It owns the part of CommonMark that tells code from prose, line by line as it arrives. It knows no
-//! rules, and nothing of what the text says.
+//! This module implements the part of CommonMark that separates code from prose, line by line. It knows no rule and
+//! does not interpret the text.
 //!
-//! # The regions
+//! # Regions
 //!
-//! - `code`: the lines of a fenced or an indented code block, with their line endings. Fences, info strings
-//!   and the indentation that markdown takes away are in no region. The language of a fenced block is the
-//!   first word of its info string, in lower case: up to the first blank or one of `,:;{}`, after any `{` or
-//!   `.` it begins with. Each block is a haystack of its own.
-//! - `inline-code`: what stands between two runs of equally many backticks in one paragraph or heading, as
-//!   it is written. The backticks are in no region.
-//! - `heading`: the text of a heading that begins with `#`: what follows the `#`s and the blanks after them,
-//!   up to the line's end. The opening `#`s are in no region. A heading that is underlined is prose only,
-//!   because the underline comes too late.
-//! - `prose`: everything else, and the text of headings too: paragraphs, list markers, tables, rules, blank
-//!   lines. Neither code nor inline code is prose; either ends a run of it, a paragraph's end does not.
-//! - `quote`: besides one of the others, for what stands in a block quote, lazy lines and line endings
-//!   included. The marker `>`, the blanks before it and one space after it are in no region.
+//! - `code`: the lines of a fenced or an indented code block, with their line endings. Fences, info strings and the
+//!   indentation that Markdown removes have no region. The language of a fenced block is the first word of its info
+//!   string, in lower case: up to the first blank or one of `,:;{}`, after any leading `{` or `.`. Each block is a
+//!   haystack of its own.
+//! - `inline-code`: the text between two backtick runs of equal length in one paragraph or heading, as written. The
+//!   backticks have no region.
+//! - `heading`: the text of a heading that starts with `#`: everything after the `#`s and the blanks that follow them,
+//!   up to the end of the line. The opening `#`s have no region. A setext heading (underlined) is only prose, because
+//!   the underline arrives too late.
+//! - `prose`: everything else, and the text of headings: paragraphs, list markers, tables, thematic breaks, blank
+//!   lines. Code and inline code are not prose and end a run of it; the end of a paragraph does not.
+//! - `quote`: in addition to one of the others, for text in a block quote, including lazy continuation lines and line
+//!   endings. The marker `>`, the blanks before it and one space after it have no region.
 //!
-//! # Where it differs from CommonMark
+//! # Differences from CommonMark
 //!
-//! - HTML, autolinks, link destinations and link reference definitions are read like any other text: a
-//!   fence between HTML tags is a fence, and backticks in a link's target may be inline code.
-//! - A carriage return ends a line only before a line feed, and stays part of the line.
-//! - Bounds: containers (quotes and list items) nest up to [`DEPTH`]; the beginning of a line is text when
-//!   [`HELD`] bytes of it did not suffice to tell; a run of backticks is text when no equal one is complete
-//!   within [`HELD`] bytes; blank lines of more than [`HELD`] bytes end an indented block.
+//! - HTML, autolinks, link destinations and link reference definitions are read like any other text: a fence between
+//!   HTML tags is a fence, and backticks in a link destination can be inline code.
+//! - A carriage return ends a line only before a line feed, and remains part of the line.
+//! - Bounds: containers (quotes and list items) nest up to [`DEPTH`]; the start of a line is text if [`HELD`] bytes of
+//!   it do not determine its kind; a backtick run is text if no run of equal length is complete within [`HELD`] bytes;
+//!   blank lines of more than [`HELD`] bytes end an indented block.
 //!
-//! # What waits
+//! # Buffering
 //!
-//! The blanks a line begins with; a line that may yet be a fence, a rule or an underline; from a backtick on,
-//! what may be inline code, until the paragraph ends; blank lines after indented code. All else flows at once.
+//! Three buffers hold text, each up to [`HELD`] bytes. All other text is emitted as it arrives.
+//!
+//! 1. The start of a line: leading blanks, and a line that can still be a fence, a thematic break or an underline.
+//! 2. Text after a backtick run that can open inline code, until it is closed or the paragraph ends.
+//! 3. Blank lines after indented code, which are code if more code follows.
 
-// The paths are spelled out so that fuzz targets can take this file by itself.
+// Explicit paths, because fuzz targets include this file by itself.
 #[path = "fence/line.rs"]
 mod line;
 #[path = "fence/span.rs"]
@@ -41,27 +44,27 @@ mod span;
 
 use memchr::{memchr, memchr2};
 
-use super::piece::{Held, Language, Piece, Place, Regions, Sink, Tag};
-use line::{Line, Phase};
-use span::{Spans, Tags};
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, OffsetMap, RegionSet, Tag};
+use line::{LineState, Phase};
+use span::{CodeSpans, SpanTags};
 
-/// Most bytes that wait, of a line's beginning, of inline code, and of blank lines in indented code, each.
+/// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
 pub(crate) const HELD: usize = 4096;
 
-/// Most quotes and list items that are open at once.
+/// The most nested quotes and list items.
 pub(crate) const DEPTH: usize = 64;
 
-/// Markdown that is read in pieces.
+/// The view of Markdown text.
 #[derive(Clone, Debug)]
-pub(crate) struct Markdown {
+pub(crate) struct MarkdownView {
     /// The open quotes and list items, outermost first.
     containers: Vec<Container>,
-    /// What the lines so far left open inside the innermost of them.
+    /// The leaf block that is open in the innermost container.
     leaf: Leaf,
-    line: Line,
-    spans: Spans,
+    line: LineState,
+    spans: CodeSpans,
     blanks: Blanks,
-    last: Last,
+    last: LastEmitted,
     held: usize,
     depth: usize,
 }
@@ -69,7 +72,7 @@ pub(crate) struct Markdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Container {
     Quote,
-    /// A list item, whose lines are indented by that many columns.
+    /// A list item; its lines are indented by `width` columns.
     Item {
         width: usize,
         empty: bool,
@@ -95,70 +98,70 @@ struct Fence {
 /// Blank lines that are code if more code follows.
 #[derive(Clone, Debug, Default)]
 struct Blanks {
-    held: Held,
+    held: ChunkBuffer,
     lines: Vec<Indentation>,
 }
 
-/// Blanks at a line's beginning, some of which markdown takes away.
+/// The blanks at the start of a line, some of which Markdown removes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Indentation {
-    /// Where they begin in what is held.
+    /// The index in the buffer at which they start.
     at: usize,
-    /// The column they begin in.
+    /// The column in which they start.
     column: usize,
-    /// The column up to which they are taken away.
+    /// The column up to which they are removed.
     strip: usize,
 }
 
-/// What was handed on last.
+/// The state of the output.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct LastEmitted {
     tag: Option<Tag>,
     end: u64,
-    /// Whether anything was handed on after the last cut.
+    /// True if a chunk has been emitted since the last cut.
     open: bool,
 }
 
-impl Markdown {
-    pub(crate) fn new() -> Markdown {
-        Markdown::with_limits(HELD, DEPTH)
+impl MarkdownView {
+    pub(crate) fn new() -> MarkdownView {
+        MarkdownView::with_limits(HELD, DEPTH)
     }
 
-    /// `held`: most bytes of each kind that wait; `depth`: most containers.
-    pub(crate) fn with_limits(held: usize, depth: usize) -> Markdown {
-        Markdown {
+    /// Creates a view with limits: `held` bytes in each buffer, and `depth` containers.
+    pub(crate) fn with_limits(held: usize, depth: usize) -> MarkdownView {
+        MarkdownView {
             containers: Vec::new(),
             leaf: Leaf::None,
-            line: Line::default(),
-            spans: Spans::new(held),
+            line: LineState::default(),
+            spans: CodeSpans::new(held),
             blanks: Blanks::default(),
-            last: Last::default(),
+            last: LastEmitted::default(),
             held,
             depth,
         }
     }
 
-    /// Takes the next piece of the text.
+    /// Consumes the next chunk of the text.
     ///
     /// # Complexity
-    /// Linear in the text, whatever it is, and however it is cut.
-    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+    /// Linear in the text, whatever it contains and however it is cut.
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let mut last = self.last;
-        let mut out = Out {
+        let mut out = MarkdownEmitter {
             sink,
             last: &mut last,
         };
-        let mut rest = piece;
-        // Most deltas are a few words of a line.
+        let mut rest = chunk;
+        // The fast path: most deltas are a few words of a paragraph.
         if self.line.phase == Phase::Prose && self.spans.is_idle() {
             let plain = memchr2(b'\n', b'`', rest.bytes).unwrap_or(rest.bytes.len());
             self.spans.pass(&rest.bytes[..plain]);
-            out.take(self.text(), rest.slice(0..plain));
+            out.emit(self.text(), rest.slice(0..plain));
             rest = rest.slice(plain..rest.bytes.len());
         }
         while !rest.bytes.is_empty() {
             let used = match self.line.phase {
-                Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
+                Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored => {
                     self.flow(rest, &mut out)
                 }
                 _ => self.head(rest, &mut out),
@@ -168,10 +171,10 @@ impl Markdown {
         self.last = last;
     }
 
-    /// The text ends, at `end`: what waits is decided, and all is as at the beginning.
-    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    /// Ends the text at `end`: emits the buffers and resets the state.
+    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let mut last = self.last;
-        let mut out = Out {
+        let mut out = MarkdownEmitter {
             sink,
             last: &mut last,
         };
@@ -179,19 +182,19 @@ impl Markdown {
         self.end_leaf(decided, &mut out);
         self.containers.clear();
         self.line.clear();
-        self.last = Last::default();
+        self.last = LastEmitted::default();
         sink.cut(end, decided);
     }
 
-    /// The rest of a line whose kind is known.
-    fn flow(&mut self, rest: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
+    /// Consumes the rest of a line whose kind is known.
+    fn flow(&mut self, rest: Chunk<'_>, out: &mut MarkdownEmitter<impl ChunkSink>) -> usize {
         let feed = memchr(b'\n', rest.bytes);
         let len = feed.map_or(rest.bytes.len(), |at| at + 1);
-        let piece = rest.slice(0..len);
+        let chunk = rest.slice(0..len);
         match self.line.phase {
-            Phase::Prose => self.spans.take(piece, self.tags(), out),
-            Phase::Heading => self.heading(piece, feed, out),
-            Phase::Code => out.take(self.code(), piece),
+            Phase::Prose => self.spans.push(chunk, self.tags(), out),
+            Phase::Heading => self.heading(chunk, feed, out),
+            Phase::Code => out.emit(self.code(), chunk),
             _ => {}
         }
         if feed.is_some() {
@@ -200,19 +203,24 @@ impl Markdown {
         len
     }
 
-    fn heading(&mut self, piece: Piece<'_>, feed: Option<usize>, out: &mut Out<impl Sink>) {
-        let text = feed.unwrap_or(piece.bytes.len());
+    fn heading(
+        &mut self,
+        chunk: Chunk<'_>,
+        feed: Option<usize>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
+        let text = feed.unwrap_or(chunk.bytes.len());
         let tags = heading(self.tags());
-        self.spans.take(piece.slice(0..text), tags, out);
+        self.spans.push(chunk.slice(0..text), tags, out);
         if feed.is_some() {
-            let decided = piece.decided(text);
+            let decided = chunk.decided(text);
             self.spans.finish(decided, tags, out);
-            out.take(self.text(), piece.slice(text..text + 1));
+            out.emit(self.text(), chunk.slice(text..text + 1));
         }
     }
 
-    /// What the open leaf still holds is decided, and it is left.
-    fn end_leaf(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    /// Ends the open leaf block and emits its buffer.
+    fn end_leaf(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let leaf = std::mem::replace(&mut self.leaf, Leaf::None);
         match leaf {
             Leaf::None => {}
@@ -221,20 +229,20 @@ impl Markdown {
             Leaf::Indented => {
                 out.cut(decided);
                 let all = 0..self.blanks.held.bytes().len();
-                out.take_all(self.text(), self.blanks.held.pieces(all), decided);
+                out.emit_all(self.text(), self.blanks.held.chunks(all), decided);
                 self.blanks.clear();
             }
         }
     }
 
     fn text(&self) -> Tag {
-        self.tag(Regions::PROSE)
+        self.tag(RegionSet::PROSE)
     }
 
-    fn tags(&self) -> Tags {
-        Tags {
+    fn tags(&self) -> SpanTags {
+        SpanTags {
             text: self.text(),
-            code: self.tag(Regions::INLINE_CODE),
+            code: self.tag(RegionSet::INLINE_CODE),
         }
     }
 
@@ -245,15 +253,15 @@ impl Markdown {
         };
         Tag {
             language,
-            ..self.tag(Regions::CODE)
+            ..self.tag(RegionSet::CODE)
         }
     }
 
-    fn tag(&self, regions: Regions) -> Tag {
+    fn tag(&self, regions: RegionSet) -> Tag {
         let quoted = self.containers.contains(&Container::Quote);
         Tag {
             regions: if quoted {
-                regions | Regions::QUOTE
+                regions | RegionSet::QUOTE
             } else {
                 regions
             },
@@ -262,21 +270,21 @@ impl Markdown {
     }
 }
 
-/// The same within a heading.
-fn heading(tags: Tags) -> Tags {
+/// Returns the same tags, in a heading.
+fn heading(tags: SpanTags) -> SpanTags {
     let within = |tag: Tag| Tag {
-        regions: tag.regions | Regions::HEADING,
+        regions: tag.regions | RegionSet::HEADING,
         ..tag
     };
-    Tags {
+    SpanTags {
         text: within(tags.text),
         code: within(tags.code),
     }
 }
 
 impl Blanks {
-    /// Hands them on as code.
-    fn release(&mut self, tag: Tag, decided: u64, out: &mut Out<impl Sink>) {
+    /// Emits the lines as code.
+    fn release(&mut self, tag: Tag, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let ends = self.lines.iter().skip(1).map(|line| line.at);
         let ends = ends.chain([self.held.bytes().len()]);
         for (&line, end) in self.lines.iter().zip(ends) {
@@ -291,39 +299,46 @@ impl Blanks {
     }
 }
 
-/// The sink, told only what is new to it.
+/// Calls the sink, and sets a tag only if it changes.
 #[derive(Debug)]
-struct Out<'a, S> {
+struct MarkdownEmitter<'a, S> {
     sink: &'a mut S,
-    last: &'a mut Last,
+    last: &'a mut LastEmitted,
 }
 
-impl<S: Sink> Out<'_, S> {
-    fn take(&mut self, tag: Tag, piece: Piece<'_>) {
-        if piece.bytes.is_empty() {
+impl<S: ChunkSink> MarkdownEmitter<'_, S> {
+    fn emit(&mut self, tag: Tag, chunk: Chunk<'_>) {
+        if chunk.bytes.is_empty() {
             return;
         }
         if self.last.tag != Some(tag) {
-            self.sink.turn(tag, piece.start(0), piece.decided(0));
+            self.sink.set_tag(tag, chunk.start(0), chunk.decided(0));
         }
-        *self.last = Last {
+        *self.last = LastEmitted {
             tag: Some(tag),
-            end: piece.end(piece.bytes.len() - 1),
+            end: chunk.end(chunk.bytes.len() - 1),
             open: true,
         };
-        self.sink.take(piece);
+        self.sink.push(chunk);
     }
 
-    /// Takes pieces that waited.
-    fn take_all<'a>(&mut self, tag: Tag, pieces: impl Iterator<Item = Piece<'a>>, decided: u64) {
-        for piece in pieces {
-            self.take(tag, piece.later(decided));
+    /// Emits buffered chunks, certain at `decided`.
+    fn emit_all<'a>(&mut self, tag: Tag, chunks: impl Iterator<Item = Chunk<'a>>, decided: u64) {
+        for chunk in chunks {
+            self.emit(tag, chunk.not_before(decided));
         }
     }
 
-    /// Takes what waited, up to `end`, as a line of code, without its indentation. A tab that is taken
-    /// away in part leaves spaces.
-    fn indented(&mut self, tag: Tag, held: &Held, from: Indentation, end: usize, decided: u64) {
+    /// Emits the buffer up to `end` as a line of code without its indentation. A tab that is removed in part leaves
+    /// spaces.
+    fn indented(
+        &mut self,
+        tag: Tag,
+        held: &ChunkBuffer,
+        from: Indentation,
+        end: usize,
+        decided: u64,
+    ) {
         let (mut at, mut column) = (from.at, from.column);
         while let Some(&blank) = held.bytes()[at..end].first() {
             let next = after(column, blank);
@@ -331,24 +346,24 @@ impl<S: Sink> Out<'_, S> {
                 break;
             }
             if next > from.strip {
-                let mut tab = held.pieces(at..at + 1);
-                let place = tab.next().expect("the byte is there").later(decided);
-                let left = Piece {
+                let mut tab = held.chunks(at..at + 1);
+                let tab_chunk = tab.next().expect("the byte is there").not_before(decided);
+                let left = Chunk {
                     bytes: &b"   "[..next - from.strip],
-                    place: Place::StandIn {
-                        start: place.start(0),
-                        end: place.end(0),
+                    offsets: OffsetMap::Replacement {
+                        start: tab_chunk.start(0),
+                        end: tab_chunk.end(0),
                     },
-                    decided: place.decided(0),
+                    decided: tab_chunk.decided(0),
                 };
-                self.take(tag, left);
+                self.emit(tag, left);
             }
             (at, column) = (at + 1, next);
         }
-        self.take_all(tag, held.pieces(at..end), decided);
+        self.emit_all(tag, held.chunks(at..end), decided);
     }
 
-    /// Ends the haystacks, if anything was handed on that could be in one.
+    /// Ends the haystacks, if a chunk has been emitted since the last cut.
     fn cut(&mut self, decided: u64) {
         if self.last.open {
             self.sink.cut(self.last.end, decided.max(self.last.end));
@@ -357,7 +372,7 @@ impl<S: Sink> Out<'_, S> {
     }
 }
 
-/// The column after a byte that stands in a column.
+/// Returns the column after `byte` in `column`.
 fn after(column: usize, byte: u8) -> usize {
     match byte {
         b'\t' => (column / 4 + 1) * 4,

@@ -1,12 +1,12 @@
-//! Folding: text in which what only looks different is the same, piece by piece.
+//! Folding: maps characters that a pattern does not distinguish to one form.
 //!
-//! The steps, in this order, whichever of them are asked for: `invisible` characters are left out; text
-//! is decomposed (`nfkc`: by compatibility, `confusables`: canonically); `case` is lowered; `confusables`
-//! become what they are taken for, and `case` is lowered again, because some of those are capitals; what
-//! was decomposed is composed. ASCII characters are their own prototypes, so a pattern in ASCII reads
-//! folded text as it reads plain text. Bytes that are not UTF-8 go through as they are.
+//! The steps are applied in this order, each only if it is requested: `invisible` characters are removed; text is
+//! decomposed (`nfkc`: compatibility, `confusables`: canonical); `case` is folded; `confusables` are replaced by their
+//! prototypes, and `case` is folded again, because some prototypes are capitals; the result is composed. ASCII
+//! characters are their own prototypes, so an ASCII pattern reads folded text like plain text. Bytes that are not UTF-8
+//! are passed through.
 //!
-//! It knows no pattern. Patterns are folded with [`fold_text`] when they are loaded.
+//! This module knows no pattern. Patterns are folded with [`fold_text`] when they are loaded.
 
 mod map;
 #[cfg(test)]
@@ -16,38 +16,38 @@ mod unicode;
 
 use std::ops::BitOr;
 
-use super::piece::{Held, Piece, Place};
+use super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 
-/// Most characters that wait for the next one that begins anew. A base with more marks than this is
-/// folded in stretches of as many, each by itself, and [counted](Fold::overlong).
+/// The most characters that are buffered until the next boundary. A base character with more marks is folded in
+/// segments of this length, each by itself, and [counted](FoldView::overlong).
 pub(crate) const WAITING: usize = 33;
 
-/// Steps of folding, as a set.
+/// A set of folding steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Folds(u8);
+pub(crate) struct FoldSet(u8);
 
-impl Folds {
-    /// What `(?i)` takes for the same is the same: simple case folding, in lower case.
-    pub(crate) const CASE: Folds = Folds(1);
-    /// Characters of [`map::INVISIBLE`] are not there.
-    pub(crate) const INVISIBLE: Folds = Folds(1 << 1);
-    /// Normalisation form KC.
+impl FoldSet {
+    /// Simple case folding to lower case, the equivalence of `(?i)`.
+    pub(crate) const CASE: FoldSet = FoldSet(1);
+    /// Removes the characters of [`map::INVISIBLE`].
+    pub(crate) const INVISIBLE: FoldSet = FoldSet(1 << 1);
+    /// Normalization form KC.
     #[cfg(feature = "unicode")]
-    pub(crate) const NFKC: Folds = Folds(1 << 2);
-    /// Prototypes of UTS 39, composed, but ASCII is left alone: there, `m` would be `rn`, `1` would be
-    /// `l`, and no pattern that holds one would match any more.
+    pub(crate) const NFKC: FoldSet = FoldSet(1 << 2);
+    /// Replaces characters by their prototypes of UTS 39, composed, except for ASCII: otherwise `m` would become `rn`
+    /// and `1` would become `l`, and no pattern that contains one of them would match.
     #[cfg(feature = "unicode")]
-    pub(crate) const CONFUSABLES: Folds = Folds(1 << 3);
+    pub(crate) const CONFUSABLES: FoldSet = FoldSet(1 << 3);
 
-    /// The step of that name; none if there is none, or not without the feature `unicode`.
-    pub(crate) fn named(name: &str) -> Option<Folds> {
+    /// Returns the step with this name, or `None` if it is unknown or requires the feature `unicode`.
+    pub(crate) fn from_name(name: &str) -> Option<FoldSet> {
         match name {
-            "case" => Some(Folds::CASE),
-            "invisible" => Some(Folds::INVISIBLE),
+            "case" => Some(FoldSet::CASE),
+            "invisible" => Some(FoldSet::INVISIBLE),
             #[cfg(feature = "unicode")]
-            "nfkc" => Some(Folds::NFKC),
+            "nfkc" => Some(FoldSet::NFKC),
             #[cfg(feature = "unicode")]
-            "confusables" => Some(Folds::CONFUSABLES),
+            "confusables" => Some(FoldSet::CONFUSABLES),
             _ => None,
         }
     }
@@ -56,36 +56,36 @@ impl Folds {
         self.0 == 0
     }
 
-    /// Whether all of `other` are among these.
-    pub(crate) fn contains(self, other: Folds) -> bool {
+    /// Returns true if every step of `other` is in the set.
+    pub(crate) fn contains(self, other: FoldSet) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These but for the case.
+    /// Returns the set without [`FoldSet::CASE`].
     #[allow(
         dead_code,
         reason = "for patterns that look around, which are a feature"
     )]
-    pub(crate) fn without_case(self) -> Folds {
-        Folds(self.0 & !Folds::CASE.0)
+    pub(crate) fn without_case(self) -> FoldSet {
+        FoldSet(self.0 & !FoldSet::CASE.0)
     }
 
-    /// Whether a character's fold depends on its neighbours.
+    /// Returns true if the fold of a character depends on its neighbours.
     fn normalise(self) -> bool {
-        self.0 & !(Folds::CASE | Folds::INVISIBLE).0 != 0
+        self.0 & !(FoldSet::CASE | FoldSet::INVISIBLE).0 != 0
     }
 }
 
-impl BitOr for Folds {
-    type Output = Folds;
-    fn bitor(self, other: Folds) -> Folds {
-        Folds(self.0 | other.0)
+impl BitOr for FoldSet {
+    type Output = FoldSet;
+    fn bitor(self, other: FoldSet) -> FoldSet {
+        FoldSet(self.0 | other.0)
     }
 }
 
-/// The fold of a whole text: of a literal or a word when it is loaded.
-pub(crate) fn fold_text(folds: Folds, text: &str) -> String {
-    let seen = |char: &char| !folds.contains(Folds::INVISIBLE) || !map::is_invisible(*char);
+/// Returns the fold of a whole text, such as a literal or a word of a pattern.
+pub(crate) fn fold_text(folds: FoldSet, text: &str) -> String {
+    let seen = |char: &char| !folds.contains(FoldSet::INVISIBLE) || !map::is_invisible(*char);
     let chars = text.chars().filter(seen);
     #[cfg(feature = "unicode")]
     if folds.normalise() {
@@ -94,19 +94,19 @@ pub(crate) fn fold_text(folds: Folds, text: &str) -> String {
     chars.map(|char| lower_if(folds, char)).collect()
 }
 
-fn lower_if(folds: Folds, char: char) -> char {
-    if folds.contains(Folds::CASE) {
+fn lower_if(folds: FoldSet, char: char) -> char {
+    if folds.contains(FoldSet::CASE) {
         map::lower(char)
     } else {
         char
     }
 }
 
-/// Whether the character is folded the same whatever stands before it.
-pub(crate) fn begins_anew(folds: Folds, char: char) -> bool {
+/// Returns true if a fold boundary precedes the character: it is folded the same whatever precedes it.
+pub(crate) fn has_boundary_before(folds: FoldSet, char: char) -> bool {
     #[cfg(feature = "unicode")]
-    return !folds.normalise() || unicode::begins_anew(folds, char);
-    // Without the feature no fold looks at neighbours.
+    return !folds.normalise() || unicode::has_boundary_before(folds, char);
+    // Without the feature no fold depends on neighbours.
     #[cfg(not(feature = "unicode"))]
     {
         let _ = (folds, char);
@@ -114,51 +114,51 @@ pub(crate) fn begins_anew(folds: Folds, char: char) -> bool {
     }
 }
 
-/// Pieces in, folded pieces out, as if the whole haystack had been folded at once.
+/// Folds the chunks of a haystack, with the same result as folding the whole haystack at once.
 ///
-/// What is not changed keeps its place, and so does ASCII that is lowered byte for byte; what is changed
-/// stands in for the characters it came from. A normalising fold holds back what the next character may
-/// still change: the last character, and its marks, at most [`WAITING`] characters.
+/// A character that does not change keeps its offsets, and so does ASCII whose case is folded. A changed character
+/// replaces the characters it came from. A normalizing fold buffers the characters that the next one can still change:
+/// the last character with its marks, at most [`WAITING`] characters.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
-    folds: Folds,
-    /// The first bytes of a character.
-    partial: Held,
-    /// Characters that the next one may change.
-    waiting: Held,
+pub(crate) struct FoldView {
+    folds: FoldSet,
+    /// The first bytes of an incomplete character.
+    partial: ChunkBuffer,
+    /// The characters that the next one can change.
+    waiting: ChunkBuffer,
     waiting_chars: usize,
     lowered: Vec<u8>,
     overlong: u64,
 }
 
-impl Fold {
-    pub(crate) fn new(folds: Folds) -> Fold {
-        Fold {
+impl FoldView {
+    pub(crate) fn new(folds: FoldSet) -> FoldView {
+        FoldView {
             folds,
-            partial: Held::default(),
-            waiting: Held::default(),
+            partial: ChunkBuffer::default(),
+            waiting: ChunkBuffer::default(),
             waiting_chars: 0,
             lowered: Vec::new(),
             overlong: 0,
         }
     }
 
-    /// How often more than [`WAITING`] characters would have had to wait.
+    /// Returns the number of times that [`WAITING`] characters were exceeded.
     pub(crate) fn overlong(&self) -> u64 {
         self.overlong
     }
 
-    /// Where in the part the text begins that waits for the rest of a character, or for the next one.
+    /// Returns the offset in the part at which the buffered text starts.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        let first = self.waiting.piece_at(0).or(self.partial.piece_at(0));
-        first.map(|piece| piece.start(0))
+        let first = self.waiting.chunk_at(0).or(self.partial.chunk_at(0));
+        first.map(|chunk| chunk.start(0))
     }
 
-    /// Folds the next piece of the haystack.
-    pub(crate) fn push(&mut self, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    /// Folds the next chunk of the haystack.
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         let mut at = 0;
-        while at < piece.bytes.len() {
-            let rest = piece.slice(at..piece.bytes.len());
+        while at < chunk.bytes.len() {
+            let rest = chunk.slice(at..chunk.bytes.len());
             at += match ascii_run(rest.bytes) {
                 0 => self.wide(rest, out),
                 run => {
@@ -169,80 +169,80 @@ impl Fold {
         }
     }
 
-    /// The haystack ends, which is certain at `decided`: nothing waits any more.
-    pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
-        self.broken(self.partial.bytes().len(), decided, out);
-        self.settle(decided, out);
+    /// Ends the haystack, which is certain at `decided`, and emits the buffers.
+    pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
+        self.emit_broken(self.partial.bytes().len(), decided, out);
+        self.flush(decided, out);
     }
 
-    /// Takes some ASCII. No character of it is changed by what follows but the last.
-    fn ascii(&mut self, run: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        self.broken(self.partial.bytes().len(), run.decided(0), out);
+    /// Folds ASCII. Only its last character can be changed by the following text.
+    fn ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
+        self.emit_broken(self.partial.bytes().len(), run.decided(0), out);
         if !self.folds.normalise() {
-            return self.hand_on(run, out);
+            return self.emit_ascii(run, out);
         }
-        self.settle(run.decided(0), out);
+        self.flush(run.decided(0), out);
         let last = run.bytes.len() - 1;
         if last > 0 {
-            self.hand_on_late(run, last, out);
+            self.emit_late(run, last, out);
         }
         self.waiting.push(run.slice(last..last + 1));
         self.waiting_chars = 1;
     }
 
-    /// Hands on the bytes of a run before the last, each certain with the one behind it.
-    fn hand_on_late(&mut self, run: Piece<'_>, last: usize, out: &mut impl FnMut(Piece<'_>)) {
-        match run.place {
-            Place::Verbatim(at) => {
-                let place = Place::Late(at);
-                self.hand_on(
-                    Piece {
-                        place,
+    /// Emits the bytes of a run before the last, each certain with the byte after it.
+    fn emit_late(&mut self, run: Chunk<'_>, last: usize, out: &mut impl FnMut(Chunk<'_>)) {
+        match run.offsets {
+            OffsetMap::Verbatim(at) => {
+                let offsets = OffsetMap::Late(at);
+                self.emit_ascii(
+                    Chunk {
+                        offsets,
                         ..run.slice(0..last)
                     },
                     out,
                 );
             }
-            Place::StandIn { .. } => self.hand_on(run.slice(0..last), out),
-            Place::Late(_) | Place::Words(_) => {
+            OffsetMap::Replacement { .. } => self.emit_ascii(run.slice(0..last), out),
+            OffsetMap::Late(_) | OffsetMap::Words(_) => {
                 for index in 0..last {
                     let byte = run.slice(index..index + 1);
-                    self.hand_on(byte.later(run.decided(index + 1)), out);
+                    self.emit_ascii(byte.not_before(run.decided(index + 1)), out);
                 }
             }
         }
     }
 
-    /// Hands on ASCII, lowered if that is asked for: it keeps its place byte for byte.
-    fn hand_on(&mut self, run: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        if !self.folds.contains(Folds::CASE) {
+    /// Emits ASCII, case-folded if requested. It keeps its offsets byte for byte.
+    fn emit_ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
+        if !self.folds.contains(FoldSet::CASE) {
             return out(run);
         }
         self.lowered.clear();
         self.lowered.extend_from_slice(run.bytes);
         self.lowered.make_ascii_lowercase();
-        out(Piece {
+        out(Chunk {
             bytes: &self.lowered,
             ..run
         });
     }
 
-    /// Takes the first character of `rest`, which is not ASCII, or a byte of it if it is cut or broken.
-    fn wide(&mut self, rest: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) -> usize {
+    /// Consumes the first character of `rest`, which is not ASCII, or one byte of it if it is incomplete or invalid.
+    fn wide(&mut self, rest: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) -> usize {
         if self.partial.is_empty()
             && let Some(char) = first_char(rest.bytes)
         {
-            let piece = rest.slice(0..char.len_utf8());
-            self.char(char, std::iter::once(piece), out);
-            return piece.bytes.len();
+            let chunk = rest.slice(0..char.len_utf8());
+            self.char(char, std::iter::once(chunk), out);
+            return chunk.bytes.len();
         }
         self.partial.push(rest.slice(0..1));
-        self.complete(rest.decided(0), out);
+        self.complete_char(rest.decided(0), out);
         1
     }
 
-    /// Takes the bytes that wait for the rest of their character if they are one, or cannot become one.
-    fn complete(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    /// Consumes the incomplete character if it is complete now or cannot be completed.
+    fn complete_char(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         loop {
             match std::str::from_utf8(self.partial.bytes()) {
                 Ok(text) => {
@@ -250,64 +250,64 @@ impl Fold {
                         return;
                     };
                     let mut held = std::mem::take(&mut self.partial);
-                    self.char(char, held.pieces(0..char.len_utf8()), out);
+                    self.char(char, held.chunks(0..char.len_utf8()), out);
                     held.clear();
                     self.partial = held;
                     return;
                 }
                 Err(error) => match error.error_len() {
                     None => return,
-                    // A byte that breaks a character may be the first of the next.
-                    Some(len) => self.broken(len, decided, out),
+                    // The byte that ends an invalid sequence can start the next character.
+                    Some(len) => self.emit_broken(len, decided, out),
                 },
             }
         }
     }
 
-    /// Hands on the first `len` bytes that waited for the rest of a character which never came.
-    fn broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    /// Emits the first `len` bytes of a character that cannot be completed.
+    fn emit_broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if len == 0 {
             return;
         }
-        self.settle(decided, out);
+        self.flush(decided, out);
         let held = std::mem::take(&mut self.partial);
-        held.pieces(0..len)
-            .for_each(|piece| out(piece.later(decided)));
-        held.pieces(len..held.bytes().len())
-            .for_each(|piece| self.partial.push(piece));
+        held.chunks(0..len)
+            .for_each(|chunk| out(chunk.not_before(decided)));
+        held.chunks(len..held.bytes().len())
+            .for_each(|chunk| self.partial.push(chunk));
     }
 
     fn char<'p>(
         &mut self,
         char: char,
-        pieces: impl Iterator<Item = Piece<'p>> + Clone,
-        out: &mut impl FnMut(Piece<'_>),
+        chunks: impl Iterator<Item = Chunk<'p>> + Clone,
+        out: &mut impl FnMut(Chunk<'_>),
     ) {
-        if self.folds.contains(Folds::INVISIBLE) && map::is_invisible(char) {
+        if self.folds.contains(FoldSet::INVISIBLE) && map::is_invisible(char) {
             return;
         }
-        let decided = pieces
+        let decided = chunks
             .clone()
-            .map(|piece| piece.decided(piece.bytes.len() - 1))
+            .map(|chunk| chunk.decided(chunk.bytes.len() - 1))
             .max();
         let decided = decided.expect("a character has at least one byte");
         if !self.folds.normalise() {
             let mut utf8 = [0; 4];
             let folded = lower_if(self.folds, char).encode_utf8(&mut utf8);
             let was = char.encode_utf8(&mut [0; 4]) == folded;
-            return replace(pieces, (!was).then_some(folded), decided, out);
+            return replace(chunks, (!was).then_some(folded), decided, out);
         }
-        let anew = begins_anew(self.folds, char);
+        let anew = has_boundary_before(self.folds, char);
         if anew || self.waiting_chars == WAITING {
             self.overlong += u64::from(!anew);
-            self.settle(decided, out);
+            self.flush(decided, out);
         }
-        pieces.for_each(|piece| self.waiting.push(piece));
+        chunks.for_each(|chunk| self.waiting.push(chunk));
         self.waiting_chars += 1;
     }
 
-    /// Folds and hands on what waits, which nothing can change any more.
-    fn settle(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    /// Folds and emits the buffered characters.
+    fn flush(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if self.waiting.is_empty() {
             return;
         }
@@ -315,13 +315,13 @@ impl Fold {
         let all = 0..waiting.bytes().len();
         if let [_] = waiting.bytes() {
             waiting
-                .pieces(all)
-                .for_each(|piece| self.hand_on(piece.later(decided), out));
+                .chunks(all)
+                .for_each(|chunk| self.emit_ascii(chunk.not_before(decided), out));
         } else {
             let text = std::str::from_utf8(waiting.bytes()).expect("only whole characters wait");
             let folded = fold_text(self.folds, text);
             let changed = (folded != text).then_some(folded.as_str());
-            replace(waiting.pieces(all), changed, decided, out);
+            replace(waiting.chunks(all), changed, decided, out);
         }
         waiting.clear();
         self.waiting = waiting;
@@ -329,24 +329,24 @@ impl Fold {
     }
 }
 
-/// Hands on the pieces, or what stands for all of them.
+/// Emits the chunks, or their replacement.
 fn replace<'p>(
-    pieces: impl Iterator<Item = Piece<'p>> + Clone,
+    chunks: impl Iterator<Item = Chunk<'p>> + Clone,
     by: Option<&str>,
     decided: u64,
-    out: &mut impl FnMut(Piece<'_>),
+    out: &mut impl FnMut(Chunk<'_>),
 ) {
     let Some(folded) = by else {
-        return pieces.for_each(|piece| out(piece.later(decided)));
+        return chunks.for_each(|chunk| out(chunk.not_before(decided)));
     };
-    let start = pieces.clone().map(|piece| piece.start(0)).min();
-    let end = pieces.map(|piece| piece.end(piece.bytes.len() - 1)).max();
+    let start = chunks.clone().map(|chunk| chunk.start(0)).min();
+    let end = chunks.map(|chunk| chunk.end(chunk.bytes.len() - 1)).max();
     if let (Some(start), Some(end)) = (start, end) {
-        out(Piece::stand_in(folded.as_bytes(), start, end, decided));
+        out(Chunk::replacement(folded.as_bytes(), start, end, decided));
     }
 }
 
-/// The character that the bytes begin with, if it is there as a whole.
+/// Returns the first character of the bytes, if it is complete.
 fn first_char(bytes: &[u8]) -> Option<char> {
     let len = match bytes.first()? {
         0xC2..=0xDF => 2,
@@ -357,7 +357,7 @@ fn first_char(bytes: &[u8]) -> Option<char> {
     std::str::from_utf8(bytes.get(..len)?).ok()?.chars().next()
 }
 
-/// How many bytes of ASCII come first.
+/// Returns the number of leading ASCII bytes.
 fn ascii_run(bytes: &[u8]) -> usize {
     let blocks = bytes
         .chunks_exact(32)

@@ -1,74 +1,81 @@
-//! The push decoder for tool input: bytes of JSON, cut anywhere, in; one haystack for each object key and
-//! each value out.
+//! The push decoder for tool input. It turns the bytes of a JSON text, cut anywhere, into one haystack for each object
+//! key and each value.
 //!
-//! It owns the grammar, the escapes, the argument path and the offsets. It never refuses and never
-//! drops: what is not a JSON object, or stops being one, is handed on as it stands, as the haystack
-//! [`RAW`]. It knows nothing of rules, and it does not judge: numbers are never parsed, raw control
-//! characters and invalid UTF-8 inside strings go through as they are.
+//! It implements the grammar, the escapes, the argument path and the offsets. It never fails and drops nothing: input
+//! that is not a JSON object, or stops being one, is emitted verbatim as the haystack [`RAW`]. It knows no rule and
+//! does not validate: numbers are not parsed, and raw control characters and invalid UTF-8 in strings are passed
+//! through.
 //!
-//! Memory is bounded by the depth, the path and the blank limit, whatever arrives; once the buffers
-//! have grown to them, nothing is allocated.
+//! # Buffering
+//!
+//! 1. Leading blanks are buffered, up to [`LEADING_BLANKS`], until it is known if an object follows.
+//! 2. In a string, only an incomplete escape is buffered, at most [`ESCAPE`] bytes. A high surrogate waits for its low
+//!    one.
+//! 3. A byte that ends an escape without being part of it is stepped again as an ordinary byte of the string.
+//!
+//! Memory is bounded by the depth, the path and the blanks, whatever the input. Nothing is allocated once the buffers
+//! have grown to these bounds.
 
 use std::fmt::Write;
 
 use memchr::memchr2;
 
-/// The path of a haystack that is not an argument: the whole input, or the rest of a broken one.
+/// The path of a haystack that is not an argument: the whole input, or the rest of malformed input.
 pub(crate) const RAW: &str = "$raw";
 
-/// The path of every haystack that is an object key, wherever the object stands.
+/// The path of every haystack that is an object key, whatever object contains it.
 pub(crate) const KEYS: &str = "$keys";
 
-/// Most blanks held back while it is open whether the input is JSON.
+/// The most leading blanks that are buffered until it is known if the input is JSON.
 const LEADING_BLANKS: usize = 4096;
 
-/// `\ud83d\ude00`: the longest escape, of two halves.
+/// The length of the longest escape, `\ud83d\ude00`, a surrogate pair.
 const ESCAPE: usize = 12;
 
-/// What takes the haystacks of a part. Calls come as `open (run | escape)* close`, in the order of
-/// the offsets, which all count bytes of the part as delivered.
-pub(crate) trait Sink {
-    /// Whether object keys are haystacks for this sink. Where it is `false`, nothing of a key is passed on.
+/// The consumer of the haystacks of a part. The calls have the form `open (run | escape)* close`, in the order of their
+/// offsets. All offsets count bytes of the part as delivered.
+pub(crate) trait HaystackSink {
+    /// True if object keys are haystacks for this sink. If false, no call is made for a key.
     const READS_KEYS: bool = false;
 
-    /// A haystack that is a value, or raw, begins; `at` is the offset of its first byte (of a string: after
-    /// the quote).
+    /// Starts a haystack that is a value or raw; `at` is the offset of its first byte (of a string: the byte after the
+    /// quote).
     fn open(&mut self, path: &ArgPath, at: u64);
 
-    /// A haystack that is an object key begins; `at` is the offset of the byte after its quote. Called only
-    /// where [`Self::READS_KEYS`] is true.
+    /// Starts a haystack that is an object key; `at` is the offset of the byte after its quote. Called only if
+    /// [`Self::READS_KEYS`] is true.
     fn open_key(&mut self, _at: u64) {}
 
-    /// Bytes that stand in the part as they are: `bytes[i]` at offset `at + i`, certain at once.
+    /// Passes bytes that are verbatim in the part: `bytes[i]` at offset `at + i`, certain at once.
     fn run(&mut self, bytes: &[u8], at: u64);
 
-    /// Bytes of the haystack that were held back and stand at `start..end`: one decoded character
-    /// (1 to 4 bytes of UTF-8), or one byte of what looked like an escape and was none, or one
-    /// leading blank. `decided` bytes of the part had been delivered when this became certain;
-    /// that is past `end` where only a later byte could tell, as for a lone surrogate.
+    /// Passes bytes that were buffered and replace `start..end`: one decoded character (1 to 4 bytes of UTF-8), one
+    /// byte of an invalid escape, or one leading blank. `decided` is the number of bytes of the part that had been
+    /// delivered when this became certain. It exceeds `end` if only a later byte was conclusive, as for a lone
+    /// surrogate.
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64);
 
-    /// The haystack ends at `end`; `decided` bytes of the part had been delivered when that became
-    /// certain (of a string: with its closing quote).
+    /// Ends the haystack at `end`; `decided` is the number of bytes of the part that had been delivered when that
+    /// became certain (for a string: with its closing quote).
     fn close(&mut self, end: u64, decided: u64);
 }
 
-/// Where a value stands: the keys and array indices that lead to it, such as `edits.0.new_text`.
+/// The path of a value: the keys and array indices that lead to it, such as `edits.0.new_text`.
 ///
-/// A path over its limit keeps the first segments that fit as a whole, and says so.
+/// A path over its limit keeps its leading whole segments, and is marked as truncated.
 #[derive(Debug)]
 pub(crate) struct ArgPath {
-    /// The segments kept, joined by dots.
+    /// The kept segments, joined by dots.
     text: String,
-    /// Where each segment kept begins in `text`.
+    /// The start of each kept segment in `text`.
     starts: Vec<u32>,
-    /// Innermost segments that did not fit.
+    /// The number of innermost segments that did not fit.
     dropped: usize,
     limit: usize,
     kind: PathKind,
 }
 
-/// What a path leads to.
+/// The kind of haystack that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathKind {
     /// A value.
@@ -88,7 +95,7 @@ impl Clone for ArgPath {
         }
     }
 
-    /// Reuses the buffers: a path is copied for each value of an input.
+    /// Reuses the buffers, because a path is copied for each value of an input.
     fn clone_from(&mut self, source: &ArgPath) {
         self.text.clone_from(&source.text);
         self.starts.clone_from(&source.starts);
@@ -107,17 +114,17 @@ impl ArgPath {
         }
     }
 
-    /// The segments joined by dots. For people: a key may hold a dot itself.
+    /// Returns the segments joined by dots. This is ambiguous, because a key can contain a dot.
     pub(crate) fn dotted(&self) -> &str {
         &self.text
     }
 
-    /// The number of segments kept.
+    /// Returns the number of kept segments.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// A segment, counted from the outermost.
+    /// Returns a segment, counted from the outermost.
     pub(crate) fn segment(&self, index: usize) -> Option<&str> {
         let start = *self.starts.get(index)? as usize;
         let end = match self.starts.get(index + 1) {
@@ -127,13 +134,13 @@ impl ArgPath {
         Some(&self.text[start..end])
     }
 
-    /// The segments kept, outermost first.
+    /// Returns the kept segments, outermost first.
     #[cfg(test)]
     pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|index| self.segment(index))
     }
 
-    /// The key or index of the value itself; none if it did not fit.
+    /// Returns the key or index of the value itself, or `None` if it did not fit.
     pub(crate) fn last(&self) -> Option<&str> {
         if self.is_truncated() {
             None
@@ -142,18 +149,18 @@ impl ArgPath {
         }
     }
 
-    /// Whether inner segments are missing because the path is over its limit.
+    /// Returns true if inner segments are missing because the path is over its limit.
     pub(crate) fn is_truncated(&self) -> bool {
         self.dropped > 0
     }
 
-    /// Whether this is [`RAW`], not an argument (a key may be spelled `$raw` too).
+    /// Returns true if this is [`RAW`] and not an argument. A key can also be spelled `$raw`.
     #[cfg(test)]
     pub(crate) fn is_raw(&self) -> bool {
         self.kind == PathKind::Raw
     }
 
-    /// Whether this is [`KEYS`], not an argument (a key may be spelled `$keys` too).
+    /// Returns true if this is [`KEYS`] and not an argument. A key can also be spelled `$keys`.
     pub(crate) fn is_key(&self) -> bool {
         self.kind == PathKind::Key
     }
@@ -186,7 +193,7 @@ impl ArgPath {
         if self.dropped > 0 {
             self.dropped -= 1;
         } else if let Some(start) = self.starts.pop() {
-            // Without the dot before it, which the first segment does not have.
+            // Also removes the dot before it, which the first segment does not have.
             self.text.truncate((start as usize).saturating_sub(1));
         }
     }
@@ -198,12 +205,12 @@ impl ArgPath {
         self.kind = PathKind::Argument;
     }
 
-    /// The path of the raw haystack, whatever the limit.
+    /// Sets the path of the raw haystack, whatever the limit.
     pub(super) fn set_raw(&mut self) {
         self.set(RAW, PathKind::Raw);
     }
 
-    /// The path of an object key, whatever the limit.
+    /// Sets the path of an object key, whatever the limit.
     pub(crate) fn set_key(&mut self) {
         self.set(KEYS, PathKind::Key);
     }
@@ -216,41 +223,41 @@ impl ArgPath {
     }
 }
 
-/// What was odd about one part's input. Nothing counted here was dropped.
+/// Counts of irregular input of one part. Nothing counted here was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JsonCounters {
-    /// Inputs that were no JSON object from the first byte: 0 or 1.
+    /// Inputs that were not a JSON object from the first byte: 0 or 1.
     pub(crate) raw: u64,
-    /// Escapes that are none, and places where the grammar broke.
+    /// Invalid escapes, and offsets at which the grammar was violated.
     pub(crate) malformed: u64,
-    /// Halves of a surrogate pair alone, read as U+FFFD.
+    /// Lone surrogates, which are decoded to U+FFFD.
     pub(crate) lone_surrogates: u64,
-    /// Containers deeper than the limit; the input is raw from there.
+    /// Containers nested deeper than the limit. The input is raw from there.
     pub(crate) too_deep: u64,
     /// Values whose path was over its limit.
     pub(crate) path_truncated: u64,
 }
 
-/// Whether none of these bytes ends a string or begins an escape.
+/// Returns true if no byte ends a string or starts an escape.
 #[inline(always)]
 pub(crate) fn is_text<const LEN: usize>(bytes: &[u8; LEN]) -> bool {
-    // Without a branch for each: so that it becomes two comparisons of a vector.
+    // Without a branch for each byte, so that this compiles to two vector comparisons.
     let ends = bytes.iter().filter(|&&byte| byte == b'"' || byte == b'\\');
     ends.count() == 0
 }
 
 /// The decoder of one part.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
-    state: State,
-    /// Bytes of the part taken so far.
+pub(crate) struct JsonDecoder {
+    state: JsonState,
+    /// The number of bytes of the part consumed so far.
     offset: u64,
     /// The open containers, outermost first. While a value is open the path has a segment for each.
-    frames: Vec<Frame>,
+    frames: Vec<JsonContainer>,
     path: ArgPath,
-    /// The key being read; in [`State::Start`] the blanks held back.
+    /// The current key; in [`JsonState::Start`] the buffered blanks.
     scratch: Vec<u8>,
-    /// An escape that is not complete.
+    /// An incomplete escape.
     held: [u8; ESCAPE],
     held_len: u8,
     depth: usize,
@@ -258,10 +265,10 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing or blanks; held back.
+enum JsonState {
+    /// Before the object; blanks are buffered.
     Start,
-    /// More blanks than are held: a raw haystack is open, of blanks only.
+    /// After more blanks than are buffered: a raw haystack of blanks is open.
     Blanks,
     /// After `{`: a key or `}`.
     FirstKey,
@@ -276,28 +283,28 @@ enum State {
     /// Inside a string that is a value.
     Text,
     Number,
-    /// Inside `true`, `false` or `null`; what is left of it.
-    Word(&'static [u8]),
-    /// After a value inside a container.
-    After,
-    /// After the object: blanks only.
+    /// Inside `true`, `false` or `null`, with its remaining bytes.
+    Keyword(&'static [u8]),
+    /// After a value in a container.
+    AfterValue,
+    /// After the object: only blanks.
     Done,
-    /// No JSON any more: a raw haystack is open.
+    /// Not JSON any more: a raw haystack is open.
     Raw,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Frame {
+enum JsonContainer {
     Object,
-    /// With the index of the current element.
+    /// An array, with the index of the current element.
     Array(u32),
 }
 
-impl Decoder {
-    /// `depth`: most containers open at once; `path_bytes`: longest path kept.
-    pub(crate) fn new(depth: usize, path_bytes: usize) -> Decoder {
-        Decoder {
-            state: State::Start,
+impl JsonDecoder {
+    /// Creates a decoder with limits: `depth` open containers, and paths of `path_bytes`.
+    pub(crate) fn new(depth: usize, path_bytes: usize) -> JsonDecoder {
+        JsonDecoder {
+            state: JsonState::Start,
             offset: 0,
             frames: Vec::new(),
             path: ArgPath::new(path_bytes),
@@ -309,10 +316,10 @@ impl Decoder {
         }
     }
 
-    /// Where bytes begin that were taken and not handed on yet.
+    /// Returns the offset of the first byte that was consumed and not yet emitted.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         match self.state {
-            State::Start => (!self.scratch.is_empty()).then_some(0),
+            JsonState::Start => (!self.scratch.is_empty()).then_some(0),
             _ => (self.held_len > 0).then(|| self.offset - u64::from(self.held_len)),
         }
     }
@@ -321,24 +328,24 @@ impl Decoder {
         self.counters
     }
 
-    /// Takes the next bytes of the part. However the part is cut, the sink gets the same bytes with
-    /// the same offsets; only its runs are cut with the part.
+    /// Consumes the next bytes of the part. The sink receives the same bytes with the same offsets however the part
+    /// is cut; only its runs are cut with the part.
     ///
     /// # Complexity
-    /// Linear, no backtracking, at most [`ESCAPE`] bytes of a string held back.
-    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut impl Sink) {
+    /// Linear, without backtracking. At most [`ESCAPE`] bytes of a string are buffered.
+    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut impl HaystackSink) {
         let mut rest = bytes;
         while let Some(&byte) = rest.first() {
-            // Some steps take nothing and change the state; at most three in a row, as they only go
-            // from a scalar to what follows it and from there to raw.
+            // Some steps consume nothing and change the state, at most three in a row: from a scalar to the state after
+            // it, and from there to raw.
             let used = match self.state {
-                State::Text => self.text(rest, sink),
-                State::Raw => self.raw(rest, sink),
-                State::Key => self.key(rest, sink),
-                State::Number => self.number(rest, sink),
-                State::Word(left) => self.word(left, rest, sink),
-                State::Start => self.start(rest, sink),
-                State::Blanks => self.blanks(rest, sink),
+                JsonState::Text => self.text(rest, sink),
+                JsonState::Raw => self.raw(rest, sink),
+                JsonState::Key => self.key(rest, sink),
+                JsonState::Number => self.number(rest, sink),
+                JsonState::Keyword(left) => self.keyword(left, rest, sink),
+                JsonState::Start => self.start(rest, sink),
+                JsonState::Blanks => self.blanks(rest, sink),
                 _ => self.structure(byte, sink),
             };
             self.offset += used as u64;
@@ -346,33 +353,33 @@ impl Decoder {
         }
     }
 
-    /// Whether the next bytes are those of a string that is a value, and none is held back.
+    /// Returns true if the next bytes belong to a string that is a value, and no escape is incomplete.
     #[inline]
     pub(crate) fn is_in_text(&self) -> bool {
-        self.state == State::Text && self.held_len == 0
+        self.state == JsonState::Text && self.held_len == 0
     }
 
-    /// So many bytes of that string went by outside the decoder, all of which [are text](is_text).
+    /// Skips `len` bytes of that string that were read outside the decoder, all of which [are text](is_text).
     #[inline]
     pub(crate) fn passed_text(&mut self, len: usize) {
         debug_assert!(self.is_in_text());
         self.offset += len as u64;
     }
 
-    /// Ends the part: what is held back is handed on, an open haystack is closed.
-    pub(crate) fn finish(&mut self, sink: &mut impl Sink) {
+    /// Ends the part: emits the buffers and closes the open haystack.
+    pub(crate) fn finish(&mut self, sink: &mut impl HaystackSink) {
         let end = self.offset;
         match self.state {
-            State::Start if !self.scratch.is_empty() => {
+            JsonState::Start if !self.scratch.is_empty() => {
                 self.counters.raw += 1;
                 self.release_blanks(end, sink);
                 sink.close(end, end);
             }
-            State::Text => {
+            JsonState::Text => {
                 self.release_escape(end, sink);
                 sink.close(end, end);
             }
-            State::Key => {
+            JsonState::Key => {
                 let mut key = KeyText {
                     bytes: Vec::new(),
                     room: 0,
@@ -381,25 +388,25 @@ impl Decoder {
                 self.release_escape(end, &mut key);
                 key.close(end, end);
             }
-            State::Blanks => {
+            JsonState::Blanks => {
                 self.counters.raw += 1;
                 sink.close(end, end);
             }
-            State::Number | State::Word(_) | State::Raw => sink.close(end, end),
+            JsonState::Number | JsonState::Keyword(_) | JsonState::Raw => sink.close(end, end),
             _ => {}
         }
-        self.state = State::Done;
+        self.state = JsonState::Done;
     }
 
-    fn raw(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn raw(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         sink.run(rest, self.offset);
         rest.len()
     }
 
-    fn start(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn start(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         if rest[0] == b'{' {
             self.scratch.clear();
-            return self.enter(Frame::Object, sink);
+            return self.enter(JsonContainer::Object, sink);
         }
         let room = LEADING_BLANKS - self.scratch.len();
         let blanks = rest
@@ -409,106 +416,110 @@ impl Decoder {
             .count();
         self.scratch.extend_from_slice(&rest[..blanks]);
         if blanks == 0 {
-            // Past the room for blanks it is still open what follows them, so that no amount of
-            // blanks keeps an argument from being decoded.
+            // With a full buffer it is still undecided if an object follows, so that no number of blanks keeps an
+            // argument from being decoded.
             let more = is_blank(rest[0]);
             self.counters.raw += u64::from(!more);
             self.release_blanks(self.offset + 1, sink);
-            self.state = if more { State::Blanks } else { State::Raw };
+            self.state = if more {
+                JsonState::Blanks
+            } else {
+                JsonState::Raw
+            };
         }
         blanks
     }
 
-    fn blanks(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn blanks(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
         if blanks > 0 {
             sink.run(&rest[..blanks], self.offset);
         } else if rest[0] == b'{' {
             sink.close(self.offset, self.offset + 1);
             self.path.clear();
-            return self.enter(Frame::Object, sink);
+            return self.enter(JsonContainer::Object, sink);
         } else {
             self.counters.raw += 1;
-            self.state = State::Raw;
+            self.state = JsonState::Raw;
         }
         blanks
     }
 
-    fn structure<S: Sink>(&mut self, byte: u8, sink: &mut S) -> usize {
+    fn structure<S: HaystackSink>(&mut self, byte: u8, sink: &mut S) -> usize {
         if is_blank(byte) {
             return 1;
         }
         match (self.state, byte) {
-            (State::FirstKey | State::NextKey, b'"') => {
+            (JsonState::FirstKey | JsonState::NextKey, b'"') => {
                 self.scratch.clear();
-                self.state = State::Key;
+                self.state = JsonState::Key;
                 if S::READS_KEYS {
                     sink.open_key(self.offset + 1);
                 }
             }
-            (State::Colon, b':') => self.state = State::Value,
-            (State::FirstKey, b'}') => self.leave(),
-            (State::FirstElement, b']') | (State::After, b',' | b'}' | b']') => {
+            (JsonState::Colon, b':') => self.state = JsonState::Value,
+            (JsonState::FirstKey, b'}') => self.leave(),
+            (JsonState::FirstElement, b']') | (JsonState::AfterValue, b',' | b'}' | b']') => {
                 return self.after(byte, sink);
             }
-            (State::FirstElement | State::Value, _) => return self.value(byte, sink),
-            _ => return self.broken(self.offset, sink),
+            (JsonState::FirstElement | JsonState::Value, _) => return self.value(byte, sink),
+            _ => return self.enter_raw(self.offset, sink),
         }
         1
     }
 
-    fn after(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+    fn after(&mut self, byte: u8, sink: &mut impl HaystackSink) -> usize {
         match (self.frames.last_mut(), byte) {
-            (Some(Frame::Object), b',') => {
+            (Some(JsonContainer::Object), b',') => {
                 self.path.pop();
-                self.state = State::NextKey;
+                self.state = JsonState::NextKey;
             }
-            (Some(Frame::Array(index)), b',') => {
+            (Some(JsonContainer::Array(index)), b',') => {
                 *index = index.saturating_add(1);
                 self.path.pop();
                 self.path.push_index(*index);
-                self.state = State::Value;
+                self.state = JsonState::Value;
             }
-            (Some(Frame::Object), b'}') | (Some(Frame::Array(_)), b']') => {
+            (Some(JsonContainer::Object), b'}') | (Some(JsonContainer::Array(_)), b']') => {
                 self.path.pop();
                 self.leave();
             }
-            _ => return self.broken(self.offset, sink),
+            _ => return self.enter_raw(self.offset, sink),
         }
         1
     }
 
-    fn value(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+    fn value(&mut self, byte: u8, sink: &mut impl HaystackSink) -> usize {
         let scalar = match byte {
             b'"' => {
                 self.open(self.offset + 1, sink);
-                self.state = State::Text;
+                self.state = JsonState::Text;
                 return 1;
             }
-            b'{' => return self.enter(Frame::Object, sink),
-            b'[' => return self.enter(Frame::Array(0), sink),
-            b'-' | b'0'..=b'9' => State::Number,
-            b't' => State::Word(b"true"),
-            b'f' => State::Word(b"false"),
-            b'n' => State::Word(b"null"),
-            _ => return self.broken(self.offset, sink),
+            b'{' => return self.enter(JsonContainer::Object, sink),
+            b'[' => return self.enter(JsonContainer::Array(0), sink),
+            b'-' | b'0'..=b'9' => JsonState::Number,
+            b't' => JsonState::Keyword(b"true"),
+            b'f' => JsonState::Keyword(b"false"),
+            b'n' => JsonState::Keyword(b"null"),
+            _ => return self.enter_raw(self.offset, sink),
         };
         self.open(self.offset, sink);
         self.state = scalar;
         0
     }
 
-    fn enter(&mut self, frame: Frame, sink: &mut impl Sink) -> usize {
+    fn enter(&mut self, frame: JsonContainer, sink: &mut impl HaystackSink) -> usize {
         if self.frames.len() >= self.depth {
             self.counters.too_deep += 1;
             self.open_raw(self.offset, sink);
             return 0;
         }
         self.state = match frame {
-            Frame::Object => State::FirstKey,
-            Frame::Array(index) => {
+            JsonContainer::Object => JsonState::FirstKey,
+            JsonContainer::Array(index) => {
                 self.path.push_index(index);
-                State::FirstElement
+                JsonState::FirstElement
             }
         };
         self.frames.push(frame);
@@ -518,15 +529,15 @@ impl Decoder {
     fn leave(&mut self) {
         self.frames.pop();
         self.state = if self.frames.is_empty() {
-            State::Done
+            JsonState::Done
         } else {
-            State::After
+            JsonState::AfterValue
         };
     }
 
-    /// A number, as it is written: lenient about its grammar (`01`, `1.2.3`), as its digits are
-    /// better searched together than torn apart.
-    fn number(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    /// Reads a number verbatim. The grammar is lenient (`01`, `1.2.3`), because the digits are better searched
+    /// together than split.
+    fn number(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
         let digits = rest.iter().take_while(|byte| is_number(byte)).count();
         let end = self.offset + digits as u64;
@@ -535,41 +546,41 @@ impl Decoder {
         }
         if digits < rest.len() {
             sink.close(end, end + 1);
-            self.state = State::After;
+            self.state = JsonState::AfterValue;
         }
         digits
     }
 
-    fn word(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn keyword(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let same = left.iter().zip(rest).take_while(|(a, b)| a == b).count();
         let end = self.offset + same as u64;
         if same > 0 {
             sink.run(&rest[..same], self.offset);
         }
-        self.state = State::Word(&left[same..]);
+        self.state = JsonState::Keyword(&left[same..]);
         if same == left.len() {
             sink.close(end, end);
-            self.state = State::After;
+            self.state = JsonState::AfterValue;
         } else if same < rest.len() {
             sink.close(end, end + 1);
-            self.broken(end, sink);
+            self.enter_raw(end, sink);
         }
         same
     }
 
-    fn text(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn text(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let (used, closed) = self.string(rest, sink);
         if !closed {
             return used;
         }
         let end = self.offset + used as u64;
         sink.close(end, end + 1);
-        self.state = State::After;
+        self.state = JsonState::AfterValue;
         used + 1
     }
 
-    fn key(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
-        // One byte over the limit is kept, to tell a key that fits from one that does not.
+    fn key(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
+        // One byte over the limit is kept, so that a key that is too long is recognized.
         let mut key = KeyText {
             bytes: std::mem::take(&mut self.scratch),
             room: self.path.limit.saturating_add(1),
@@ -585,13 +596,13 @@ impl Decoder {
             return used;
         }
         self.path.push(&String::from_utf8_lossy(&self.scratch));
-        self.state = State::Colon;
+        self.state = JsonState::Colon;
         used + 1
     }
 
-    /// Reads on in a string; returns how much of `rest` belongs to it, and whether a closing quote
-    /// stands there.
-    fn string<S: Sink>(&mut self, rest: &[u8], sink: &mut S) -> (usize, bool) {
+    /// Reads on in a string. Returns the number of bytes of `rest` that belong to it, and true if the closing quote
+    /// follows them.
+    fn string<S: HaystackSink>(&mut self, rest: &[u8], sink: &mut S) -> (usize, bool) {
         let mut i = 0;
         while i < rest.len() {
             let at = self.offset + i as u64;
@@ -616,12 +627,12 @@ impl Decoder {
         (i, false)
     }
 
-    /// A byte after the beginning of an escape; whether it was taken. If not, nothing is held any
-    /// more and it is an ordinary byte of the string.
-    fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl Sink) -> bool {
+    /// Steps a byte after the start of an escape. Returns false if it was not consumed; no escape is then incomplete,
+    /// and it is an ordinary byte of the string.
+    fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl HaystackSink) -> bool {
         let place = usize::from(self.held_len) % (ESCAPE / 2);
-        if self.holds_high() && !fits_low(place, byte) {
-            self.release_high(at, at + 1, sink);
+        if self.holds_high_surrogate() && !fits_low(place, byte) {
+            self.release_high_surrogate(at, at + 1, sink);
         }
         if self.held_len == 0 {
             return false;
@@ -632,7 +643,7 @@ impl Decoder {
             return true;
         }
         let fits = match place {
-            // The backslash of a low surrogate: anything else has released the high one.
+            // The backslash of a low surrogate: any other byte has released the high one.
             0 => true,
             1 => byte == b'u',
             _ => byte.is_ascii_hexdigit(),
@@ -643,13 +654,13 @@ impl Decoder {
         }
         self.hold(byte);
         if place == 5 {
-            self.unit(at + 1, sink);
+            self.end_unit(at + 1, sink);
         }
         true
     }
 
-    /// The last of four hex digits has come, at `end`.
-    fn unit(&mut self, end: u64, sink: &mut impl Sink) {
+    /// Decodes four hex digits, the last of which ends at `end`.
+    fn end_unit(&mut self, end: u64, sink: &mut impl HaystackSink) {
         let half = (ESCAPE / 2) as u64;
         let last = hex(&self.held[usize::from(self.held_len) - 4..usize::from(self.held_len)]);
         let (start, scalar) = if usize::from(self.held_len) == ESCAPE {
@@ -664,7 +675,7 @@ impl Decoder {
             (end - half, last)
         };
         self.held_len = 0;
-        // What is no scalar value here is a low surrogate without a high one.
+        // A scalar that is not valid is a low surrogate without a high one.
         self.counters.lone_surrogates += u64::from(char::from_u32(scalar).is_none());
         let decoded = char::from_u32(scalar).unwrap_or(char::REPLACEMENT_CHARACTER);
         sink.escape(decoded.encode_utf8(&mut [0; 4]).as_bytes(), start, end, end);
@@ -675,13 +686,13 @@ impl Decoder {
         self.held_len += 1;
     }
 
-    /// A complete escape is held only if it is a high surrogate.
-    fn holds_high(&self) -> bool {
+    /// Returns true if a high surrogate is buffered. No other complete escape ever is.
+    fn holds_high_surrogate(&self) -> bool {
         usize::from(self.held_len) >= ESCAPE / 2
     }
 
-    /// The high surrogate held is alone. `at`: the offset after what is held.
-    fn release_high(&mut self, at: u64, decided: u64, sink: &mut impl Sink) {
+    /// Emits the buffered high surrogate as U+FFFD; `at` is the offset after the buffered bytes.
+    fn release_high_surrogate(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
         let half = ESCAPE / 2;
         let start = at - u64::from(self.held_len);
         self.counters.lone_surrogates += 1;
@@ -692,52 +703,52 @@ impl Decoder {
         sink.escape(replacement.as_bytes(), start, start + half as u64, decided);
     }
 
-    /// What is held is no escape: its bytes stand for themselves. `at`: the offset after them.
-    fn release_escape_bytes(&mut self, at: u64, decided: u64, sink: &mut impl Sink) {
+    /// Emits the bytes of an invalid escape; `at` is the offset after them.
+    fn release_escape_bytes(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
         self.counters.malformed += 1;
         let held = &self.held[..usize::from(self.held_len)];
         release(held, at - held.len() as u64, decided, sink);
         self.held_len = 0;
     }
 
-    /// The part ends inside a string.
-    fn release_escape(&mut self, end: u64, sink: &mut impl Sink) {
-        if self.holds_high() {
-            self.release_high(end, end, sink);
+    /// Emits an incomplete escape at the end of the part.
+    fn release_escape(&mut self, end: u64, sink: &mut impl HaystackSink) {
+        if self.holds_high_surrogate() {
+            self.release_high_surrogate(end, end, sink);
         }
         if self.held_len > 0 {
             self.release_escape_bytes(end, end, sink);
         }
     }
 
-    /// The leading blanks are not before an object, or too many to hold: a raw haystack from byte 0.
-    fn release_blanks(&mut self, decided: u64, sink: &mut impl Sink) {
+    /// Emits the leading blanks as the start of a raw haystack: no object follows, or they exceed the buffer.
+    fn release_blanks(&mut self, decided: u64, sink: &mut impl HaystackSink) {
         let start = self.offset - self.scratch.len() as u64;
         self.open_raw(start, sink);
         release(&self.scratch, start, decided, sink);
         self.scratch.clear();
     }
 
-    fn open(&mut self, at: u64, sink: &mut impl Sink) {
+    fn open(&mut self, at: u64, sink: &mut impl HaystackSink) {
         self.counters.path_truncated += u64::from(self.path.is_truncated());
         sink.open(&self.path, at);
     }
 
-    fn open_raw(&mut self, at: u64, sink: &mut impl Sink) {
+    fn open_raw(&mut self, at: u64, sink: &mut impl HaystackSink) {
         self.path.set_raw();
         sink.open(&self.path, at);
-        self.state = State::Raw;
+        self.state = JsonState::Raw;
     }
 
-    /// The byte at `at` cannot stand there: all from it on is raw.
-    fn broken(&mut self, at: u64, sink: &mut impl Sink) -> usize {
+    /// Handles a violation of the grammar at `at`: the input is raw from there.
+    fn enter_raw(&mut self, at: u64, sink: &mut impl HaystackSink) -> usize {
         self.counters.malformed += 1;
         self.open_raw(at, sink);
         0
     }
 }
 
-/// Keeps as much of a decoded key as there is room for, and passes all of it on to a sink that reads keys.
+/// Keeps the start of a decoded key, and passes the whole key to a sink that reads keys.
 struct KeyText<'s, S> {
     bytes: Vec<u8>,
     room: usize,
@@ -752,7 +763,7 @@ impl<S> KeyText<'_, S> {
     }
 }
 
-impl<S: Sink> Sink for KeyText<'_, S> {
+impl<S: HaystackSink> HaystackSink for KeyText<'_, S> {
     fn open(&mut self, _: &ArgPath, _: u64) {}
 
     fn run(&mut self, bytes: &[u8], at: u64) {
@@ -776,8 +787,8 @@ impl<S: Sink> Sink for KeyText<'_, S> {
     }
 }
 
-/// Hands on bytes held back, one by one: each stands at its own offset.
-fn release(held: &[u8], start: u64, decided: u64, sink: &mut impl Sink) {
+/// Emits buffered bytes one by one, each at its own offset.
+fn release(held: &[u8], start: u64, decided: u64, sink: &mut impl HaystackSink) {
     for (byte, at) in held.iter().zip(start..) {
         sink.escape(std::slice::from_ref(byte), at, at + 1, decided);
     }
@@ -787,7 +798,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// What an escape of two bytes stands for, by its second.
+/// Returns the character of a two-byte escape, by its second byte.
 fn short_escape(name: u8) -> Option<u8> {
     match name {
         b'"' | b'\\' | b'/' => Some(name),
@@ -800,7 +811,7 @@ fn short_escape(name: u8) -> Option<u8> {
     }
 }
 
-/// Whether `byte` may stand at that place of an escape that is a low surrogate.
+/// Returns true if `byte` can be at this index of an escape that is a low surrogate.
 fn fits_low(place: usize, byte: u8) -> bool {
     match place {
         0 => byte == b'\\',
@@ -820,7 +831,7 @@ fn hex(digits: &[u8]) -> u32 {
     digits
         .iter()
         .map(digit)
-        .fold(0, |unit, digit| unit << 4 | digit)
+        .fold(0, |end_unit, digit| end_unit << 4 | digit)
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Views: from the bytes of a part to the haystacks that patterns see.
+//! Views: state machines that turn the bytes of a part into the haystacks that patterns search.
 //!
-//! A view is a small state machine: [`Piece`](piece::Piece)s in, pieces with a [`Tag`](piece::Tag) out, in
-//! the same order, cut anywhere. Views are laid one behind the other (`json`, then what the tool writes, then
-//! comments and strings, then folding), so all of them speak in pieces. None knows a rule.
+//! A view consumes [`Chunk`](chunk::Chunk)s and emits chunks under a [`Tag`](chunk::Tag), in the same order, however
+//! its input is cut. Views are composed: `json` decodes tool input, `edit`, `shell` or `fence` splits it into regions,
+//! `code` separates comments and strings, and `fold` folds the result. No view knows a rule.
 
+pub(crate) mod chunk;
 pub(crate) mod code;
 pub(crate) mod edit;
 pub(crate) mod fence;
 pub(crate) mod fold;
 pub(crate) mod json;
 pub(crate) mod path;
-pub(crate) mod piece;
-#[cfg(test)]
-mod seen;
 pub(crate) mod shell;
+#[cfg(test)]
+mod test_sink;

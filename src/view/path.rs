@@ -1,8 +1,8 @@
-//! Scopes of a tool call: which file, which tool, which argument a rule is about.
+//! Scopes of a tool call: the files, tools and arguments that a rule applies to.
 //!
-//! It owns what globs mean and what a path is called. Everything is lexical: no file is looked at,
-//! so links are not followed, and case counts (but for tool names and drive letters). It does not
-//! know where a path comes from or what happens where there is none.
+//! This module defines the meaning of globs and the normal form of a path. Everything is lexical: no file is accessed,
+//! so links are not followed, and matching is case-sensitive except for tool names and drive letters. It does not know
+//! where a path comes from or what happens if there is none.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,31 +22,30 @@ pub(crate) const PATH_KEYS: [&str; 6] = [
     "target_file",
 ];
 
-/// Whether the last segment of an argument's path says that its value is a file path.
+/// Returns true if this last segment of an argument's path means that its value is a file path.
 pub(crate) fn is_path_key(segment: &str) -> bool {
     PATH_KEYS.contains(&segment)
 }
 
-/// The one name of a file, however its path is written.
+/// Returns the normal form of a path.
 ///
-/// Backslashes become slashes; `.`, `//`, a trailing `/` and, lexically, `..` go. With a `root`, what
-/// is inside it is relative to it, however it was written (`/project/a`, `../project/a`), and what is
-/// outside is absolute. Without one, or with one that is not absolute, relative paths stay relative
-/// and keep the `..` that lead out. Nothing leads above `/`. The root itself is `.`.
+/// Backslashes become slashes. `.`, `//`, a trailing `/` and, lexically, `..` are removed. With a `root`, a path inside
+/// it is relative to it, however it was written (`/project/a`, `../project/a`), and a path outside is absolute. Without
+/// one, or with a relative one, relative paths stay relative and keep the `..` that lead out. No path leads above `/`.
+/// The root itself is `.`.
 ///
-/// A drive makes a path absolute and its letter is upper case: `c:\a` and `\\?\c:\a` are `C:/a`;
-/// under a drive the root is found whatever its ASCII case. A name like a drive inside the root
-/// keeps a `./` before it.
+/// A drive makes a path absolute and its letter upper case: `c:\a` and `\\?\c:\a` are `C:/a`. On a drive the root is
+/// matched ignoring ASCII case. A name inside the root that looks like a drive keeps a `./` before it.
 ///
-/// What is not a separator is a character like any other: `%2e`, `~`, NUL, spaces.
+/// Every character that is not a separator is kept: `%2e`, `~`, NUL, spaces.
 pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
     let root = root.map(slashes);
     let root = root
         .as_deref()
-        .map(Lexical::new)
-        .filter(Lexical::is_absolute);
+        .map(LexicalPath::new)
+        .filter(LexicalPath::is_absolute);
     let path = slashes(path);
-    let path = Lexical::new(&path);
+    let path = LexicalPath::new(&path);
     let Some(root) = root else {
         return path.to_string();
     };
@@ -72,18 +71,18 @@ fn slashes(path: &str) -> String {
     path
 }
 
-/// A path taken apart: `.`, empty names and resolvable `..` are gone.
+/// A path split into names, without `.`, empty names and resolvable `..`.
 #[derive(Clone, Debug)]
-struct Lexical<'a> {
-    /// `/` or `C:/`; none for a relative path.
+struct LexicalPath<'a> {
+    /// `/` or `C:/`; `None` for a relative path.
     anchor: Option<Cow<'a, str>>,
     names: Vec<&'a str>,
 }
 
-impl<'a> Lexical<'a> {
-    fn new(path: &'a str) -> Lexical<'a> {
+impl<'a> LexicalPath<'a> {
+    fn new(path: &'a str) -> LexicalPath<'a> {
         let (anchor, rest) = anchor(path);
-        let mut lexical = Lexical {
+        let mut lexical = LexicalPath {
             anchor,
             names: Vec::new(),
         };
@@ -106,25 +105,27 @@ impl<'a> Lexical<'a> {
         }
     }
 
-    fn join(&self, relative: &Lexical<'a>) -> Lexical<'a> {
+    fn join(&self, relative: &LexicalPath<'a>) -> LexicalPath<'a> {
         let mut joined = self.clone();
         joined.extend(relative.names.iter().copied());
         joined
     }
 
-    /// The path relative to `root`, if it is in there.
-    fn inside(&self, root: &Lexical<'_>) -> Option<Lexical<'a>> {
+    /// Returns the path relative to `root`, if it is inside it.
+    fn inside(&self, root: &LexicalPath<'_>) -> Option<LexicalPath<'a>> {
         let on_drive = self.anchor != Some(Cow::Borrowed("/"));
         let same = |(a, b): (&&str, &&str)| a == b || on_drive && a.eq_ignore_ascii_case(b);
         let (head, names) = self.names.split_at_checked(root.names.len())?;
-        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same)).then(|| Lexical {
-            anchor: None,
-            names: names.to_vec(),
+        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same)).then(|| {
+            LexicalPath {
+                anchor: None,
+                names: names.to_vec(),
+            }
         })
     }
 }
 
-impl fmt::Display for Lexical<'_> {
+impl fmt::Display for LexicalPath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = match (&self.anchor, self.names.first()) {
             (Some(anchor), _) => anchor,
@@ -136,7 +137,7 @@ impl fmt::Display for Lexical<'_> {
     }
 }
 
-/// What makes a path absolute, and the rest of it.
+/// Splits an absolute path into its root and the rest.
 fn anchor(path: &str) -> (Option<Cow<'_, str>>, &str) {
     if let Some(rest) = path.strip_prefix('/') {
         return (Some("/".into()), rest);
@@ -147,7 +148,7 @@ fn anchor(path: &str) -> (Option<Cow<'_, str>>, &str) {
     }
 }
 
-/// The drive letter of `c:` or `c:/…`, in upper case; `c:a` is a name.
+/// Returns the uppercase drive letter of `c:` or `c:/…`. `c:a` is a name.
 fn drive(path: &str) -> Option<char> {
     match path.as_bytes() {
         [letter, b':'] | [letter, b':', b'/', ..] if letter.is_ascii_alphabetic() => {
@@ -157,14 +158,14 @@ fn drive(path: &str) -> Option<char> {
     }
 }
 
-/// Which files a rule is about: globs on [normalised](normalise) paths, like those of a `.gitignore`.
+/// The files that a rule applies to: globs on [normalized](normalise) paths, like those of a `.gitignore`.
 ///
-/// - `*` and `?` stop at `/`; `**` is any number of folders; `[a-z]`, `{a,b}` and `\` as usual.
-/// - A glob without `/` matches the file's name in any folder: `*.rs`. One with `/` matches the whole
-///   path: `src/*.rs`. A `/` at its end means everything below: `target/`, `src/gen/`.
-/// - A `/` at its start counts from the root, and from `/` for files outside it: `/etc/**`.
-/// - `!` excludes. The last glob that matches decides, so `["*.rs", "!tests/"]` leaves tests out and
-///   `["!tests/", "*.rs"]` does not. Where none matches, a file is in if no glob includes.
+/// - `*` and `?` do not match `/`; `**` matches any number of folders; `[a-z]`, `{a,b}` and `\` as usual.
+/// - A glob without `/` matches the file name in any folder: `*.rs`. A glob with `/` matches the whole path:
+///   `src/*.rs`. A trailing `/` matches everything below: `target/`, `src/gen/`.
+/// - A leading `/` anchors to the root, and to `/` for files outside it: `/etc/**`.
+/// - `!` excludes. The last matching glob decides: `["*.rs", "!tests/"]` excludes tests and `["!tests/", "*.rs"]` does
+///   not. A file that no glob matches is in scope if no glob includes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathScope {
     globs: GlobList,
@@ -183,14 +184,14 @@ impl PathScope {
         Ok(PathScope { globs })
     }
 
-    /// Returns whether the file is in scope, or `None` where the path is unknown and the scope includes
-    /// some paths only. A scope that includes nothing applies to a call without a path.
+    /// Returns true if the file is in scope, or `None` if the path is unknown and the scope includes only some paths.
+    /// A scope that includes nothing applies to a call without a path.
     pub(crate) fn applies(&self, path: Option<&str>) -> Option<bool> {
         self.globs.applies(path)
     }
 }
 
-/// Splits the `!` of an exclusion off an entry of a scope: `true` where there is one.
+/// Splits the `!` off an entry of a scope. Returns true if the entry excludes.
 pub(crate) fn split_exclusion(entry: &str) -> (bool, &str) {
     match entry.strip_prefix('!') {
         Some(glob) => (true, glob),
@@ -203,7 +204,7 @@ pub(crate) fn split_exclusion(entry: &str) -> (bool, &str) {
 #[derive(Clone, Debug)]
 struct GlobList {
     set: GlobSet,
-    /// For each glob of `set`, whether it excludes.
+    /// True for each glob of `set` that excludes.
     excludes: Vec<bool>,
     includes_any: bool,
     excludes_any: bool,
@@ -256,7 +257,7 @@ impl GlobList {
     }
 }
 
-/// The globs on whole paths that one glob means.
+/// Returns the globs on whole paths that are equivalent to one glob.
 fn whole_path(glob: &str) -> Vec<String> {
     let glob = glob.strip_prefix("./").unwrap_or(glob);
     let (rooted, glob) = match glob.strip_prefix('/') {
@@ -281,9 +282,9 @@ fn whole_path(glob: &str) -> Vec<String> {
     vec![format!("{any_folder}{glob}{below}")]
 }
 
-/// The tools, agents, models or providers that a rule is about: globs on the whole name, whatever its
-/// ASCII case. `*` matches any text, so `mcp__github__*` are the tools of one server. `!` excludes, as in
-/// [`PathScope`]: the last glob that matches decides. No globs: every name.
+/// The tools, agents, models or providers that a rule applies to: globs on the whole name, ignoring ASCII case. `*`
+/// matches any text, so `mcp__github__*` matches the tools of one server. `!` excludes, as in [`PathScope`]: the last
+/// matching glob decides. No glob matches every name.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolScope {
     globs: GlobList,
@@ -300,44 +301,49 @@ impl ToolScope {
         Ok(ToolScope { globs })
     }
 
-    /// Returns whether the name is in scope, or `None` where the name is unknown and the scope includes
-    /// some names only. A scope that includes nothing applies to what has no name.
+    /// Returns true if the name is in scope, or `None` if the name is unknown and the scope includes only some names.
+    /// A scope that includes nothing applies if there is no name.
     pub(crate) fn applies(&self, name: Option<&str>) -> Option<bool> {
         self.globs.applies(name)
     }
 }
 
-/// Which arguments a rule is about: globs on whole [paths](ArgPath), one for each segment, with dots
-/// between them. No globs: every argument.
+/// The arguments that a rule applies to: globs on whole [paths](ArgPath), one for each segment, separated by dots.
+/// Without globs, every argument.
 ///
-/// `*` matches one segment or a part of one (`edits.*.new_*`), `**` any number of segments, also
-/// none: `command.**` is `command` as a string and as a list of strings. Case counts. A dot in a key
-/// is written `\.`. The raw haystack has the one segment `$raw`, and an object key the one segment `$keys`, whatever
+/// `*` matches one segment or a part of one (`edits.*.new_*`); `**` matches any number of segments, including none:
+/// `command.**` is `command` as a string and as a list of strings. Matching is case-sensitive. A dot in a key is
+/// written `\.`. The raw haystack has the one segment `$raw`, and an object key the one segment `$keys`, whatever
 /// object it is a key of.
 #[derive(Clone, Debug)]
 pub(crate) struct ArgScope {
-    globs: Vec<Vec<Segment>>,
+    globs: Vec<Vec<SegmentGlob>>,
 }
 
 #[derive(Clone, Debug)]
-enum Segment {
+enum SegmentGlob {
     /// `**`
-    Deep,
+    AnyDepth,
     Exact(String),
-    Like(GlobMatcher),
+    Glob(GlobMatcher),
 }
 
 impl ArgScope {
     pub(crate) fn new(globs: &[String]) -> Result<ArgScope, Error> {
-        let segments = |glob: String| split_dots(&glob).into_iter().map(Segment::new).collect();
+        let segments = |glob: String| {
+            split_dots(&glob)
+                .into_iter()
+                .map(SegmentGlob::new)
+                .collect()
+        };
         let globs = globs.iter().flat_map(|glob| expanded(glob));
         Ok(ArgScope {
             globs: globs.map(segments).collect::<Result<_, Error>>()?,
         })
     }
 
-    /// Whether the argument is in scope. One whose path is truncated is: nobody can tell that it is
-    /// not, and the decoder counts it.
+    /// Returns true if the argument is in scope. An argument with a truncated path is, because it cannot be excluded;
+    /// the decoder counts it.
     pub(crate) fn applies(&self, path: &ArgPath) -> bool {
         self.globs.is_empty()
             || path.is_truncated()
@@ -345,26 +351,26 @@ impl ArgScope {
     }
 }
 
-impl Segment {
-    fn new(glob: &str) -> Result<Segment, Error> {
+impl SegmentGlob {
+    fn new(glob: &str) -> Result<SegmentGlob, Error> {
         if glob == "**" {
-            return Ok(Segment::Deep);
+            return Ok(SegmentGlob::AnyDepth);
         }
         if !glob.contains(['*', '?', '[', ']', '{', '}', '\\']) {
-            return Ok(Segment::Exact(glob.to_owned()));
+            return Ok(SegmentGlob::Exact(glob.to_owned()));
         }
         let glob = GlobBuilder::new(glob)
             .backslash_escape(true)
             .empty_alternates(true)
             .build()?;
-        Ok(Segment::Like(glob.compile_matcher()))
+        Ok(SegmentGlob::Glob(glob.compile_matcher()))
     }
 
     fn matches(&self, segment: &str) -> bool {
         match self {
-            Segment::Deep => true,
-            Segment::Exact(exact) => exact == segment,
-            Segment::Like(glob) => glob.is_match(segment),
+            SegmentGlob::AnyDepth => true,
+            SegmentGlob::Exact(exact) => exact == segment,
+            SegmentGlob::Glob(glob) => glob.is_match(segment),
         }
     }
 }
@@ -372,8 +378,8 @@ impl Segment {
 /// The most globs that one glob is expanded to.
 const MAX_EXPANDED: usize = 64;
 
-/// Expands alternates that contain a dot, which segments cannot: `{a,b.c}` becomes `a` and `b.c`. Returns the glob as
-/// it is if that would give more than [`MAX_EXPANDED`]; a segment of it is then no valid glob.
+/// Expands alternates that contain a dot, which segments cannot: `{a,b.c}` becomes `a` and `b.c`. Returns the glob
+/// unchanged if that would give more than [`MAX_EXPANDED`]; a segment of it is then not a valid glob.
 fn expanded(glob: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![glob.to_owned()];
@@ -393,7 +399,7 @@ fn expanded(glob: &str) -> Vec<String> {
     done
 }
 
-/// Returns the place of the first alternates that contain a dot, braces included, and the alternates.
+/// Returns the range of the first alternates that contain a dot, braces included, and the alternates.
 fn dotted_alternates(glob: &str) -> Option<(Range<usize>, Vec<&str>)> {
     let (mut depth, mut has_dot, mut is_escaped, mut is_class) = (0usize, false, false, false);
     let (mut start, mut cuts) = (0, Vec::new());
@@ -428,7 +434,7 @@ fn dotted_alternates(glob: &str) -> Option<(Range<usize>, Vec<&str>)> {
     None
 }
 
-/// Splits at the dots that no backslash stands before.
+/// Splits at the dots that are not escaped.
 fn split_dots(glob: &str) -> Vec<&str> {
     let (mut segments, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, byte) in glob.bytes().enumerate() {
@@ -442,14 +448,14 @@ fn split_dots(glob: &str) -> Vec<&str> {
     segments
 }
 
-fn matches_whole(glob: &[Segment], path: &ArgPath) -> bool {
+fn matches_whole(glob: &[SegmentGlob], path: &ArgPath) -> bool {
     let (mut at, mut index) = (0, 0);
-    // After the last `**`, and the first segment it has not taken. Going back to it alone is enough:
-    // what an earlier one would take besides, the last one can take too.
+    // The position after the last `**`, and the first segment that it does not match. Backtracking to the last one is
+    // enough: it can match whatever an earlier one would.
     let mut deep = None;
     while let Some(segment) = path.segment(index) {
         match (glob.get(at), deep) {
-            (Some(Segment::Deep), _) => {
+            (Some(SegmentGlob::AnyDepth), _) => {
                 at += 1;
                 deep = Some((at, index));
             }
@@ -464,7 +470,9 @@ fn matches_whole(glob: &[Segment], path: &ArgPath) -> bool {
             (_, None) => return false,
         }
     }
-    glob[at..].iter().all(|one| matches!(one, Segment::Deep))
+    glob[at..]
+        .iter()
+        .all(|one| matches!(one, SegmentGlob::AnyDepth))
 }
 
 #[cfg(test)]

@@ -1,49 +1,56 @@
-//! The commands of a shell text: for each simple command one haystack, its words without quotes and escapes,
-//! joined by one space, tagged [`Regions::SHELL`].
+//! The commands of a shell text. Each simple command is one haystack: its words without quotes and escapes, joined by
+//! one space, tagged [`RegionSet::SHELL`](super::chunk::RegionSet::SHELL).
 //!
-//! A lexer, no shell: nothing is expanded or run. It does not see what `eval`, aliases, variables, encoded text
-//! or a heredoc that is fed to a shell do.
+//! This is a lexer. It expands and runs nothing, so it does not see the effects of `eval`, aliases, variables, encoded
+//! text or a heredoc that is passed to a shell.
 //!
-//! - Commands end at `;`, `&`, `&&`, `|`, `||`, `|&`, a newline, `(` and `)`. Keywords and assignments before a
-//!   command are left out, comments and the bodies of heredocs too.
-//! - A substitution stands in its word as `$()`, `` `` ``, `<()` or `>()`; what is in it is a command of its own.
-//!   `${…}` and `$((…))` stand as they are written, substitutions inside aside.
-//! - A redirection is a haystack of its own: `>> file`, without the number before it.
-//! - Behind `sudo`, `env`, `xargs` and their like a command is there twice: as it is written, and from the first
-//!   word that is no such word, nor an option or an assignment of one.
-//! - The script of `sh -c` and its kin is read as a shell text too, once.
+//! # Haystacks
 //!
-//! The haystack of a command comes first, then what is in it. A word that may still be something else is certain
-//! when it ends, a long one in stretches of [`STRETCH`] bytes; an argument of the outermost command as it comes, but
-//! for digits, which may be the number of a redirection.
+//! - A command ends at `;`, `&`, `&&`, `|`, `||`, `|&`, a newline, `(` or `)`. Keywords, comments, bodies of heredocs
+//!   and the assignments before a command are left out.
+//! - A substitution appears in its word as `$()`, `` `` ``, `<()` or `>()`; its content is a command of its own. `${…}`
+//!   and `$((…))` appear as written, except for substitutions inside them.
+//! - A redirection is a haystack of its own, `>> file`, without the file descriptor before it.
+//! - After a wrapper such as `sudo`, `env` or `xargs` a command is emitted twice: as written, and from the first word
+//!   that is neither a wrapper nor an option or an assignment of one.
+//! - The script passed to `sh -c` and to other shells is read as a shell text too, one level deep.
+//!
+//! # Order and timing
+//!
+//! - The haystack of a command precedes the haystacks of the commands inside it.
+//! - A nested command is buffered until the outermost command ends.
+//! - A word that can still be a keyword, an assignment or an option is emitted when it ends, or every [`MAX_WORD`]
+//!   bytes.
+//! - An argument of the outermost command is emitted as it arrives. Only its leading digits wait, because they can be
+//!   the file descriptor of a redirection.
 
-mod bare;
 mod command;
+mod emit;
 mod heredoc;
-mod look;
-mod nest;
-mod out;
-mod put;
-mod special;
+mod metachars;
+mod nesting;
+mod pending;
+mod unquoted;
 mod word;
+mod words;
 
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, OffsetMap};
 use super::json::{ArgPath, RAW};
-use super::piece::{Held, Piece, Place, Sink};
-use command::Command;
-use heredoc::{Body, Heredoc};
-use out::Queued;
-use word::Escape;
+use command::SimpleCommand;
+use emit::QueuedCommand;
+use heredoc::{HeredocBody, HeredocDelimiter};
+use word::AnsiEscape;
 
-/// Most bytes of a word that wait for its end. No keyword, option or end of a heredoc is longer.
-const STRETCH: usize = 256;
+/// The most bytes of a word that are buffered. No keyword, option or heredoc delimiter is longer.
+const MAX_WORD: usize = 256;
 
-/// How deep a text may be nested, and how much may wait.
+/// The limits on nesting and buffering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShellLimits {
-    /// Most quotes and substitutions inside each other. What is deeper is part of a word.
+    /// The most nested quotes and substitutions. A deeper one is read as part of its word.
     pub(crate) depth: usize,
-    /// Most bytes of nested commands that wait for the end of the outer one. Past it the outer one is cut in
-    /// two haystacks, and so are those that wait.
+    /// The most bytes of nested commands buffered until the outer one ends. Beyond it the outer command and the
+    /// buffered ones are each cut into two haystacks.
     pub(crate) waiting: usize,
 }
 
@@ -56,66 +63,66 @@ impl Default for ShellLimits {
     }
 }
 
-/// What reached a limit.
+/// Counts of the limits that were reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShellCounters {
-    /// Quotes and substitutions that were too deep.
+    /// The number of quotes and substitutions that were nested too deep.
     pub(crate) too_deep: u64,
-    /// Times that commands were cut because too much waited.
+    /// The number of times that commands were cut because too many bytes were buffered.
     pub(crate) cut: u64,
-    /// Scripts of `sh -c` that were too long to be read; as a word they were handed on.
+    /// The number of scripts of `sh -c` that were too long to be read. They were still emitted as words.
     pub(crate) long_scripts: u64,
 }
 
 impl ShellCounters {
-    /// All of them.
+    /// Returns the sum of all counts.
     pub(crate) fn total(&self) -> u64 {
         self.too_deep + self.cut + self.long_scripts
     }
 }
 
-/// The view of one part.
+/// The shell view of one part.
 #[derive(Clone, Debug)]
-pub(crate) struct Shell {
+pub(crate) struct ShellView {
     limits: ShellLimits,
-    source: Source,
-    /// The value that begins is not the next word of the command before.
+    source: ShellInput,
+    /// True if the value that starts is not the next word of the current command.
     restarts: bool,
-    frames: Vec<Frame>,
-    /// The commands being read, the outermost first: one for each open substitution, and one.
-    commands: Vec<Command>,
-    look: Look,
-    /// The bytes of an operator, or of a beginning that may be something else.
-    seen: Vec<(u8, Place, u64)>,
+    frames: Vec<ShellContext>,
+    /// The commands being read, outermost first: one, and one for each open substitution.
+    commands: Vec<SimpleCommand>,
+    pending: PendingToken,
+    /// The bytes of `pending`, each with its offsets and `decided`.
+    pending_bytes: Vec<(u8, OffsetMap, u64)>,
     comment: bool,
-    /// Parentheses to close before something too deep ends.
+    /// The number of parentheses to close before a substitution that is too deep ends.
     skipped: u32,
-    heredocs: Vec<Heredoc>,
-    body: Option<Body>,
-    /// Complete commands that wait for the end of the outermost one.
-    queue: Held,
-    queued: Vec<Queued>,
-    /// Whether the script of `sh -c` is to be read.
+    heredocs: Vec<HeredocDelimiter>,
+    body: Option<HeredocBody>,
+    /// The complete commands that wait for the end of the outermost one.
+    queue: ChunkBuffer,
+    queued: Vec<QueuedCommand>,
+    /// True if the script of `sh -c` is read.
     scripts: bool,
-    /// Behind a haystack of the outermost command that is not cut yet: where it ended.
+    /// The end of what was emitted of the outermost command; `None` if its haystack has not started.
     open: Option<u64>,
     counters: ShellCounters,
 }
 
-/// What the value being read is.
+/// The role of the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum ShellInput {
     None,
     Text,
     /// An element of an array of words.
     Word,
 }
 
-/// What a byte stands in.
+/// The innermost construct that contains the current byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frame {
-    /// Commands; with the parentheses open in there.
-    Commands(Kind, u32),
+enum ShellContext {
+    /// A list of commands, with the number of parentheses open in it.
+    Commands(CommandScope, u32),
     Single,
     /// `$'`
     Ansi,
@@ -124,47 +131,47 @@ enum Frame {
     Brace {
         quoted: bool,
     },
-    /// `$((`, with the parentheses to close.
-    Sum(u32),
+    /// `$((`, with the number of parentheses to close.
+    Arithmetic(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CommandScope {
     Outermost,
     /// `$(`, `<(`, `>(`
     Parens,
     Backquotes,
 }
 
-/// What the next byte decides.
+/// A token whose meaning depends on the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum PendingToken {
     None,
     Backslash,
     Dollar,
     DollarParen,
     Operator,
-    Escape(Escape),
+    Escape(AnsiEscape),
 }
 
 const TEXTS: [&str; 5] = ["command", "cmd", "script", "input", RAW];
 const WORDS: [&str; 3] = ["command", "cmd", "argv"];
 
-impl Shell {
-    pub(crate) fn new(limits: ShellLimits) -> Shell {
-        Shell {
+impl ShellView {
+    pub(crate) fn new(limits: ShellLimits) -> ShellView {
+        ShellView {
             limits,
-            source: Source::None,
+            source: ShellInput::None,
             restarts: false,
-            frames: vec![Frame::Commands(Kind::Outermost, 0)],
-            commands: vec![Command::default()],
-            look: Look::None,
-            seen: Vec::new(),
+            frames: vec![ShellContext::Commands(CommandScope::Outermost, 0)],
+            commands: vec![SimpleCommand::default()],
+            pending: PendingToken::None,
+            pending_bytes: Vec::new(),
             comment: false,
             skipped: 0,
             heredocs: Vec::new(),
             body: None,
-            queue: Held::default(),
+            queue: ChunkBuffer::default(),
             queued: Vec::new(),
             scripts: true,
             open: None,
@@ -176,124 +183,128 @@ impl Shell {
         self.counters
     }
 
-    /// A value begins: a text, a word of a command, or neither.
+    /// Starts a value: a text, a word of a command, or neither.
     pub(crate) fn open(&mut self, path: &ArgPath) {
         let depth = path.len();
         let key = |index: usize| path.segment(index).unwrap_or_default();
         let last = path.last().unwrap_or_default();
         self.source = if TEXTS.contains(&last) {
-            Source::Text
+            ShellInput::Text
         } else if depth > 1
             && last.bytes().all(|byte| byte.is_ascii_digit())
             && WORDS.contains(&key(depth - 2))
         {
-            Source::Word
+            ShellInput::Word
         } else {
-            Source::None
+            ShellInput::None
         };
-        self.restarts = self.source != Source::Word || last == "0";
+        self.restarts = self.source != ShellInput::Word || last == "0";
     }
 
-    /// Opens a text that is no argument.
+    /// Starts a text that is not an argument.
     pub(crate) fn open_text(&mut self) {
-        self.source = Source::Text;
+        self.source = ShellInput::Text;
         self.restarts = true;
     }
 
-    /// Whether the value being read holds commands, and whether it is one word of a list of them.
+    /// Returns true if the current value is one word of a list, false if it is a text of commands, and `None` if it is
+    /// neither.
     pub(crate) fn reads(&self) -> Option<bool> {
         match self.source {
-            Source::None => None,
-            Source::Text => Some(false),
-            Source::Word => Some(true),
+            ShellInput::None => None,
+            ShellInput::Text => Some(false),
+            ShellInput::Word => Some(true),
         }
     }
 
-    /// Takes the next bytes of the value.
+    /// Consumes the next bytes of the value.
     ///
     /// # Complexity
-    /// Linear. At most [`ShellLimits::waiting`] bytes of nested commands, a script as long, and a stretch of a
-    /// word for each level wait.
-    pub(crate) fn take(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
-        if piece.bytes.is_empty() {
+    /// Linear. At most [`ShellLimits::waiting`] bytes of nested commands, a script of that length, and [`MAX_WORD`]
+    /// bytes for each level of nesting are buffered.
+    pub(crate) fn push(&mut self, chunk: &Chunk<'_>, sink: &mut impl ChunkSink) {
+        if chunk.bytes.is_empty() {
             return;
         }
         if self.restarts {
-            self.arrive(piece.decided(0), sink);
+            self.begin_value(chunk.decided(0), sink);
         }
         match self.source {
-            Source::Text => self.text(piece, sink),
-            // As if in quotes: it is no keyword, assignment or number.
-            Source::Word => self.put(*piece, true, sink),
-            Source::None => {}
+            ShellInput::Text => self.text(chunk, sink),
+            // Read as if quoted: a list element is never a keyword, an assignment or a file descriptor.
+            ShellInput::Word => self.push_word(*chunk, true, sink),
+            ShellInput::None => {}
         }
     }
 
-    /// The value ends.
-    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    /// Ends the value.
+    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let now = decided.max(end);
-        self.arrive(now, sink);
+        self.begin_value(now, sink);
         match self.source {
-            Source::Text => self.end_text(end, now, sink),
-            Source::Word => {
+            ShellInput::Text => self.end_text(end, now, sink),
+            ShellInput::Word => {
                 self.begin_word(end);
                 self.end_word(end, now, sink);
             }
-            Source::None => {}
+            ShellInput::None => {}
         }
-        self.source = Source::None;
+        self.source = ShellInput::None;
     }
 
-    /// The part ends.
-    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl Sink) {
-        if self.source != Source::None {
+    /// Ends the part.
+    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl ChunkSink) {
+        if self.source != ShellInput::None {
             self.close(end, end, sink);
         }
         self.end_command(end, sink);
     }
 
-    /// The first byte of a value, or its end, has come: the command of another one is over. Again is nothing.
-    pub(crate) fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
+    /// Ends the command of the preceding value, at the first byte or the end of a value that does not continue it.
+    /// Further calls for the same value do nothing.
+    pub(crate) fn begin_value(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if std::mem::take(&mut self.restarts) {
             self.end_command(now, sink);
         }
     }
 
-    fn text(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
+    fn text(&mut self, chunk: &Chunk<'_>, sink: &mut impl ChunkSink) {
         let mut at = 0;
-        while at < piece.bytes.len() {
-            at += if self.look != Look::None || self.skips_text() {
-                usize::from(self.odd(piece.slice(at..at + 1), sink))
+        while at < chunk.bytes.len() {
+            at += if self.pending != PendingToken::None || self.skips_text() {
+                usize::from(self.resolve_pending(chunk.slice(at..at + 1), sink))
             } else {
                 match self.frame() {
-                    Frame::Commands(kind, parens) => self.bare(kind, parens, piece, at, sink),
-                    frame => self.inside(frame, piece, at, sink),
+                    ShellContext::Commands(kind, parens) => {
+                        self.unquoted(kind, parens, chunk, at, sink)
+                    }
+                    frame => self.inside(frame, chunk, at, sink),
                 }
             };
         }
     }
 
-    fn frame(&self) -> Frame {
+    fn frame(&self) -> ShellContext {
         *self.frames.last().expect("the outermost frame stays")
     }
 
-    fn command(&mut self) -> &mut Command {
+    fn command(&mut self) -> &mut SimpleCommand {
         self.commands
             .last_mut()
             .expect("the outermost command stays")
     }
 
-    /// A text ends, whatever is open in it.
-    fn end_text(&mut self, end: u64, now: u64, sink: &mut impl Sink) {
-        match self.look {
-            Look::Operator => self.end_operator(now, sink),
-            Look::Escape(escape) => match escape.end() {
+    /// Ends a text and every construct that is still open in it.
+    fn end_text(&mut self, end: u64, now: u64, sink: &mut impl ChunkSink) {
+        match self.pending {
+            PendingToken::Operator => self.end_operator(now, sink),
+            PendingToken::Escape(escape) => match escape.end() {
                 Some((utf8, len)) => {
-                    self.put_escape(&utf8[..len], self.seen_from(), now, sink);
+                    self.push_escape(&utf8[..len], self.pending_start(), now, sink);
                 }
-                None => self.put_seen(now, sink),
+                None => self.push_pending(now, sink),
             },
-            _ => self.put_seen(now, sink),
+            _ => self.push_pending(now, sink),
         }
         while self.commands.len() > 1 {
             self.end_word(end, now, sink);

@@ -1,4 +1,4 @@
-//! `match.ast`: rules that see the shape of code, in edits and fenced blocks, under every split.
+//! `match.ast`: rules with patterns of ast-grep, in edits and fenced blocks, under every split.
 
 use serde_json::json;
 use ttsr::{Channel, Limits, Pack, PartId};
@@ -6,7 +6,7 @@ use ttsr::{Channel, Limits, Pack, PartId};
 const RULES: &str = include_str!("../data/ast/rules.toml");
 const PART: PartId = PartId(0);
 
-/// A hit: its rule, the text that matched, where that begins and ends, and when it was certain.
+/// A hit: its rule, the matched text, its start and end, and when it was certain.
 type Told = (String, String, u64, u64, u64);
 
 fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<Told> {
@@ -30,7 +30,7 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<Told>
     told.collect()
 }
 
-/// Whole, byte by byte and at two-way cuts: the same each time, which is given back.
+/// Returns the hits, and asserts that they are the same whole, byte by byte and at two-way cuts.
 fn found(pack: &Pack, channel: Channel, text: &str) -> Vec<Told> {
     let text = text.as_bytes();
     let whole = read(pack, channel, text, &[]);
@@ -47,7 +47,7 @@ fn names(told: &[Told]) -> Vec<&str> {
     rules.map(|rule| rule.rsplit('/').next().unwrap()).collect()
 }
 
-/// The name of a file in the first language of a rule, and the language.
+/// Returns the first language of a rule, and the name of a file in it.
 fn of_rule(rule: &ttsr::Rule) -> (String, String) {
     let language = rule.condition.ast.as_ref().unwrap().languages[0].clone();
     let file = if language == "go" { "a.go" } else { "a.ts" };
@@ -144,7 +144,7 @@ fn places_are_those_of_the_input_as_delivered() {
     assert_eq!(told[0].1, "if (timer) clearTimeout(timer);");
     assert_eq!(told[0].2 as usize, input.find("if (timer)").unwrap());
     assert_eq!(told[0].3 as usize, input.find("\\nf()").unwrap());
-    // What ends with the code ends with its last byte, however that is written.
+    // A match at the end of the code ends with its last byte, however that byte is written.
     for last in [";", "\\u003b"] {
         let input =
             format!(r#"{{"path":"a.js","content":"if (timer) clearTimeout(timer){last}"}}"#);
@@ -175,7 +175,7 @@ fn what_an_edit_leaves_as_it_was_is_not_what_it_adds() {
     let edit =
         |new: &str| json!({"path": "a.js", "old_string": old, "new_string": new}).to_string();
     assert!(found(&pack, Channel::ToolInput, &edit(&other)).is_empty());
-    // Lines that are new before it and behind it do not touch it.
+    // New lines before and after it do not touch the match.
     let around = other.replace("function stop", "function halt");
     assert!(found(&pack, Channel::ToolInput, &edit(&around)).is_empty());
     let guard = "if (timer) clearTimeout(timer);\n";
@@ -189,7 +189,7 @@ fn what_an_edit_leaves_as_it_was_is_not_what_it_adds() {
     let told = found(&pack, Channel::ToolInput, &edit(&guarded));
     assert_eq!(told.len(), 1);
     assert!(told[0].1.starts_with("if (job)"), "{told:?}");
-    // The line that is new makes the guard, though the statement in it was there.
+    // The new line adds the guard, although the statement in it existed.
     let wrapped = "function stop() {\n  if (timer)\n    clearTimeout(timer);\n}\n";
     let before = "function stop() {\n    clearTimeout(timer);\n}\n";
     let input = json!({"path": "a.js", "old_string": before, "new_string": wrapped}).to_string();
@@ -238,7 +238,7 @@ fn code_that_is_too_long_is_told_and_a_hit_of_critical_rules() {
         };
         let pack = Pack::builder().toml("t.toml", &text).limits(limits).build();
         let pack = pack.unwrap();
-        // However much follows.
+        // The amount of text that follows is irrelevant.
         let lines = "print(1)\n".repeat(40);
         let reply = format!("```go\n{lines}panic(1)\n```\n");
         for size in [1, 7, reply.len()] {
@@ -251,7 +251,7 @@ fn code_that_is_too_long_is_told_and_a_hit_of_critical_rules() {
             decided.extend(stream.finish().iter().map(|hit| hit.decided));
             assert_eq!(decided.len(), hits, "{severity}");
             assert_eq!(stream.counters().unconfirmed, 1, "{severity}");
-            // Six bytes of fence, 64 that fit, and the one that is too much.
+            // Six bytes of fence, 64 that fit, and the byte that exceeds the limit.
             assert!(decided.iter().all(|&decided| decided == 71), "{decided:?}");
         }
     }

@@ -1,19 +1,18 @@
-//! What hides a text from a rule, and what sees through it: the table of `docs/evasions.md`, which this test
-//! makes and checks.
+//! Evasions, and the options of a rule that detect them: generates and checks the table of `docs/evasions.md`.
 
 use std::fmt::Write as _;
 
 use serde_json::json;
 use ttsr::{Channel, Pack, PartId};
 
-/// What every evasion hides.
+/// The command that every evasion hides.
 const HIDDEN: &str = "sudo rm";
 
-/// What is sent.
+/// The input of an evasion.
 enum Sent {
-    /// The command of a tool call, written as JSON without escapes that are not needed.
+    /// The command of a tool call, written as JSON without unnecessary escapes.
     Command(&'static str),
-    /// The input of a tool call as it is.
+    /// The input of a tool call, verbatim.
     Input(&'static str),
     /// A part of text.
     Text(&'static [u8]),
@@ -23,7 +22,7 @@ enum Sent {
 
 use Sent::{Command, Input, Text, Texts};
 
-/// An evasion; where nothing is to see through it, why.
+/// An evasion. If it is not detected by design, `by_design` gives the reason.
 struct Evasion {
     name: &'static str,
     sent: Sent,
@@ -47,79 +46,83 @@ const fn unseen(name: &'static str, sent: Sent, by_design: &'static str) -> Evas
     }
 }
 
-const RUN: &str = "what a program would print is not known without running it";
-const CODED: &str = "codes that the tool does not undo are not undone";
+const RUN: &str = "the output of a program is unknown until it runs";
+const CODED: &str = "encodings that the tool does not decode are not decoded";
 const APART: &str = "a match never spans two haystacks";
-const OTHER: &str = "another character stands there, one that is seen";
+const OTHER: &str = "a visible character is inserted or replaced";
 
 const EVASIONS: [Evasion; 58] = [
-    seen("nothing is hidden", Command("sudo rm -rf /")),
-    seen("in a text", Text(b"run sudo rm now")),
-    seen("a byte of no character before it", Text(b"\xff\xc3sudo rm")),
-    seen("behind a byte order mark", Text(b"\xef\xbb\xbfsudo rm")),
+    seen("not hidden", Command("sudo rm -rf /")),
+    seen("inside a text", Text(b"run sudo rm now")),
+    seen("an invalid byte before it", Text(b"\xff\xc3sudo rm")),
+    seen("after a byte order mark", Text(b"\xef\xbb\xbfsudo rm")),
     seen(
         "`\\u0073` for a letter",
         Input(r#"{"command":"\u0073udo rm"}"#),
     ),
     seen(
-        "`\\u0020` for the blank",
+        "`\\u0020` for the space",
         Input(r#"{"command":"sudo\u0020rm"}"#),
     ),
     seen(
         "every letter as `\\uXXXX`",
         Input(r#"{"command":"\u0073\u0075\u0064\u006F\u0020\u0072\u006d"}"#),
     ),
-    seen("the key in escapes", Input(r#"{"\u0063ommand":"sudo rm"}"#)),
+    seen("the key escaped", Input(r#"{"\u0063ommand":"sudo rm"}"#)),
     seen(
         "a harmless value of the same key first",
         Input(r#"{"command":"ls","command":"\u0073udo rm"}"#),
     ),
     seen(
-        "and a harmless one behind",
+        "a harmless value of the same key last",
         Input(r#"{"command":"\u0073udo rm","command":"ls"}"#),
     ),
     seen(
         "in an object in an array",
         Input(r#"{"a":[[{"b":"\u0073udo rm"}]]}"#),
     ),
-    seen("input that is no JSON", Input("sudo rm")),
+    seen("input that is not JSON", Input("sudo rm")),
+    seen("truncated input", Input(r#"{"command":"sudo rm"#)),
     seen(
-        "input that ends in the middle",
-        Input(r#"{"command":"sudo rm"#),
-    ),
-    seen(
-        "a second document behind the first",
+        "a second document after the first",
         Input(r#"{"a":1}{"command":"sudo rm"}"#),
     ),
     seen(
-        "quotes that JSON does not have",
+        "single quotes instead of JSON quotes",
         Input("{'command': 'sudo rm'}"),
     ),
     seen(
-        "half a surrogate pair before it",
+        "a lone surrogate before it",
         Input(r#"{"command":"\ud83dsudo rm"}"#),
     ),
     unseen(
-        "half a surrogate pair in it",
+        "a lone surrogate inside it",
         Input(r#"{"command":"su\ud83ddo rm"}"#),
         OTHER,
     ),
     unseen(
-        "an escape of an escape",
+        "an escaped escape",
         Input(r#"{"command":"\\u0073udo rm"}"#),
         CODED,
     ),
     unseen(
-        "JSON in a string of JSON",
+        "JSON inside a JSON string",
         Input(r#"{"a":"{\"command\":\"\\u0073udo rm\"}"}"#),
         CODED,
     ),
-    unseen("over two values", Input(r#"{"a":"su","b":"do rm"}"#), APART),
-    unseen("over two parts of text", Texts("su", "do rm"), APART),
+    unseen(
+        "across two values",
+        Input(r#"{"a":"su","b":"do rm"}"#),
+        APART,
+    ),
+    unseen("across two parts of text", Texts("su", "do rm"), APART),
     seen("zero-width space (U+200B)", Command("su\u{200b}do rm")),
     seen("zero-width joiner (U+200D)", Command("su\u{200d}do rm")),
     seen("word joiner (U+2060)", Command("sudo\u{2060} rm")),
-    seen("byte order mark in it (U+FEFF)", Command("su\u{feff}do rm")),
+    seen(
+        "byte order mark inside it (U+FEFF)",
+        Command("su\u{feff}do rm"),
+    ),
     seen("soft hyphen (U+00AD)", Command("su\u{ad}do rm")),
     seen("direction override (U+202E)", Command("su\u{202e}do rm")),
     seen("direction isolate (U+2066)", Command("su\u{2066}do rm")),
@@ -130,53 +133,53 @@ const EVASIONS: [Evasion; 58] = [
         Command("su\u{34f}do rm"),
     ),
     seen(
-        "the same as a JSON escape",
+        "zero-width space as a JSON escape",
         Input(r#"{"command":"su\u200bdo rm"}"#),
     ),
     seen(
-        "full width letters",
+        "fullwidth letters",
         Command("\u{ff53}\u{ff55}\u{ff44}\u{ff4f} rm"),
     ),
     seen(
-        "bold letters of mathematics",
+        "mathematical bold letters",
         Command("\u{1d42c}\u{1d42e}\u{1d41d}\u{1d428} rm"),
     ),
     seen(
-        "letters in circles",
+        "circled letters",
         Command("\u{24e2}\u{24e4}\u{24d3}\u{24de} rm"),
     ),
-    seen("raised letters", Command("\u{02e2}udo rm")),
+    seen("superscript letters", Command("\u{02e2}udo rm")),
     seen("no-break space (U+00A0)", Command("sudo\u{a0}rm")),
     seen("thin space (U+2009)", Command("sudo\u{2009}rm")),
     seen("ideographic space (U+3000)", Command("sudo\u{3000}rm")),
     seen("Cyrillic letters", Command("\u{455}ud\u{43e} rm")),
     seen("a Greek letter", Command("sud\u{3bf} rm")),
     seen(
-        "full width and zero width",
+        "fullwidth and zero-width",
         Command("\u{ff53}u\u{200b}do rm"),
     ),
-    seen("Cyrillic and zero width", Command("\u{455}u\u{200b}do rm")),
+    seen("Cyrillic and zero-width", Command("\u{455}u\u{200b}do rm")),
     seen("capitals", Command("SUDO rm")),
     seen("long s (U+017F)", Command("\u{17f}udo rm")),
     seen(
-        "capitals of full width",
+        "fullwidth capitals",
         Command("\u{ff33}\u{ff35}\u{ff24}\u{ff2f} rm"),
     ),
-    seen("two blanks", Command("sudo  rm")),
+    seen("two spaces", Command("sudo  rm")),
     seen("a tab", Command("sudo\trm")),
-    seen("a continued line", Command("sudo \\\nrm")),
-    seen("quotes in the word", Command("su'd'o rm")),
-    seen("a backslash in the word", Command("s\\udo \"rm\"")),
-    seen("in a substitution", Command("echo $(su\"do\" rm x)")),
+    seen("a line continuation", Command("sudo \\\nrm")),
+    seen("quotes inside the word", Command("su'd'o rm")),
+    seen("a backslash inside the word", Command("s\\udo \"rm\"")),
+    seen("inside a substitution", Command("echo $(su\"do\" rm x)")),
     unseen("a variable", Command("a=sudo; $a rm"), RUN),
-    unseen("what a command prints", Command("$(printf s)udo rm"), RUN),
+    unseen("the output of a command", Command("$(printf s)udo rm"), RUN),
     unseen("base64", Command("echo c3VkbyBybQ== | base64 -d | sh"), RUN),
-    unseen("percent signs", Command("curl x?sudo%20rm"), CODED),
+    unseen("percent encoding", Command("curl x?sudo%20rm"), CODED),
     unseen("a digit for a letter", Command("sud0 rm"), OTHER),
-    unseen("marks of Markdown", Text(b"su**do** rm"), OTHER),
+    unseen("Markdown emphasis", Text(b"su**do** rm"), OTHER),
 ];
 
-/// The columns: what a rule asks for.
+/// The columns: the key of `match` in each of them.
 const COLUMNS: [(&str, &str); 7] = [
     ("decoded", "literal = 'sudo rm'"),
     ("`case`", "literal = 'sudo rm', fold = 'case'"),
@@ -205,7 +208,7 @@ impl Sent {
         }
     }
 
-    /// Whether the bytes hold it as they are.
+    /// Returns true if the bytes contain the command verbatim.
     fn is_plain(&self) -> bool {
         let holds = |bytes: &[u8]| {
             bytes
@@ -224,7 +227,7 @@ fn pack(pattern: &str) -> Pack {
     Pack::from_toml(&text).unwrap()
 }
 
-/// Where a hit is found, whole and under every cut in two and byte by byte: the same each time.
+/// Returns true if the rule hits, and asserts the same hits for the whole, every two-way cut, and byte by byte.
 fn is_caught(pack: &Pack, sent: &Sent) -> bool {
     let parts = sent.parts();
     let whole = hits(pack, &parts, usize::MAX);
@@ -286,7 +289,7 @@ fn table() -> (String, [usize; 3]) {
 fn the_table_of_evasions_is_what_happens() {
     let (table, [caught, missed, by_design]) = table();
     println!(
-        "{} evasions in {} columns: {caught} caught, {missed} not there but elsewhere, {by_design} by design",
+        "{} evasions in {} columns: {caught} caught, {missed} missed there but caught elsewhere, {by_design} by design",
         EVASIONS.len(),
         COLUMNS.len() + 1
     );

@@ -1,9 +1,9 @@
-//! The promise over the whole language: whatever rules of whatever keys are loaded, and whatever is read, hits,
-//! decisions, redactions and counters are the same for every way to cut the text.
+//! Invariance under splitting over the whole language: whatever the rules and the input, hits, decisions, redactions
+//! and counters are the same for every way to cut the text.
 //!
-//! Rules, texts and tool calls are random; each is read as it was made, byte by byte and at random cuts. What parts of
-//! the language have to come up, and hit, is asserted, so that the test cannot go blind. `TTSR_TEST_SCALE` (a
-//! percentage) says how many packs are tried; a failure names its seed and prints the pack.
+//! Rules, texts and tool calls are random. Each input is read as generated, byte by byte, and at random cuts. The test
+//! asserts which parts of the language occur and hit, so that it cannot become vacuous. `TTSR_TEST_SCALE` (a
+//! percentage) scales the number of packs; a failure prints its seed and the pack.
 
 mod accepts;
 mod beside;
@@ -22,7 +22,7 @@ const PACKS: usize = 4_000;
 const REPLIES: usize = 6;
 const CUTS: usize = 4;
 
-/// What the text of a rule that hit has in it.
+/// Counts the parts of the language in the text of a rule that hit.
 fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
     const KEYS: [&str; 27] = [
         "match.all",
@@ -63,7 +63,7 @@ fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
     }
 }
 
-/// Steps, with text as text.
+/// Formats steps, with their bytes as text.
 fn shown(steps: &[Step]) -> String {
     let shown = steps.iter().map(|step| match step {
         Step::Push(part, bytes) => format!("{}: \"{}\"", part.0, bytes.escape_ascii()),
@@ -72,7 +72,7 @@ fn shown(steps: &[Step]) -> String {
     shown.collect::<Vec<_>>().join("; ")
 }
 
-/// Steps that open a part, write the texts into it and close it.
+/// Returns the steps that open a part, push the texts and close it.
 fn part(channel: Channel, texts: &[&str]) -> Vec<Step> {
     let id = PartId(0);
     let pushes = texts
@@ -85,7 +85,7 @@ fn part(channel: Channel, texts: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// What this test found, made small.
+/// A minimized failure of this test.
 #[test]
 fn a_match_over_several_views_waits_for_the_file_whatever_the_cut() {
     let pack = Pack::from_toml(
@@ -111,7 +111,7 @@ fn a_match_over_several_views_waits_for_the_file_whatever_the_cut() {
     assert_eq!(outcome(&pack, &cut(&steps, || true)), whole);
 }
 
-/// What this test found, made small.
+/// A minimized failure of this test.
 #[test]
 fn stretches_to_redact_are_in_order_whatever_the_cut() {
     let pack = Pack::from_toml(
@@ -130,7 +130,7 @@ fn stretches_to_redact_are_in_order_whatever_the_cut() {
     assert_eq!(outcome(&pack, &cut(&steps, || true)), whole);
 }
 
-/// What this test found, made small.
+/// A minimized failure of this test.
 #[test]
 fn the_start_of_a_match_is_looked_for_in_text_that_hangs_together_whatever_the_cut() {
     let pack = Pack::from_toml(
@@ -191,7 +191,7 @@ fn rules_of_every_key_hit_the_same_whatever_the_cut() {
         "splits: {cases} ways to cut {replies} replies under {packs} packs, {hits} hits of rules with {seen:?}"
     );
     if packs >= 1000 {
-        // Two folds and look-around are features.
+        // Two folds and look-around are optional features.
         let features =
             usize::from(cfg!(feature = "lookaround")) + 2 * usize::from(cfg!(feature = "unicode"));
         assert_eq!(seen.len(), 42 + features, "{seen:?}");

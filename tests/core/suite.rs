@@ -1,9 +1,9 @@
 //! The engine-independent suite: every case of `tests/data/*.toml`, under every way to cut it.
 //!
-//! A case says what arrives (`deltas`) and what must be found (`hits`, `counters`). It is run as
-//! given, with adjacent deltas of a part joined, byte by byte, byte by byte with the parts taking
-//! turns, at every two-way cut, at seeded random cuts, and all of that with empty deltas between.
-//! The hits of each part and the counters must be the same every time.
+//! A case has an input (`deltas`) and the expected output (`hits`, `counters`). It is run as given, with adjacent
+//! deltas of a part joined, byte by byte, byte by byte with the parts alternating, at every two-way cut, at seeded
+//! random cuts, and all of that with empty deltas between. The hits of each part and the counters must be the same
+//! every time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule, Severity, Stream};
 
 use ttsr_testing::Random;
 
-/// Two-way cuts of one delta; longer ones are cut at evenly spread places.
+/// The most two-way cuts of one delta. A longer one is cut at evenly spaced offsets.
 const CUTS: usize = 400;
 
 const RANDOM_RUNS: u64 = 8;
@@ -58,7 +58,7 @@ fn regressions() {
     );
 }
 
-/// A file of cases and the packs they name.
+/// A file of cases and the packs they use.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -112,7 +112,7 @@ struct Case {
     counters: BTreeMap<String, u64>,
 }
 
-/// One entry: whatever is there happens in the order of these fields.
+/// An entry of the input. Its fields take effect in the order of their declaration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Delta {
@@ -137,7 +137,7 @@ struct HitText {
     decided: u64,
 }
 
-/// What a stream is told.
+/// A call of a stream.
 #[derive(Clone, Debug)]
 enum Step {
     Open(PartId, Channel),
@@ -146,7 +146,7 @@ enum Step {
     Close(PartId),
 }
 
-/// Hits by part, in the order in which they were given, and the counters.
+/// The hits of each part, in order, and the counters.
 type Outcome = (BTreeMap<u32, Vec<HitText>>, BTreeMap<String, u64>);
 
 fn run(name: &str, text: &str, least: usize) {
@@ -182,7 +182,7 @@ fn run(name: &str, text: &str, least: usize) {
     );
 }
 
-/// Runs the case in every way; the first difference is the failure.
+/// Runs the case in every way and returns the number of runs, or the first difference.
 fn check(case: &Case, pack: &Pack) -> Result<usize, String> {
     let mut hits: BTreeMap<u32, Vec<HitText>> = BTreeMap::new();
     for hit in &case.hits {
@@ -286,7 +286,7 @@ fn from_hex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Every way to deliver the same bytes, with its name.
+/// Returns every way to deliver the same bytes, with its name.
 fn ways(given: &[Step]) -> Vec<(String, Vec<Step>)> {
     let whole = joined(given);
     let mut ways = vec![
@@ -321,7 +321,7 @@ fn ways(given: &[Step]) -> Vec<(String, Vec<Step>)> {
     ways
 }
 
-/// Adjacent deltas of one part as one.
+/// Joins adjacent deltas of one part.
 fn joined(steps: &[Step]) -> Vec<Step> {
     let mut joined: Vec<Step> = Vec::new();
     for step in steps {
@@ -351,7 +351,7 @@ fn cut(steps: &[Step], mut cuts: impl FnMut(usize, &[u8]) -> Vec<usize>) -> Vec<
     out
 }
 
-/// Deltas that stand next to each other are delivered byte by byte, one byte of each part in turn.
+/// Delivers adjacent deltas of several parts byte by byte, one byte of each part in turn.
 fn in_turns(steps: &[Step]) -> Vec<Step> {
     let mut out = Vec::new();
     for group in steps.chunk_by(|a, b| is_push(a) && is_push(b)) {
@@ -418,7 +418,7 @@ fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
     (hits, counters(&stream))
 }
 
-/// The counters that are not zero.
+/// Returns the counters that are not zero.
 fn counters(stream: &Stream) -> BTreeMap<String, u64> {
     let Counters {
         unknown_parts,

@@ -229,6 +229,9 @@ fn row(rule: &Rule) -> String {
     if let Some(docs) = rule.docs.as_deref().filter(|docs| is_link(docs)) {
         write!(why, " ([source]({docs}))").expect("writing to a string cannot fail");
     }
+    for (number, address) in (1..).zip(rule.references.iter().filter(|it| is_link(it))) {
+        write!(why, " [[{number}]]({address})").expect("a string takes all");
+    }
     let mode = match rule.mode {
         Mode::Shadow => ", in shadow mode",
         _ => "",

@@ -3,7 +3,6 @@
 //! Keys are put in the order of the documentation and spaced alike; values, comments and the order of rules
 //! stay. What the file means is compared before anything is written.
 
-use std::cmp::Reverse;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, Value};
+use ttsr::pack::language::key_order;
 
 use crate::args::FormatArg;
 use crate::input::{InputProblems, inputs};
@@ -131,7 +131,7 @@ fn formatted(text: &str) -> Result<String, String> {
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| error.to_string())?;
-    table(document.as_table_mut(), TOP);
+    table(document.as_table_mut(), &mut Vec::new());
     let mut out = lines(&document.to_string());
     // What stands between tables is spaced by now; a second look settles what the first moved.
     if let Ok(again) = out.parse::<DocumentMut>() {
@@ -147,98 +147,33 @@ fn meaning(text: &str) -> Option<toml::Table> {
     toml::from_str(text).ok()
 }
 
-/// Keys in their order. A key that is not here comes behind those that are, where it stood.
-const TOP: &[&str] = &[
-    "schema", "pack", "defaults", "lists", "rule", "override", "allow",
-];
-const INNER: &[&str] = &[
-    "name",
-    "version",
-    "description",
-    "engine",
-    "authors",
-    "extends",
-    "grants",
-    "license",
-    "severity",
-    "action",
-    "mode",
-    "priority",
-    "status",
-    "replaced-by",
-    "tags",
-    "docs",
-    "why",
-    "on",
-    "agents",
-    "models",
-    "providers",
-    "tools",
-    "args",
-    "paths",
-    "match",
-    "hold",
-    "replacement",
-    "partial",
-    "retry",
-    "repeat",
-    "allowance",
-    "consult",
-    "header",
-    "instead",
-    "message",
-    "append",
-    "rules",
-    "text",
-    "reason",
-    "until",
-    "examples",
-    "case",
-];
-const MATCH: &[&str] = &[
-    "any", "all", "sequence", "none", "within", "first", "last", "line", "count", "per", "capture",
-    "region", "fold",
-];
-
-/// Sorts and spaces a table and those below it. How deep tables go is bounded by the parser.
-fn table(table_: &mut Table, order: &[&str]) {
-    let named = order == TOP;
-    let place = |key: &Key| {
-        Reverse(
-            order
-                .iter()
-                .rev()
-                .position(|known| *known == key.get())
-                .map(|at| at + 1),
-        )
+/// Sorts and spaces the table at `path`, and the tables in it. The parser bounds how deep tables are nested.
+///
+/// Keys are put in the order of the rule language. Unknown keys follow in the order in which they are written.
+fn table(table_: &mut Table, path: &mut Vec<String>) {
+    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+    let order = key_order(&names);
+    let rank = |key: &Key| {
+        let known = order.iter().position(|known| *known == key.get());
+        known.unwrap_or(order.len())
     };
-    // Only values move: a table that has a header stays where its author put it.
-    if !named {
-        table_.sort_values_by(|a, _, b, _| rank(place(a)).cmp(&rank(place(b))));
+    // Only values move: a table with a header stays where its author put it. The tables of a file stay as well.
+    if !path.is_empty() {
+        table_.sort_values_by(|a, _, b, _| rank(a).cmp(&rank(b)));
     }
     for (mut key, item) in table_.iter_mut() {
-        let name = key.get().to_owned();
+        path.push(key.get().to_owned());
         match item {
             Item::Value(value) => {
                 key.leaf_decor_mut().set_suffix(" ");
                 space(key.leaf_decor_mut());
                 spaced(value);
             }
-            Item::Table(below) => table(below, order_of(&name)),
-            Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|below| table(below, INNER)),
+            Item::Table(below) => table(below, path),
+            Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|below| table(below, path)),
             Item::None => {}
         }
-    }
-}
-
-fn rank(place: Reverse<Option<usize>>) -> (bool, Reverse<Option<usize>>) {
-    (place.0.is_none(), place)
-}
-
-fn order_of(name: &str) -> &'static [&'static str] {
-    match name {
-        "match" => MATCH,
-        _ => INNER,
+        path.pop();
     }
 }
 

@@ -366,88 +366,52 @@ impl OutputRecord for DiagnosticRecord<'_> {
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "rule")]
 pub(crate) struct RuleRecord<'a> {
-    rule: &'a str,
-    severity: &'a str,
-    action: Action,
-    on: &'a [Channel],
-    tools: &'a [String],
-    args: &'a [String],
-    paths: &'a [String],
+    #[serde(rename = "rule")]
+    id: &'a str,
+    /// The patterns of `match.any`, in a short form.
     patterns: Vec<PatternRecord<'a>>,
-    priority: i32,
-    description: &'a str,
-    why: Option<&'a str>,
-    instead: Option<&'a str>,
-    message: Option<&'a str>,
-    /// The other keys of the rule language.
+    /// Every key of the rule language.
     #[serde(flatten)]
-    more: serde_json::Map<String, serde_json::Value>,
+    keys: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip)]
+    rule: &'a Rule,
 }
 
 impl<'a> RuleRecord<'a> {
     pub(crate) fn new(rule: &'a Rule) -> RuleRecord<'a> {
         RuleRecord {
-            rule: &rule.id,
-            severity: rule.severity.name(),
-            action: rule.action,
-            on: &rule.on,
-            tools: &rule.tools,
-            args: &rule.args,
-            paths: &rule.paths,
+            id: &rule.id,
             patterns: rule.condition.any.iter().map(PatternRecord).collect(),
-            priority: rule.priority,
-            description: &rule.description,
-            why: rule.why.as_deref(),
-            instead: rule.instead.as_deref(),
-            message: rule.message.as_deref(),
-            more: others(rule),
+            keys: effective::keys(rule),
+            rule,
         }
     }
 }
 
-/// Returns the keys of a rule for which the record has no field.
-fn others(rule: &Rule) -> serde_json::Map<String, serde_json::Value> {
-    const NAMED: [&str; 11] = [
-        "severity",
-        "action",
-        "on",
-        "tools",
-        "args",
-        "paths",
-        "priority",
-        "description",
-        "why",
-        "instead",
-        "message",
-    ];
-    let mut keys = effective::keys(rule);
-    keys.retain(|key, _| !NAMED.contains(&key.as_str()));
-    keys
-}
-
 impl OutputRecord for RuleRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
-        let style = style(self.action);
-        let on: Vec<&str> = self.on.iter().map(|channel| channel.name()).collect();
+        let rule = self.rule;
+        let style = style(rule.action);
+        let on: Vec<&str> = rule.on.iter().map(|channel| channel.name()).collect();
         write!(
             out,
             "{STRONG}{}{STRONG:#}  {} {style}{}{style:#}  on={}",
-            Escaped(self.rule),
-            self.severity,
-            self.action.name(),
+            Escaped(&rule.id),
+            rule.severity.name(),
+            rule.action.name(),
             on.join(",")
         )?;
         for (name, entries) in [
-            ("tools", self.tools),
-            ("args", self.args),
-            ("paths", self.paths),
+            ("tools", &rule.tools),
+            ("args", &rule.args),
+            ("paths", &rule.paths),
         ] {
             if !entries.is_empty() {
                 write!(out, " {name}={}", Escaped(&few(entries)))?;
             }
         }
-        if self.priority != 0 {
-            write!(out, " priority={}", self.priority)?;
+        if rule.priority != 0 {
+            write!(out, " priority={}", rule.priority)?;
         }
         for PatternRecord(pattern) in self.patterns.iter().take(FEW) {
             write!(
@@ -461,7 +425,7 @@ impl OutputRecord for RuleRecord<'_> {
             ..=FEW => {}
             all => write!(out, " and {} more patterns", all - FEW)?,
         }
-        writeln!(out, "  {FAINT}{}{FAINT:#}", Escaped(self.description))
+        writeln!(out, "  {FAINT}{}{FAINT:#}", Escaped(&rule.description))
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) struct RuleHelp {
     pub(crate) help: String,
     pub(crate) docs: Option<String>,
     pub(crate) tags: Vec<String>,
+    pub(crate) references: Vec<String>,
     pub(crate) level: Level,
 }
 
@@ -318,7 +319,10 @@ fn sarif_rule(code: &str, help: Option<&RuleHelp>) -> Value {
         rule["helpUri"] = json!(docs);
     }
     if !help.tags.is_empty() {
-        rule["properties"] = json!({ "tags": help.tags });
+        rule["properties"]["tags"] = json!(help.tags);
+    }
+    if !help.references.is_empty() {
+        rule["properties"]["references"] = json!(help.references);
     }
     rule
 }

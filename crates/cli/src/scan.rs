@@ -571,6 +571,7 @@ impl RuleHelps {
                 },
                 docs: rule.docs.clone().filter(|docs| docs.starts_with("http")),
                 tags: rule.tags.clone(),
+                references: rule.references.clone(),
                 level: level(rule.severity),
             })
         });

@@ -1,4 +1,4 @@
-//! What several tests share: a seeded source of randomness, random patterns, and texts grown from them.
+//! Helpers that several tests share: a seeded random generator, random patterns, and texts that match them.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
@@ -14,7 +14,7 @@ pub use folder::Folder;
 pub use random::{Random, scale};
 
 impl Random {
-    /// The text in pieces of up to `longest` bytes.
+    /// Splits the text into pieces of at most `longest` bytes.
     pub fn pieces<'a>(&mut self, mut text: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
         let mut pieces = Vec::new();
         while !text.is_empty() {
@@ -25,7 +25,7 @@ impl Random {
         pieces
     }
 
-    /// Up to `most` pieces of text, a few of them not valid UTF-8.
+    /// Returns a text of up to `most` fragments, some of them invalid UTF-8.
     pub fn noise(&mut self, most: usize) -> Vec<u8> {
         const PIECES: [&[u8]; 20] = [
             b"a",
@@ -55,7 +55,7 @@ impl Random {
     }
 }
 
-/// A random pattern over a small alphabet: classes, Unicode, anchors, boundaries, counted repeats.
+/// Returns a random pattern over a small alphabet: classes, Unicode, anchors, boundaries, counted repeats.
 pub fn pattern_text(random: &mut Random) -> String {
     let mut text = String::new();
     push_pattern(random, 3, &mut text);
@@ -138,7 +138,7 @@ const LOOKS: [&str; 16] = [
     r"\A",
 ];
 
-/// Appends a text that the pattern matches, look-around aside.
+/// Appends a text that the pattern matches, apart from look-around.
 pub fn sample(random: &mut Random, hir: &Hir, out: &mut Vec<u8>) {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => {}

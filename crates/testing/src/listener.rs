@@ -1,12 +1,12 @@
-// A server that examples talk to. They take this file in as source (`include!`), for an example sees nothing of the
-// crate but its public interface; so it has no documentation of its own, and is no module of the library.
+// A server for examples in the documentation. They include this file as source (`include!`), because an example only
+// sees the public interface. It therefore has no module documentation and is not a module of the library.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
-/// Answers as many requests as there are answers, each with a connection of its own; gives its address, and what it
-/// was asked: of each request the lines and what came with it.
+/// Serves one request, on a connection of its own, for each of `answers`. Returns the address of the server, and a
+/// handle that yields the requests, each with its head and its body.
 pub fn answering<const N: usize>(
     answers: [&'static str; N],
 ) -> std::io::Result<(String, JoinHandle<[String; N]>)> {

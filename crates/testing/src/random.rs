@@ -1,14 +1,13 @@
-//! A seeded source of randomness, and how much of it a test spends. Tests of the public interface take this file
-//! in as source, so that there is one of it.
+//! A seeded random generator, and the scale of randomized tests.
 
-/// Returns the share of `full` cases that a test runs: a tenth, unless `TTSR_TEST_SCALE` names another percentage (CI: 100).
+/// Returns the number of cases to run, out of `full`: a tenth, unless `TTSR_TEST_SCALE` names another percentage (CI: 100).
 pub fn scale(full: usize) -> usize {
     let percent = std::env::var("TTSR_TEST_SCALE").ok();
     let percent = percent.and_then(|text| text.parse().ok());
     (full * percent.unwrap_or(10) / 100).max(1)
 }
 
-/// A small, seeded generator (SplitMix64), so that every failure can be seen again.
+/// A small seeded generator (SplitMix64), so that every failure can be reproduced.
 #[derive(Debug)]
 pub struct Random(u64);
 
@@ -24,7 +23,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

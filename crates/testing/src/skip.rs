@@ -1,5 +1,5 @@
-//! Tests that cannot run everywhere, and say so where they do not. Tests of the public interface take this file in
-//! as source; `tests/core/rows.rs` checks that no test ends early in silence.
+//! Messages of tests that are skipped where they cannot run. A test of the repository checks that no test returns early
+//! without a message.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -9,12 +9,11 @@ use std::path::PathBuf;
 pub fn test(why: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");
-    // Nobody sees what the macros print in a test that passes. Where even this fails there is nobody to tell.
+    // The print macros are captured in a test that passes. If even this write fails, the message is lost.
     writeln!(std::io::stderr(), "skipped: {name}: {why}").ok();
 }
 
-/// Returns the value of an environment variable that the test needs; prints that it is skipped where it is not
-/// set.
+/// Returns the value of an environment variable that the test needs. Prints that the test is skipped if it is not set.
 pub fn unless_set(variable: &str) -> Option<OsString> {
     let value = std::env::var_os(variable);
     if value.is_none() {
@@ -23,8 +22,8 @@ pub fn unless_set(variable: &str) -> Option<OsString> {
     value
 }
 
-/// Returns the folder of the corpus of real recordings, from `TTSR_CORPUS`; prints that the test is skipped where
-/// it is not set.
+/// Returns the folder of the corpus of recordings, from `TTSR_CORPUS`. Prints that the test is skipped if it is not
+/// set.
 pub fn corpus() -> Option<PathBuf> {
     unless_set("TTSR_CORPUS").map(PathBuf::from)
 }

@@ -1,8 +1,8 @@
 //! Every byte of code is exactly one of comment, string and other code, and the same under every split.
 
 use crate::seen::{Seen, pieces};
-use crate::view::code::Code;
-use crate::view::piece::{Language, Regions, Tag};
+use crate::view::chunk::{Language, RegionSet, Tag};
+use crate::view::code::CodeView;
 
 const LANGUAGES: [&str; 13] = [
     "rust", "go", "tsx", "c", "java", "css", "json", "python", "bash", "toml", "yaml", "sql",
@@ -16,15 +16,15 @@ pub fn run(data: &[u8]) {
     };
     let language = LANGUAGES[usize::from(*language) % LANGUAGES.len()];
     let tag = Tag {
-        regions: Regions::CODE,
+        regions: RegionSet::CODE,
         language: Language::new(language),
     };
     let end = text.len() as u64;
     let read = |size: usize| {
-        let (mut code, mut seen) = (Code::default(), Seen::default());
-        code.turn(tag, 0, 0, &mut seen);
+        let (mut code, mut seen) = (CodeView::default(), Seen::default());
+        code.set_tag(tag, 0, 0, &mut seen);
         for piece in pieces(text, size) {
-            code.take(piece, &mut seen);
+            code.push(piece, &mut seen);
         }
         code.cut(end, end, &mut seen);
         seen
@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(whole.bytes.len(), text.len(), "every byte is handed on");
     for (at, &(byte, tag, start, ..)) in whole.bytes.iter().enumerate() {
         assert_eq!((byte, start), (text[at], at as u64));
-        let kinds = [Regions::COMMENT, Regions::STRING, Regions::CODE_ONLY];
+        let kinds = [RegionSet::COMMENT, RegionSet::STRING, RegionSet::CODE_ONLY];
         let held = kinds.iter().filter(|&&kind| tag.regions.contains(kind));
         assert_eq!(held.count(), 1);
     }

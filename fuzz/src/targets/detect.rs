@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::detect::alike::{Alike, AlikeLimits};
-use crate::detect::cycle::{Cycle, CycleLimits};
-use crate::detect::doom_loop::Call;
-use crate::detect::leak::{Leak, LeakLimits};
-use crate::detect::script::{Script, ScriptLimits};
-use crate::detect::unknown_file::UnknownFile;
-use crate::detect::unknown_name::{KnownNames, UnknownName};
-use crate::detect::{Detector, Found};
-use crate::view::piece::{Language, Piece};
+use crate::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
+use crate::detect::doom_loop::CallDigest;
+use crate::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
+use crate::detect::repetition::{RepetitionDetector, RepetitionLimits};
+use crate::detect::script::{ScriptDetector, ScriptLimits};
+use crate::detect::unknown_file::UnknownFileDetector;
+use crate::detect::unknown_name::{KnownNames, UnknownNameDetector};
+use crate::detect::{Detection, Detector};
+use crate::view::chunk::{Chunk, Language};
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
@@ -21,16 +21,16 @@ pub fn run(data: &[u8]) {
     let known = Arc::new(KnownNames::new(["known", "src/known.rs"]));
     let languages = ["rust", "toml", "ts", "python", "go"];
     let language = Language::new(languages[usize::from(*which) % languages.len()]);
-    let circles = CycleLimits {
+    let circles = RepetitionLimits {
         chars: 40,
         times: 3,
-        ..CycleLimits::default()
+        ..RepetitionLimits::default()
     };
-    let near = AlikeLimits {
+    let near = NearDuplicateLimits {
         words: 1,
         times: 2,
         of: 3,
-        ..AlikeLimits::default()
+        ..NearDuplicateLimits::default()
     };
     let few = ScriptLimits {
         letters: 4,
@@ -39,29 +39,37 @@ pub fn run(data: &[u8]) {
         ..ScriptLimits::default()
     };
     let size = usize::from(*size) + 1;
-    same(|| Cycle::new(circles), text, size);
-    same(|| Alike::new(near), text, size);
-    same(|| Leak::new(LeakLimits::default()), text, size);
-    same(|| Script::new(few), text, size);
-    same(|| UnknownName::new(known.clone(), language), text, size);
-    same(|| UnknownFile::new(known.clone(), None), text, size);
+    same(|| RepetitionDetector::new(circles), text, size);
+    same(|| NearDuplicateDetector::new(near), text, size);
+    same(
+        || ControlTokenDetector::new(ControlTokenLimits::default()),
+        text,
+        size,
+    );
+    same(|| ScriptDetector::new(few), text, size);
+    same(
+        || UnknownNameDetector::new(known.clone(), language),
+        text,
+        size,
+    );
+    same(|| UnknownFileDetector::new(known.clone(), None), text, size);
     spans(&known, text, size);
-    let _ = Call::new("tool", text);
+    let _ = CallDigest::new("tool", text);
 }
 
 /// Reads each line as a code span with one detector, one after another.
 fn spans(known: &Arc<KnownNames>, text: &[u8], size: usize) {
-    let mut files = UnknownFile::new(known.clone(), None);
+    let mut files = UnknownFileDetector::new(known.clone(), None);
     let mut at = 0;
     for span in text.split(|byte| *byte == b'\n') {
         let new = found(
-            UnknownFile::new(known.clone(), None),
+            UnknownFileDetector::new(known.clone(), None),
             span,
             span.len().max(1),
         );
         let mut again = Vec::new();
         read(&mut files, span, size, at, &mut again);
-        let moved = |found: &Found| Found {
+        let moved = |found: &Detection| Detection {
             start: found.start + at,
             end: found.end + at,
             decided: found.decided + at,
@@ -75,7 +83,7 @@ fn spans(known: &Arc<KnownNames>, text: &[u8], size: usize) {
             let path = &span[one.start as usize..one.end as usize];
             let path = std::str::from_utf8(path).expect("what is found is whole characters");
             let listed = Some(Arc::new(KnownNames::new([path])));
-            let rest = found(UnknownFile::new(known.clone(), listed), span, size);
+            let rest = found(UnknownFileDetector::new(known.clone(), listed), span, size);
             assert_eq!(rest, [], "{path} is listed");
         }
         at += span.len() as u64 + 1;
@@ -91,16 +99,16 @@ fn same<D: Detector>(new: impl Fn() -> D, text: &[u8], size: usize) {
     }
 }
 
-fn found(mut detector: impl Detector, text: &[u8], size: usize) -> Vec<Found> {
+fn found(mut detector: impl Detector, text: &[u8], size: usize) -> Vec<Detection> {
     let mut all = Vec::new();
     read(&mut detector, text, size, 0, &mut all);
     all
 }
 
 /// Reads a text that begins at `at` to its end.
-fn read(detector: &mut impl Detector, text: &[u8], size: usize, at: u64, all: &mut Vec<Found>) {
+fn read(detector: &mut impl Detector, text: &[u8], size: usize, at: u64, all: &mut Vec<Detection>) {
     for (index, piece) in text.chunks(size).enumerate() {
-        let piece = Piece::verbatim(piece, at + (index * size) as u64);
+        let piece = Chunk::verbatim(piece, at + (index * size) as u64);
         detector.push(piece, &mut |found| all.push(found));
     }
     detector.finish(at + text.len() as u64, &mut |found| all.push(found));

@@ -2,7 +2,7 @@
 //! byte no output comes later than its deciding offset.
 
 use crate::input;
-use crate::view::edit::{EditLimits, Edits};
+use crate::view::edit::{EditLimits, EditView};
 
 // Layout of the input: a byte for the limits, a byte for the cuts, the tool input.
 /// Checks the property of this module on one input.
@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     if *small < 128 {
         (limits.waiting, limits.lines) = (usize::from(*small) + 1, usize::from(*small) % 5);
     }
-    let read = |step| input::read(Edits::new(limits), text, step);
+    let read = |step| input::read(EditView::new(limits), text, step);
     let whole = read(text.len().max(1));
     assert_eq!(read(1), whole);
     assert_eq!(read(usize::from(*cuts) % 17 + 2), whole);

@@ -2,7 +2,7 @@
 //! order, and only markers and indentation are left out.
 
 use crate::seen::{Seen, pieces};
-use crate::view::fence::Markdown;
+use crate::view::fence::MarkdownView;
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
@@ -11,9 +11,10 @@ pub fn run(data: &[u8]) {
     };
     let held = usize::from(*bounds) + 16;
     let read = |size: usize| {
-        let (mut markdown, mut seen) = (Markdown::with_limits(held, held / 16), Seen::default());
+        let (mut markdown, mut seen) =
+            (MarkdownView::with_limits(held, held / 16), Seen::default());
         for piece in pieces(text, size) {
-            markdown.take(piece, &mut seen);
+            markdown.push(piece, &mut seen);
         }
         markdown.cut(text.len() as u64, text.len() as u64, &mut seen);
         seen

@@ -1,8 +1,8 @@
 //! Text folded byte by byte, or in pieces of any size, equals the text folded at once: the same bytes at the same
 //! places, decided at the same time.
 
-use crate::view::fold::{Fold, Folds, fold_text};
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
+use crate::view::fold::{FoldSet, FoldView, fold_text};
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
@@ -14,8 +14,8 @@ pub fn run(data: &[u8]) {
         .iter()
         .enumerate()
         .filter(|(bit, _)| which >> bit & 1 == 1);
-    let folds = folds.fold(Folds::default(), |folds, (_, name)| {
-        folds | Folds::named(name).expect("it is a name")
+    let folds = folds.fold(FoldSet::default(), |folds, (_, name)| {
+        folds | FoldSet::from_name(name).expect("it is a name")
     });
     let (whole, overlong) = folded(folds, text, text.len().max(1));
     assert_eq!(folded(folds, text, 1), (whole.clone(), overlong));
@@ -27,9 +27,9 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn folded(folds: Folds, text: &[u8], size: usize) -> (Vec<(u8, u64, u64, u64)>, u64) {
+fn folded(folds: FoldSet, text: &[u8], size: usize) -> (Vec<(u8, u64, u64, u64)>, u64) {
     let mut bytes = Vec::new();
-    let mut note = |piece: Piece<'_>| {
+    let mut note = |piece: Chunk<'_>| {
         for (index, &byte) in piece.bytes.iter().enumerate() {
             bytes.push((
                 byte,
@@ -39,9 +39,9 @@ fn folded(folds: Folds, text: &[u8], size: usize) -> (Vec<(u8, u64, u64, u64)>, 
             ));
         }
     };
-    let mut fold = Fold::new(folds);
+    let mut fold = FoldView::new(folds);
     for (index, piece) in text.chunks(size).enumerate() {
-        fold.push(Piece::verbatim(piece, (index * size) as u64), &mut note);
+        fold.push(Chunk::verbatim(piece, (index * size) as u64), &mut note);
     }
     fold.finish(text.len() as u64, &mut note);
     (bytes, fold.overlong())

@@ -2,7 +2,7 @@
 //! later than its deciding offset.
 
 use crate::input;
-use crate::view::shell::{Shell, ShellLimits};
+use crate::view::shell::{ShellLimits, ShellView};
 
 // Layout of the input: a byte for the limits, a byte for the cuts, the tool input.
 /// Checks the property of this module on one input.
@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     if *small < 128 {
         (limits.waiting, limits.depth) = (usize::from(*small), usize::from(*small) % 5);
     }
-    let read = |step| input::read(Shell::new(limits), text, step);
+    let read = |step| input::read(ShellView::new(limits), text, step);
     let whole = read(text.len().max(1));
     assert_eq!(read(1), whole);
     assert_eq!(read(usize::from(*cuts) % 17 + 2), whole);

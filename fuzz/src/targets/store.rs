@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use ttsr::harness::Message;
-use ttsr_agent::store::{Disk, DiskFile, Entry, StoreOptions, StoredItem, StoreReader, Record, Store};
+use ttsr_agent::store::{
+    Disk, DiskFile, Entry, Record, Store, StoreOptions, StoreReader, StoredItem,
+};
 
 /// One file, in memory.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! How much of what is wrong is caught, and of what is right is not: the table in `docs/detectors.md`.
+//! The detection and false-positive rates in the table of `docs/detectors.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -48,9 +48,9 @@ impl Case {
     }
 }
 
-/// A text of the corpus: what it is, and the stretches of it that are code.
+/// A text of the corpus, its origin, and its runs of code.
 struct Sample {
-    /// The conversation that it is from.
+    /// The conversation that contains it.
     stream: String,
     kind: Kind,
     tool: String,
@@ -65,7 +65,7 @@ enum Kind {
     Input,
 }
 
-/// Runs of prose and of code, told apart by fences and backticks, with the language of a fence.
+/// Splits a text at fences and backticks into runs of prose and of code, with the language of a fence.
 fn runs(text: &str) -> Vec<(bool, Option<Language>, &str)> {
     let mut runs = Vec::new();
     let mut fence: Option<Option<Language>> = None;
@@ -89,13 +89,13 @@ fn runs(text: &str) -> Vec<(bool, Option<Language>, &str)> {
     runs
 }
 
-/// Feeds a text with its code told apart.
+/// Feeds a text to a detector, with its code marked as such.
 fn read<D: Detector>(
     mut detector: D,
     sample: &Sample,
     mut tell: impl FnMut(&mut D, bool),
     prose_only: bool,
-) -> Vec<Found> {
+) -> Vec<Detection> {
     let mut all = Vec::new();
     let whole = [(true, None, sample.text.as_str())];
     let runs = match sample.kind {
@@ -106,7 +106,7 @@ fn read<D: Detector>(
     for (code, _, part) in runs {
         tell(&mut detector, code);
         if !(part.is_empty() || code && prose_only) {
-            detector.push(Piece::verbatim(part.as_bytes(), at), &mut |found| {
+            detector.push(Chunk::verbatim(part.as_bytes(), at), &mut |found| {
                 all.push(found)
             });
         }
@@ -116,34 +116,40 @@ fn read<D: Detector>(
     all
 }
 
-fn cycle(sample: &Sample) -> bool {
+fn has_repetition(sample: &Sample) -> bool {
     !read(
-        Cycle::new(CycleLimits::default()),
+        RepetitionDetector::new(RepetitionLimits::default()),
         sample,
-        Cycle::code,
+        RepetitionDetector::set_code,
         false,
     )
     .is_empty()
 }
 
-fn alike(sample: &Sample) -> bool {
+fn has_near_duplicates(sample: &Sample) -> bool {
     !read(
-        Alike::new(AlikeLimits::default()),
+        NearDuplicateDetector::new(NearDuplicateLimits::default()),
         sample,
-        Alike::code,
+        NearDuplicateDetector::set_code,
         false,
     )
     .is_empty()
 }
 
-fn leak(sample: &Sample) -> bool {
-    !read(Leak::new(LeakLimits::default()), sample, Leak::code, false).is_empty()
+fn has_control_tokens(sample: &Sample) -> bool {
+    !read(
+        ControlTokenDetector::new(ControlTokenLimits::default()),
+        sample,
+        ControlTokenDetector::set_code,
+        false,
+    )
+    .is_empty()
 }
 
 fn script(sample: &Sample) -> bool {
     sample.kind == Kind::Prose
         && !read(
-            Script::new(ScriptLimits::default()),
+            ScriptDetector::new(ScriptLimits::default()),
             sample,
             |_, _| (),
             true,
@@ -152,28 +158,28 @@ fn script(sample: &Sample) -> bool {
 }
 
 fn is_loop(texts: &[String]) -> bool {
-    let mut calls = Calls::default();
+    let mut calls = CallHistory::default();
     let limits = LoopLimits::default();
     texts.iter().any(|text| {
         calls
-            .push(&limits, Call::new("tool", text.as_bytes()))
+            .push(&limits, CallDigest::new("tool", text.as_bytes()))
             .is_some()
     })
 }
 
 fn are_same(texts: &[String]) -> bool {
-    let mut turns = Turns::default();
+    let mut turns = ReplyHistory::default();
     let limits = TurnLimits::default();
     let digest = |text: &str| {
-        let mut reply = Reply::default();
-        reply.push(Piece::verbatim(text.as_bytes(), 0));
+        let mut reply = ReplyDigester::default();
+        reply.push(Chunk::verbatim(text.as_bytes(), 0));
         reply.digest()
     };
     texts.iter().any(|text| turns.push(&limits, digest(text)))
 }
 
 fn passes(case: &Case) -> bool {
-    let mut bounds = Bounds::default();
+    let mut bounds = BoundLimits::default();
     match case.limit.as_deref() {
         Some("bytes") => bounds.bytes = Some(100),
         Some("lines") => bounds.lines = Some(10),
@@ -181,18 +187,18 @@ fn passes(case: &Case) -> bool {
         Some("deltas") => bounds.deltas = Some(30),
         other => panic!("no limit {other:?}"),
     }
-    let mut limit = Limit::new(bounds, Duration::ZERO);
+    let mut limit = BoundMonitor::new(bounds, Duration::ZERO);
     let mut passed = false;
     for (at, byte) in case.text().bytes().enumerate() {
         limit.delta(Duration::ZERO, &mut |_, _| passed = true);
-        limit.push(Piece::verbatim(&[byte], at as u64), &mut |_, _| {
+        limit.push(Chunk::verbatim(&[byte], at as u64), &mut |_, _| {
             passed = true
         });
     }
     passed
 }
 
-/// Names that exist: what a host would read from lock files and workspaces.
+/// Returns names that exist, as a host would read them from lock files and workspaces.
 fn known() -> Arc<KnownNames> {
     let text = std::fs::read_to_string(folder().join("known-names.txt")).unwrap();
     Arc::new(KnownNames::new(
@@ -210,11 +216,11 @@ fn cases(name: &str) -> Cases {
 }
 
 const NAMES: [&str; 9] = [
-    "alike",
-    "cycle",
+    "near-duplicate",
+    "repetition",
     "doom-loop",
     "entropy",
-    "leak",
+    "control-tokens",
     "limit",
     "script",
     "turns",
@@ -231,18 +237,18 @@ fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
         text,
     };
     match name {
-        "alike" => alike(&sample),
-        "cycle" => cycle(&sample),
+        "near-duplicate" => has_near_duplicates(&sample),
+        "repetition" => has_repetition(&sample),
         "doom-loop" => is_loop(&case.texts),
         "entropy" => Entropy::of(sample.text.as_bytes()).is_random(&EntropyLimits::default()),
-        "leak" => leak(&sample),
+        "control-tokens" => has_control_tokens(&sample),
         "limit" => passes(case),
         "script" => script(&sample),
         "turns" => are_same(&case.texts),
         _ => {
             let language = case.language.as_deref().and_then(Language::new);
             !found_in(
-                UnknownName::new(Arc::clone(known), language),
+                UnknownNameDetector::new(Arc::clone(known), language),
                 sample.text.as_bytes(),
                 &[],
             )
@@ -251,7 +257,7 @@ fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
     }
 }
 
-/// The code of a sample with its language: fenced, or what a tool writes into a file.
+/// Returns the code of a sample with its language: fenced, or written to a file by a tool.
 fn code(sample: &Sample) -> Vec<(Language, String)> {
     if sample.kind == Kind::Prose {
         let mut blocks: Vec<(Language, String)> = Vec::new();
@@ -283,7 +289,7 @@ fn unknown(sample: &Sample, known: &Arc<KnownNames>) -> Vec<String> {
     let mut names = Vec::new();
     for (language, text) in code(sample) {
         for found in found_in(
-            UnknownName::new(Arc::clone(known), Some(language)),
+            UnknownNameDetector::new(Arc::clone(known), Some(language)),
             text.as_bytes(),
             &[],
         ) {
@@ -342,16 +348,16 @@ fn sample(value: &Value, text: String, stream: &Value) -> Sample {
     }
 }
 
-/// Which texts of the corpus are found by each detector: how many were read, and each that was found.
+/// Returns, for each detector, the number of texts read and the texts with a detection.
 fn false_positives(
     samples: &[Sample],
     known: &Arc<KnownNames>,
 ) -> BTreeMap<&'static str, (usize, Vec<String>)> {
     let mut table = BTreeMap::new();
     let single: [(&str, IsFound); 4] = [
-        ("alike", alike),
-        ("cycle", cycle),
-        ("leak", leak),
+        ("near-duplicate", has_near_duplicates),
+        ("repetition", has_repetition),
+        ("control-tokens", has_control_tokens),
         ("script", script),
     ];
     for (name, is_found) in single {
@@ -368,15 +374,18 @@ fn false_positives(
     );
     let streams = by_stream(samples);
     let looping = |(stream, all): &(&str, Vec<&Sample>)| {
-        let mut calls = Calls::default();
+        let mut calls = CallHistory::default();
         let limits = LoopLimits::default();
-        // Some readers record an input without a tool for every fragment of one; those are no calls.
+        // Some recordings have an input without a tool for every fragment of one; those are not calls.
         let mut inputs = all
             .iter()
             .filter(|sample| sample.kind == Kind::Input && !sample.tool.is_empty());
         let is_loop = inputs.any(|sample| {
             calls
-                .push(&limits, Call::new(&sample.tool, sample.text.as_bytes()))
+                .push(
+                    &limits,
+                    CallDigest::new(&sample.tool, sample.text.as_bytes()),
+                )
                 .is_some()
         });
         is_loop.then(|| (*stream).to_owned())
@@ -400,7 +409,7 @@ fn false_positives(
     table
 }
 
-/// The samples of each conversation, in order.
+/// Groups the samples by conversation, in order.
 fn by_stream(samples: &[Sample]) -> Vec<(&str, Vec<&Sample>)> {
     let mut streams: Vec<(&str, Vec<&Sample>)> = Vec::new();
     for sample in samples {

@@ -1,25 +1,25 @@
-//! `match.ast`: whether its patterns are code of its languages, and whether this build can look for them.
+//! The faults of `match.ast`: patterns that are not code of its languages, and builds without the feature.
 
 use super::fault::Fault;
 #[cfg(feature = "ast")]
-use crate::ast::{BadPattern, Grammar};
+use crate::ast::{AstPatternError, Grammar};
 use crate::pack::diagnostic::code;
 use crate::rule::Ast;
 
-/// What is wrong with a pattern in one of these languages.
+/// Returns the fault of a pattern in the first of `languages` that it is not code of.
 #[cfg(feature = "ast")]
-pub(super) fn pattern_fault(languages: &[String], pattern: &str) -> Option<Fault> {
+pub(in crate::pack) fn pattern_fault(languages: &[String], pattern: &str) -> Option<Fault> {
     languages.iter().find_map(|name| {
-        let fault = crate::ast::fault(Grammar::named(name)?, pattern)?;
+        let fault = crate::ast::check_pattern(Grammar::named(name)?, pattern)?;
         Some(match fault {
-            BadPattern::NoCode(why) => {
-                let message = format!("this pattern is no code of `{name}`: {why}");
+            AstPatternError::NoCode(why) => {
+                let message = format!("this pattern is not code in `{name}`: {why}");
                 Fault::new(&code::AST_PATTERN, message).with_help(
-                    "write a whole statement, expression or declaration; `$X` stands for one node, \
-                     `$$$X` for any number",
+                    "write a whole statement, expression or declaration; `$X` matches one node, \
+                     `$$$X` any number",
                 )
             }
-            BadPattern::Everything => Fault::new(
+            AstPatternError::Everything => Fault::new(
                 &code::MATCHES_EMPTY,
                 "this pattern matches every piece of code",
             )
@@ -28,13 +28,13 @@ pub(super) fn pattern_fault(languages: &[String], pattern: &str) -> Option<Fault
     })
 }
 
-/// Without grammars no pattern is judged: the rule as a whole is refused.
+/// Returns no fault: without grammars the whole rule is refused.
 #[cfg(not(feature = "ast"))]
-pub(super) fn pattern_fault(_: &[String], _: &str) -> Option<Fault> {
+pub(in crate::pack) fn pattern_fault(_: &[String], _: &str) -> Option<Fault> {
     None
 }
 
-/// Everything that makes no sense in `ast`, but for patterns.
+/// Returns the faults of `ast`, without those of its patterns.
 pub(super) fn faults(ast: &Ast) -> Vec<Fault> {
     if !cfg!(feature = "ast") {
         let message = "`ast` needs the feature `ast`, which this build of ttsr does not have";
@@ -53,14 +53,14 @@ pub(super) fn faults(ast: &Ast) -> Vec<Fault> {
     }
     let known = |name: &&String| !Ast::LANGUAGES.contains(&name.as_str());
     found.extend(ast.languages.iter().find(known).map(|name| {
-        let message = format!("`{name}` is no language that `ast` reads");
+        let message = format!("`ast` does not read the language `{name}`");
         Fault::new(&code::BAD_VALUE, message).with_help(Ast::LANGUAGES.join(", "))
     }));
     found
 }
 
-/// What is wrong with the patterns of a rule made in code.
-pub(super) fn pattern_faults(ast: &Ast) -> impl Iterator<Item = Fault> {
+/// Returns the faults of the patterns of a rule made in code.
+pub(in crate::pack) fn pattern_faults(ast: &Ast) -> impl Iterator<Item = Fault> {
     let patterns = ast.any.iter().chain(&ast.inside).chain(&ast.not);
     patterns.filter_map(|pattern| pattern_fault(&ast.languages, pattern))
 }

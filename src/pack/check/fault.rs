@@ -1,16 +1,16 @@
-//! What is wrong with a value, wherever the value came from.
+//! A problem of a value, independent of where the value came from.
 
 use std::ops::Range;
 
 use crate::pack::diagnostic::Code;
 
-/// A problem without a place: TOML gives it one, a rule made in code has none.
+/// A problem without a place. The reader of a file adds the place; a rule made in code has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pack) struct Fault {
     pub(in crate::pack) code: &'static Code,
     pub(in crate::pack) message: String,
     pub(in crate::pack) help: Option<String>,
-    /// The bytes of the value it is about, if not all of it.
+    /// The bytes of the value that the problem is about; `None` if it is about all of them.
     pub(in crate::pack) within: Option<Range<usize>>,
 }
 

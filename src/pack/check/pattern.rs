@@ -1,127 +1,30 @@
-//! The patterns of a rule: the entries of `any`, `all`, `sequence` and `none`.
+//! The faults of a pattern: an entry of `any`, `all`, `sequence` or `none`.
 
 use std::ops::Range;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-
-use super::draft::{PatternText, Place};
 use super::fault::Fault;
-use super::{Walk, scope};
 use crate::limits::Limits;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::lower::lower;
-use crate::pack::schema;
-use crate::rule::{Fold, Pattern, PatternKind, Region, Rule};
+use crate::rule::{Fold, Pattern, PatternKind, Rule};
 use ttsr_automata::pattern::{self, Refused, Unfolded};
 
-/// Work of a pattern, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may be a large class.
+/// The cost of a pattern and of each of its bytes, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may
+/// be a large class.
 const PATTERN_STEPS: usize = 1024;
 const BYTE_STEPS: usize = 64;
 
-const KINDS: [&str; 3] = ["literal", "word", "regex"];
-
-/// What to write, in every help about the form of patterns.
-pub(super) const FORM: &str =
+/// The help about the form of patterns.
+pub(in crate::pack) const FORM: &str =
     "write `match.any = [{ regex = '…' }]`, or `literal` or `word` instead of `regex`";
 
-impl Walk<'_> {
-    /// The patterns at `key` of `match`.
-    pub(super) fn patterns(&mut self, conditions: &DeTable<'_>, key: &str) -> Vec<Pattern> {
-        let Some(entries) = self.array(conditions, key) else {
-            return Vec::new();
-        };
-        if entries.is_empty() {
-            let fault = Fault::new(
-                &code::EMPTY_VALUE,
-                format!("`{key}` is empty: the rule could never be broken"),
-            )
-            .with_help(FORM);
-            let span = conditions.get(key).map_or(0..0, Spanned::span);
-            self.fault(fault, span);
-        }
-        let patterns = entries.iter().filter_map(|value| self.pattern(value, key));
-        patterns.collect()
-    }
-
-    fn pattern(&mut self, value: &Spanned<DeValue<'_>>, list: &str) -> Option<Pattern> {
-        let table = self.as_table(value, &format!("an entry of `{list}`"))?;
-        self.known(table, "a pattern", schema::PATTERN);
-        let region = self.regions(table);
-        let fold = self.folds(table);
-        let arg = self.string(table, "arg");
-        if let Some(arg) = &arg
-            && let Some(fault) = scope::fault("arg", arg.value)
-        {
-            self.fault_in(fault, arg);
-        }
-        let mut written = KINDS.iter().filter(|key| table.contains_key(**key));
-        let (first, second) = (written.next(), written.next());
-        if first.is_none() || second.is_some() {
-            let found = if first.is_none() {
-                "none"
-            } else {
-                "more than one"
-            };
-            let message = format!(
-                "a pattern has exactly one of `literal`, `word`, `regex`; this has {found}"
-            );
-            let fault = Fault::new(&code::PATTERN_FORM, message).with_help(FORM);
-            self.fault(fault, value.span());
-            return None;
-        }
-        let key = first?;
-        let text = self.string(table, key)?;
-        let kind = match *key {
-            "literal" => PatternKind::Literal,
-            "word" => PatternKind::Word,
-            _ => PatternKind::Regex,
-        };
-        let mut pattern = Pattern::new(kind, text.value.to_owned());
-        pattern.region = region;
-        pattern.fold = fold;
-        pattern.arg = arg.map(|arg| arg.value.to_owned());
-        self.spend(PATTERN_STEPS + BYTE_STEPS * text.value.len());
-        if let Some(fault) = fault(&pattern, self.limits) {
-            self.fault_in(fault, &text);
-        }
-        self.texts.push(PatternText {
-            text: pattern.text.clone(),
-            at: Place {
-                file: self.file,
-                span: text.span.clone(),
-            },
-            first: text.inner(self.text),
-        });
-        Some(pattern)
-    }
-
-    /// The regions at `region`, by their names.
-    pub(super) fn regions(&mut self, table: &DeTable<'_>) -> Vec<Region> {
-        let Some(texts) = self.one_or_more(table, "region") else {
-            return Vec::new();
-        };
-        let mut names = schema::regions();
-        names.push("code:<language>".to_owned());
-        let regions = self.list_of(texts, "region", &names, Region::from_name);
-        regions.unwrap_or_default()
-    }
-
-    /// The folds at `fold`, in the order of [`Fold::ALL`].
-    pub(super) fn folds(&mut self, table: &DeTable<'_>) -> Vec<Fold> {
-        let Some(texts) = self.one_or_more(table, "fold") else {
-            return Vec::new();
-        };
-        let names = Fold::ALL.map(|fold| fold.name().to_owned());
-        let folds = self.list_of(texts, "fold", &names, Fold::from_name);
-        let mut folds = folds.unwrap_or_default();
-        folds.sort_unstable();
-        folds
-    }
+/// Returns the cost of loading a pattern with that text.
+pub(in crate::pack) fn load_steps(text: &str) -> usize {
+    PATTERN_STEPS + BYTE_STEPS * text.len()
 }
 
-/// What is wrong with patterns that take their folds from `match.fold`, which was not known where they were read.
+/// Returns the faults of patterns that inherit `match.fold`, which is not known while they are read, with their texts.
 pub(super) fn late_faults<'r>(
     rule: &'r Rule,
     fold: &[Fold],
@@ -139,15 +42,15 @@ pub(super) fn late_faults<'r>(
     found
 }
 
-/// What is wrong with a pattern, if something is.
-pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
-    // The length of what the author wrote counts, not that of the escaped form.
+/// Returns the fault of a pattern.
+pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
+    // The limit applies to the length that the author wrote, not to that of the escaped form.
     if pattern.text.len() > limits.pattern_bytes {
         return Some(too_long(pattern.text.len(), limits.pattern_bytes));
     }
     let is_regex = pattern.kind == PatternKind::Regex;
     if let Some(at) = pattern.text.find('\u{8}').filter(|_| is_regex) {
-        // It would be looked for, and never be there: the rule would be silent.
+        // The text does not contain the character that was meant, so the rule would never be broken.
         let message = "this pattern holds a backspace character: between double quotes TOML reads `\\b` as one";
         let help =
             "write the pattern between single quotes: `regex = '\\b…'`; a backspace is `\\x08`";
@@ -210,7 +113,7 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
     }
 }
 
-/// Why a pattern cannot be folded like the text that it reads.
+/// Returns the fault of a pattern that cannot be folded as the text is.
 fn folded(why: Unfolded) -> Fault {
     let (message, help) = match why {
         Unfolded::Nothing => (
@@ -261,7 +164,7 @@ fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
         .within(Some(span))
 }
 
-/// Why a pattern cannot be confirmed on a bounded window.
+/// Returns the fault of a look-around that cannot be decided in a bounded window.
 fn around(fault: &pattern::LookaroundFault, text: &str, span: Range<usize>) -> Fault {
     let written = text.get(span.clone()).filter(|written| !written.is_empty());
     let (message, help) = match fault {

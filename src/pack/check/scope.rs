@@ -1,189 +1,77 @@
-//! The scope of a rule: `on`, `tools`, `args`, `paths`, `agents`, `models`, `providers`, with `@list`
-//! filled in.
-
-use std::sync::Arc;
+//! The entries of scopes: globs on names and paths, argument paths, with `@list` filled in.
 
 use globset::Error;
-use toml::de::DeTable;
 
 use super::fault::Fault;
-use super::header::Header;
-use super::keys::Text;
-use super::{Span, Walk};
+use super::reader::{Reader, Texts};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
-use crate::pack::nearest;
-use crate::rule::{Channel, Rule};
 use crate::view::json::{KEYS as OBJECT_KEYS, RAW};
 use crate::view::path::{ArgScope, PathScope, ToolScope, split_exclusion};
 
-/// Longest glob, in bytes. It bounds the number of its alternates, too.
+/// The longest glob, in bytes. This also bounds the number of its alternatives.
 const GLOB_BYTES: usize = 4096;
 
-/// Deepest nesting of `{…}` in a glob.
+/// The deepest nesting of `{…}` in a glob.
 const GLOB_DEPTH: usize = 16;
 
-/// Most entries of one scope key after lists are filled in.
-pub(super) const ENTRIES: usize = 1024;
+/// The largest number of entries of one scope, with lists filled in.
+pub(in crate::pack) const ENTRIES: usize = 1024;
 
-/// Most entries of all scopes of one file after lists are filled in: lists multiply.
+/// The largest number of entries of all scopes of one file, with lists filled in: a list counts each time it is
+/// named.
 const ENTRIES_PER_FILE: usize = 1 << 20;
 
-/// Work of an entry, in steps of [`Limits::load_steps`](crate::Limits::load_steps): its glob is compiled.
+/// The cost of an entry, in steps of [`Limits::load_steps`](crate::Limits::load_steps): its glob is compiled.
 const ENTRY_STEPS: usize = 1024;
 
-/// Work of an entry of a list of texts, in the same steps, besides its bytes: it is copied.
-const LISTED_STEPS: usize = 16;
-
-/// Whether `glob` can be a whole scope of that kind, as streams build it.
-type Build = fn(&[String]) -> Result<(), Error>;
-
-fn tools(globs: &[String]) -> Result<(), Error> {
-    ToolScope::new(globs).map(drop)
+/// The kind of name that a glob matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pack) enum GlobKind {
+    /// A name of a tool, an agent, a model or a provider.
+    Name,
+    /// A path of a file.
+    Path,
+    /// A dotted path of an argument.
+    Argument,
 }
 
-fn paths(globs: &[String]) -> Result<(), Error> {
-    PathScope::new(globs).map(drop)
+/// Returns the entries of `texts`, which are the value of `key`, with lists filled in.
+pub(in crate::pack) fn read(
+    texts: &Texts<'_>,
+    key: &str,
+    kind: GlobKind,
+    reader: &mut Reader<'_>,
+) -> Vec<String> {
+    if texts.items.is_empty() {
+        let help = format!("leave `{key}` out to set no limit");
+        let fault = Fault::new(&code::EMPTY_VALUE, format!("`{key}` is empty"));
+        reader.fault(fault.with_help(help), texts.span.clone());
+    }
+    let lists = reader.lists();
+    let mut entries = Vec::new();
+    for text in &texts.items {
+        let expanded = reader.expand(text, &lists);
+        let left = ENTRIES_PER_FILE.saturating_sub(reader.scope_entries);
+        if entries.len() + expanded.len() > ENTRIES.min(left) {
+            let fault = too_many(key, reader.scope_entries);
+            reader.fault(fault, texts.span.clone());
+            break;
+        }
+        for entry in expanded {
+            reader.spend(ENTRY_STEPS);
+            if let Some(fault) = fault(kind, entry.value) {
+                reader.fault_in(fault, &entry);
+            }
+            entries.push(entry.value.to_owned());
+        }
+    }
+    reader.scope_entries += entries.len();
+    entries
 }
 
-impl Walk<'_> {
-    /// Fills in the scope of `rule`.
-    pub(super) fn scopes(&mut self, table: &DeTable<'_>, header: &Header<'_>, rule: &mut Rule) {
-        if let Some(on) = self.on(table) {
-            rule.on = on;
-        }
-        for key in KEYS {
-            if let Some(written) = self.scope(table, key, header) {
-                *entries(rule, key) = written;
-            }
-        }
-    }
-
-    /// The entries at `key`, checked, lists filled in.
-    pub(super) fn scope(
-        &mut self,
-        table: &DeTable<'_>,
-        key: &str,
-        header: &Header<'_>,
-    ) -> Option<Vec<String>> {
-        let texts = self.strings(table, key)?;
-        if texts.items.is_empty() {
-            let help = format!("leave `{key}` out to put no limit there");
-            let fault = Fault::new(&code::EMPTY_VALUE, format!("`{key}` is empty")).with_help(help);
-            self.fault(fault, texts.span.clone());
-        }
-        let mut entries = Vec::new();
-        for text in &texts.items {
-            let listed = self.entries_of(text, header);
-            let room = ENTRIES.min(ENTRIES_PER_FILE.saturating_sub(self.entries));
-            if entries.len() + listed.len() > room {
-                self.fault(too_many(key, self.entries), texts.span);
-                break;
-            }
-            for entry in listed {
-                self.spend(ENTRY_STEPS);
-                if let Some(fault) = fault(key, entry.value) {
-                    self.fault_in(fault, &entry);
-                }
-                entries.push(entry.value.to_owned());
-            }
-        }
-        self.entries += entries.len();
-        Some(entries)
-    }
-
-    /// The strings at `key` with lists filled in: at least one, none of them blank.
-    pub(super) fn listed<'v>(
-        &mut self,
-        table: &'v DeTable<'_>,
-        key: &str,
-        header: &'v Header<'_>,
-    ) -> Option<Vec<(String, Span)>> {
-        let texts = self.filled_strings(table, key)?;
-        self.blanks(&texts, key);
-        let mut entries = Vec::new();
-        for text in &texts.items {
-            for entry in self.entries_of(text, header) {
-                self.spend(entry.value.len() + LISTED_STEPS);
-                entries.push((entry.value.to_owned(), entry.span));
-            }
-        }
-        Some(entries)
-    }
-
-    /// Reports the texts that name a list where lists are not filled in. A text such as `@Override` that is no
-    /// list's name is a text like any other.
-    pub(super) fn no_lists<'v>(
-        &mut self,
-        texts: impl IntoIterator<Item = &'v Text<'v>>,
-        key: &str,
-        header: &Header<'_>,
-    ) {
-        for text in texts {
-            let list = text.value.strip_prefix('@').filter(|name| {
-                header.lists.contains_key(name) || header.imported.contains_key(*name)
-            });
-            if list.is_some() {
-                let message = format!(
-                    "{} names a list, and lists are not filled in in `{key}`",
-                    quote(text.value)
-                );
-                let fault = Fault::new(&code::BAD_VALUE, message).with_help(
-                    "write out the entries; if the text is meant, give the list another name",
-                );
-                self.fault(fault, text.span.clone());
-            }
-        }
-    }
-
-    /// The list that `text` names, as all who name it share it.
-    pub(super) fn shared_list(
-        &self,
-        text: &Text<'_>,
-        header: &Header<'_>,
-    ) -> Option<Arc<[String]>> {
-        let name = text.value.strip_prefix('@')?;
-        let own = self.facts.lists.get(name);
-        own.or_else(|| header.imported.get(name)).map(Arc::clone)
-    }
-
-    /// `text` itself, or the entries of the list it names.
-    pub(super) fn entries_of<'e>(
-        &mut self,
-        text: &'e Text<'e>,
-        header: &'e Header<'_>,
-    ) -> Vec<Text<'e>> {
-        let Some(name) = text.value.strip_prefix('@') else {
-            return vec![text.clone()];
-        };
-        if let Some(list) = header.lists.get(name) {
-            return list.items.clone();
-        }
-        if let Some(list) = header.imported.get(name) {
-            let at = |value: &'e String| Text {
-                value,
-                span: text.span.clone(),
-            };
-            return list.iter().map(at).collect();
-        }
-        let own = header.lists.keys().copied();
-        let names: Vec<&str> = own
-            .chain(header.imported.keys().map(String::as_str))
-            .collect();
-        let fault = Fault::new(
-            &code::UNKNOWN_LIST,
-            format!("there is no list {}", quote(name)),
-        )
-        .with_help(format!(
-            "lists are defined in `[lists]`: {}",
-            nearest::help(name, &names)
-        ));
-        self.fault(fault, text.span.clone());
-        Vec::new()
-    }
-}
-
-pub(super) fn too_many(key: &str, entries: usize) -> Fault {
+/// Returns the fault of a scope with too many entries, where the scopes of the file have `entries`.
+pub(in crate::pack) fn too_many(key: &str, entries: usize) -> Fault {
     let message = if entries + ENTRIES > ENTRIES_PER_FILE {
         format!("the scopes of this file have more than {ENTRIES_PER_FILE} entries")
     } else {
@@ -192,49 +80,26 @@ pub(super) fn too_many(key: &str, entries: usize) -> Fault {
     Fault::new(&code::SCOPE_TOO_LONG, message).with_help("use globs instead of single names")
 }
 
-/// The keys of a scope besides `on`.
-pub(super) const KEYS: [&str; 6] = ["tools", "args", "paths", "agents", "models", "providers"];
-
-/// The entries of `rule` at one of [`KEYS`].
-pub(super) fn entries<'r>(rule: &'r mut Rule, key: &str) -> &'r mut Vec<String> {
-    match key {
-        "tools" => &mut rule.tools,
-        "args" => &mut rule.args,
-        "paths" => &mut rule.paths,
-        "agents" => &mut rule.agents,
-        "models" => &mut rule.models,
-        "providers" => &mut rule.providers,
-        _ => unreachable!("{key} is no scope"),
-    }
-}
-
-/// Whether a rule that reads `on` can have a scope `key`: only tool calls have arguments and files, only
-/// they and what they give back have tools.
-pub(in crate::pack) fn is_reachable(key: &str, on: &[Channel]) -> bool {
-    match key {
-        "tools" => on.contains(&Channel::ToolInput) || on.contains(&Channel::ToolOutput),
-        "args" | "paths" => on.contains(&Channel::ToolInput),
-        _ => true,
-    }
-}
-
-/// The fault of a scope on tool calls in a rule that reads none.
+/// Returns the fault of a scope on tool calls in a rule that reads none.
 pub(super) fn unreachable(key: &str) -> Fault {
     let message = format!("`{key}` has no effect: `on` does not name `tool-input`");
     Fault::new(&code::UNREACHABLE_SCOPE, message)
         .with_help(format!("add \"tool-input\" to `on`, or remove `{key}`"))
 }
 
-/// What is wrong with one entry of the scope `key`, if something is.
-pub(super) fn fault(key: &str, entry: &str) -> Option<Fault> {
-    let build = match key {
-        "args" | "arg" => return arg_fault(entry),
-        "paths" => paths,
-        _ => tools,
+/// Returns the fault of one entry of a scope.
+pub(in crate::pack) fn fault(kind: GlobKind, entry: &str) -> Option<Fault> {
+    let build: Build = match kind {
+        GlobKind::Argument => return arg_fault(entry),
+        GlobKind::Path => |globs| PathScope::new(globs).map(drop),
+        GlobKind::Name => |globs| ToolScope::new(globs).map(drop),
     };
     let (excludes, glob) = split_exclusion(entry);
     glob_fault(glob, build).map(|fault| shifted(fault, usize::from(excludes)))
 }
+
+/// Compiles globs as streams do.
+type Build = fn(&[String]) -> Result<(), Error>;
 
 fn shifted(fault: Fault, by: usize) -> Fault {
     let within = fault
@@ -283,7 +148,7 @@ fn depth(glob: &str) -> usize {
     deepest
 }
 
-/// Where a `**` touches something else than a slash, a brace, a comma or an end.
+/// Returns the offset of a `**` beside anything but a slash, a brace, a comma or an end.
 fn half_recursive(glob: &str) -> Option<usize> {
     let bytes = glob.as_bytes();
     let mut at = 0;
@@ -311,7 +176,7 @@ fn arg_fault(entry: &str) -> Option<Fault> {
     } else if is_valid && ArgScope::new(&[entry.to_owned()]).is_ok() {
         return None;
     } else {
-        "is of the wrong form".to_owned()
+        "is malformed".to_owned()
     };
     Some(
         Fault::new(&code::ARG_PATH, format!("argument path {} {reason}", quote(entry))).with_help(
@@ -324,7 +189,7 @@ fn arg_fault(entry: &str) -> Option<Fault> {
 mod tests {
     use super::*;
 
-    fn code_of(key: &str, entry: &str) -> Option<&'static str> {
+    fn code_of(key: GlobKind, entry: &str) -> Option<&'static str> {
         fault(key, entry).map(|fault| fault.code.name)
     }
 
@@ -335,19 +200,16 @@ mod tests {
         for glob in [
             "", "[", "a**b", "**a", "a/**b/c", "***", "{a,{b", "a}", "[z-a]", "a\\", &many, &deep,
         ] {
-            assert_eq!(code_of("paths", glob), Some("glob"), "{glob}");
+            assert_eq!(code_of(GlobKind::Path, glob), Some("glob"), "{glob}");
             assert_eq!(
-                code_of("paths", &format!("!{glob}")),
+                code_of(GlobKind::Path, &format!("!{glob}")),
                 Some("glob"),
                 "!{glob}"
             );
-            for key in ["tools", "agents", "models", "providers"] {
-                assert_eq!(code_of(key, glob), Some("glob"), "{key} {glob}");
-                assert_eq!(
-                    code_of(key, &format!("!{glob}")),
-                    Some("glob"),
-                    "{key} !{glob}"
-                );
+            {
+                let key = GlobKind::Name;
+                assert_eq!(code_of(key, glob), Some("glob"), "{glob}");
+                assert_eq!(code_of(key, &format!("!{glob}")), Some("glob"), "!{glob}");
             }
         }
     }
@@ -365,12 +227,12 @@ mod tests {
             "ä*",
             "a\\*b",
         ] {
-            assert_eq!(code_of("paths", glob), None, "{glob}");
+            assert_eq!(code_of(GlobKind::Path, glob), None, "{glob}");
         }
-        assert_eq!(code_of("paths", "!**/tests/**"), None);
-        assert_eq!(code_of("paths", &"?".repeat(GLOB_BYTES)), None);
-        assert_eq!(code_of("tools", "str_replace*"), None);
-        assert_eq!(code_of("tools", "!mcp__*"), None);
+        assert_eq!(code_of(GlobKind::Path, "!**/tests/**"), None);
+        assert_eq!(code_of(GlobKind::Path, &"?".repeat(GLOB_BYTES)), None);
+        assert_eq!(code_of(GlobKind::Name, "str_replace*"), None);
+        assert_eq!(code_of(GlobKind::Name, "!mcp__*"), None);
     }
 
     #[test]
@@ -385,15 +247,19 @@ mod tests {
             "a b",
             "{content,edits.*.new_string}",
         ] {
-            assert_eq!(code_of("args", path), None, "{path}");
+            assert_eq!(code_of(GlobKind::Argument, path), None, "{path}");
         }
         for path in [
             "", ".", "a..b", ".a", "a.", "$row", "a.$raw", "a.$keys", "a\n", "{a", "[", "{a.b",
         ] {
-            assert_eq!(code_of("args", path), Some("arg-path"), "{path}");
+            assert_eq!(
+                code_of(GlobKind::Argument, path),
+                Some("arg-path"),
+                "{path}"
+            );
         }
         assert_eq!(
-            code_of("args", &"a".repeat(GLOB_BYTES + 1)),
+            code_of(GlobKind::Argument, &"a".repeat(GLOB_BYTES + 1)),
             Some("arg-path")
         );
     }

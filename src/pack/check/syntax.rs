@@ -1,42 +1,44 @@
-//! The TOML itself: its errors, and what can still be said about a text that has some.
+//! TOML syntax errors, and the problems that can still be reported about a text that has some.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use toml::de::{DeTable, Error};
 
 use super::fault::Fault;
-use super::{Problem, Walk};
+use super::file::{RuleFile, read_root};
+use super::problems::Problem;
+use super::reader::Reader;
 use crate::pack::diagnostic::{Cursor, code};
 use crate::pack::escape::{self, quote};
 
-/// Texts longer than this get only their first TOML error: recovery keeps every one of them in memory.
+/// The longest text, in bytes, of which every TOML error is reported: recovery keeps all of them in memory.
 const RECOVERED_BYTES: usize = 1 << 20;
 
-/// What the parser calls a key or table that is there already.
+/// The parser's message for a key or table that exists already.
 const DUPLICATE: &str = "duplicate key";
 
-/// What the parser says at the end of a text in which a bracket is open.
+/// The parser's messages at the end of a text in which a bracket is open.
 const UNCLOSED: [&str; 2] = ["unclosed array", "unclosed inline table"];
 
-/// Parses and checks the text of `walk`.
-pub(super) fn walk(walk: &mut Walk<'_>) {
-    let text = walk.text;
+/// Reads the text of `reader`. `imported` are the lists of the packs that the file extends.
+pub(super) fn read(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[String]>>) -> RuleFile {
+    let text = reader.text;
     match DeTable::parse(text) {
-        Ok(root) => walk.root(root.get_ref()),
-        Err(first) if text.len() > RECOVERED_BYTES => report(walk, &first),
-        Err(_) => recovered(walk),
+        Ok(root) => read_root(root.get_ref(), imported, reader),
+        Err(first) if text.len() > RECOVERED_BYTES => {
+            report(reader, &first);
+            RuleFile::default()
+        }
+        Err(_) => recover(reader, imported),
     }
 }
 
-/// All TOML errors, and those problems of what could be read that cannot be a consequence of one.
-fn recovered(walk: &mut Walk<'_>) {
-    let (root, mut errors) = DeTable::parse_recoverable(walk.text);
-    walk.root(root.get_ref());
-    walk.drafts.clear();
-    walk.overrides.clear();
-    walk.allows.clear();
-    walk.ids.clear();
-    walk.rule = None;
+/// Reports all TOML errors, and the problems of the rest that cannot be consequences of one.
+fn recover(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[String]>>) -> RuleFile {
+    let (root, mut errors) = DeTable::parse_recoverable(reader.text);
+    let read = read_root(root.get_ref(), imported, reader);
+    reader.rule = None;
     errors.sort_by_key(start);
     let is_open = |error: &Error| {
         UNCLOSED
@@ -45,50 +47,55 @@ fn recovered(walk: &mut Walk<'_>) {
     };
     let is_cut = errors.len() > 1 && errors.iter().any(is_open);
     if is_cut {
-        // All that follows was read as part of a value.
+        // Everything after this error was read as part of a value.
         errors.truncate(1);
         let from = errors.first().map_or(0, start);
-        let list = &mut walk.problems.list;
+        let list = &mut reader.problems.list;
         list.retain(|problem| problem.span.start < from);
     }
-    let mut cursor = Cursor::new(walk.text);
+    let mut cursor = Cursor::new(reader.text);
     let mut broken: Vec<u32> = errors
         .iter()
         .map(|error| cursor.place(start(error)).0)
         .collect();
     broken.dedup();
-    drop_consequences(walk, &broken);
-    let mut lines = Lines::new(walk.text);
+    drop_consequences(reader, &broken);
+    let mut lines = Lines::new(reader.text);
     for error in &errors {
         if error.message() == DUPLICATE {
-            duplicate(walk, start(error), &mut lines);
+            duplicate(reader, start(error), &mut lines);
         } else if is_cut {
-            cut(walk, error);
+            cut(reader, error);
         } else {
-            report(walk, error);
+            report(reader, error);
         }
+    }
+    // Rules of a broken file are not used, but other files refer to its pack.
+    RuleFile {
+        facts: read.facts,
+        ..RuleFile::default()
     }
 }
 
-/// The first error of a text in which something was not closed: what is wrong stands before it.
-fn cut(walk: &mut Walk<'_>, error: &Error) {
-    let end = walk.text.len();
+/// Reports the first error of a text with an unclosed bracket. The bracket is before the error.
+fn cut(reader: &mut Reader<'_>, error: &Error) {
+    let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
     let help = "a `[` or `{` on a line above is not closed, or not where it should be; what follows was not read";
     let fault = Fault::new(&code::SYNTAX, message).with_help(help);
-    walk.fault(fault, error.span().unwrap_or(end..end));
+    reader.fault(fault, error.span().unwrap_or(end..end));
 }
 
 fn start(error: &Error) -> usize {
     error.span().map_or(0, |span| span.start)
 }
 
-/// A line with a TOML error says nothing reliable, and a key that seems to be missing or unknown may
-/// only have slipped into another table.
-fn drop_consequences(walk: &mut Walk<'_>, broken: &[u32]) {
-    let mut list = std::mem::take(&mut walk.problems.list);
+/// Drops the problems that may be consequences of TOML errors: those on the `broken` lines, and missing or unknown
+/// keys, which may only have moved to another table.
+fn drop_consequences(reader: &mut Reader<'_>, broken: &[u32]) {
+    let mut list = std::mem::take(&mut reader.problems.list);
     list.sort_by_key(|problem| problem.span.start);
-    let mut cursor = Cursor::new(walk.text);
+    let mut cursor = Cursor::new(reader.text);
     let structural = [
         &code::MISSING_KEY,
         &code::UNKNOWN_KEY,
@@ -103,18 +110,18 @@ fn drop_consequences(walk: &mut Walk<'_>, broken: &[u32]) {
         let line = cursor.place(problem.span.start).0;
         !structural.contains(&problem.code) && broken.binary_search(&line).is_err()
     });
-    walk.problems.list = list;
+    reader.problems.list = list;
 }
 
-fn report(walk: &mut Walk<'_>, error: &Error) {
-    let end = walk.text.len();
+fn report(reader: &mut Reader<'_>, error: &Error) {
+    let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
     let mut fault = Fault::new(&code::SYNTAX, message);
     fault.help = hint(error.message()).map(str::to_owned);
-    walk.fault(fault, error.span().unwrap_or(end..end));
+    reader.fault(fault, error.span().unwrap_or(end..end));
 }
 
-/// What is behind the usual errors of people who seldom write TOML.
+/// Returns the cause of an error that authors new to TOML make often.
 fn hint(message: &str) -> Option<&'static str> {
     let hints = [
         (
@@ -133,9 +140,8 @@ fn hint(message: &str) -> Option<&'static str> {
     Some(hint)
 }
 
-/// Reports what is written twice, the second time at `at`. The keys of a table that is itself written
-/// twice are not worth a word each.
-fn duplicate<'t>(walk: &mut Walk<'t>, at: usize, lines: &mut Lines<'t>) {
+/// Reports a key or a table that is written a second time at `at`. The keys of a repeated table are not reported.
+fn duplicate<'t>(reader: &mut Reader<'t>, at: usize, lines: &mut Lines<'t>) {
     let (subject, first) = lines.read_to(at);
     if subject.is_header {
         lines.repeats = true;
@@ -150,11 +156,11 @@ fn duplicate<'t>(walk: &mut Walk<'t>, at: usize, lines: &mut Lines<'t>) {
         Some(line) => fault.with_help(format!("first written on line {line}; keep one of the two")),
         None => fault,
     };
-    walk.fault(fault, subject.start..subject.start + subject.text.len());
+    reader.fault(fault, subject.start..subject.start + subject.text.len());
 }
 
-/// Remembers the lines on which tables and keys are first written, reading the text once. It looks at
-/// lines, not at TOML: the text is broken, and what is found only goes into a help.
+/// The lines on which tables and keys are first written, read line by line and not as TOML: the text is broken, and
+/// the result is only used in help texts.
 struct Lines<'t> {
     text: &'t str,
     offset: usize,
@@ -162,7 +168,7 @@ struct Lines<'t> {
     headers: HashMap<&'t str, usize>,
     /// The keys of the table that is being read.
     keys: HashMap<&'t str, usize>,
-    /// Whether that table is itself written for the second time.
+    /// True if that table is itself repeated.
     repeats: bool,
 }
 
@@ -186,7 +192,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// What the line of `at` writes, and the earlier line that wrote it first.
+    /// Returns the key or header on the line of `at`, and the number of the earlier line that has it first.
     fn read_to(&mut self, at: usize) -> (Subject<'t>, Option<usize>) {
         while let Some(length) = self.text[self.offset..].find('\n')
             && self.offset + length < at
@@ -221,7 +227,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// What the line at `offset` writes.
+    /// Returns the key or header on the line at `offset`.
     fn subject(&self) -> Subject<'t> {
         let rest = &self.text[self.offset..];
         let line = rest.split('\n').next().unwrap_or(rest);

@@ -1,9 +1,12 @@
-//! Checks over every key of the table of keys.
+//! Checks of every row of the key tables.
 
-use crate::pack::schema::{self, Key, Keys, Shape};
+use std::collections::BTreeSet;
+
+use crate::pack::check::draft::{Draft, Place};
+use crate::pack::schema::{self, KeyShape, KeyValue, Shape, TableKind, shapes};
 use crate::{LoadError, Pack};
 
-/// Where a key stands: the header of its table, and what stands before its path there.
+/// The table of a key: its header, and the prefix of the key's path in it.
 #[derive(Clone, Copy, Debug)]
 struct Context {
     header: &'static str,
@@ -11,20 +14,32 @@ struct Context {
     is_rule: bool,
 }
 
-const CONTEXTS: [(Keys, Context); 6] = [
-    (schema::PACK, context("", "pack.", false)),
-    (schema::DEFAULTS, context("", "defaults.", false)),
-    (schema::RULE, context("[rule.r]\n", "", true)),
-    (
-        schema::OVERRIDE,
-        context("[override.'p/other']\n", "", false),
-    ),
-    (
-        schema::APPEND,
-        context("[override.'p/other']\n", "append.", false),
-    ),
-    (schema::ALLOW, context("[[allow]]\n", "", false)),
-];
+fn contexts() -> [(Vec<KeyShape>, Context); 6] {
+    let of_rule = |kind| shapes(schema::RULE, kind);
+    [
+        (
+            shapes(schema::PACK, TableKind::Rule),
+            context("", "pack.", false),
+        ),
+        (
+            of_rule(TableKind::Defaults),
+            context("", "defaults.", false),
+        ),
+        (of_rule(TableKind::Rule), context("[rule.r]\n", "", true)),
+        (
+            of_rule(TableKind::Override),
+            context("[override.'p/other']\n", "", false),
+        ),
+        (
+            of_rule(TableKind::Append),
+            context("[override.'p/other']\n", "append.", false),
+        ),
+        (
+            shapes(schema::ALLOW, TableKind::Rule),
+            context("[[allow]]\n", "", false),
+        ),
+    ]
+}
 
 const fn context(header: &'static str, prefix: &'static str, is_rule: bool) -> Context {
     Context {
@@ -34,15 +49,15 @@ const fn context(header: &'static str, prefix: &'static str, is_rule: bool) -> C
     }
 }
 
-/// The keys below `keys` that hold several texts.
-fn lists_of_texts(keys: Keys) -> Vec<&'static Key> {
+/// Returns the keys, and the keys in their tables, that hold several texts.
+fn lists_of_texts(keys: &[KeyShape]) -> Vec<&KeyShape> {
     let mut found = Vec::new();
     for key in keys {
-        match key.shape {
-            Shape::Texts | Shape::ListOf(_) | Shape::OneOrMore(_) | Shape::NamedTexts => {
+        match &key.shape {
+            Shape::Texts | Shape::ListOf(_) | Shape::OneOrMore(..) | Shape::NamedTexts => {
                 found.push(key);
             }
-            Shape::Table(inner) | Shape::Tables(inner) if !key.path.starts_with("append") => {
+            Shape::Table(inner) | Shape::Tables(inner) if !key.head.path.starts_with("append") => {
                 found.extend(lists_of_texts(inner));
             }
             _ => {}
@@ -51,14 +66,15 @@ fn lists_of_texts(keys: Keys) -> Vec<&'static Key> {
     found
 }
 
-/// Two entries that the key takes.
-fn entries(key: &Key) -> Vec<String> {
-    let own: [&str; 2] = match (key.shape, key.path) {
-        (Shape::ListOf(names), "on") => [&*names()[0].clone().leak(), "tool-input"],
+/// Returns two valid entries of the key.
+fn entries(key: &KeyShape) -> Vec<String> {
+    let own: [&str; 2] = match (&key.shape, key.head.path) {
+        (Shape::ListOf(names), "on") => [&names[0], "tool-input"],
+        (_, "references") => ["https://a", "https://b"],
         (_, "grants") => ["inject", "retry"],
-        (Shape::ListOf(names), _) => return names().into_iter().take(2).collect(),
+        (Shape::ListOf(names), _) => return names.iter().take(2).cloned().collect(),
         // Some regions exclude each other.
-        (Shape::OneOrMore(names), _) => return names().into_iter().take(1).collect(),
+        (Shape::OneOrMore(names, _), _) => return names.iter().take(1).cloned().collect(),
         (_, "extends") => ["std/secrets", "lang/rust"],
         (_, "allow.rules") => ["p/*", "p/r"],
         (_, "examples.match" | "examples.no-match") => ["x y", "x z"],
@@ -67,7 +83,7 @@ fn entries(key: &Key) -> Vec<String> {
     own.map(str::to_owned).to_vec()
 }
 
-/// The other keys that the key at `path` needs, so that it means something.
+/// Returns the other keys that the key at `path` needs to have an effect.
 fn beside(path: &str) -> &'static str {
     const ANY: &str = "match.any = [{ literal = 'x' }]\n";
     match path {
@@ -85,14 +101,15 @@ fn beside(path: &str) -> &'static str {
     }
 }
 
-/// A file in which the key has that value; `None` where it cannot stand there.
-fn file(at: Context, key: &Key, value: &str) -> Option<String> {
+/// Returns a file in which the key has that value, or `None` for a key of another table.
+fn file(at: Context, key: &KeyShape, value: &str) -> Option<String> {
     let Context {
         header,
         prefix,
         is_rule,
     } = at;
-    let path = key.path.strip_prefix("allow.").unwrap_or(key.path);
+    let path = key.head.path;
+    let path = path.strip_prefix("allow.").unwrap_or(path);
     let written = match path.strip_prefix("pattern.") {
         Some(name) => format!("{prefix}match.any = [{{ literal = 'x', {name} = {value} }}]\n"),
         None => format!("{prefix}{path} = {value}\n"),
@@ -152,8 +169,8 @@ fn load(text: &str) -> Result<Pack, LoadError> {
 fn a_list_is_filled_in_or_refused_in_every_key_that_takes_texts() {
     let (mut filled, mut refused) = (Vec::new(), Vec::new());
     let mut failures = Vec::new();
-    for (keys, at) in CONTEXTS {
-        for key in lists_of_texts(keys) {
+    for (keys, at) in contexts() {
+        for key in lists_of_texts(&keys) {
             let all: Vec<String> = entries(key).iter().map(|it| format!("'{it}'")).collect();
             let written = file(at, key, &format!("[{}]", all.join(", ")));
             let named = file(at, key, "['@listed']");
@@ -171,7 +188,7 @@ fn a_list_is_filled_in_or_refused_in_every_key_that_takes_texts() {
                     continue;
                 }
             };
-            let name = format!("{}{}{}", at.header.trim(), at.prefix, key.path);
+            let name = format!("{}{}{}", at.header.trim(), at.prefix, key.head.path);
             match load(&named) {
                 Ok(pack) => {
                     assert_eq!(pack.rules(), written.rules(), "{named}");
@@ -239,4 +256,95 @@ fn a_list_is_filled_in_or_refused_in_every_key_that_takes_texts() {
         load(java).unwrap().rules()[0].examples.matching,
         ["@Override"]
     );
+}
+
+/// Returns the rows, and the rows in their tables.
+fn all(keys: &[KeyShape]) -> Vec<&KeyShape> {
+    let mut found = Vec::new();
+    for key in keys {
+        found.push(key);
+        if let Shape::Table(inner) | Shape::Tables(inner) = &key.shape {
+            found.extend(all(inner));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_two_rows_have_the_same_path() {
+    let rules = shapes(schema::RULE, TableKind::Rule);
+    let mut seen = BTreeSet::new();
+    for key in all(&rules) {
+        // A pattern is an entry of four lists.
+        let is_new = seen.insert(key.head.path);
+        assert!(is_new || key.head.path.starts_with("pattern."));
+    }
+    assert!(seen.len() > 90, "only {} rows", seen.len());
+}
+
+#[test]
+fn append_adds_to_lists_only() {
+    let appended = shapes(schema::RULE, TableKind::Append);
+    for key in all(&appended) {
+        let is_list = matches!(
+            key.shape,
+            Shape::Texts | Shape::ListOf(_) | Shape::Tables(_) | Shape::Table(_)
+        );
+        assert!(is_list || key.head.path.contains("pattern.") || key.head.path.contains("case."));
+    }
+}
+
+/// Looks for the value at `path` among the keys of `keys` and of their tables.
+fn value_at(path: &str, keys: &[(&'static str, KeyValue)]) -> KeyValue {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let value = keys.iter().find(|(name, _)| *name == first);
+    match value {
+        Some((_, KeyValue::Table(inner))) if !rest.is_empty() => value_at(rest, inner),
+        Some((_, value)) => value.clone(),
+        None => KeyValue::Absent,
+    }
+}
+
+/// A default that the schema shows is the value that a rule has without the key.
+#[test]
+fn the_default_of_a_row_is_the_value_of_a_rule_without_it() {
+    let mut draft = Draft::new("p/r".to_owned(), Place::default());
+    let implied = [
+        ("match.count", KeyValue::Whole(1)),
+        ("match.per", KeyValue::Text("part".to_owned())),
+        ("match.unknown-name.of", KeyValue::texts(["package"])),
+        ("replacement", KeyValue::Text("[redacted]".to_owned())),
+    ];
+    // A table that may be absent has its defaults once it is written.
+    let tables = "match = { capture = {}, repetition = {}, doom-loop = {} }\nconsult = {}\n";
+    let root = toml::de::DeTable::parse(tables).unwrap();
+    let limits = crate::Limits::default();
+    let mut reader = super::Reader::new(tables, 0, &limits, 0);
+    let place = ("", 0..0);
+    let kind = TableKind::Override;
+    schema::read_table(
+        schema::RULE,
+        kind,
+        root.get_ref(),
+        place,
+        &mut reader,
+        &mut draft,
+    );
+    let values = schema::values(schema::RULE, &draft);
+    let mut compared = 0;
+    for KeyShape { head, .. } in all(&shapes(schema::RULE, TableKind::Rule)) {
+        if head.default.is_empty() {
+            continue;
+        }
+        let written: toml::Table = toml::from_str(&format!("v = {}", head.default)).unwrap();
+        let held = match implied.iter().find(|(path, _)| *path == head.path) {
+            // These are implied where the key is absent.
+            Some((_, implied)) => implied.clone(),
+            None => value_at(head.path, &values),
+        };
+        let held = toml::Value::try_from(&held).unwrap();
+        assert_eq!(written["v"], held, "{}", head.path);
+        compared += 1;
+    }
+    assert!(compared > 10, "only {compared} defaults");
 }

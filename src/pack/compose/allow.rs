@@ -3,51 +3,71 @@
 use globset::{GlobBuilder, GlobMatcher};
 use regex_automata::meta::Regex;
 
+use super::super::check::Terms;
 use super::super::check::draft::Place;
 use super::super::check::fault::Fault;
-use super::super::check::{Terms, scope};
 use super::Date;
-use super::over::not_extended;
+use super::overrides::not_extended;
 use crate::limits::Limits;
 use crate::pack::diagnostic::code;
+use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
-use crate::pack::nearest;
+use crate::pack::schema::{CALL_CHANNELS, TOOL_CHANNELS};
 use crate::rule::{Condition, Pattern, Rule};
 use crate::verdict::RuleId;
 use ttsr_automata::pattern;
 
-/// Hits that do not count: of these rules, where the tool, the file and the text of the match are among
-/// those named. A list that is empty excludes nothing; not all three are.
+/// Hits of `rules` that do not count. The tool, the file and the text of the match must each be in its list; an empty list
+/// matches everything, and at least one of the three is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allow {
-    /// The rules, in their order.
+    /// The rules, sorted.
     pub(crate) rules: Vec<RuleId>,
-    /// Globs on the tool's name.
+    /// Globs on the name of the tool.
     pub(crate) tools: Vec<String>,
     /// Globs on the file; those that begin with `!` exclude.
     pub(crate) paths: Vec<String>,
-    /// Texts of the match; `*` and `?` are wildcards, case does not matter.
+    /// Texts of the match. `*` and `?` are wildcards, and case is ignored.
     pub(crate) text: Vec<String>,
-    /// Why, for logs.
+    /// The reason, for logs.
     pub(crate) reason: String,
-    /// The last day on which it holds.
+    /// The last day on which the entry applies.
     pub(crate) until: Option<Date>,
 }
 
-/// An `[[allow]]` as it is written.
+/// An `[[allow]]` of a file, before its globs on rules are resolved.
 #[derive(Clone, Debug)]
-pub(in crate::pack) struct Written {
-    /// What it allows; its rules are not known yet.
+pub(in crate::pack) struct WrittenAllow {
+    /// The entry, without its rules.
     pub(in crate::pack) allow: Allow,
-    /// Globs on full ids, and where they stand.
+    /// Globs on full ids, with their places.
     pub(in crate::pack) rules: Vec<(String, Place)>,
     pub(in crate::pack) at: Place,
 }
 
-/// Finds the rules that each entry is about. An entry that ended before today is left out and reported, and so
-/// is one that ends on a day where today is not known; with lints, an entry that excuses nothing is reported too.
+impl WrittenAllow {
+    /// An entry without keys.
+    pub(in crate::pack) fn new(at: Place) -> WrittenAllow {
+        let allow = Allow {
+            rules: Vec::new(),
+            tools: Vec::new(),
+            paths: Vec::new(),
+            text: Vec::new(),
+            reason: String::new(),
+            until: None,
+        };
+        WrittenAllow {
+            allow,
+            rules: Vec::new(),
+            at,
+        }
+    }
+}
+
+/// Resolves the globs on rules of each entry. An entry that ended before today is left out and reported, as is one with
+/// an end if today is not known. With lints, an entry that excuses nothing is reported as well.
 pub(in crate::pack) fn resolve(
-    written: Vec<Written>,
+    written: Vec<WrittenAllow>,
     rules: &[Rule],
     terms: &Terms,
     limits: &Limits,
@@ -55,7 +75,7 @@ pub(in crate::pack) fn resolve(
     let mut allows = Vec::new();
     let mut faults = Vec::new();
     let today = terms.today.date();
-    for Written {
+    for WrittenAllow {
         mut allow,
         rules: globs,
         at,
@@ -92,7 +112,7 @@ pub(in crate::pack) fn resolve(
     (allows, faults)
 }
 
-/// Where only some texts are allowed whole matches are wanted, and patterns that look around have none.
+/// Returns the fault of an entry with `text` for a rule with look-around: such patterns have no whole matches.
 fn around(allow: &Allow, rules: &[Rule], limits: &Limits) -> Option<Fault> {
     let covered = allow.rules.iter().map(|rule| &rules[rule.index()]);
     let looks = |rule: &&Rule| {
@@ -117,7 +137,7 @@ fn covered(glob: &str, rules: &[Rule]) -> Vec<RuleId> {
     covered.map(|(id, _)| id).collect()
 }
 
-/// A glob on full ids: `*` stops at a slash.
+/// Returns a glob on full ids, in which `*` stops at a slash.
 pub(in crate::pack) fn id_glob(glob: &str) -> Option<GlobMatcher> {
     let glob = GlobBuilder::new(glob)
         .literal_separator(true)
@@ -133,25 +153,28 @@ fn unknown(glob: &str, rules: &[Rule]) -> Fault {
         format!("no rule is called {}", quote(glob)),
     );
     let usual = "name rules as `pack/rule`; `*` stands for part of a name, `**` for slashes, too";
-    let meant = || nearest::nearest(glob, &known).map(|id| format!("did you mean {}?", quote(id)));
+    let meant =
+        || did_you_mean::nearest(glob, &known).map(|id| format!("did you mean {}?", quote(id)));
     let help = not_extended(glob, &known).or_else(meant);
     fault.with_help(help.unwrap_or_else(|| usual.to_owned()))
 }
 
-/// Why an entry can never excuse a hit, where that is certain. `earlier` are the entries before it.
+/// Returns the warning about an entry that can never excuse a hit. `earlier` are the entries before it.
 fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault> {
     let covered = || allow.rules.iter().map(|rule| &rules[rule.index()]);
+    let scopes = [
+        ("tools", &allow.tools, TOOL_CHANNELS),
+        ("paths", &allow.paths, CALL_CHANNELS),
+    ];
     let (why, help) = if earlier.iter().any(|before| before.covers(allow)) {
         (
             "an `allow` above covers it".to_owned(),
             "remove one of the two",
         )
-    } else if let Some((key, _)) = [("tools", &allow.tools), ("paths", &allow.paths)]
-        .into_iter()
-        .find(|(key, globs)| {
-            !globs.is_empty() && !covered().any(|rule| scope::is_reachable(key, &rule.on))
-        })
-    {
+    } else if let Some((key, ..)) = scopes.into_iter().find(|(_, globs, channels)| {
+        let reads = |rule: &Rule| channels.iter().any(|channel| rule.on.contains(channel));
+        !globs.is_empty() && !covered().any(reads)
+    }) {
         (
             format!("it names `{key}`, and none of its rules reads tool calls"),
             "allow by `text`, or leave those rules out",
@@ -168,12 +191,12 @@ fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault>
     Some(Fault::new(&code::UNUSED_ALLOW, message).with_help(help))
 }
 
-/// The first text, if none of them can be what a pattern matched.
+/// Returns the first text of the entry if a match can equal none of its texts.
 fn never_matched<'a, 'r, R: Iterator<Item = &'r Rule>>(
     allow: &'a Allow,
     covered: impl Fn() -> R,
 ) -> Option<&'a str> {
-    // With a wildcard anything may be meant.
+    // A text with a wildcard may match anything.
     let has_wildcard = |text: &String| text.contains(['*', '?']);
     if allow.text.iter().any(has_wildcard) {
         return None;
@@ -183,14 +206,14 @@ fn never_matched<'a, 'r, R: Iterator<Item = &'r Rule>>(
     (!allow.text.iter().any(|text| may_match(text))).then_some(first)
 }
 
-/// Whether the whole of `text` may be what broke the rule. What is not a plain pattern may match anything.
+/// Returns true if a match of the rule may be exactly `text`. Conditions that are not plain patterns may match anything.
 fn may_be_match(condition: &Condition, text: &str) -> bool {
     let is_plain = |pattern: &Pattern| pattern.fold.is_empty();
     if condition.any.is_empty() || !condition.any.iter().all(is_plain) {
         return true;
     }
     condition.any.iter().any(|pattern| {
-        // Case does not count where texts are allowed. `\B` sees what stands around the text.
+        // Allowed texts are compared without case. `\B` depends on the text around the match.
         let regex = pattern.to_regex();
         let whole = Regex::new(&format!(r"(?i)\A(?:{regex})\z"));
         regex.contains(r"\B") || whole.map_or(true, |whole| whole.is_match(text))
@@ -198,7 +221,7 @@ fn may_be_match(condition: &Condition, text: &str) -> bool {
 }
 
 impl Allow {
-    /// Whether all that `other` excuses is excused by this one.
+    /// Returns true if this entry excuses everything that `other` excuses.
     fn covers(&self, other: &Allow) -> bool {
         let has_all = |wide: &[String], narrow: &[String]| wide.is_empty() || wide == narrow;
         let lasts = self

@@ -1,4 +1,4 @@
-//! Days of the calendar, for what ends on one.
+//! Days of the calendar, for entries that end on a day.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// The day, if there is one of that number.
+    /// Returns the day, if the calendar has it.
     #[must_use]
     pub fn new(year: u16, month: u8, day: u8) -> Option<Date> {
         let divides = |by: u16| year.is_multiple_of(by);
@@ -35,7 +35,7 @@ impl Date {
         ((1..=days).contains(&day) && year <= 9999).then_some(Date { year, month, day })
     }
 
-    /// The day written as `2027-01-31`.
+    /// Returns the day that is written as `2027-01-31`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Date> {
         let number = |part: &str, digits: usize| {
@@ -57,8 +57,8 @@ impl Date {
 }
 
 impl Date {
-    /// The current day in UTC by the system's clock, or `None` where there is no clock, as on
-    /// `wasm32-unknown-unknown`, or where it is set to a day before 1970 or after 9999.
+    /// Returns the current day in UTC by the system's clock. The result is `None` without a clock, as on
+    /// `wasm32-unknown-unknown`, and if the clock is before 1970 or after 9999.
     ///
     /// # Example: a pack as of today
     /// ```
@@ -72,7 +72,7 @@ impl Date {
         Date::after_epoch(days_since_epoch()?)
     }
 
-    /// The day that many days after 1970-01-01.
+    /// Returns the day that is `days` days after 1970-01-01.
     fn after_epoch(days: u64) -> Option<Date> {
         // The proleptic calendar repeats every 400 years of 146,097 days. Years begin in March here, so that a
         // leap day is the last day of its year.
@@ -98,8 +98,8 @@ impl Date {
     }
 }
 
-/// The only clock that the library reads outside of its optional features. `SystemTime::now` panics on
-/// `wasm32-unknown-unknown`.
+/// Returns the days since 1970-01-01. This is the only clock that the library reads outside of its optional features;
+/// `SystemTime::now` panics on `wasm32-unknown-unknown`.
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 fn days_since_epoch() -> Option<u64> {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -111,7 +111,7 @@ fn days_since_epoch() -> Option<u64> {
     None
 }
 
-/// The day that a load takes for today.
+/// The day that a load uses as the current one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::pack) enum Today {
     /// The day of the system's clock.

@@ -1,12 +1,12 @@
-//! Which actions a pack may take: what it asks for in `grants`, and what the host allows.
+//! Grants: the actions that a pack requests in `grants`, and those that the host allows.
 
 use super::super::check::draft::{Draft, Place};
 use super::super::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::rule::{Action, Rule, Severity};
 
-/// What a rule does that nobody granted. `asked` is what the pack that chose the action has in `grants`:
-/// a pack without that key sets itself no ceiling. `granted` is what the host allows.
+/// Returns a fault for each action of a rule that is not granted. `asked` returns the `grants` of the pack that chose the
+/// action, or `None` if the pack sets itself no limit. `granted` are the actions that the host allows.
 pub(in crate::pack) fn ungranted(
     draft: &Draft,
     asked: impl Fn(&Place) -> Option<Vec<Action>>,
@@ -28,7 +28,7 @@ pub(in crate::pack) fn ungranted(
     found
 }
 
-/// The same for a rule made in code: only the host's word counts.
+/// Returns the faults of a rule made in code, for which only the host grants actions.
 pub(in crate::pack) fn refused_in(rule: &Rule, granted: Option<&[Action]>) -> Vec<Fault> {
     let granted = granted.unwrap_or(&Action::ALL);
     let used = [Some(rule.action), then(rule)].into_iter().flatten();
@@ -42,7 +42,7 @@ fn refused(action: Action) -> Fault {
         .with_help("override the rule with a weaker action, or let the host grant this one")
 }
 
-/// The actions of a rule that need a grant, and where each is decided.
+/// Returns the actions of a rule that need a grant, with the place at which each is chosen.
 fn actions(draft: &Draft) -> Vec<(Action, Place)> {
     let at = |given: Option<&super::super::check::draft::Given>| {
         given.map_or_else(|| draft.place.clone(), |given| given.at.clone())
@@ -53,7 +53,7 @@ fn actions(draft: &Draft) -> Vec<(Action, Place)> {
     used.filter(|(action, _)| action.needs_grant()).collect()
 }
 
-/// What follows when retries are spent, said or not.
+/// Returns the action once the retries are used up, written or implied.
 pub(in crate::pack) fn then(rule: &Rule) -> Option<Action> {
     let unsaid = match rule.severity {
         Severity::Critical => Action::Abort,

@@ -7,15 +7,15 @@ use super::{Level, LoadErrorKind};
 pub(in crate::pack) struct Code {
     /// The stable name.
     pub(in crate::pack) name: &'static str,
-    /// Whether the pack loads all the same.
+    /// The level; a pack with an error does not load.
     pub(in crate::pack) level: Level,
-    /// What a load that fails only for such reasons is called.
+    /// The kind of a load error that has only problems of this kind.
     pub(in crate::pack) kind: LoadErrorKind,
 }
 
 macro_rules! codes {
     ($($(#[$attribute:meta])* $ident:ident $name:literal $level:ident $kind:ident $meaning:literal)*) => {
-        /// One constant a code.
+        /// A constant for each code.
         pub(in crate::pack) mod code {
             use super::{Code, Level, LoadErrorKind};
             $($(#[$attribute])* pub(in crate::pack) static $ident: Code =
@@ -56,13 +56,13 @@ codes! {
     EMPTY_VALUE "empty-value" Error Invalid "a text or a list that must not be empty is"
     UNSUPPORTED_SCHEMA "unsupported-schema" Error Invalid "a schema number this version does not read"
     ENGINE_TOO_OLD "engine-too-old" Error Invalid "the pack asks for a later version of ttsr"
-    PACK_NAME "pack-name" Error Invalid "a pack name of the wrong form"
-    RULE_ID "rule-id" Error Invalid "a rule id of the wrong form"
+    PACK_NAME "pack-name" Error Invalid "a malformed pack name"
+    RULE_ID "rule-id" Error Invalid "a malformed rule id"
     DUPLICATE_RULE "duplicate-rule" Error Invalid "two rules have the same full id"
     NO_RULES "no-rules" Warning Invalid "a file that defines no rule"
     UNKNOWN_LIST "unknown-list" Error Invalid "an `@name` without a list of that name"
     GLOB "glob" Error Invalid "a glob that cannot be read"
-    ARG_PATH "arg-path" Error Invalid "an argument path of the wrong form"
+    ARG_PATH "arg-path" Error Invalid "a malformed argument path"
     SCOPE_TOO_LONG "scope-too-long" Error Invalid "more scope entries than the limit, lists included"
     UNREACHABLE_SCOPE "unreachable-scope" Error Invalid "a scope on tool calls in a rule that reads none"
     NO_TRIGGER "no-trigger" Error Invalid "a `match` in which nothing can break the rule"

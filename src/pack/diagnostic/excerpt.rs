@@ -1,29 +1,29 @@
-//! From a byte offset to line, column and the piece of source line to show.
+//! The line and column of a byte offset, and the excerpt of the source line to show.
 
 use std::ops::Range;
 
 use crate::pack::escape;
 
-/// Lines up to this many characters are shown whole.
+/// The longest line that is shown whole, in characters.
 const WHOLE: usize = 120;
 
-/// Characters shown before the caret in a longer line.
+/// The number of characters shown before the caret in a longer line.
 const BEFORE: usize = 40;
 
-/// A source line made ready to show, and where its carets go.
+/// A source line for display, and the position of its carets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pack) struct Excerpt {
-    /// The line, escaped, cut around the place.
+    /// The line, escaped and cut around the place.
     pub(super) line: String,
-    /// Characters of `line` before the first caret.
+    /// The number of characters of `line` before the first caret.
     pub(super) caret: usize,
-    /// Number of carets, at least one.
+    /// The number of carets, at least one.
     pub(super) width: usize,
 }
 
 impl Excerpt {
-    /// The line of `text` that `span` begins in. Looks at a bounded number of characters, however long
-    /// the line is.
+    /// Returns the excerpt of the line in which `span` begins. The number of characters that are read is bounded, however
+    /// long the line is.
     pub(in crate::pack) fn new(text: &str, span: &Range<usize>) -> Excerpt {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let (left, cut_left) = left_of(&text[..start]);
@@ -44,7 +44,7 @@ impl Excerpt {
     }
 }
 
-/// What of the line before the place is shown, and whether something is left out.
+/// Returns the shown part of the line before the place, and true if something is left out.
 fn left_of(before: &str) -> (&str, bool) {
     let mut kept = before.len();
     for (count, (at, c)) in before.char_indices().rev().enumerate() {
@@ -64,7 +64,7 @@ fn left_of(before: &str) -> (&str, bool) {
     (&before[kept..], false)
 }
 
-/// What of the rest of the line is shown, and whether something is left out.
+/// Returns the shown part of the rest of the line, and true if something is left out.
 fn right_of(after: &str, room: usize) -> (&str, bool) {
     for (count, (at, c)) in after.char_indices().enumerate() {
         if c == '\n' {
@@ -86,7 +86,7 @@ fn show(line: &mut String, piece: &str) {
     }
 }
 
-/// Turns growing offsets into lines and columns; all of them together read the text once.
+/// Converts increasing offsets to lines and columns; all conversions together read the text once.
 #[derive(Debug)]
 pub(in crate::pack) struct Cursor<'t> {
     text: &'t str,
@@ -105,7 +105,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Line and column of `offset`, both counted from 1; `offset` must not be less than the one before.
+    /// Returns the line and column of `offset`, both counted from 1. `offset` must not be less than the previous one.
     pub(in crate::pack) fn place(&mut self, offset: usize) -> (u32, u32) {
         let end = self
             .text

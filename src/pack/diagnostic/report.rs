@@ -1,8 +1,8 @@
-//! All problems of one load, sorted by place and of bounded number.
+//! All problems of one load, sorted by place and bounded in number.
 
 use super::{Diagnostic, Level, code};
 
-/// Most problems shown. Errors are kept before warnings.
+/// The largest number of problems shown. Errors are kept before warnings.
 const SHOWN: usize = 1_000;
 
 /// The problems found so far.
@@ -20,13 +20,13 @@ impl Report {
             Level::Warning | Level::Note => &mut self.warnings,
         };
         list.push(diagnostic);
-        // Cut at twice the number shown, so that the sorting is paid once in a thousand problems.
+        // The list is cut at twice the number shown, so that it is sorted once in a thousand problems.
         if list.len() >= 2 * SHOWN {
             self.hidden += cut(list, SHOWN);
         }
     }
 
-    /// Counts problems that are not worth keeping.
+    /// Adds to the number of problems that are counted and not kept.
     pub(in crate::pack) fn hide(&mut self, count: usize) {
         self.hidden += count;
     }
@@ -35,7 +35,7 @@ impl Report {
         !self.errors.is_empty()
     }
 
-    /// All of them in the order (file, line, column); at most [`SHOWN`] and one that counts the rest.
+    /// Returns the problems in the order (file, line, column): at most [`SHOWN`], and one that counts the rest.
     pub(in crate::pack) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.hidden += cut(&mut self.errors, SHOWN);
         self.hidden += cut(&mut self.warnings, SHOWN - self.errors.len());
@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// Keeps the first `limit`; returns how many went.
+/// Keeps the first `limit` problems and returns the number of the others.
 fn cut(list: &mut Vec<Diagnostic>, limit: usize) -> usize {
     let gone = list.len().saturating_sub(limit);
     if gone > 0 {
@@ -68,6 +68,6 @@ fn cut(list: &mut Vec<Diagnostic>, limit: usize) -> usize {
 }
 
 fn sort(list: &mut [Diagnostic]) {
-    // Stable: problems of one place stay in the order they were found.
+    // The sort is stable: problems at one place stay in the order in which they were found.
     list.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
 }

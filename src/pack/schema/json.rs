@@ -1,12 +1,12 @@
-//! The table of keys as a JSON Schema, for editors: draft-07, which Taplo and Tombi read.
+//! The key tables as a JSON Schema, for editors: draft-07, which Taplo and Tombi read.
 //!
-//! Written by hand: it is two hundred keys of text, and the core has no JSON library.
+//! The text is written without a JSON library, which the core does not depend on.
 
 use std::fmt::Write as _;
 
-use super::{Key, Keys, Shape, TOP, regions};
+use super::{KeyShape, Shape, TOP, TableKind, shapes};
 
-/// The JSON Schema of a rule file.
+/// Returns the JSON Schema of a rule file.
 pub(in crate::pack) fn schema() -> String {
     let mut out = String::from("{\n");
     line(
@@ -20,7 +20,7 @@ pub(in crate::pack) fn schema() -> String {
         "\"$id\": \"https://ttsr.dev/schema/ttsr-pack-1.json\",",
     );
     line(&mut out, 1, "\"title\": \"ttsr rule file\",");
-    table(&mut out, 1, TOP, &["schema", "pack"]);
+    table(&mut out, 1, &shapes(TOP, TableKind::Rule));
     out.push_str("}\n");
     out
 }
@@ -31,17 +31,19 @@ fn line(out: &mut String, depth: usize, text: &str) {
     out.push('\n');
 }
 
-/// The members of the schema of a table, from `type` on.
-fn table(out: &mut String, depth: usize, keys: Keys, required: &[&str]) {
+/// Writes the members of the schema of a table, from `type` on.
+fn table(out: &mut String, depth: usize, keys: &[KeyShape]) {
+    let required = keys.iter().filter(|key| !key.head.required.is_empty());
+    let required: Vec<&str> = required.map(|key| key.head.name()).collect();
     line(out, depth, "\"type\": \"object\",");
     line(out, depth, "\"additionalProperties\": false,");
     if !required.is_empty() {
-        line(out, depth, &format!("\"required\": {},", list(required)));
+        line(out, depth, &format!("\"required\": {},", list(&required)));
     }
     line(
         out,
         depth,
-        &format!("\"x-taplo\": {{ \"initKeys\": {} }},", list(required)),
+        &format!("\"x-taplo\": {{ \"initKeys\": {} }},", list(&required)),
     );
     line(out, depth, "\"x-tombi-table-keys-order\": \"schema\",");
     line(out, depth, "\"properties\": {");
@@ -53,31 +55,35 @@ fn table(out: &mut String, depth: usize, keys: Keys, required: &[&str]) {
     line(out, depth, "}");
 }
 
-/// `"name": {` and what is in it; the brace is closed by the caller.
-fn property(out: &mut String, depth: usize, key: &Key) {
-    line(out, depth, &format!("{}: {{", string(key.name())));
+/// Writes `"name": {` and the members of the key's schema; the caller writes the closing brace.
+fn property(out: &mut String, depth: usize, key: &KeyShape) {
+    line(out, depth, &format!("{}: {{", string(key.head.name())));
     line(
         out,
         depth + 1,
-        &format!("\"description\": {},", string(key.about)),
+        &format!("\"description\": {},", string(key.head.about)),
     );
-    if !key.default.is_empty() {
-        line(out, depth + 1, &format!("\"default\": {},", key.default));
+    if !key.head.default.is_empty() {
+        line(
+            out,
+            depth + 1,
+            &format!("\"default\": {},", key.head.default),
+        );
     }
     shape(out, depth + 1, key);
 }
 
-fn shape(out: &mut String, depth: usize, key: &Key) {
+fn shape(out: &mut String, depth: usize, key: &KeyShape) {
     let mut simple = |text: String| line(out, depth, &text);
-    match key.shape {
+    match &key.shape {
         Shape::Schema => simple("\"const\": 1".into()),
         Shape::Text => simple("\"type\": \"string\"".into()),
         Shape::Flag => simple("\"type\": \"boolean\"".into()),
         Shape::Texts => simple("\"type\": \"array\", \"items\": { \"type\": \"string\" }".into()),
-        Shape::OneOf(names) => simple(one_of(&names())),
-        Shape::ListOf(names) => simple(list_of(&names())),
-        Shape::OneOrMore(names) => {
-            let names = one_or_more(&names());
+        Shape::OneOf(names) => simple(one_of(names)),
+        Shape::ListOf(names) => simple(list_of(names)),
+        Shape::OneOrMore(names, pattern) => {
+            let names = one_or_more(names, *pattern);
             simple(format!(
                 "\"anyOf\": [{{ {names} }}, {{ \"type\": \"array\", \"items\": {{ {names} }} }}]"
             ));
@@ -85,10 +91,10 @@ fn shape(out: &mut String, depth: usize, key: &Key) {
         Shape::Whole(least, most) => simple(format!(
             "\"type\": \"integer\", \"minimum\": {least}, \"maximum\": {most}"
         )),
-        Shape::Decimal(least, most) => simple(format!(
+        Shape::Thousandths(least, most) => simple(format!(
             "\"type\": \"number\", \"minimum\": {}, \"maximum\": {}",
-            thousandths(least),
-            thousandths(most)
+            thousandths(*least),
+            thousandths(*most)
         )),
         Shape::Pair(most) => simple(format!(
             "\"type\": \"array\", \"minItems\": 2, \"maxItems\": 2, \
@@ -101,38 +107,27 @@ fn shape(out: &mut String, depth: usize, key: &Key) {
              { \"type\": \"array\", \"items\": { \"type\": \"string\" } }"
                 .into(),
         ),
-        Shape::Table(keys) => table(out, depth, keys, required(key.path)),
-        Shape::Tables(keys) => tables(out, depth, keys, required(key.path)),
-        Shape::Named(keys) => {
+        Shape::Table(keys) => table(out, depth, keys),
+        Shape::Tables(keys) => tables(out, depth, keys),
+        Shape::NamedTables(keys) => {
             simple("\"type\": \"object\",".into());
             simple("\"additionalProperties\": {".into());
-            table(out, depth + 1, keys, required(key.path));
+            table(out, depth + 1, keys);
             line(out, depth, "}");
         }
     }
 }
 
-fn tables(out: &mut String, depth: usize, keys: Keys, required: &[&str]) {
+fn tables(out: &mut String, depth: usize, keys: &[KeyShape]) {
     line(out, depth, "\"type\": \"array\",");
     line(out, depth, "\"items\": {");
-    // In `any = [{ … }]` Taplo 0.10 looks for keys one array deeper than they are, and completed nothing. On
-    // a table the word means nothing.
+    // In `any = [{ … }]` Taplo 0.10 looks for keys one array deeper than they are, and would complete nothing.
+    // `items` has no meaning in the schema of a table.
     line(out, depth + 1, "\"items\": {");
-    table(out, depth + 2, keys, required);
+    table(out, depth + 2, keys);
     line(out, depth + 1, "},");
-    table(out, depth + 1, keys, required);
+    table(out, depth + 1, keys);
     line(out, depth, "}");
-}
-
-/// Keys that must be there.
-fn required(path: &str) -> &'static [&'static str] {
-    match path {
-        "pack" => &["name"],
-        "rule" => &["description", "match"],
-        "allow" => &["rules", "reason"],
-        "case" => &["expect"],
-        _ => &[],
-    }
 }
 
 fn one_of(names: &[String]) -> String {
@@ -146,15 +141,16 @@ fn list_of(names: &[String]) -> String {
     )
 }
 
-/// Like [`one_of`]; regions have a form besides their names.
-fn one_or_more(names: &[String]) -> String {
-    if names == regions() {
-        return format!(
-            "\"anyOf\": [{{ {} }}, {{ \"type\": \"string\", \"pattern\": \"^code:.+\" }}]",
-            one_of(names)
-        );
+/// Like [`one_of`], with a pattern for other names.
+fn one_or_more(names: &[String], pattern: Option<&str>) -> String {
+    let names = one_of(names);
+    match pattern {
+        Some(pattern) => format!(
+            "\"anyOf\": [{{ {names} }}, {{ \"type\": \"string\", \"pattern\": {} }}]",
+            string(pattern)
+        ),
+        None => names,
     }
-    one_of(names)
 }
 
 fn thousandths(number: u32) -> String {

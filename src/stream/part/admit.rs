@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use super::scope::PartScope;
-use crate::detect::Found;
+use crate::detect::Detection;
 use crate::program::{ChannelRules, ConditionExtent, PatternRole, Program, ViewRules};
 use crate::stream::state::{CallResults, QueuedMatch, RecordedMatch, SharedState, StreamState};
 use crate::verdict::{Hit, PartId, RuleId};
@@ -117,7 +117,7 @@ impl Admission<'_> {
         &mut self,
         rule: RuleId,
         scope: HaystackScope<'_>,
-        found: Found,
+        found: Detection,
         context: Option<MatchContext>,
     ) {
         let end = TextEnd {

@@ -10,12 +10,12 @@ use tree_sitter::Parser;
 
 use super::admit::{Admission, HaystackScope};
 use super::haystack::MatchContext;
-use crate::ast::{Budget, Grammar, Shapes, Snippet};
-use crate::detect::{Found, Places};
+use crate::ast::{AstPatternSet, Budget, Grammar, Snippet};
+use crate::detect::{Detection, OffsetIndex};
 use crate::program::ViewSource;
 use crate::rule::Severity;
 use crate::verdict::RuleId;
-use crate::view::piece::{Piece, Regions, Tag};
+use crate::view::chunk::{Chunk, RegionSet, Tag};
 
 /// The code of a part that is read for syntax-tree patterns.
 pub(super) struct CodeTrees {
@@ -38,7 +38,7 @@ struct CodeBlock {
     line: Vec<u8>,
     /// Number of bytes of the block.
     len: usize,
-    places: Places,
+    places: OffsetIndex,
     /// Offset in the part of the end of the last byte.
     end: u64,
     /// The ranges of the block that the call adds. A match counts only if it overlaps one of them.
@@ -83,7 +83,7 @@ impl CodeTrees {
         &mut self,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         let Some(shapes) = admission.context.rules.shapes.as_deref() else {
             return;
@@ -106,7 +106,7 @@ impl CodeTrees {
             }
             let part = rest.slice(0..len);
             let is_added =
-                self.source == ViewSource::Markdown || self.tag.regions.contains(Regions::ADDED);
+                self.source == ViewSource::Markdown || self.tag.regions.contains(RegionSet::ADDED);
             block.append(part, is_added);
             if line.is_some() {
                 let decided = part.decided(len - 1);
@@ -121,10 +121,10 @@ impl CodeTrees {
 
     /// Returns the grammar of the region that the text is in: `None` if it is not read, `Some(None)` if its language is
     /// not known yet.
-    fn grammar(&self, shapes: &Shapes) -> Option<Option<Grammar>> {
+    fn grammar(&self, shapes: &AstPatternSet) -> Option<Option<Grammar>> {
         let wanted = match self.source {
-            ViewSource::Markdown => Regions::CODE,
-            _ => Regions::FILE,
+            ViewSource::Markdown => RegionSet::CODE,
+            _ => RegionSet::FILE,
         };
         if !self.tag.regions.contains(wanted) {
             return None;
@@ -196,14 +196,14 @@ impl CodeBlock {
             snippet: grammar.map(Snippet::new),
             line: Vec::new(),
             len: 0,
-            places: Places::default(),
+            places: OffsetIndex::default(),
             end: 0,
             added: Vec::new(),
             is_abandoned: false,
         }
     }
 
-    fn append(&mut self, piece: Piece<'_>, is_added: bool) {
+    fn append(&mut self, piece: Chunk<'_>, is_added: bool) {
         let from = self.len;
         self.line.extend_from_slice(piece.bytes);
         self.len += piece.bytes.len();
@@ -220,7 +220,7 @@ impl CodeBlock {
     /// Ends a line, and parses the block if enough lines were added.
     fn end_line(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Option<Parser>,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
@@ -250,7 +250,7 @@ impl CodeBlock {
     /// Ends the block, and parses it.
     fn finish(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Option<Parser>,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
@@ -291,7 +291,7 @@ impl CodeBlock {
                 true => self.places.start(range.end as u64),
                 false => self.end,
             };
-            let finding = Found {
+            let finding = Detection {
                 start: self.places.start(range.start as u64),
                 end,
                 decided,
@@ -305,7 +305,7 @@ impl CodeBlock {
     /// Stops reading a block that exceeds a limit: this is a hit of critical rules, and is counted as unconfirmed.
     fn abandon(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
         decided: u64,
@@ -317,7 +317,7 @@ impl CodeBlock {
             .flat_map(|grammar| shapes.owners(grammar))
             .collect();
         rules.dedup();
-        let finding = Found {
+        let finding = Detection {
             start: self.end,
             end: self.end,
             decided,

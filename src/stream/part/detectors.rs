@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::admit::{Admission, HaystackScope};
 use super::tail_window::TailWindow;
-use crate::detect::alike::{Alike, AlikeLimits};
-use crate::detect::cycle::Cycle;
-use crate::detect::leak::{Leak, LeakLimits};
-use crate::detect::script::Script;
-use crate::detect::unknown_file::UnknownFile;
-use crate::detect::unknown_name::{KnownNames, UnknownName};
-use crate::detect::{Detector, Found};
+use crate::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
+use crate::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
+use crate::detect::repetition::RepetitionDetector;
+use crate::detect::script::ScriptDetector;
+use crate::detect::unknown_file::UnknownFileDetector;
+use crate::detect::unknown_name::{KnownNames, UnknownNameDetector};
+use crate::detect::{Detection, Detector};
 use crate::program::{DetectorRule, DetectorSpec, ViewSource};
 use crate::verdict::RuleId;
-use crate::view::piece::{Language, Piece, Regions, Tag};
+use crate::view::chunk::{Chunk, Language, RegionSet, Tag};
 
 /// A detector that reads the haystacks of a part for one rule.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ pub(super) struct DetectorReader {
 
 #[derive(Debug)]
 enum DetectorMachine {
-    Repetition(Box<Cycle>),
-    NearDuplicate(Box<Alike>),
-    Leak(Box<Leak>),
-    Script(Box<Script>),
-    Names(Arc<KnownNames>, Box<UnknownName>),
-    Files(Arc<KnownNames>, Box<UnknownFile>),
+    Repetition(Box<RepetitionDetector>),
+    NearDuplicate(Box<NearDuplicateDetector>),
+    Leak(Box<ControlTokenDetector>),
+    Script(Box<ScriptDetector>),
+    Names(Arc<KnownNames>, Box<UnknownNameDetector>),
+    Files(Arc<KnownNames>, Box<UnknownFileDetector>),
 }
 
 impl DetectorReader {
@@ -48,21 +48,25 @@ impl DetectorReader {
     pub(super) fn new(detector: &DetectorRule, is_tool_input: bool) -> Option<DetectorReader> {
         let machine = match &detector.spec {
             DetectorSpec::Repetition(limits) => {
-                DetectorMachine::Repetition(Box::new(Cycle::new(*limits)))
+                DetectorMachine::Repetition(Box::new(RepetitionDetector::new(*limits)))
             }
-            DetectorSpec::NearDuplicate => {
-                DetectorMachine::NearDuplicate(Box::new(Alike::new(AlikeLimits::default())))
+            DetectorSpec::NearDuplicate => DetectorMachine::NearDuplicate(Box::new(
+                NearDuplicateDetector::new(NearDuplicateLimits::default()),
+            )),
+            DetectorSpec::Leak => DetectorMachine::Leak(Box::new(ControlTokenDetector::new(
+                ControlTokenLimits::default(),
+            ))),
+            DetectorSpec::Script(limits) => {
+                DetectorMachine::Script(Box::new(ScriptDetector::new(*limits)))
             }
-            DetectorSpec::Leak => DetectorMachine::Leak(Box::new(Leak::new(LeakLimits::default()))),
-            DetectorSpec::Script(limits) => DetectorMachine::Script(Box::new(Script::new(*limits))),
             DetectorSpec::UnknownName(known) => {
-                let names = UnknownName::new(Arc::clone(known), None);
+                let names = UnknownNameDetector::new(Arc::clone(known), None);
                 DetectorMachine::Names(Arc::clone(known), Box::new(names))
             }
             // In tool input there are no code spans.
             DetectorSpec::UnknownFile(_) if is_tool_input => return None,
             DetectorSpec::UnknownFile(known) => {
-                let files = UnknownFile::new(Arc::clone(known), None);
+                let files = UnknownFileDetector::new(Arc::clone(known), None);
                 DetectorMachine::Files(Arc::clone(known), Box::new(files))
             }
             DetectorSpec::Limit(_)
@@ -114,13 +118,13 @@ impl DetectorReader {
         scope: HaystackScope<'_>,
         decided: u64,
     ) {
-        let is_in = |regions: Regions| tag.regions.contains(regions);
-        let is_code = is_in(Regions::CODE) || is_in(Regions::INLINE_CODE);
+        let is_in = |regions: RegionSet| tag.regions.contains(regions);
+        let is_code = is_in(RegionSet::CODE) || is_in(RegionSet::INLINE_CODE);
         self.set_code(is_code);
         match &mut self.machine {
-            DetectorMachine::Script(_) => self.reads = is_in(Regions::PROSE),
+            DetectorMachine::Script(_) => self.reads = is_in(RegionSet::PROSE),
             DetectorMachine::Names(..) => {
-                let reads = is_in(Regions::CODE) || is_in(Regions::ADDED);
+                let reads = is_in(RegionSet::CODE) || is_in(RegionSet::ADDED);
                 if reads != self.reads || tag.language != self.language {
                     self.finish(admission, scope, decided);
                     (self.reads, self.language) = (reads, tag.language);
@@ -128,7 +132,7 @@ impl DetectorReader {
                 }
             }
             DetectorMachine::Files(..) => {
-                let reads = is_in(Regions::INLINE_CODE);
+                let reads = is_in(RegionSet::INLINE_CODE);
                 if reads != self.reads {
                     self.finish(admission, scope, decided);
                     self.reads = reads;
@@ -146,7 +150,7 @@ impl DetectorReader {
         &mut self,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         if std::mem::take(&mut self.is_fresh) {
             self.reset(admission);
@@ -199,7 +203,7 @@ impl DetectorReader {
                 tail,
                 ..
             } = self;
-            machine.detector().finish(decided, &mut |found: Found| {
+            machine.detector().finish(decided, &mut |found: Detection| {
                 let context = tail.context(found, &[]);
                 admission.admit_finding(*rule, scope, found, Some(context));
             });
@@ -213,10 +217,10 @@ impl DetectorReader {
         match &mut self.machine {
             DetectorMachine::Names(known, names) => {
                 let known = Arc::clone(known);
-                **names = UnknownName::new(known, self.language).besides(host_names);
+                **names = UnknownNameDetector::new(known, self.language).also_known(host_names);
             }
             DetectorMachine::Files(known, files) => {
-                **files = UnknownFile::new(Arc::clone(known), host_names);
+                **files = UnknownFileDetector::new(Arc::clone(known), host_names);
             }
             DetectorMachine::Leak(leak) => leak.renew(),
             DetectorMachine::Repetition(_)
@@ -228,9 +232,9 @@ impl DetectorReader {
     /// Sets whether the text is code.
     fn set_code(&mut self, is_code: bool) {
         match &mut self.machine {
-            DetectorMachine::Repetition(cycle) => cycle.code(is_code),
-            DetectorMachine::NearDuplicate(alike) => alike.code(is_code),
-            DetectorMachine::Leak(leak) => leak.code(is_code),
+            DetectorMachine::Repetition(cycle) => cycle.set_code(is_code),
+            DetectorMachine::NearDuplicate(alike) => alike.set_code(is_code),
+            DetectorMachine::Leak(leak) => leak.set_code(is_code),
             DetectorMachine::Script(_)
             | DetectorMachine::Names(..)
             | DetectorMachine::Files(..) => {}

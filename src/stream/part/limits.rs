@@ -3,15 +3,15 @@
 use super::admit::{Admission, HaystackScope};
 use super::haystack::MatchContext;
 use super::tail_window::TailWindow;
-use crate::detect::Found;
-use crate::detect::doom_loop::{Call, LoopLimits};
-use crate::detect::limit::Limit;
-use crate::detect::turns::{Reply, TurnLimits};
+use crate::detect::Detection;
+use crate::detect::doom_loop::{CallDigest, LoopLimits};
+use crate::detect::limit::BoundMonitor;
+use crate::detect::turns::{ReplyDigester, TurnLimits};
 use crate::program::{ChannelRules, DetectorSpec};
 use crate::rule::Channel;
 use crate::verdict::RuleId;
+use crate::view::chunk::Chunk;
 use crate::view::json::ArgPath;
-use crate::view::piece::Piece;
 
 /// The limits of one part.
 #[derive(Debug)]
@@ -29,14 +29,14 @@ pub(super) struct PartLimits {
     arg_tail: TailWindow,
     turns: Vec<(RuleId, TurnLimits)>,
     /// The channel and the digest of this reply, if a rule compares replies.
-    reply: Option<(Channel, Box<Reply>)>,
+    reply: Option<(Channel, Box<ReplyDigester>)>,
 }
 
 /// The limit of one rule.
 #[derive(Debug)]
 struct RuleLimit {
     rule: RuleId,
-    limit: Limit,
+    limit: BoundMonitor,
     /// True if the argument that is being read is in the scope of the rule.
     reads: bool,
 }
@@ -64,7 +64,7 @@ impl PartLimits {
             match &detector.spec {
                 DetectorSpec::Limit(bounds) => limits.limits.push(RuleLimit {
                     rule,
-                    limit: Limit::new(*bounds, now),
+                    limit: BoundMonitor::new(*bounds, now),
                     reads: false,
                 }),
                 DetectorSpec::Turns(bounds) if channel != Channel::ToolInput => {
@@ -84,11 +84,11 @@ impl PartLimits {
     }
 
     /// Counts a delta.
-    pub(super) fn push(&mut self, admission: &mut Admission<'_>, piece: Piece<'_>) {
+    pub(super) fn push(&mut self, admission: &mut Admission<'_>, piece: Chunk<'_>) {
         let now = admission.state.now;
         self.tail.begin(&piece);
         for RuleLimit { rule, limit, .. } in &mut self.limits {
-            let mut on_exceeded = |_, found: Found| {
+            let mut on_exceeded = |_, found: Detection| {
                 let context = self.tail.context(found, piece.bytes);
                 admission.admit_finding(*rule, HaystackScope::default(), found, Some(context));
             };
@@ -138,7 +138,7 @@ impl PartLimits {
         &mut self,
         admission: &mut Admission<'_>,
         path: &ArgPath,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         if self.limits.is_empty() {
             return;
@@ -148,7 +148,7 @@ impl PartLimits {
         tail.begin(&piece);
         for RuleLimit { rule, limit, reads } in &mut self.limits {
             if *reads {
-                limit.push(piece, &mut |_, found: Found| {
+                limit.push(piece, &mut |_, found: Detection| {
                     let context = tail.context(found, piece.bytes);
                     admission.admit_finding(*rule, scope, found, Some(context));
                 });
@@ -191,7 +191,7 @@ impl PartLimits {
         let Some(input) = self.call_input.take() else {
             return;
         };
-        let call = Call::new(tool, &input);
+        let call = CallDigest::new(tool, &input);
         for (rule, limits) in &self.loops {
             let history = admission.state.histories.entry(*rule).or_default();
             if history.calls.push(limits, call.clone()).is_some() {
@@ -224,8 +224,8 @@ impl PartLimits {
 }
 
 /// Returns the finding of a part of `end` bytes.
-fn whole_part(end: u64) -> Found {
-    Found {
+fn whole_part(end: u64) -> Detection {
+    Detection {
         start: 0,
         end,
         decided: end,

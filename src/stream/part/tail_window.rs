@@ -1,25 +1,25 @@
 //! The last bytes that a detector has read, for the excerpts of its hits.
 
 use super::haystack::MatchContext;
-use crate::detect::{Found, Places};
+use crate::detect::{Detection, OffsetIndex};
 use crate::stream::window::{WINDOW, Window};
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 
 /// The last bytes read, with their offsets in the part.
 #[derive(Debug, Default)]
 pub(super) struct TailWindow {
     window: Window,
-    places: Places,
+    places: OffsetIndex,
 }
 
 impl TailWindow {
     /// Adds the offsets of a piece that is about to be read.
-    pub(super) fn begin(&mut self, piece: &Piece<'_>) {
+    pub(super) fn begin(&mut self, piece: &Chunk<'_>) {
         self.places.push(piece);
     }
 
     /// Adds the bytes of a piece that has been read.
-    pub(super) fn end(&mut self, piece: &Piece<'_>) {
+    pub(super) fn end(&mut self, piece: &Chunk<'_>) {
         self.window.push(piece.bytes);
         self.places
             .forget(self.places.len().saturating_sub(2 * WINDOW as u64));
@@ -28,12 +28,12 @@ impl TailWindow {
     /// Starts another text.
     pub(super) fn clear(&mut self) {
         self.window.clear();
-        self.places = Places::default();
+        self.places = OffsetIndex::default();
     }
 
     /// Returns the text of a finding that was made while `piece` was read, or after all pieces if `piece` is empty: at
     /// most [`WINDOW`] bytes before the byte that decided it, however the text was cut.
-    pub(super) fn context(&self, found: Found, piece: &[u8]) -> MatchContext {
+    pub(super) fn context(&self, found: Detection, piece: &[u8]) -> MatchContext {
         let (before, _) = self.window.with(&[]);
         // All indices are in the haystack. `from` is that of the first byte at hand.
         let from = self.places.len() - (piece.len() + before.len()) as u64;
@@ -60,11 +60,11 @@ mod tests {
     fn what_was_found_is_quoted_from_its_beginning_also_over_text_that_was_left_out() {
         let mut tail = TailWindow::default();
         for (text, at) in [("ab", 0), ("cd", 4), ("ef", 8)] {
-            let piece = Piece::verbatim(text.as_bytes(), at);
+            let piece = Chunk::verbatim(text.as_bytes(), at);
             tail.begin(&piece);
             tail.end(&piece);
         }
-        let found = |start, end| Found {
+        let found = |start, end| Detection {
             start,
             end,
             decided: end,
@@ -88,7 +88,7 @@ mod tests {
             );
         }
         tail.clear();
-        let piece = Piece::verbatim(b"gh", 20);
+        let piece = Chunk::verbatim(b"gh", 20);
         tail.begin(&piece);
         assert_eq!(tail.context(found(20, 22), piece.bytes).bytes, b"gh");
     }

@@ -8,14 +8,14 @@ use crate::limits::Limits;
 use crate::program::ChannelRules;
 use crate::stream::Counters;
 use crate::verdict::Source;
-use crate::view::json::{ArgPath, Decoder, Sink, is_text};
+use crate::view::chunk::Chunk;
+use crate::view::json::{ArgPath, HaystackSink, JsonDecoder, is_text};
 use crate::view::path::{is_path_key, normalise};
-use crate::view::piece::Piece;
 
 /// The state of a tool input that is being decoded.
 #[derive(Debug)]
 pub(super) struct ToolInputReader {
-    decoder: Decoder,
+    decoder: JsonDecoder,
     value: ValueReader,
     views: Option<Box<Views>>,
 }
@@ -40,7 +40,7 @@ impl ToolInputReader {
             at: 0,
         };
         ToolInputReader {
-            decoder: Decoder::new(limits.json_depth, limits.path_bytes),
+            decoder: JsonDecoder::new(limits.json_depth, limits.path_bytes),
             value,
             views: Views::new(rules, true),
         }
@@ -139,7 +139,7 @@ struct ValueSink<'a, 'b> {
     limits: Option<&'b mut PartLimits>,
 }
 
-impl Sink for ValueSink<'_, '_> {
+impl HaystackSink for ValueSink<'_, '_> {
     const READS_KEYS: bool = true;
 
     fn open_key(&mut self, at: u64) {
@@ -175,12 +175,12 @@ impl Sink for ValueSink<'_, '_> {
 
     fn run(&mut self, bytes: &[u8], at: u64) {
         self.keep_path(bytes);
-        self.push(Piece::verbatim(bytes, at));
+        self.push(Chunk::verbatim(bytes, at));
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.keep_path(utf8);
-        self.push(Piece::stand_in(utf8, start, end, decided));
+        self.push(Chunk::replacement(utf8, start, end, decided));
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -213,7 +213,7 @@ impl Sink for ValueSink<'_, '_> {
 }
 
 impl ValueSink<'_, '_> {
-    fn push(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         let ValueReader { reader, arg, .. } = &mut *self.value;
         let view = &self.admission.context.rules.raw;
         let scope = HaystackScope::from_arg(Some(arg));

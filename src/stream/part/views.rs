@@ -12,23 +12,23 @@ use super::detectors::DetectorReader;
 use super::haystack::HaystackReader;
 use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
-use crate::view::code::Code;
-use crate::view::edit::{EditLimits, Edits};
-use crate::view::fence::Markdown;
-use crate::view::fold::Fold;
+use crate::view::chunk::{Chunk, ChunkSink, Tag};
+use crate::view::code::CodeView;
+use crate::view::edit::{EditLimits, EditView};
+use crate::view::fence::MarkdownView;
+use crate::view::fold::FoldView;
 use crate::view::json::ArgPath;
 use crate::view::path::normalise;
-use crate::view::piece::{Piece, Sink, Tag};
-use crate::view::shell::{Shell, ShellLimits};
+use crate::view::shell::{ShellLimits, ShellView};
 
 /// The views that the rules of a channel need, for one part.
 #[derive(Debug)]
 pub(super) struct Views {
-    markdown: Option<Markdown>,
-    edits: Option<Edits>,
-    shell: Option<Shell>,
+    markdown: Option<MarkdownView>,
+    edits: Option<EditView>,
+    shell: Option<ShellView>,
     /// Set if a rule distinguishes comments, strings and the rest of code.
-    code: Option<Code>,
+    code: Option<CodeView>,
     /// The argument that the current command is in. For a command given as a list of words, the list.
     command: Option<ArgPath>,
     /// True if a value was opened and none of its bytes has arrived.
@@ -56,7 +56,7 @@ struct ViewOutputs {
 #[derive(Debug)]
 struct ViewReader {
     reader: HaystackReader,
-    fold: Option<Fold>,
+    fold: Option<FoldView>,
     /// True if the key sees the region that the text is in.
     sees: bool,
     /// True if a haystack is open.
@@ -85,10 +85,10 @@ impl Views {
         }
         let wants = |source: ViewSource| rules.wants(source, is_tool_input);
         Some(Box::new(Views {
-            markdown: wants(ViewSource::Markdown).then(Markdown::new),
-            edits: wants(ViewSource::Edits).then(|| Edits::new(EditLimits::default())),
-            shell: wants(ViewSource::Shell).then(|| Shell::new(ShellLimits::default())),
-            code: rules.tells_code_apart().then(Code::default),
+            markdown: wants(ViewSource::Markdown).then(MarkdownView::new),
+            edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),
+            shell: wants(ViewSource::Shell).then(|| ShellView::new(ShellLimits::default())),
+            code: rules.tells_code_apart().then(CodeView::default),
             command: None,
             is_fresh: false,
             outputs: ViewOutputs {
@@ -115,21 +115,21 @@ impl Views {
         &mut self,
         admission: &mut Admission<'_>,
         arg: Option<&ArgPath>,
-        piece: &Piece<'_>,
+        piece: &Chunk<'_>,
     ) {
         self.push_whole(admission, HaystackScope::from_arg(arg), *piece);
         if arg.is_some_and(ArgPath::is_key) {
             return;
         }
-        self.with_markdown(admission, |markdown, sink| markdown.take(*piece, sink));
-        self.with_edits(admission, |edits, sink| edits.take(*piece, sink));
+        self.with_markdown(admission, |markdown, sink| markdown.push(*piece, sink));
+        self.with_edits(admission, |edits, sink| edits.push(*piece, sink));
         if self.shell.is_none() {
             return;
         }
         if !piece.bytes.is_empty() {
             self.enter_command(admission, arg, piece.decided(0));
         }
-        self.with_shell(admission, |shell, sink| shell.take(piece, sink));
+        self.with_shell(admission, |shell, sink| shell.push(piece, sink));
     }
 
     /// Reads a piece for the readers and detectors that see the whole haystack.
@@ -137,7 +137,7 @@ impl Views {
         &mut self,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         let rules = admission.context.rules;
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
@@ -160,8 +160,8 @@ impl Views {
         if !std::mem::take(&mut self.is_fresh) {
             return;
         }
-        self.with_shell(admission, |shell, sink| shell.arrive(decided, sink));
-        if let Some(is_word) = self.shell.as_ref().and_then(Shell::reads) {
+        self.with_shell(admission, |shell, sink| shell.begin_value(decided, sink));
+        if let Some(is_word) = self.shell.as_ref().and_then(ShellView::reads) {
             self.command = arg.cloned();
             if let (Some(list), true) = (&mut self.command, is_word) {
                 list.pop();
@@ -261,7 +261,7 @@ impl Views {
         }
         let readers = self.outputs.readers.iter();
         let folds = readers.filter_map(|reader| reader.fold.as_ref());
-        counters.overlong_folds += folds.map(Fold::overlong).sum::<u64>();
+        counters.overlong_folds += folds.map(FoldView::overlong).sum::<u64>();
         if let Some(shell) = &self.shell {
             counters.cut_commands += shell.counters().total();
         }
@@ -270,7 +270,7 @@ impl Views {
     fn with_markdown(
         &mut self,
         admission: &mut Admission<'_>,
-        feed: impl FnOnce(&mut Markdown, &mut CodeTagger<'_, '_, '_>),
+        feed: impl FnOnce(&mut MarkdownView, &mut CodeTagger<'_, '_, '_>),
     ) {
         if let Some(markdown) = &mut self.markdown {
             let mut fanout = self.outputs.fanout(ViewSource::Markdown, None, admission);
@@ -286,7 +286,7 @@ impl Views {
     fn with_edits(
         &mut self,
         admission: &mut Admission<'_>,
-        feed: impl FnOnce(&mut Edits, &mut CodeTagger<'_, '_, '_>),
+        feed: impl FnOnce(&mut EditView, &mut CodeTagger<'_, '_, '_>),
     ) {
         if let Some(edits) = &mut self.edits {
             let mut fanout = self.outputs.fanout(ViewSource::Edits, None, admission);
@@ -302,7 +302,7 @@ impl Views {
     fn with_shell(
         &mut self,
         admission: &mut Admission<'_>,
-        feed: impl FnOnce(&mut Shell, &mut ViewFanout<'_, '_>),
+        feed: impl FnOnce(&mut ShellView, &mut ViewFanout<'_, '_>),
     ) {
         if let Some(shell) = &mut self.shell {
             let arg = self.command.as_ref();
@@ -343,7 +343,7 @@ impl ViewReader {
         let folds = rules.key.folds;
         ViewReader {
             reader: HaystackReader::new(rules),
-            fold: (!folds.is_empty()).then(|| Fold::new(folds)),
+            fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
             sees: rules.key.source.is_none(),
             is_open: false,
             end: 0,
@@ -357,7 +357,7 @@ impl ViewReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         if !self.sees || piece.bytes.is_empty() {
             return;
@@ -378,7 +378,7 @@ impl ViewReader {
 
     /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
     fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
-        let folding = self.fold.as_ref().and_then(Fold::pending_from);
+        let folding = self.fold.as_ref().and_then(FoldView::pending_from);
         let reading = self.reader.undecided_from(view);
         folding.into_iter().chain(reading).min()
     }
@@ -472,8 +472,8 @@ impl<'j> ViewFanout<'_, 'j> {
     }
 }
 
-impl Sink for ViewFanout<'_, '_> {
-    fn turn(&mut self, tag: Tag, _at: u64, decided: u64) {
+impl ChunkSink for ViewFanout<'_, '_> {
+    fn set_tag(&mut self, tag: Tag, _at: u64, decided: u64) {
         #[cfg(feature = "ast")]
         self.with_trees(|trees, admission, scope| {
             trees.enter_region(tag, admission, scope, decided);
@@ -494,7 +494,7 @@ impl Sink for ViewFanout<'_, '_> {
     }
 
     #[inline]
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         if self.source == ViewSource::Markdown {
             self.outputs.markdown_end = piece.end(piece.bytes.len() - 1);
         }
@@ -522,7 +522,7 @@ impl Sink for ViewFanout<'_, '_> {
         });
     }
 
-    fn file(&mut self, path: &str, decided: u64) {
+    fn set_file(&mut self, path: &str, decided: u64) {
         let path = normalise(path, self.admission.context.program.root());
         self.outputs.file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
         #[cfg(feature = "ast")]
@@ -536,22 +536,22 @@ impl Sink for ViewFanout<'_, '_> {
 
 /// Tags comments and strings in code before the output is distributed, if a rule distinguishes them.
 struct CodeTagger<'c, 'v, 'j> {
-    code: Option<&'c mut Code>,
+    code: Option<&'c mut CodeView>,
     fanout: &'c mut ViewFanout<'v, 'j>,
 }
 
-impl Sink for CodeTagger<'_, '_, '_> {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for CodeTagger<'_, '_, '_> {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         match &mut self.code {
-            Some(code) => code.turn(tag, at, decided, self.fanout),
-            None => self.fanout.turn(tag, at, decided),
+            Some(code) => code.set_tag(tag, at, decided, self.fanout),
+            None => self.fanout.set_tag(tag, at, decided),
         }
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         match &mut self.code {
-            Some(code) => code.take(piece, self.fanout),
-            None => self.fanout.take(piece),
+            Some(code) => code.push(piece, self.fanout),
+            None => self.fanout.push(piece),
         }
     }
 
@@ -562,8 +562,8 @@ impl Sink for CodeTagger<'_, '_, '_> {
         }
     }
 
-    fn file(&mut self, path: &str, decided: u64) {
-        self.fanout.file(path, decided);
+    fn set_file(&mut self, path: &str, decided: u64) {
+        self.fanout.set_file(path, decided);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Which languages are read alike, and how they differ.
+//! Families of languages that share a lexer, and their differences.
 
-/// How a language writes comments and strings.
+/// The syntax of comments and strings that a group of languages shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Rust,
@@ -8,7 +8,7 @@ pub(super) enum Family {
     /// JavaScript and TypeScript.
     Script,
     C,
-    /// Like C, with blocks of text in `"""` (Java, Kotlin, Swift, Scala).
+    /// Like C, with text blocks in `"""` (Java, Kotlin, Swift, Scala).
     Java,
     Css,
     Json,
@@ -21,7 +21,7 @@ pub(super) enum Family {
     Markup,
 }
 
-/// Names of languages, as info strings give them, and extensions of files.
+/// The names of languages in info strings, and file extensions.
 const NAMES: [(Family, &[&str]); 13] = [
     (Family::Rust, &["rust", "rs"]),
     (Family::Go, &["go", "golang"]),
@@ -99,14 +99,14 @@ const NAMES: [(Family, &[&str]); 13] = [
 ];
 
 impl Family {
-    /// How the language of that name is written, in lower case; none if it is not known.
-    pub(super) fn of(name: &str) -> Option<Family> {
+    /// Returns the family of the language with this lowercase name, or `None` if it is not known.
+    pub(super) fn from_language(name: &str) -> Option<Family> {
         let mut rows = NAMES.iter();
         rows.find(|(_, names)| names.contains(&name))
             .map(|&(family, _)| family)
     }
 
-    /// The bytes of code that may begin something; all others are code, whatever stands before.
+    /// Returns the bytes that can start a comment or a literal. Every other byte is code, whatever precedes it.
     pub(super) fn marks(self) -> &'static Marks {
         const RUST: Marks = marks(b"\"'/");
         const GO: Marks = marks(b"\"'`/");
@@ -128,17 +128,17 @@ impl Family {
         }
     }
 
-    /// Whether block comments nest.
+    /// Returns true if block comments nest.
     pub(super) fn nests(self) -> bool {
         matches!(self, Family::Rust)
     }
 
-    /// Whether `//` begins a comment.
+    /// Returns true if `//` starts a comment.
     pub(super) fn has_line_comments(self) -> bool {
         !matches!(self, Family::Css | Family::Sql)
     }
 
-    /// Whether three quotes open a string of several lines.
+    /// Returns true if three quotes open a multi-line string.
     pub(super) fn has_triple_quotes(self, mark: u8) -> bool {
         match self {
             Family::Python | Family::Toml => true,
@@ -147,7 +147,7 @@ impl Family {
         }
     }
 
-    /// Whether a backslash keeps the next character from ending the string.
+    /// Returns true if a backslash escapes the next character of the string.
     pub(super) fn escapes(self, mark: u8) -> bool {
         match self {
             Family::Sql | Family::Markup => false,
@@ -156,7 +156,7 @@ impl Family {
         }
     }
 
-    /// Whether a string may go on in the next line.
+    /// Returns true if a string can span lines.
     pub(super) fn spans_lines(self, mark: u8) -> bool {
         match self {
             Family::Rust => mark == b'"',
@@ -167,7 +167,7 @@ impl Family {
     }
 }
 
-/// Which bytes to stop at.
+/// A set of bytes.
 pub(super) type Marks = [bool; 256];
 
 const fn marks(bytes: &[u8]) -> Marks {

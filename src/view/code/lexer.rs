@@ -1,84 +1,85 @@
-//! One byte of code after the other: what it is, and what may follow.
+//! The lexer: classifies code byte by byte.
 
 use memchr::{memchr, memchr2, memchr3};
 
 use super::family::Family;
 use super::{Class, DEPTH, HASHES};
 
-/// What became of a byte.
+/// The effect of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It is that.
+pub(super) enum LexStep {
+    /// The byte has this class.
     Is(Class),
-    /// It is the first of a comment or string.
+    /// The byte is the first of a comment or string.
     Begins(Class),
-    /// It waits for the next one.
-    Waits,
-    /// What waited is that (the first of it, if it is no code). The byte is to be stepped again.
-    Waited(Class),
+    /// The byte is buffered until the next one.
+    Pending,
+    /// The buffered bytes have this class; their first byte starts it, unless it is `Code`. The current byte is to be
+    /// stepped again.
+    Resolved(Class),
 }
 
-/// Most heredocs that begin on one line.
+/// The most heredocs that start on one line.
 const HEREDOCS: usize = 4;
 
-/// Longest word that ends a heredoc.
+/// The longest delimiter of a heredoc, in bytes.
 const WORD: usize = 64;
 
-/// Bytes of code that are looked back at.
+/// The number of bytes of code that are kept for look-behind.
 const BACK: usize = HASHES + 4;
 
-const CODE: Step = Step::Is(Class::Code);
-const COMMENT: Step = Step::Is(Class::Comment);
-const STRING: Step = Step::Is(Class::String);
+const CODE: LexStep = LexStep::Is(Class::Code);
+const COMMENT: LexStep = LexStep::Is(Class::Comment);
+const STRING: LexStep = LexStep::Is(Class::String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LexState {
     Code,
-    /// Behind a backslash of a shell.
+    /// After a backslash of a shell.
     Escaped,
-    /// A `/` waits.
+    /// A `/` is buffered.
     Slash,
-    /// A `-` waits.
+    /// A `-` is buffered.
     Dash,
-    /// A `<` waits, with so many of the bytes behind it that begin a comment.
+    /// A `<` is buffered, with this number of the bytes `!--` after it.
     Angle(usize),
-    /// A `'` waits, and so many bytes behind it, of as many.
-    Tick {
+    /// A `'` is buffered, with `have` of the `need` bytes of the character after it.
+    Apostrophe {
         have: usize,
         need: usize,
     },
     Line,
-    /// The `*` of `/*` is next.
+    /// Before the `*` of `/*`.
     Opening,
     Block {
         depth: u32,
         last: u8,
     },
-    /// A comment of HTML, with so many dashes behind each other.
+    /// In an HTML comment, after this number of consecutive dashes.
     Dashes(u8),
     Quoted {
         mark: u8,
         escaped: bool,
     },
-    /// Behind so many quotes that may be three.
+    /// After `count` quotes, which can become three.
     Quotes {
         mark: u8,
         count: u8,
     },
-    /// Inside three quotes, with so many behind each other.
+    /// In a triple-quoted string, after `count` consecutive quotes.
     Triple {
         mark: u8,
         count: u8,
         escaped: bool,
     },
-    /// Behind a quote of SQL that ends the string unless another follows.
+    /// After a quote of SQL that ends the string unless another quote follows.
     Doubled(u8),
-    /// In a raw string; with `#`s seen behind a quote.
+    /// In a raw string, after a quote and `seen` `#`s.
     Raw {
         hashes: u8,
         seen: Option<u8>,
     },
-    /// A template, or a string of a shell in `"`; whether a `$` stands before.
+    /// In a template, or in a shell string in `"`. `dollar` is true after a `$`.
     Template {
         mark: u8,
         dollar: bool,
@@ -88,42 +89,42 @@ enum State {
         class: bool,
         escaped: bool,
     },
-    /// Behind `<<`, reading the word that will end the heredoc.
+    /// After `<<`, in the delimiter word of a heredoc.
     Word {
         quote: u8,
     },
-    /// In a heredoc; the line so far is so much of its last one, if it may be it.
+    /// In a heredoc. The line so far matches the first `same` bytes of the delimiter; `None` if it differs.
     Heredoc {
         same: Option<usize>,
     },
 }
 
-/// Code inside a string.
+/// Code interpolated in a string.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct Interpolation {
     mark: u8,
-    /// Brackets open in it.
+    /// The number of brackets open in it.
     brackets: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Heredoc {
+struct HeredocWord {
     word: Vec<u8>,
-    /// Tabs before its last line do not count.
+    /// True if leading tabs of the delimiter line are ignored.
     indented: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Lexer {
     family: Family,
-    state: State,
-    frames: Vec<Frame>,
-    /// The last bytes of code; of a script those before blanks.
+    state: LexState,
+    frames: Vec<Interpolation>,
+    /// The last bytes of code. In JavaScript, trailing blanks are left out.
     back: [u8; BACK],
-    /// Blanks stand behind those bytes.
-    parted: bool,
-    heredocs: Vec<Heredoc>,
-    /// Inside a tag of HTML.
+    /// True if blanks follow those bytes.
+    blank_follows: bool,
+    heredocs: Vec<HeredocWord>,
+    /// True inside an HTML tag.
     in_tag: bool,
 }
 
@@ -131,10 +132,10 @@ impl Lexer {
     pub(super) fn new(family: Family) -> Lexer {
         Lexer {
             family,
-            state: State::Code,
+            state: LexState::Code,
             frames: Vec::new(),
             back: [0; BACK],
-            parted: false,
+            blank_follows: false,
             heredocs: Vec::new(),
             in_tag: false,
         }
@@ -144,116 +145,117 @@ impl Lexer {
         self.family
     }
 
-    /// What waited was code.
-    pub(super) fn give_up(&mut self) {
+    /// Resolves the buffered bytes as code.
+    pub(super) fn drop_pending(&mut self) {
         if matches!(
             self.state,
-            State::Slash | State::Dash | State::Angle(_) | State::Tick { .. }
+            LexState::Slash | LexState::Dash | LexState::Angle(_) | LexState::Apostrophe { .. }
         ) {
-            self.state = State::Code;
+            self.state = LexState::Code;
         }
     }
 
     pub(super) fn is_in_code(&self) -> bool {
-        self.state == State::Code
+        self.state == LexState::Code
     }
 
-    /// How many bytes from here on are code, if the state is, else what the last one was, and change nothing.
+    /// Returns the number of leading bytes that keep the state: bytes of code if the state is `Code`, else bytes of the
+    /// same class as the last one.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> usize {
         let found = match self.state {
-            State::Code => {
+            LexState::Code => {
                 let marks = self.family.marks();
                 let found = bytes.iter().position(|&byte| marks[usize::from(byte)]);
                 self.remember(&bytes[..found.unwrap_or(bytes.len())]);
                 found
             }
-            State::Line => memchr(b'\n', bytes),
-            State::Block { last: 0, .. } => memchr2(b'*', b'/', bytes),
-            State::Quoted {
+            LexState::Line => memchr(b'\n', bytes),
+            LexState::Block { last: 0, .. } => memchr2(b'*', b'/', bytes),
+            LexState::Quoted {
                 mark,
                 escaped: false,
             } => memchr3(mark, b'\\', b'\n', bytes),
-            State::Triple {
+            LexState::Triple {
                 mark,
                 count: 0,
                 escaped: false,
             } => memchr2(mark, b'\\', bytes),
-            State::Raw { seen: None, .. } => memchr(b'"', bytes),
-            State::Template {
+            LexState::Raw { seen: None, .. } => memchr(b'"', bytes),
+            LexState::Template {
                 mark,
                 dollar: false,
                 escaped: false,
             } => memchr3(mark, b'\\', b'$', bytes),
-            State::Heredoc { same: None } => memchr(b'\n', bytes),
+            LexState::Heredoc { same: None } => memchr(b'\n', bytes),
             _ => Some(0),
         };
         found.unwrap_or(bytes.len())
     }
 
-    pub(super) fn step(&mut self, byte: u8) -> Step {
+    pub(super) fn step(&mut self, byte: u8) -> LexStep {
         match self.state {
-            State::Code => self.code(byte),
-            State::Escaped => self.plain(byte),
-            State::Slash => self.slash(byte),
-            State::Dash => self.dash(byte),
-            State::Angle(have) => self.angle(have, byte),
-            State::Tick { have, need } => self.tick(have, need, byte),
-            State::Line if byte == b'\n' => self.recode(byte),
-            State::Line => COMMENT,
-            State::Opening => self.go(State::Block { depth: 1, last: 0 }, COMMENT),
-            State::Block { depth, last } => self.block(depth, last, byte),
-            State::Dashes(count) => self.dashes(count, byte),
-            State::Quoted { mark, escaped } => self.quoted(mark, escaped, byte),
-            State::Quotes { mark, count } => self.quotes(mark, count, byte),
-            State::Triple {
+            LexState::Code => self.code(byte),
+            LexState::Escaped => self.plain(byte),
+            LexState::Slash => self.slash(byte),
+            LexState::Dash => self.dash(byte),
+            LexState::Angle(have) => self.angle(have, byte),
+            LexState::Apostrophe { have, need } => self.apostrophe(have, need, byte),
+            LexState::Line if byte == b'\n' => self.resume_code(byte),
+            LexState::Line => COMMENT,
+            LexState::Opening => self.transition(LexState::Block { depth: 1, last: 0 }, COMMENT),
+            LexState::Block { depth, last } => self.block(depth, last, byte),
+            LexState::Dashes(count) => self.dashes(count, byte),
+            LexState::Quoted { mark, escaped } => self.quoted(mark, escaped, byte),
+            LexState::Quotes { mark, count } => self.quotes(mark, count, byte),
+            LexState::Triple {
                 mark,
                 count,
                 escaped,
             } => self.triple(mark, count, escaped, byte),
-            State::Doubled(mark) if byte == mark => self.go(quoted(mark), STRING),
-            State::Doubled(_) => self.after_string(byte),
-            State::Raw { hashes, seen } => self.raw(hashes, seen, byte),
-            State::Template {
+            LexState::Doubled(mark) if byte == mark => self.transition(quoted(mark), STRING),
+            LexState::Doubled(_) => self.after_string(byte),
+            LexState::Raw { hashes, seen } => self.raw(hashes, seen, byte),
+            LexState::Template {
                 mark,
                 dollar,
                 escaped,
             } => self.template(mark, dollar, escaped, byte),
-            State::Regex { class, escaped } => self.regex(class, escaped, byte),
-            State::Word { quote } => self.word(quote, byte),
-            State::Heredoc { same } => self.heredoc(same, byte),
+            LexState::Regex { class, escaped } => self.regex(class, escaped, byte),
+            LexState::Word { quote } => self.word(quote, byte),
+            LexState::Heredoc { same } => self.heredoc(same, byte),
         }
     }
 
-    fn go(&mut self, state: State, step: Step) -> Step {
+    fn transition(&mut self, state: LexState, step: LexStep) -> LexStep {
         self.state = state;
         step
     }
 
-    /// A byte of code that begins nothing.
-    fn plain(&mut self, byte: u8) -> Step {
+    /// Handles a byte of code that starts nothing.
+    fn plain(&mut self, byte: u8) -> LexStep {
         self.remember(&[byte]);
-        self.go(State::Code, CODE)
+        self.transition(LexState::Code, CODE)
     }
 
-    /// A byte of code, after something else.
-    fn recode(&mut self, byte: u8) -> Step {
-        self.state = State::Code;
+    /// Handles a byte of code after a comment or string.
+    fn resume_code(&mut self, byte: u8) -> LexStep {
+        self.state = LexState::Code;
         self.code(byte)
     }
 
-    fn after_string(&mut self, byte: u8) -> Step {
-        self.ended();
-        self.recode(byte)
+    fn after_string(&mut self, byte: u8) -> LexStep {
+        self.set_context_to_string();
+        self.resume_code(byte)
     }
 
-    /// A string has ended with this byte.
-    fn end_string(&mut self) -> Step {
-        self.ended();
-        self.go(State::Code, STRING)
+    /// Ends a string with this byte.
+    fn end_string(&mut self) -> LexStep {
+        self.set_context_to_string();
+        self.transition(LexState::Code, STRING)
     }
 
-    /// What stands before the code from here on is a string.
-    fn ended(&mut self) {
+    /// Records a string as the context of the code that follows.
+    fn set_context_to_string(&mut self) {
         self.back = [0; BACK];
         self.back[BACK - 1] = b'"';
     }
@@ -262,16 +264,16 @@ impl Lexer {
         if self.family != Family::Script {
             return self.keep(bytes);
         }
-        // Blanks at the end are not looked back at. They part words all the same, also where the text is cut at them.
+        // Trailing blanks are not part of the context, but they separate words even if the input is cut at them.
         let kept = bytes.trim_ascii_end();
         if !kept.is_empty() {
-            if self.parted {
+            if self.blank_follows {
                 self.keep(b" ");
             }
             self.keep(kept);
         }
         if !bytes.is_empty() {
-            self.parted = kept.len() < bytes.len();
+            self.blank_follows = kept.len() < bytes.len();
         }
     }
 
@@ -288,51 +290,55 @@ impl Lexer {
         self.back[BACK - 1]
     }
 
-    fn code(&mut self, byte: u8) -> Step {
+    fn code(&mut self, byte: u8) -> LexStep {
         match (self.family, byte) {
             (Family::Markup, b'"' | b'\'') if !self.in_tag => self.plain(byte),
             (Family::Shell, b'"') | (Family::Script, b'`') => self.begin(template(byte)),
-            (Family::Rust, b'\'') => self.go(State::Tick { have: 0, need: 1 }, Step::Waits),
+            (Family::Rust, b'\'') => {
+                self.transition(LexState::Apostrophe { have: 0, need: 1 }, LexStep::Pending)
+            }
             (Family::Rust, b'"') => self.rust_string(),
             (Family::C, b'\'') if self.in_number() => self.plain(byte),
             (Family::Yaml, b'"' | b'\'') if !self.at_value() => self.plain(byte),
             (_, b'"' | b'\'' | b'`') if self.family.marks()[usize::from(byte)] => self.quote(byte),
             (Family::Shell, b'#') if !self.at_word() => self.plain(byte),
-            // The first line may name the program that runs the script.
+            // A `#!` in the first line names the interpreter.
             (Family::Script, b'#') if self.last() != 0 => self.plain(byte),
             (Family::Yaml, b'#') if !is_blank_or_none(self.last()) => self.plain(byte),
             (_, b'#') if self.family.marks()[b'#' as usize] => {
-                self.go(State::Line, Step::Begins(Class::Comment))
+                self.transition(LexState::Line, LexStep::Begins(Class::Comment))
             }
-            (_, b'/') if self.family.marks()[b'/' as usize] => self.go(State::Slash, Step::Waits),
-            (Family::Sql, b'-') => self.go(State::Dash, Step::Waits),
-            (Family::Markup, b'<') => self.go(State::Angle(0), Step::Waits),
+            (_, b'/') if self.family.marks()[b'/' as usize] => {
+                self.transition(LexState::Slash, LexStep::Pending)
+            }
+            (Family::Sql, b'-') => self.transition(LexState::Dash, LexStep::Pending),
+            (Family::Markup, b'<') => self.transition(LexState::Angle(0), LexStep::Pending),
             (Family::Markup, b'>') => {
                 self.in_tag = false;
                 self.plain(byte)
             }
             (Family::Script, b'{' | b'}') | (Family::Shell, b'(' | b')') => self.bracket(byte),
-            (Family::Shell, b'\\') => self.go(State::Escaped, CODE),
+            (Family::Shell, b'\\') => self.transition(LexState::Escaped, CODE),
             (Family::Shell, b'<') => self.less(),
             (Family::Shell, b'\n') if !self.heredocs.is_empty() => {
                 self.remember(b"\n");
-                self.go(State::Heredoc { same: Some(0) }, CODE)
+                self.transition(LexState::Heredoc { same: Some(0) }, CODE)
             }
             _ => self.plain(byte),
         }
     }
 
-    fn begin(&mut self, state: State) -> Step {
-        self.go(state, Step::Begins(Class::String))
+    fn begin(&mut self, state: LexState) -> LexStep {
+        self.transition(state, LexStep::Begins(Class::String))
     }
 
-    fn quote(&mut self, mark: u8) -> Step {
+    fn quote(&mut self, mark: u8) -> LexStep {
         if self.family.has_triple_quotes(mark) {
-            return self.begin(State::Quotes { mark, count: 1 });
+            return self.begin(LexState::Quotes { mark, count: 1 });
         }
         if self.family == Family::Shell && self.last() == b'$' {
-            // `$'…'` has escapes, as no other string in `'`.
-            return self.begin(State::Triple {
+            // `$'…'` has escapes, unlike other strings in `'`.
+            return self.begin(LexState::Triple {
                 mark,
                 count: 2,
                 escaped: false,
@@ -341,14 +347,14 @@ impl Lexer {
         self.begin(quoted(mark))
     }
 
-    /// Raw if the text before is `r`, `br` or `cr`, with or without `#`s.
-    fn rust_string(&mut self) -> Step {
+    /// Starts a string. It is raw after `r`, `br` or `cr`, with or without `#`s.
+    fn rust_string(&mut self) -> LexStep {
         let hashes = self.back.iter().rev().take_while(|&&b| b == b'#').count();
         let before = &self.back[..BACK - hashes];
         let word = before.iter().rev().take_while(|&&b| is_name(b)).count();
         let raw = matches!(&before[before.len() - word..], b"r" | b"br" | b"cr");
         if raw && hashes <= HASHES {
-            return self.begin(State::Raw {
+            return self.begin(LexState::Raw {
                 hashes: hashes as u8,
                 seen: None,
             });
@@ -356,7 +362,7 @@ impl Lexer {
         self.begin(quoted(b'"'))
     }
 
-    /// Whether the code before is a number, whose digits a `'` may separate.
+    /// Returns true if a number precedes, whose digits a `'` can separate.
     fn in_number(&self) -> bool {
         let is_part = |byte: u8| is_name(byte) || byte == b'\'';
         let part = self.back.iter().rev().take_while(|&&byte| is_part(byte));
@@ -364,37 +370,37 @@ impl Lexer {
         first.is_some_and(u8::is_ascii_digit)
     }
 
-    /// Whether a value of YAML may begin here.
+    /// Returns true if a value of YAML can start here.
     fn at_value(&self) -> bool {
         is_blank_or_none(self.last()) || b"[{,".contains(&self.last())
     }
 
-    /// Whether a word of a shell may begin here.
+    /// Returns true if a word of a shell can start here.
     fn at_word(&self) -> bool {
         is_blank_or_none(self.last()) || b";&|()`".contains(&self.last())
     }
 
-    fn slash(&mut self, byte: u8) -> Step {
+    fn slash(&mut self, byte: u8) -> LexStep {
         self.state = match byte {
-            b'/' if self.family.has_line_comments() => State::Line,
-            b'*' => State::Opening,
-            _ if self.family == Family::Script && self.may_be_regex() => State::Regex {
+            b'/' if self.family.has_line_comments() => LexState::Line,
+            b'*' => LexState::Opening,
+            _ if self.family == Family::Script && self.may_be_regex() => LexState::Regex {
                 class: false,
                 escaped: false,
             },
-            _ => State::Code,
+            _ => LexState::Code,
         };
         match self.state {
-            State::Code => {
+            LexState::Code => {
                 self.remember(b"/");
-                Step::Waited(Class::Code)
+                LexStep::Resolved(Class::Code)
             }
-            State::Regex { .. } => Step::Waited(Class::String),
-            _ => Step::Waited(Class::Comment),
+            LexState::Regex { .. } => LexStep::Resolved(Class::String),
+            _ => LexStep::Resolved(Class::Comment),
         }
     }
 
-    /// Whether what stands before is no operand.
+    /// Returns true if no operand precedes.
     fn may_be_regex(&self) -> bool {
         const WORDS: [&[u8]; 13] = [
             b"return", b"typeof", b"case", b"in", b"of", b"do", b"else", b"void", b"delete",
@@ -411,42 +417,42 @@ impl Lexer {
             && !back.ends_with(b"--")
     }
 
-    fn dash(&mut self, byte: u8) -> Step {
+    fn dash(&mut self, byte: u8) -> LexStep {
         if byte == b'-' {
-            return self.go(State::Line, Step::Waited(Class::Comment));
+            return self.transition(LexState::Line, LexStep::Resolved(Class::Comment));
         }
         self.remember(b"-");
-        self.go(State::Code, Step::Waited(Class::Code))
+        self.transition(LexState::Code, LexStep::Resolved(Class::Code))
     }
 
-    fn angle(&mut self, have: usize, byte: u8) -> Step {
+    fn angle(&mut self, have: usize, byte: u8) -> LexStep {
         if Some(&byte) != b"!--".get(have) {
             self.in_tag = have == 0 && (byte.is_ascii_alphabetic() || byte == b'/');
-            return self.go(State::Code, Step::Waited(Class::Code));
+            return self.transition(LexState::Code, LexStep::Resolved(Class::Code));
         }
         if have == 2 {
-            return self.go(State::Dashes(0), Step::Waited(Class::Comment));
+            return self.transition(LexState::Dashes(0), LexStep::Resolved(Class::Comment));
         }
-        self.go(State::Angle(have + 1), Step::Waits)
+        self.transition(LexState::Angle(have + 1), LexStep::Pending)
     }
 
-    fn tick(&mut self, have: usize, need: usize, byte: u8) -> Step {
+    fn apostrophe(&mut self, have: usize, need: usize, byte: u8) -> LexStep {
         let need = match have {
             0 => width(byte),
             _ => need,
         };
         if have == need && byte == b'\'' || have == 0 && byte == b'\\' {
-            return self.go(quoted(b'\''), Step::Waited(Class::String));
+            return self.transition(quoted(b'\''), LexStep::Resolved(Class::String));
         }
         if have == need || have == 0 && matches!(byte, b'\'' | b'\n') {
             self.remember(b"'a");
-            return self.go(State::Code, Step::Waited(Class::Code));
+            return self.transition(LexState::Code, LexStep::Resolved(Class::Code));
         }
         let have = have + 1;
-        self.go(State::Tick { have, need }, Step::Waits)
+        self.transition(LexState::Apostrophe { have, need }, LexStep::Pending)
     }
 
-    fn block(&mut self, depth: u32, last: u8, byte: u8) -> Step {
+    fn block(&mut self, depth: u32, last: u8, byte: u8) -> LexStep {
         let (depth, last) = match (last, byte) {
             (b'*', b'/') => (depth - 1, 0),
             (b'/', b'*') if self.family.nests() => (depth.saturating_add(1), 0),
@@ -454,25 +460,25 @@ impl Lexer {
             _ => (depth, 0),
         };
         match depth {
-            0 => self.go(State::Code, COMMENT),
-            _ => self.go(State::Block { depth, last }, COMMENT),
+            0 => self.transition(LexState::Code, COMMENT),
+            _ => self.transition(LexState::Block { depth, last }, COMMENT),
         }
     }
 
-    fn dashes(&mut self, count: u8, byte: u8) -> Step {
+    fn dashes(&mut self, count: u8, byte: u8) -> LexStep {
         match byte {
             // The first dash is the last one of `<!--`.
-            b'-' => self.go(State::Dashes((count + 1).min(3)), COMMENT),
-            b'>' if count >= 2 => self.go(State::Code, COMMENT),
-            _ => self.go(State::Dashes(0), COMMENT),
+            b'-' => self.transition(LexState::Dashes((count + 1).min(3)), COMMENT),
+            b'>' if count >= 2 => self.transition(LexState::Code, COMMENT),
+            _ => self.transition(LexState::Dashes(0), COMMENT),
         }
     }
 
-    fn quoted(&mut self, mark: u8, escaped: bool, byte: u8) -> Step {
+    fn quoted(&mut self, mark: u8, escaped: bool, byte: u8) -> LexStep {
         match byte {
-            _ if escaped => self.go(quoted(mark), STRING),
-            b'\\' if self.family.escapes(mark) => self.go(
-                State::Quoted {
+            _ if escaped => self.transition(quoted(mark), STRING),
+            b'\\' if self.family.escapes(mark) => self.transition(
+                LexState::Quoted {
                     mark,
                     escaped: true,
                 },
@@ -481,13 +487,13 @@ impl Lexer {
             b'\n' if !self.family.spans_lines(mark) => self.after_string(byte),
             _ if byte != mark => STRING,
             _ if matches!(self.family, Family::Sql | Family::Yaml) => {
-                self.go(State::Doubled(mark), STRING)
+                self.transition(LexState::Doubled(mark), STRING)
             }
             _ => self.end_string(),
         }
     }
 
-    fn quotes(&mut self, mark: u8, count: u8, byte: u8) -> Step {
+    fn quotes(&mut self, mark: u8, count: u8, byte: u8) -> LexStep {
         if byte != mark && count == 2 {
             return self.after_string(byte);
         }
@@ -496,17 +502,17 @@ impl Lexer {
             return self.quoted(mark, false, byte);
         }
         let state = match count {
-            1 => State::Quotes { mark, count: 2 },
-            _ => State::Triple {
+            1 => LexState::Quotes { mark, count: 2 },
+            _ => LexState::Triple {
                 mark,
                 count: 0,
                 escaped: false,
             },
         };
-        self.go(state, STRING)
+        self.transition(state, STRING)
     }
 
-    fn triple(&mut self, mark: u8, count: u8, escaped: bool, byte: u8) -> Step {
+    fn triple(&mut self, mark: u8, count: u8, escaped: bool, byte: u8) -> LexStep {
         let least = u8::from(self.family == Family::Shell) * 2;
         let (count, escaped) = match byte {
             _ if escaped => (least, false),
@@ -515,15 +521,15 @@ impl Lexer {
             _ if count == 2 => return self.end_string(),
             _ => (count + 1, false),
         };
-        let state = State::Triple {
+        let state = LexState::Triple {
             mark,
             count,
             escaped,
         };
-        self.go(state, STRING)
+        self.transition(state, STRING)
     }
 
-    fn raw(&mut self, hashes: u8, seen: Option<u8>, byte: u8) -> Step {
+    fn raw(&mut self, hashes: u8, seen: Option<u8>, byte: u8) -> LexStep {
         let seen = match (seen, byte) {
             (_, b'"') => Some(0),
             (Some(seen), b'#') => Some(seen + 1),
@@ -532,15 +538,15 @@ impl Lexer {
         if seen == Some(hashes) {
             return self.end_string();
         }
-        self.go(State::Raw { hashes, seen }, STRING)
+        self.transition(LexState::Raw { hashes, seen }, STRING)
     }
 
-    fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> Step {
+    fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> LexStep {
         let opens = if mark == b'`' { b'{' } else { b'(' };
         match byte {
-            _ if escaped => self.go(template(mark), STRING),
-            b'\\' => self.go(
-                State::Template {
+            _ if escaped => self.transition(template(mark), STRING),
+            b'\\' => self.transition(
+                LexState::Template {
                     mark,
                     dollar: false,
                     escaped: true,
@@ -549,12 +555,12 @@ impl Lexer {
             ),
             _ if byte == mark => self.end_string(),
             _ if dollar && byte == opens && self.frames.len() < DEPTH => {
-                self.frames.push(Frame { mark, brackets: 0 });
+                self.frames.push(Interpolation { mark, brackets: 0 });
                 self.back = [0; BACK];
-                self.go(State::Code, STRING)
+                self.transition(LexState::Code, STRING)
             }
-            _ => self.go(
-                State::Template {
+            _ => self.transition(
+                LexState::Template {
                     mark,
                     dollar: byte == b'$',
                     escaped: false,
@@ -564,8 +570,8 @@ impl Lexer {
         }
     }
 
-    /// A bracket, that may end the code inside a string.
-    fn bracket(&mut self, byte: u8) -> Step {
+    /// Handles a bracket, which can end the interpolated code.
+    fn bracket(&mut self, byte: u8) -> LexStep {
         let Some(frame) = self.frames.last_mut() else {
             return self.plain(byte);
         };
@@ -581,7 +587,7 @@ impl Lexer {
         self.plain(byte)
     }
 
-    fn regex(&mut self, class: bool, escaped: bool, byte: u8) -> Step {
+    fn regex(&mut self, class: bool, escaped: bool, byte: u8) -> LexStep {
         let (class, escaped) = match byte {
             b'\n' => return self.after_string(byte),
             _ if escaped => (class, false),
@@ -591,30 +597,30 @@ impl Lexer {
             b'/' if !class => return self.end_string(),
             _ => (class, false),
         };
-        self.go(State::Regex { class, escaped }, STRING)
+        self.transition(LexState::Regex { class, escaped }, STRING)
     }
 
-    /// A `<` of a shell: the second begins a heredoc, a third does not.
-    fn less(&mut self) -> Step {
+    /// Handles a `<` of a shell. The second one starts a heredoc, a third one does not.
+    fn less(&mut self) -> LexStep {
         if self.last() != b'<' || self.heredocs.len() == HEREDOCS {
             return self.plain(b'<');
         }
         self.remember(b"<");
-        self.heredocs.push(Heredoc::default());
-        self.go(State::Word { quote: 0 }, CODE)
+        self.heredocs.push(HeredocWord::default());
+        self.transition(LexState::Word { quote: 0 }, CODE)
     }
 
-    fn word(&mut self, quote: u8, byte: u8) -> Step {
+    fn word(&mut self, quote: u8, byte: u8) -> LexStep {
         let heredoc = self.heredocs.last_mut().expect("its word is being read");
         let first = heredoc.word.is_empty() && quote == 0;
         match byte {
-            _ if quote != 0 && byte == quote => self.go(State::Word { quote: 0 }, CODE),
+            _ if quote != 0 && byte == quote => self.transition(LexState::Word { quote: 0 }, CODE),
             b'-' if first && !heredoc.indented => {
                 heredoc.indented = true;
                 CODE
             }
             b' ' | b'\t' if first => CODE,
-            b'\'' | b'"' if quote == 0 => self.go(State::Word { quote: byte }, CODE),
+            b'\'' | b'"' if quote == 0 => self.transition(LexState::Word { quote: byte }, CODE),
             b'\\' if quote == 0 => CODE,
             _ if (quote != 0 && byte != b'\n') || is_name(byte) || b"-.!@%".contains(&byte) => {
                 heredoc.word.push(byte);
@@ -630,12 +636,12 @@ impl Lexer {
                 }
                 self.back = [0; BACK];
                 self.back[BACK - 1] = b'a';
-                self.recode(byte)
+                self.resume_code(byte)
             }
         }
     }
 
-    fn heredoc(&mut self, same: Option<usize>, byte: u8) -> Step {
+    fn heredoc(&mut self, same: Option<usize>, byte: u8) -> LexStep {
         let heredoc = &self.heredocs[0];
         let ended = same == Some(heredoc.word.len());
         if byte == b'\n' && ended {
@@ -648,28 +654,28 @@ impl Lexer {
             Some(at) if heredoc.word.get(at) == Some(&byte) => Some(at + 1),
             _ => None,
         };
-        self.go(State::Heredoc { same }, STRING)
+        self.transition(LexState::Heredoc { same }, STRING)
     }
 
-    fn after_heredoc(&mut self) -> Step {
+    fn after_heredoc(&mut self) -> LexStep {
         self.back = [0; BACK];
         let state = match self.heredocs.is_empty() {
-            true => State::Code,
-            false => State::Heredoc { same: Some(0) },
+            true => LexState::Code,
+            false => LexState::Heredoc { same: Some(0) },
         };
-        self.go(state, CODE)
+        self.transition(state, CODE)
     }
 }
 
-fn quoted(mark: u8) -> State {
-    State::Quoted {
+fn quoted(mark: u8) -> LexState {
+    LexState::Quoted {
         mark,
         escaped: false,
     }
 }
 
-fn template(mark: u8) -> State {
-    State::Template {
+fn template(mark: u8) -> LexState {
+    LexState::Template {
         mark,
         dollar: false,
         escaped: false,
@@ -684,7 +690,7 @@ fn is_blank_or_none(byte: u8) -> bool {
     matches!(byte, 0 | b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Bytes of the character that begins with that one.
+/// Returns the length of the character that starts with this byte.
 fn width(byte: u8) -> usize {
     match byte {
         0xC0..=0xDF => 2,

@@ -1,25 +1,25 @@
-//! Pictures of short texts, and the same under every cut. Whole files are compared with the grammars of
-//! tree-sitter by the package in `oracle/`.
+//! The classes of short texts, under every cut. The package in `oracle/` compares whole files with the grammars of
+//! tree-sitter.
 
 use super::*;
-use crate::view::piece::Language;
-use crate::view::seen::{Recorder, Seen, cuts, skip_or_corpus};
+use crate::view::chunk::Language;
+use crate::view::test_sink::{Recorder, Seen, cuts, skip_or_corpus};
 use ttsr_testing::{Random, scale};
 
 fn tag(language: &str) -> Tag {
     Tag {
-        regions: Regions::CODE,
+        regions: RegionSet::CODE,
         language: Language::new(language),
     }
 }
 
 fn read(language: &str, deltas: &[&[u8]]) -> Vec<Seen> {
-    let (mut code, mut recorder) = (Code::default(), Recorder::default());
-    code.turn(tag(language), 0, 0, &mut recorder);
+    let (mut code, mut recorder) = (CodeView::default(), Recorder::default());
+    code.set_tag(tag(language), 0, 0, &mut recorder);
     let mut at = 0;
     for delta in deltas {
         if !delta.is_empty() {
-            code.take(Piece::verbatim(delta, at), &mut recorder);
+            code.push(Chunk::verbatim(delta, at), &mut recorder);
         }
         at += delta.len() as u64;
     }
@@ -27,7 +27,7 @@ fn read(language: &str, deltas: &[&[u8]]) -> Vec<Seen> {
     recorder.seen
 }
 
-/// A letter for each byte: `-` code, `c` comment, `s` string, capital where one begins next to another.
+/// Returns a letter for each byte: `-` code, `c` comment, `s` string; a capital starts one directly after another.
 fn picture(text: &[u8], seen: &[Seen]) -> String {
     let (mut picture, mut turned) = (String::new(), false);
     let (mut last, mut at) = ('-', 0);
@@ -43,7 +43,7 @@ fn picture(text: &[u8], seen: &[Seen]) -> String {
                 assert_eq!((byte, start, end), (text[at], at as u64, at as u64 + 1));
                 assert!(end <= decided && decided <= end + 6);
                 assert!(
-                    tag.regions.contains(Regions::CODE),
+                    tag.regions.contains(RegionSet::CODE),
                     "a tag that came in is lost"
                 );
                 let letter = letter(tag.regions);
@@ -63,11 +63,11 @@ fn picture(text: &[u8], seen: &[Seen]) -> String {
     picture
 }
 
-fn letter(regions: Regions) -> char {
+fn letter(regions: RegionSet) -> char {
     let kinds = [
-        (Regions::COMMENT, 'c'),
-        (Regions::STRING, 's'),
-        (Regions::CODE_ONLY, '-'),
+        (RegionSet::COMMENT, 'c'),
+        (RegionSet::STRING, 's'),
+        (RegionSet::CODE_ONLY, '-'),
     ];
     let mut kinds = kinds.iter().filter(|kind| regions.contains(kind.0));
     let letter = kinds.next().map_or('?', |kind| kind.1);
@@ -75,7 +75,7 @@ fn letter(regions: Regions) -> char {
     letter
 }
 
-/// Reads it in every way, and says what it is.
+/// Returns the classes of the text, and asserts that they are the same for every cut.
 fn check(language: &str, text: &[u8], random: &mut Random) -> (String, usize) {
     let whole = read(language, &[text]);
     let cases = cuts(text, random, |deltas| {
@@ -136,7 +136,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ),
         ("sql", "a - b -- c\n'd''e' \"f\"", "------cccc-ssssss-sss"),
         ("html", "<a b='c'>d'e<!-- f -->g", "-----sss----cccccccccc-"),
-        // Strings of several lines, and those that end with their line.
+        // Multi-line strings, and strings that end with their line.
         ("sql", "'a\nb' c", "sssss--"),
         ("sh", "'a\nb' c", "sssss--"),
         ("sh", "\"a\nb\" c", "sssss--"),
@@ -147,13 +147,13 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("json", "\"a\nb\"", "ss--s"),
         ("rust", "b'a\n'", "-----"),
         ("go", "`a\nb`c", "sssss-"),
-        // A backslash that is a character like others.
+        // A backslash that is not an escape.
         ("sql", "'a\\' b", "ssss--"),
         ("html", "<a b='c\\'>", "-----ssss-"),
-        // What begins nothing in its language, right behind a string.
+        // Bytes that start nothing in their language, directly after a string.
         ("python", "''//b", "ss---"),
         ("sql", "'a'`b`", "sss---"),
-        // What stands behind a string is no regular expression.
+        // A `/` after a string does not start a regular expression.
         ("js", "=\"a\"/b/c", "-sss----"),
         ("js", "='a'/b/c", "-sss----"),
         ("js", "=`a`/b/c", "-sss----"),
@@ -187,7 +187,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("html", "<!-->a-->b", "ccccccccc-"),
         ("html", "<!--a->b--->c", "cccccccccccc-"),
         ("html", "<!--a--b-->c", "ccccccccccc-"),
-        // Characters and lifetimes, of one to four bytes.
+        // Character literals and lifetimes, of one to four bytes.
         ("rust", "'é' 'a", "ssss---"),
         ("rust", "'€' 'a", "sssss---"),
         ("rust", "'😀' 'a", "ssssss---"),
@@ -196,7 +196,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("rust", "'''", "---"),
         ("rust", "'\n\"a\"", "--sss"),
         ("rust", "'a'b'\\x'", "sss-ssss"),
-        // Heredocs and their words.
+        // Heredocs and their delimiters.
         ("sh", "a << E\nb\nE\nc", "-------sss--"),
         ("sh", "a <<--E\nb\n-E\nc", "--------ssss--"),
         ("sh", "a <<'E F'\nb\nE F\nc", "----------sssss--"),
@@ -231,7 +231,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("yaml", "['a', \"b\\\"\"]", "-sss--sssss-"),
         ("sh", "a;#b", "--cc"),
         ("sh", "a)#b", "--cc"),
-        // Quotes by threes.
+        // Triple quotes.
         ("python", "'''a''b'''c", "ssssssssss-"),
         ("python", "'''a\\'''b'''c", "ssssssssssss-"),
         ("python", "''''a'''b", "ssssssss-"),
@@ -266,7 +266,7 @@ const LANGUAGES: [&str; 13] = [
     "html",
 ];
 
-/// A text that loves what begins and ends comments and strings.
+/// Returns a text with many delimiters of comments and strings.
 fn code_text(random: &mut Random) -> Vec<u8> {
     const TEXTS: [&[u8]; 46] = [
         b"a",
@@ -367,7 +367,7 @@ fn the_corpus_is_the_same_however_it_is_cut() {
     println!("code: {cases} cases of the corpus");
 }
 
-/// The text of each stretch of one tag, in order.
+/// Returns the text of each run of one tag, in order.
 fn turns(seen: &[Seen]) -> Vec<(u16, String)> {
     let mut turns: Vec<(u16, String)> = Vec::new();
     for one in seen {
@@ -383,36 +383,36 @@ fn turns(seen: &[Seen]) -> Vec<(u16, String)> {
 
 #[test]
 fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
-    let (mut code, mut recorder) = (Code::default(), Recorder::default());
+    let (mut code, mut recorder) = (CodeView::default(), Recorder::default());
     let added = Tag {
-        regions: Regions::ADDED,
+        regions: RegionSet::ADDED,
         ..tag("rs")
     };
-    code.turn(tag("rs"), 0, 0, &mut recorder);
-    code.take(Piece::verbatim(b"/* a", 0), &mut recorder);
-    code.turn(added, 4, 4, &mut recorder);
-    code.take(Piece::verbatim(b"b */ /", 4), &mut recorder);
+    code.set_tag(tag("rs"), 0, 0, &mut recorder);
+    code.push(Chunk::verbatim(b"/* a", 0), &mut recorder);
+    code.set_tag(added, 4, 4, &mut recorder);
+    code.push(Chunk::verbatim(b"b */ /", 4), &mut recorder);
     code.cut(10, 10, &mut recorder);
-    code.take(Piece::verbatim(b"/ \"c", 10), &mut recorder);
+    code.push(Chunk::verbatim(b"/ \"c", 10), &mut recorder);
     code.cut(14, 14, &mut recorder);
-    code.take(Piece::verbatim(b"d /", 14), &mut recorder);
-    // What waits is no comment together with what is tagged otherwise.
-    code.turn(tag("rs"), 17, 17, &mut recorder);
-    code.take(Piece::verbatim(b"/ \"e", 17), &mut recorder);
-    code.turn(tag("none"), 21, 21, &mut recorder);
-    code.take(Piece::verbatim(b"// f", 21), &mut recorder);
-    let with = |regions: Regions, text: &str| (regions.0, text.to_owned());
+    code.push(Chunk::verbatim(b"d /", 14), &mut recorder);
+    // Buffered bytes do not form a comment with bytes under another tag.
+    code.set_tag(tag("rs"), 17, 17, &mut recorder);
+    code.push(Chunk::verbatim(b"/ \"e", 17), &mut recorder);
+    code.set_tag(tag("none"), 21, 21, &mut recorder);
+    code.push(Chunk::verbatim(b"// f", 21), &mut recorder);
+    let with = |regions: RegionSet, text: &str| (regions.0, text.to_owned());
     assert_eq!(
         turns(&recorder.seen),
         [
-            with(Regions::CODE | Regions::COMMENT, "/* a"),
-            with(Regions::ADDED | Regions::COMMENT, "b */"),
-            with(Regions::ADDED | Regions::CODE_ONLY, " // "),
-            with(Regions::ADDED | Regions::STRING, "\"c"),
-            with(Regions::ADDED | Regions::CODE_ONLY, "d /"),
-            with(Regions::CODE | Regions::CODE_ONLY, "/ "),
-            with(Regions::CODE | Regions::STRING, "\"e"),
-            with(Regions::CODE, "// f"),
+            with(RegionSet::CODE | RegionSet::COMMENT, "/* a"),
+            with(RegionSet::ADDED | RegionSet::COMMENT, "b */"),
+            with(RegionSet::ADDED | RegionSet::CODE_ONLY, " // "),
+            with(RegionSet::ADDED | RegionSet::STRING, "\"c"),
+            with(RegionSet::ADDED | RegionSet::CODE_ONLY, "d /"),
+            with(RegionSet::CODE | RegionSet::CODE_ONLY, "/ "),
+            with(RegionSet::CODE | RegionSet::STRING, "\"e"),
+            with(RegionSet::CODE, "// f"),
         ]
     );
 }
@@ -473,7 +473,7 @@ fn text_in_which_nothing_can_begin_is_skipped_at_once() {
         while at < before.len() {
             at += usize::from(!matches!(
                 lexer.step(before.as_bytes()[at]),
-                Step::Waited(_)
+                LexStep::Resolved(_)
             ));
         }
         assert_eq!(lexer.skip(text.as_bytes()), skipped, "{before:?} {text:?}");

@@ -1,63 +1,63 @@
-//! Old and new lines of one change: what is in both stays, the rest was removed or added.
+//! The old and new lines of one change: lines in both are kept, the others are removed or added.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-use super::super::piece::{Held, Piece, Place, Regions, Sink};
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, OffsetMap, RegionSet};
 use super::EditLimits;
-use super::lines::{Line, split};
-use super::out::Out;
+use super::emit::EditEmitter;
+use super::lines::{EditLine, split};
 
-/// The lines of one change, as far as they wait.
+/// The buffered lines of one change.
 #[derive(Clone, Debug)]
 pub(super) struct Hunk {
     limits: EditLimits,
-    /// Removed lines by their hash. The hash is keyed by chance, so that nobody can prepare a line that
-    /// passes for another one.
-    removed: HashMap<u64, Count>,
-    old: Waiting,
-    new: Waiting,
-    /// All removed lines have come.
+    /// The counts of removed lines by their hash. The hash is randomly keyed, so that nobody can construct a line
+    /// that collides with another one.
+    removed: HashMap<u64, LineCount>,
+    old: PendingLines,
+    new: PendingLines,
+    /// True if all removed lines have arrived.
     old_known: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Added,
     Removed,
     Context,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+struct LineCount {
     removed: u32,
-    /// How many of them are among the new lines.
+    /// The number of them that recur among the new lines.
     stay: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Waiting {
-    held: Held,
-    lines: Vec<WaitingLine>,
+struct PendingLines {
+    held: ChunkBuffer,
+    lines: Vec<PendingLine>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct WaitingLine {
-    /// Where its text ends among what is held; it begins where the one before ends.
+struct PendingLine {
+    /// The end of its text in the buffer; it starts where the preceding line ends.
     end: usize,
-    newline: Option<(Place, u64)>,
-    kind: Kind,
+    newline: Option<(OffsetMap, u64)>,
+    kind: LineKind,
     hash: u64,
-    /// The line before it in the file is not the one that waits before it.
-    apart: bool,
+    /// True if the next buffered line is not the next line of the file.
+    ends_run: bool,
 }
 
-impl Kind {
-    pub(super) fn regions(self) -> Regions {
+impl LineKind {
+    pub(super) fn regions(self) -> RegionSet {
         match self {
-            Kind::Added => Regions::FILE | Regions::ADDED,
-            Kind::Removed => Regions::REMOVED,
-            Kind::Context => Regions::FILE,
+            LineKind::Added => RegionSet::FILE | RegionSet::ADDED,
+            LineKind::Removed => RegionSet::REMOVED,
+            LineKind::Context => RegionSet::FILE,
         }
     }
 }
@@ -67,72 +67,72 @@ impl Hunk {
         Hunk {
             limits,
             removed: HashMap::new(),
-            old: Waiting::default(),
-            new: Waiting::default(),
+            old: PendingLines::default(),
+            new: PendingLines::default(),
             old_known: false,
         }
     }
 
-    /// No more removed lines come: whether a new line was there is known at its end.
-    pub(super) fn know_old(&mut self) {
+    /// Marks the removed lines as complete, so that a new line is classified at its end.
+    pub(super) fn complete_old(&mut self) {
         self.old_known = true;
     }
 
-    /// Takes a complete line, or the end of a long one.
+    /// Handles a complete line, or the end of a long one.
     pub(super) fn line(
         &mut self,
-        kind: Kind,
-        line: Line<'_>,
+        kind: LineKind,
+        line: EditLine<'_>,
         now: u64,
-        out: &mut Out,
-        sink: &mut impl Sink,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
     ) {
         if line.long {
             return self.end_long(kind, line, now, out, sink);
         }
         let hash = self.removed.hasher().hash_one(comparable(line.text()));
-        if kind == Kind::Removed {
+        if kind == LineKind::Removed {
             self.remember(hash, out);
         }
-        if kind != Kind::Removed && self.old_known {
-            let kind = self.compare(kind, hash);
-            out.begin_with(kind.regions(), line.pieces(), now, sink);
+        if kind != LineKind::Removed && self.old_known {
+            let kind = self.classify(kind, hash);
+            out.begin_with(kind.regions(), line.chunks(), now, sink);
             return out.end(line.newline);
         }
-        self.wait(kind, line, hash, now, out, sink);
+        self.hold(kind, line, hash, now, out, sink);
     }
 
-    /// The beginning of a line that is too long to be compared, as the byte that was too much shows: it is
-    /// added or removed, whatever the other side has. What waits before it is handed on.
+    /// Handles the start of a line that is too long to be compared, at the byte that exceeds the limit. The line is
+    /// added or removed, whatever the other side contains. The lines buffered before it are emitted.
     pub(super) fn long(
         &mut self,
-        kind: Kind,
-        line: Line<'_>,
+        kind: LineKind,
+        line: EditLine<'_>,
         now: u64,
-        out: &mut Out,
-        sink: &mut impl Sink,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
     ) {
         out.counters.long_lines += 1;
         self.release(kind, now, out, sink);
-        out.begin_with(kind.regions(), line.pieces(), now, sink);
+        out.begin_with(kind.regions(), line.chunks(), now, sink);
     }
 
-    /// More of such a line.
+    /// Emits more of a long line.
     pub(super) fn more(
         &mut self,
-        kind: Kind,
-        piece: Piece<'_>,
-        out: &mut Out,
-        sink: &mut impl Sink,
+        kind: LineKind,
+        chunk: Chunk<'_>,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
     ) {
-        out.put(kind.regions(), piece, sink);
+        out.emit(kind.regions(), chunk, sink);
     }
 
-    /// No more lines come.
-    pub(super) fn end(&mut self, now: u64, out: &mut Out, sink: &mut impl Sink) {
-        self.settle_new(now, out, sink);
+    /// Ends the change.
+    pub(super) fn end(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
+        self.emit_new(now, out, sink);
         out.cut(now, sink);
-        self.settle_old(now, out, sink);
+        self.emit_old(now, out, sink);
         out.cut(now, sink);
         self.removed.clear();
         self.old_known = false;
@@ -140,19 +140,19 @@ impl Hunk {
 
     fn end_long(
         &mut self,
-        kind: Kind,
-        line: Line<'_>,
+        kind: LineKind,
+        line: EditLine<'_>,
         now: u64,
-        out: &mut Out,
-        sink: &mut impl Sink,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
     ) {
         out.end(line.newline);
-        if kind == Kind::Removed {
+        if kind == LineKind::Removed {
             out.cut(now, sink);
         }
     }
 
-    fn remember(&mut self, hash: u64, out: &mut Out) {
+    fn remember(&mut self, hash: u64, out: &mut EditEmitter) {
         if self.removed.len() >= self.limits.lines && !self.removed.contains_key(&hash) {
             out.counters.forgotten += 1;
             return;
@@ -161,25 +161,25 @@ impl Hunk {
         count.removed = count.removed.saturating_add(1);
     }
 
-    /// What a new line is, all old ones being known.
-    fn compare(&mut self, kind: Kind, hash: u64) -> Kind {
+    /// Classifies a new line, after all removed lines.
+    fn classify(&mut self, kind: LineKind, hash: u64) -> LineKind {
         match self.removed.get_mut(&hash) {
-            Some(count) if kind == Kind::Added && count.stay < count.removed => {
+            Some(count) if kind == LineKind::Added && count.stay < count.removed => {
                 count.stay += 1;
-                Kind::Context
+                LineKind::Context
             }
             _ => kind,
         }
     }
 
-    fn wait(
+    fn hold(
         &mut self,
-        kind: Kind,
-        line: Line<'_>,
+        kind: LineKind,
+        line: EditLine<'_>,
         hash: u64,
         now: u64,
-        out: &mut Out,
-        sink: &mut impl Sink,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
     ) {
         let most = self.limits.waiting;
         let side = self.side(kind);
@@ -187,58 +187,64 @@ impl Hunk {
             out.counters.released += 1;
             self.release(kind, now, out, sink);
         }
-        if kind == Kind::Context
+        if kind == LineKind::Context
             && let Some(last) = self.old.lines.last_mut()
         {
-            last.apart = true;
+            last.ends_run = true;
         }
         self.side(kind).push(kind, line, hash);
     }
 
-    fn side(&mut self, kind: Kind) -> &mut Waiting {
+    fn side(&mut self, kind: LineKind) -> &mut PendingLines {
         match kind {
-            Kind::Removed => &mut self.old,
-            Kind::Added | Kind::Context => &mut self.new,
+            LineKind::Removed => &mut self.old,
+            LineKind::Added | LineKind::Context => &mut self.new,
         }
     }
 
-    fn settle_new(&mut self, now: u64, out: &mut Out, sink: &mut impl Sink) {
+    fn emit_new(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         let mut new = std::mem::take(&mut self.new);
-        new.drain(|line, pieces| {
-            let regions = self.compare(line.kind, line.hash).regions();
-            put_line(line, regions, pieces, now, out, sink);
+        new.drain(|line, chunks| {
+            let regions = self.classify(line.kind, line.hash).regions();
+            emit_line(line, regions, chunks, now, out, sink);
         });
         self.new = new;
     }
 
-    fn settle_old(&mut self, now: u64, out: &mut Out, sink: &mut impl Sink) {
+    fn emit_old(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         let mut old = std::mem::take(&mut self.old);
-        old.drain(|line, pieces| {
+        old.drain(|line, chunks| {
             match self.removed.get_mut(&line.hash) {
                 Some(count) if count.stay > 0 => {
                     count.stay -= 1;
                     out.cut(now, sink);
                 }
-                _ => put_line(line, Regions::REMOVED, pieces, now, out, sink),
+                _ => emit_line(line, RegionSet::REMOVED, chunks, now, out, sink),
             }
-            if line.apart {
+            if line.ends_run {
                 out.cut(now, sink);
             }
         });
         self.old = old;
     }
 
-    /// Too much waits: what is new passes for added, what is old for removed. New lines that come later may
-    /// still be found among the old ones.
-    fn release(&mut self, kind: Kind, now: u64, out: &mut Out, sink: &mut impl Sink) {
-        let is_old = kind == Kind::Removed;
+    /// Emits the buffered lines of a side as added or removed because the limit is exceeded. Later new lines are still
+    /// compared with the old ones.
+    fn release(
+        &mut self,
+        kind: LineKind,
+        now: u64,
+        out: &mut EditEmitter,
+        sink: &mut impl ChunkSink,
+    ) {
+        let is_old = kind == LineKind::Removed;
         if is_old {
             out.cut(now, sink);
         }
         let mut side = std::mem::take(self.side(kind));
-        side.drain(|line, pieces| {
-            put_line(line, line.kind.regions(), pieces, now, out, sink);
-            if line.apart {
+        side.drain(|line, chunks| {
+            emit_line(line, line.kind.regions(), chunks, now, out, sink);
+            if line.ends_run {
                 out.cut(now, sink);
             }
         });
@@ -249,51 +255,51 @@ impl Hunk {
     }
 }
 
-fn put_line<S: Sink>(
-    line: WaitingLine,
-    regions: Regions,
-    pieces: &mut dyn Iterator<Item = Piece<'_>>,
+fn emit_line<S: ChunkSink>(
+    line: PendingLine,
+    regions: RegionSet,
+    chunks: &mut dyn Iterator<Item = Chunk<'_>>,
     now: u64,
-    out: &mut Out,
+    out: &mut EditEmitter,
     sink: &mut S,
 ) {
-    out.begin_with(regions, pieces, now, sink);
+    out.begin_with(regions, chunks, now, sink);
     out.end(line.newline);
 }
 
-/// A line without the carriage return at its end.
+/// Returns the line without a trailing carriage return.
 fn comparable(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-impl Waiting {
-    /// Bytes that wait, newlines among them.
+impl PendingLines {
+    /// Returns the number of buffered bytes, including newlines.
     fn weight(&self) -> usize {
         self.held.bytes().len() + self.lines.len()
     }
 
-    fn push(&mut self, kind: Kind, line: Line<'_>, hash: u64) {
-        for piece in line.pieces() {
-            self.held.push(piece);
+    fn push(&mut self, kind: LineKind, line: EditLine<'_>, hash: u64) {
+        for chunk in line.chunks() {
+            self.held.push(chunk);
         }
-        self.lines.push(WaitingLine {
+        self.lines.push(PendingLine {
             end: self.held.bytes().len(),
             newline: line.newline,
             kind,
             hash,
-            apart: false,
+            ends_run: false,
         });
     }
 
-    /// Gives out the lines, and forgets them.
-    fn drain(&mut self, mut each: impl FnMut(WaitingLine, &mut dyn Iterator<Item = Piece<'_>>)) {
-        let mut stretches = self.held.pieces(0..self.held.bytes().len());
-        let mut rest = Piece::verbatim(b"", 0);
+    /// Passes each line to `each` and clears the buffer.
+    fn drain(&mut self, mut each: impl FnMut(PendingLine, &mut dyn Iterator<Item = Chunk<'_>>)) {
+        let mut stretches = self.held.chunks(0..self.held.bytes().len());
+        let mut rest = Chunk::verbatim(b"", 0);
         let mut from = 0;
         for line in self.lines.drain(..) {
             let mut left = line.end - from;
             from = line.end;
-            let mut pieces = std::iter::from_fn(|| {
+            let mut chunks = std::iter::from_fn(|| {
                 if rest.bytes.is_empty() {
                     rest = stretches.next()?;
                 }
@@ -301,9 +307,9 @@ impl Waiting {
                 left -= most;
                 (most > 0).then(|| split(&mut rest, most))
             });
-            each(line, &mut pieces);
-            // What a line that stays leaves behind.
-            pieces.for_each(drop);
+            each(line, &mut chunks);
+            // Skips the chunks of a kept line, which `each` does not consume.
+            chunks.for_each(drop);
         }
         drop(stretches);
         self.held.clear();

@@ -1,45 +1,45 @@
-//! Takes text apart at its newlines and holds the line that is not complete.
+//! Splits text at its newlines and buffers the incomplete line.
 
 use memchr::memchr;
 
-use super::super::piece::{Held, Piece, Place};
+use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 
 /// The current line of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
-    held: Held,
+pub(super) struct LineSplitter {
+    held: ChunkBuffer,
     most: usize,
-    /// More than may be held has come of it, or its owner wants it at once.
+    /// True if the line exceeds the buffer, or its bytes are passed on without buffering.
     long: bool,
-    /// Whether anything has come of the text.
+    /// True if a byte of the text has arrived.
     any: bool,
 }
 
-/// What comes next of a text.
+/// The next event of a text.
 #[derive(Debug)]
-pub(super) enum Event<'a> {
-    /// The line is complete; its newline.
-    End(Piece<'a>),
-    /// The line is longer than may be held; what is held is its beginning. Certain at the byte that is too
-    /// much.
+pub(super) enum LineEvent<'a> {
+    /// The line is complete; holds its newline.
+    End(Chunk<'a>),
+    /// The line exceeds the buffer, which contains its start; holds the value of `decided` at the byte that exceeds
+    /// it.
     Long(u64),
-    /// More of such a line.
-    More(Piece<'a>),
+    /// More of a long line.
+    More(Chunk<'a>),
 }
 
-/// A complete line, or the rest of one whose beginning was handed on.
+/// A complete line, or the rest of a long one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line<'a> {
-    pub(super) held: &'a Held,
-    /// Bytes of marker before its text.
+pub(super) struct EditLine<'a> {
+    pub(super) held: &'a ChunkBuffer,
+    /// The number of marker bytes before its text.
     pub(super) from: usize,
-    pub(super) newline: Option<(Place, u64)>,
+    pub(super) newline: Option<(OffsetMap, u64)>,
     pub(super) long: bool,
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn pieces(self) -> impl Iterator<Item = Piece<'a>> {
-        self.held.pieces(self.from..self.held.bytes().len())
+impl<'a> EditLine<'a> {
+    pub(super) fn chunks(self) -> impl Iterator<Item = Chunk<'a>> {
+        self.held.chunks(self.from..self.held.bytes().len())
     }
 
     pub(super) fn text(self) -> &'a [u8] {
@@ -47,18 +47,18 @@ impl<'a> Line<'a> {
     }
 }
 
-impl Lines {
-    pub(super) fn new(most: usize) -> Lines {
-        Lines {
-            held: Held::default(),
+impl LineSplitter {
+    pub(super) fn new(most: usize) -> LineSplitter {
+        LineSplitter {
+            held: ChunkBuffer::default(),
             most,
             long: false,
             any: false,
         }
     }
 
-    /// Takes what it can of `rest`; none if that was all.
-    pub(super) fn next<'a>(&mut self, rest: &mut Piece<'a>) -> Option<Event<'a>> {
+    /// Consumes bytes of `rest` up to the next event. Returns `None` if `rest` is used up.
+    pub(super) fn next<'a>(&mut self, rest: &mut Chunk<'a>) -> Option<LineEvent<'a>> {
         if rest.bytes.is_empty() {
             return None;
         }
@@ -66,65 +66,65 @@ impl Lines {
         let line = memchr(b'\n', rest.bytes).unwrap_or(rest.bytes.len());
         if self.long {
             return Some(match line {
-                0 => Event::End(split(rest, 1)),
-                _ => Event::More(split(rest, line)),
+                0 => LineEvent::End(split(rest, 1)),
+                _ => LineEvent::More(split(rest, line)),
             });
         }
         let room = self.most - self.held.bytes().len();
         self.held.push(split(rest, line.min(room)));
         if line > room {
             self.long = true;
-            return Some(Event::Long(rest.decided(0)));
+            return Some(LineEvent::Long(rest.decided(0)));
         }
-        (!rest.bytes.is_empty()).then(|| Event::End(split(rest, 1)))
+        (!rest.bytes.is_empty()).then(|| LineEvent::End(split(rest, 1)))
     }
 
-    /// The line as it is, without its marker.
-    pub(super) fn line(&self, from: usize, newline: Option<Piece<'_>>) -> Line<'_> {
-        Line {
+    /// Returns the current line without its first `from` bytes.
+    pub(super) fn line(&self, from: usize, newline: Option<Chunk<'_>>) -> EditLine<'_> {
+        EditLine {
             held: &self.held,
             from,
-            newline: newline.map(|newline| (newline.place, newline.decided)),
+            newline: newline.map(|newline| (newline.offsets, newline.decided)),
             long: self.long,
         }
     }
 
-    /// Holds a line that another one held.
-    pub(super) fn copy(&mut self, line: Line<'_>) {
-        line.pieces().for_each(|piece| self.held.push(piece));
+    /// Copies a line into the buffer.
+    pub(super) fn copy(&mut self, line: EditLine<'_>) {
+        line.chunks().for_each(|chunk| self.held.push(chunk));
     }
 
-    /// Whether nothing has come of the line.
+    /// Returns true if no byte of the line has arrived.
     pub(super) fn at_start(&self) -> bool {
         self.held.is_empty() && !self.long
     }
 
-    /// Whether there is a line: there is none in an empty text.
+    /// Returns true if the text has a line. An empty text has none.
     pub(super) fn begun(&self) -> bool {
         self.any
     }
 
-    /// Holds nothing more of this line.
+    /// Clears the buffer and stops buffering for this line.
     pub(super) fn release(&mut self) {
         self.held.clear();
         self.long = true;
     }
 
-    /// The next line begins.
+    /// Starts the next line.
     pub(super) fn clear(&mut self) {
         self.held.clear();
         self.long = false;
     }
 
-    /// The next text begins.
+    /// Starts the next text.
     pub(super) fn restart(&mut self) {
         self.clear();
         self.any = false;
     }
 }
 
-/// Cuts the first bytes off.
-pub(super) fn split<'a>(rest: &mut Piece<'a>, at: usize) -> Piece<'a> {
+/// Splits off and returns the first `at` bytes.
+pub(super) fn split<'a>(rest: &mut Chunk<'a>, at: usize) -> Chunk<'a> {
     let first = rest.slice(0..at);
     *rest = rest.slice(at..rest.bytes.len());
     first

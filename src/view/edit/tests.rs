@@ -1,16 +1,16 @@
-//! The oracle is a model that has all values before it: it takes whole texts apart with string functions,
-//! counts their lines, and puts together what each region must read, and in which file.
+//! The oracle is a model that has all values at once: it splits whole texts with string functions, counts their lines,
+//! and assembles the haystacks of each region with their files.
 
 use std::collections::HashMap;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::view::json::{Decoder, Sink as JsonSink};
-use crate::view::piece::Tag;
+use crate::view::chunk::Tag;
+use crate::view::json::{HaystackSink, JsonDecoder};
 use ttsr_testing::{Random, scale, skip};
 
-// ---- What the view hands on ----
+// ---- The output of the view ----
 
 #[derive(Clone, Debug, PartialEq)]
 enum Heard {
@@ -23,32 +23,32 @@ enum Heard {
 #[derive(Debug, Default)]
 struct Recorder {
     heard: Vec<Heard>,
-    /// Bytes of the part delivered so far; none: not kept account of.
+    /// The number of bytes of the part delivered so far; `None` if it is not checked.
     delivered: Option<u64>,
     tagged: bool,
 }
 
 impl Recorder {
-    /// Byte by byte nothing comes later, or is said to be certain earlier, than it is.
+    /// Asserts that nothing is emitted later than `decided` states when the input is pushed byte by byte.
     fn on_time(&self, decided: u64) {
         if let Some(delivered) = self.delivered {
-            assert_eq!(decided, delivered, "decided and handed on");
+            assert_eq!(decided, delivered, "decided and emitted");
         }
     }
 }
 
-impl Sink for Recorder {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Recorder {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.on_time(decided);
         self.tagged = true;
         self.heard.push(Heard::Turn(tag, at, decided));
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
-        assert!(!piece.bytes.is_empty() && self.tagged);
-        for (i, &byte) in piece.bytes.iter().enumerate() {
-            self.on_time(piece.decided(i));
-            let heard = Heard::Byte(byte, piece.start(i), piece.end(i), piece.decided(i));
+    fn push(&mut self, chunk: Chunk<'_>) {
+        assert!(!chunk.bytes.is_empty() && self.tagged);
+        for (i, &byte) in chunk.bytes.iter().enumerate() {
+            self.on_time(chunk.decided(i));
+            let heard = Heard::Byte(byte, chunk.start(i), chunk.end(i), chunk.decided(i));
             self.heard.push(heard);
         }
     }
@@ -59,29 +59,29 @@ impl Sink for Recorder {
         self.heard.push(Heard::Cut(end, decided));
     }
 
-    fn file(&mut self, path: &str, decided: u64) {
+    fn set_file(&mut self, path: &str, decided: u64) {
         self.on_time(decided);
         self.heard.push(Heard::File(path.to_owned(), decided));
     }
 }
 
 struct Driver<'a> {
-    edits: &'a mut Edits,
+    edits: &'a mut EditView,
     recorder: &'a mut Recorder,
 }
 
-impl JsonSink for Driver<'_> {
+impl HaystackSink for Driver<'_> {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.edits.open(path);
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
-        self.edits.take(Piece::verbatim(bytes, at), self.recorder);
+        self.edits.push(Chunk::verbatim(bytes, at), self.recorder);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
-        let piece = Piece::stand_in(utf8, start, end, decided);
-        self.edits.take(piece, self.recorder);
+        let chunk = Chunk::replacement(utf8, start, end, decided);
+        self.edits.push(chunk, self.recorder);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -94,8 +94,8 @@ fn view<'a>(
     limits: EditLimits,
     strict: bool,
 ) -> (Vec<Heard>, EditCounters) {
-    let mut decoder = Decoder::new(128, 4096);
-    let (mut edits, mut recorder) = (Edits::new(limits), Recorder::default());
+    let mut decoder = JsonDecoder::new(128, 4096);
+    let (mut edits, mut recorder) = (EditView::new(limits), Recorder::default());
     let mut delivered = 0;
     for delta in deltas {
         delivered += delta.len() as u64;
@@ -115,7 +115,7 @@ fn view<'a>(
     (recorder.heard, edits.counters())
 }
 
-/// What each region reads: the file and the text of each haystack.
+/// The file and the text of each haystack, by region.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Read {
     added: Vec<(String, String)>,
@@ -126,13 +126,13 @@ struct Read {
 fn read(heard: &[Heard]) -> Read {
     let of = |region| haystacks(heard, region);
     Read {
-        added: of(Regions::ADDED),
-        removed: of(Regions::REMOVED),
-        file: of(Regions::FILE),
+        added: of(RegionSet::ADDED),
+        removed: of(RegionSet::REMOVED),
+        file: of(RegionSet::FILE),
     }
 }
 
-fn haystacks(heard: &[Heard], region: Regions) -> Vec<(String, String)> {
+fn haystacks(heard: &[Heard], region: RegionSet) -> Vec<(String, String)> {
     let (mut all, mut open, mut file, mut unnamed) = (Vec::new(), false, String::new(), 0);
     let (mut inside, mut at) = (false, 0);
     for one in heard {
@@ -170,7 +170,7 @@ fn haystacks(heard: &[Heard], region: Regions) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether each byte stands where the view says.
+/// Asserts that each byte is at the offset that the view states.
 fn check_places(input: &[u8], heard: &[Heard]) {
     for one in heard {
         if let &Heard::Byte(byte, start, end, _) = one {
@@ -183,7 +183,7 @@ fn check_places(input: &[u8], heard: &[Heard]) {
     }
 }
 
-/// Cuts the input in all ways that are worth it; what the view hands on is always the same.
+/// Asserts that the output of the view is the same for every cut of the input.
 fn every_cut(input: &[u8], limits: EditLimits, random: &mut Random) -> (Vec<Heard>, usize) {
     let (whole, counters) = view([input], limits, false);
     let same = |deltas: &[&[u8]], strict: bool| {
@@ -198,13 +198,13 @@ fn every_cut(input: &[u8], limits: EditLimits, random: &mut Random) -> (Vec<Hear
             panic!("{cuts:#?}\n{at:?}\n{heard:?}\n{whole:?}");
         }
     };
-    let runs = crate::view::seen::every_cut(input, random, same);
+    let runs = crate::view::test_sink::every_cut(input, random, same);
     (whole, runs)
 }
 
 // ---- The model ----
 
-/// A value of the input, in the order of arrival.
+/// A value of the input, with its path.
 type Leaf = (Vec<String>, String);
 
 struct Leaves(Vec<Leaf>);
@@ -277,7 +277,7 @@ fn under(key: &str, leaves: Vec<Leaf>) -> impl Iterator<Item = Leaf> {
 #[derive(Debug, Default)]
 struct Model {
     read: Read,
-    /// Haystacks of each region whose file is not known yet, and the objects they are from.
+    /// The haystacks of each region whose file is not yet known, and their objects.
     pending: Vec<Vec<String>>,
     marks: [usize; 3],
     named: Vec<(Vec<String>, String)>,
@@ -292,7 +292,7 @@ fn model(leaves: &[Leaf]) -> Read {
     for (path, text) in leaves {
         model.leaf(path, text);
     }
-    model.settle();
+    model.emit_pair();
     model.read
 }
 
@@ -306,46 +306,46 @@ impl Model {
             (key, &path[..path.len() - 1])
         };
         let role = if is_index {
-            Role::of_element(key)
+            ValueRole::from_array_key(key)
         } else {
-            Role::of(key)
+            ValueRole::from_key(key)
         };
         let over = match role {
-            Role::Old => self.pair != group || self.old.is_some(),
-            Role::New => self.pair != group || self.new.is_some(),
+            ValueRole::Old => self.pair != group || self.old.is_some(),
+            ValueRole::New => self.pair != group || self.new.is_some(),
             _ => !group.starts_with(&self.pair),
         };
         if over {
-            self.settle();
+            self.emit_pair();
         }
         self.named.retain(|(named, _)| group.starts_with(named));
         match role {
-            Role::Old => {
+            ValueRole::Old => {
                 self.old = Some(text.to_owned());
                 self.pair = group.to_vec();
             }
-            Role::New => {
-                self.announce(group);
+            ValueRole::New => {
+                self.set_file(group);
                 self.new = Some(text.to_owned());
                 self.pair = group.to_vec();
             }
-            Role::Whole => {
-                self.announce(group);
-                self.lines(&[(Kind::Added, text.to_owned())]);
+            ValueRole::Whole => {
+                self.set_file(group);
+                self.lines(&[(LineKind::Added, text.to_owned())]);
             }
-            Role::Patch => {
-                self.announce(group);
+            ValueRole::Patch => {
+                self.set_file(group);
                 self.patch(text);
             }
-            Role::Path => self.path(group, text),
-            Role::None => {}
+            ValueRole::Path => self.path(group, text),
+            ValueRole::None => {}
         }
         if self.old.is_some() && self.new.is_some() {
-            self.settle();
+            self.emit_pair();
         }
     }
 
-    fn announce(&mut self, group: &[String]) {
+    fn set_file(&mut self, group: &[String]) {
         let name = self
             .named
             .iter()
@@ -388,57 +388,57 @@ impl Model {
         self.named.push((group.to_vec(), name.to_owned()));
     }
 
-    fn settle(&mut self) {
+    fn emit_pair(&mut self) {
         let (old, new) = (self.old.take(), self.new.take());
         let group = std::mem::take(&mut self.pair);
         if old.is_none() && new.is_none() {
             return;
         }
-        self.announce(&group);
-        let side = |text: Option<String>, kind: Kind| -> Vec<(Kind, String)> {
+        self.set_file(&group);
+        let side = |text: Option<String>, kind: LineKind| -> Vec<(LineKind, String)> {
             let text = text.filter(|text| !text.is_empty());
             let lines = text.iter().flat_map(|text| text.split('\n'));
             lines.map(|line| (kind, line.to_owned())).collect()
         };
-        let mut lines = side(old, Kind::Removed);
-        lines.extend(side(new, Kind::Added));
+        let mut lines = side(old, LineKind::Removed);
+        lines.extend(side(new, LineKind::Added));
         self.lines(&lines);
     }
 
     /// The lines of one change.
-    fn lines(&mut self, lines: &[(Kind, String)]) {
+    fn lines(&mut self, lines: &[(LineKind, String)]) {
         let plain = |line: &str| line.strip_suffix('\r').unwrap_or(line).to_owned();
-        let count = |kind: Kind| {
+        let count = |kind: LineKind| {
             let mut counts: HashMap<String, usize> = HashMap::new();
             for (_, line) in lines.iter().filter(|line| line.0 == kind) {
                 *counts.entry(plain(line)).or_default() += 1;
             }
             counts
         };
-        let (old, new) = (count(Kind::Removed), count(Kind::Added));
+        let (old, new) = (count(LineKind::Removed), count(LineKind::Added));
         let stays = |line: &str| {
             let of = |counts: &HashMap<String, usize>| counts.get(&plain(line)).copied();
             of(&old).unwrap_or(0).min(of(&new).unwrap_or(0))
         };
-        let stay = |kind: Kind| {
+        let stay = |kind: LineKind| {
             let mut seen: HashMap<String, usize> = HashMap::new();
             let lines = lines.iter().filter(|line| line.0 != kind);
             lines
                 .map(|(kind, line)| {
                     let seen = seen.entry(plain(line)).or_default();
-                    *seen += usize::from(*kind != Kind::Context);
-                    let stays = *kind != Kind::Context && *seen <= stays(line);
+                    *seen += usize::from(*kind != LineKind::Context);
+                    let stays = *kind != LineKind::Context && *seen <= stays(line);
                     (*kind, stays, line.clone())
                 })
                 .collect::<Vec<_>>()
         };
-        // New text: runs of added lines, and the whole.
-        let after = stay(Kind::Removed);
-        let is_added = |line: &(Kind, bool, String)| line.0 == Kind::Added && !line.1;
+        // New text: the runs of added lines, and the whole.
+        let after = stay(LineKind::Removed);
+        let is_added = |line: &(LineKind, bool, String)| line.0 == LineKind::Added && !line.1;
         push_runs(&mut self.read.added, &self.file, &after, is_added);
         push_runs(&mut self.read.file, &self.file, &after, |_| true);
-        let before = stay(Kind::Added);
-        let is_removed = |line: &(Kind, bool, String)| line.0 == Kind::Removed && !line.1;
+        let before = stay(LineKind::Added);
+        let is_removed = |line: &(LineKind, bool, String)| line.0 == LineKind::Removed && !line.1;
         push_runs(&mut self.read.removed, &self.file, &before, is_removed);
     }
 
@@ -495,14 +495,14 @@ impl Model {
         while at < lines.len() && (lines[at].starts_with('+') || !is_header(lines[at])) {
             let line = lines[at];
             text.push((
-                Kind::Added,
+                LineKind::Added,
                 line.strip_prefix('+').unwrap_or(line).to_owned(),
             ));
             at += 1;
         }
         self.lines(&text);
         if at < lines.len() && !is_section(lines[at]) {
-            // A move, or the end of the file: more may follow.
+            // A move or the end of the file; more can follow.
             if let Some(name) = lines[at].strip_prefix("*** Move to: ") {
                 self.name(name.trim_ascii());
             }
@@ -524,10 +524,10 @@ impl Model {
                 continue;
             }
             hunk.push(match line.split_at_checked(1) {
-                Some(("+", line)) => (Kind::Added, line.to_owned()),
-                Some(("-", line)) => (Kind::Removed, line.to_owned()),
-                Some((" ", line)) => (Kind::Context, line.to_owned()),
-                _ => (Kind::Context, line.to_owned()),
+                Some(("+", line)) => (LineKind::Added, line.to_owned()),
+                Some(("-", line)) => (LineKind::Removed, line.to_owned()),
+                Some((" ", line)) => (LineKind::Context, line.to_owned()),
+                _ => (LineKind::Context, line.to_owned()),
             });
         }
         self.lines(&hunk);
@@ -535,7 +535,7 @@ impl Model {
     }
 
     fn diff(&mut self, lines: &[&str], mut at: usize, counts: Option<(u64, u64)>) -> usize {
-        let mut hunk: Vec<(Kind, String)> = Vec::new();
+        let mut hunk: Vec<(LineKind, String)> = Vec::new();
         let mut left = counts.unwrap_or((0, 0));
         while at < lines.len() {
             let line = lines[at];
@@ -551,18 +551,18 @@ impl Model {
                 break;
             }
             let (kind, text) = match line.chars().next() {
-                Some('+') => (Kind::Added, &line[1..]),
-                Some('-') => (Kind::Removed, &line[1..]),
-                Some(' ') => (Kind::Context, &line[1..]),
-                None | Some('\r') => (Kind::Context, line),
+                Some('+') => (LineKind::Added, &line[1..]),
+                Some('-') => (LineKind::Removed, &line[1..]),
+                Some(' ') => (LineKind::Context, &line[1..]),
+                None | Some('\r') => (LineKind::Context, line),
                 Some('\\') => {
                     at += 1;
                     continue;
                 }
                 Some(_) => break,
             };
-            left.0 = left.0.saturating_sub(u64::from(kind != Kind::Added));
-            left.1 = left.1.saturating_sub(u64::from(kind != Kind::Removed));
+            left.0 = left.0.saturating_sub(u64::from(kind != LineKind::Added));
+            left.1 = left.1.saturating_sub(u64::from(kind != LineKind::Removed));
             hunk.push((kind, text.to_owned()));
             at += 1;
         }
@@ -579,7 +579,7 @@ impl Model {
         {
             at += 1;
         }
-        let mut kind = Kind::Removed;
+        let mut kind = LineKind::Removed;
         while at < lines.len() {
             let line = lines[at].trim_ascii_end();
             at += 1;
@@ -589,11 +589,11 @@ impl Model {
             {
                 break;
             }
-            if kind == Kind::Removed
+            if kind == LineKind::Removed
                 && line.trim_matches('=').is_empty()
                 && (5..10).contains(&line.len())
             {
-                kind = Kind::Added;
+                kind = LineKind::Added;
             } else {
                 hunk.push((kind, lines[at - 1].to_owned()));
             }
@@ -606,8 +606,8 @@ impl Model {
 fn push_runs(
     into: &mut Vec<(String, String)>,
     file: &str,
-    lines: &[(Kind, bool, String)],
-    belongs: impl Fn(&(Kind, bool, String)) -> bool,
+    lines: &[(LineKind, bool, String)],
+    belongs: impl Fn(&(LineKind, bool, String)) -> bool,
 ) {
     for run in lines.chunk_by(|a, b| belongs(a) == belongs(b)) {
         let text: Vec<&str> = run.iter().map(|line| line.2.as_str()).collect();
@@ -634,9 +634,9 @@ fn is_section(line: &str) -> bool {
 
 fn is_search(line: &str) -> bool {
     let signs = line.len() - line.trim_start_matches('<').len();
-    let dashes = line.len() - line.trim_start_matches('-').len();
+    let file_header = line.len() - line.trim_start_matches('-').len();
     signs >= 5 && [" SEARCH", " ORIGINAL"].contains(&&line[signs..])
-        || dashes >= 5 && &line[dashes..] == " SEARCH"
+        || file_header >= 5 && &line[file_header..] == " SEARCH"
 }
 
 fn diff_name<'a>(name: &'a str, side: &str) -> &'a str {
@@ -840,7 +840,7 @@ fn patch(random: &mut Random) -> String {
     patch
 }
 
-/// The members of an object, in any order.
+/// Returns an object of the members in random order.
 fn object(random: &mut Random, mut members: Vec<String>) -> String {
     for last in (1..members.len()).rev() {
         members.swap(last, random.below(last + 1));
@@ -906,7 +906,7 @@ fn path(random: &mut Random, members: &mut Vec<String>) {
     }
 }
 
-/// A tool call with changes in some shape.
+/// Returns a tool call with changes in a random format.
 fn call(random: &mut Random) -> String {
     let mut members = Vec::new();
     if random.below(3) == 0 {
@@ -1035,7 +1035,7 @@ fn broken_input_reads_the_same_under_every_cut() {
     println!("edits: {cases} cases of {seed} broken calls");
 }
 
-/// Lines, each as often as it is there.
+/// Returns the number of occurrences of each line.
 fn lines_of(haystacks: &[(String, String)]) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for line in haystacks.iter().flat_map(|(_, text)| text.split('\n')) {
@@ -1089,7 +1089,7 @@ fn past_a_limit_more_passes_for_added_and_nothing_is_lost() {
     println!("edits: {cases} cases of {seed} calls under small limits, reached {reached:?}");
 }
 
-/// The tool calls of the corpus, as they were sent.
+/// Returns the tool calls of the corpus as they were sent.
 fn real_calls(corpus: &std::path::Path) -> Vec<String> {
     let mut calls = Vec::new();
     let file = std::fs::read_to_string(corpus.join("transcripts/transcripts.jsonl")).unwrap();
@@ -1147,7 +1147,7 @@ fn real_calls_read_as_in_the_model_under_every_cut() {
     );
 }
 
-/// What the call reads as, under every cut.
+/// Returns the haystacks of the call, and asserts that they are the same for every cut.
 fn check(input: &str) -> Read {
     let mut random = Random::new(3);
     read(&every_cut(input.as_bytes(), EditLimits::default(), &mut random).0)
@@ -1239,7 +1239,7 @@ fn hostile_sizes_are_bounded() {
     let (heard, counters) = view([input.as_bytes()], EditLimits::default(), false);
     assert!(counters.forgotten > 0);
     assert!(
-        haystacks(&heard, Regions::ADDED)
+        haystacks(&heard, RegionSet::ADDED)
             .last()
             .unwrap()
             .1
@@ -1265,7 +1265,7 @@ fn a_name_holds_for_its_object_and_what_is_in_there() {
         (r#"{"title":"p","content":"x"}"#, ""),
         (r#"{"0":"y","path":"p","content":"x"}"#, "p"),
         (r#"{"a":{"b":{"c":{"path":"p","content":["x"]}}}}"#, "p"),
-        // A number is a place in a list, whatever holds it, and the list is the value.
+        // A number is an array index, whatever holds it, and the array is the value.
         (r#"{"content":{"path":"p","0":"x"}}"#, ""),
     ] {
         assert_eq!(check(input).added, texts(file, &["x"]), "{input}");
@@ -1312,7 +1312,7 @@ fn a_name_that_is_too_long_is_no_name_and_counted() {
 #[test]
 fn what_is_released_passes_for_added_or_removed_in_its_own_haystacks() {
     for (input, waiting, added, removed, counted) in [
-        // Old text waits, up to the limit.
+        // Old text is buffered up to the limit.
         (
             r#"{"old":"a\nb\nc","new":"a\nc"}"#,
             6,
@@ -1341,7 +1341,7 @@ fn what_is_released_passes_for_added_or_removed_in_its_own_haystacks() {
             &["a", "b", "c", "d"],
             [3, 0],
         ),
-        // New text waits for the old.
+        // New text is buffered until the old text is complete.
         (
             r#"{"new":"a\nb\nc","old":"b"}"#,
             6,
@@ -1448,7 +1448,7 @@ fn lines_of_patches_that_are_easily_mistaken_are_what_they_are() {
             r"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-k\n\\ No newline\n+l\n",
             ["l", "k", "l"],
         ),
-        // Not a header: as many lines are still to come.
+        // Not a header: by the counts, that many lines remain.
         (
             r"--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n k\n--- l\n+++ m\n n\n",
             ["++ m", "-- l", "k\n++ m\nn"],

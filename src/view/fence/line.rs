@@ -1,105 +1,108 @@
-//! The beginning of a line: which quotes and items it continues, and what it begins.
+//! The start of a line: the containers it continues, and the block it starts.
 //!
-//! Byte by byte, until the kind of the line is known; what waits until then is the line's own. Nothing is
-//! read twice but a line of `-` or `*` that turns out to be no rule, once.
+//! 1. Each byte is appended to the line's buffer and stepped, until the kind of the line is known.
+//! 2. The buffer is then emitted, or passed to the code spans, and the rest of the line goes the same way.
+//! 3. Only a line of `-` or `*` that is not a thematic break is read a second time, once: it can be nested list items.
 
-use super::super::piece::{Held, Language, Piece, Sink};
-use super::{Blanks, Container, Fence, Indentation, Leaf, Markdown, Out, after, heading};
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language};
+use super::{
+    Blanks, Container, Fence, Indentation, Leaf, MarkdownEmitter, MarkdownView, after, heading,
+};
 
-/// Where in a line the text is.
+/// The position in the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Blanks, behind markers or nothing.
+    /// In blanks, at the start or after a marker.
     #[default]
     Blank,
-    /// Behind `>`.
+    /// After `>`.
     Quoted,
-    /// Behind the marker of a list item, that stands in those columns of its container.
+    /// After the marker of a list item.
     Marker(Marker),
-    /// Blanks behind such a marker.
-    Marked(Marker),
-    /// Digits that may number an item.
+    /// In the blanks after such a marker.
+    AfterMarker(Marker),
+    /// In digits that can number a list item.
     Digits { count: u8, value: u32 },
-    /// `#`s that may begin a heading.
+    /// In `#`s that can start a heading.
     Hashes(usize),
-    /// Blanks behind them.
-    Headed,
-    /// The same mark again and again: a rule, an underline, or list items in each other.
-    Rule(Rule),
-    /// `=` that may underline a paragraph; whether blanks have followed.
+    /// In the blanks after them.
+    AfterHashes,
+    /// In repeated marks: a thematic break, an underline, or nested list items.
+    ThematicBreak(ThematicBreak),
+    /// In `=`s that can underline a paragraph; `ended` is true after a blank.
     Underline { ended: bool },
-    /// A run of marks that may open a fence.
-    Run { mark: u8, len: usize },
-    /// What follows such a run.
+    /// In a run of marks that can open a fence.
+    FenceRun { mark: u8, len: usize },
+    /// In the info string after such a run.
     Opening { mark: u8, len: usize },
-    /// A run of marks that may close the fence, and whether blanks have followed.
+    /// In a run of marks that can close the fence; `ended` is true after a blank.
     Closing { len: usize, ended: bool },
-    /// The line is text of a paragraph from here on.
+    /// The rest of the line is text of a paragraph.
     Prose,
-    /// The line is text of a heading.
+    /// The rest of the line is text of a heading.
     Heading,
-    /// The line is code.
+    /// The rest of the line is code.
     Code,
-    /// The rest of the line is in no region.
-    Omit,
+    /// The rest of the line has no region.
+    Ignored,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
-    /// The column behind it.
+    /// The column after it.
     column: usize,
-    /// Where in what waits it ends.
+    /// The index in the buffer at which it ends.
     end: usize,
-    /// Whether it may end a paragraph.
+    /// True if it can interrupt a paragraph.
     interrupts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct ThematicBreak {
     mark: u8,
     count: usize,
-    /// Blanks have followed.
+    /// True if blanks have followed.
     ended: bool,
-    /// Marks stand behind blanks.
+    /// True if marks follow blanks.
     broken: bool,
-    /// The column and the place in what waits where it begins.
+    /// The column and the index in the buffer at which it starts.
     column: usize,
     at: usize,
 }
 
-/// The line that is read.
+/// The state of the current line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct LineState {
     pub(super) phase: Phase,
-    /// What waits, from behind the last marker.
-    held: Held,
-    /// The column in which that begins.
+    /// The buffered bytes, from after the last marker.
+    held: ChunkBuffer,
+    /// The column in which they start.
     held_column: usize,
     /// The column of the next byte.
     column: usize,
-    /// The column in which the content of the innermost container that was found begins.
+    /// The column in which the content of the innermost matched container starts.
     base: usize,
-    /// How many of the open containers the line continues.
+    /// The number of open containers that the line continues.
     matched: usize,
-    /// A container began on this line.
+    /// True if a container started on this line.
     fresh: bool,
-    /// A carriage return waits for its line feed.
+    /// True if a carriage return waits for its line feed.
     returned: bool,
-    /// That many more bytes begin no rule: they were taken for one before.
+    /// The number of next bytes that cannot start a thematic break, because they have already been read as one.
     no_rule: usize,
-    /// Two empty stores: to build in what is left of `held`, and to read it again from.
-    spare: Held,
-    again: Held,
+    /// Two empty buffers, to avoid allocations: the remainder of `held`, and the line that is read again.
+    spare: ChunkBuffer,
+    again: ChunkBuffer,
 }
 
-impl Line {
+impl LineState {
     pub(super) fn clear(&mut self) {
         self.held.clear();
-        *self = Line {
+        *self = LineState {
             held: std::mem::take(&mut self.held),
             spare: std::mem::take(&mut self.spare),
             again: std::mem::take(&mut self.again),
-            ..Line::default()
+            ..LineState::default()
         };
     }
 
@@ -107,39 +110,43 @@ impl Line {
         self.column.saturating_sub(self.base)
     }
 
-    /// Where the last byte that waits stands; the one that is being read.
+    /// Returns the index of the last buffered byte, which is the one being stepped.
     fn here(&self) -> usize {
         self.held.bytes().len().saturating_sub(1)
     }
 
-    fn drop_to(&mut self, from: usize) {
-        for piece in self.held.pieces(from..self.held.bytes().len()) {
-            self.spare.push(piece);
+    fn drop_until(&mut self, from: usize) {
+        for chunk in self.held.chunks(from..self.held.bytes().len()) {
+            self.spare.push(chunk);
         }
         std::mem::swap(&mut self.held, &mut self.spare);
         self.spare.clear();
     }
 }
 
-/// What stands for a byte that begins nothing.
+/// A byte that starts no block, in place of any such byte.
 const OTHER: u8 = b'x';
 
-/// Whether no block but a paragraph begins with that byte.
+/// Returns true if `byte` can only start a paragraph.
 fn begins_nothing(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte >= 0x80 || b"|(){}[]<\"'/:;,.!?@$%^&\\".contains(&byte)
 }
 
-impl Markdown {
-    /// Takes one byte, or several blanks, of a line whose kind is not known.
-    pub(super) fn head(&mut self, rest: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
+impl MarkdownView {
+    /// Consumes one byte, or several blanks, of a line whose kind is not known.
+    pub(super) fn head(
+        &mut self,
+        rest: Chunk<'_>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let (byte, decided) = (rest.bytes[0], rest.decided(0));
         let room = self.held.saturating_sub(self.line.held.bytes().len());
         if room == 0 {
-            self.undecided(decided, out);
+            self.decide_at_limit(decided, out);
             return 0;
         }
         if std::mem::take(&mut self.line.returned) && byte != b'\n' {
-            // The carriage return alone is like any other character.
+            // A carriage return without a line feed is an ordinary character.
             self.step(OTHER, decided, out);
             if self.is_known() {
                 return 0;
@@ -147,7 +154,7 @@ impl Markdown {
         }
         match byte {
             b' ' if self.line.phase == Phase::Blank => return self.spaces(rest, room),
-            // What the line is does not depend on more than that byte.
+            // This byte alone determines the kind of the line.
             _ if self.line.phase == Phase::Blank && begins_nothing(byte) => {
                 self.block(byte, decided, out);
                 return 0;
@@ -161,7 +168,7 @@ impl Markdown {
         1
     }
 
-    fn spaces(&mut self, rest: Piece<'_>, room: usize) -> usize {
+    fn spaces(&mut self, rest: Chunk<'_>, room: usize) -> usize {
         let spaces = rest.bytes.iter().take(room).take_while(|&&b| b == b' ');
         let count = spaces.count();
         self.line.held.push(rest.slice(0..count));
@@ -173,13 +180,13 @@ impl Markdown {
     fn is_known(&self) -> bool {
         matches!(
             self.line.phase,
-            Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit
+            Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored
         )
     }
 
-    /// The text ends here, as if with a line feed.
-    pub(super) fn end_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
-        // It may have been the last byte there was room for, and the line is known since.
+    /// Ends the text, as a line feed would.
+    pub(super) fn end_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
+        // The carriage return may have filled the buffer, which has determined the kind of the line.
         if std::mem::take(&mut self.line.returned) && !self.is_known() {
             self.step(OTHER, decided, out);
         }
@@ -193,36 +200,36 @@ impl Markdown {
         }
     }
 
-    /// So much of the line is there that it is not waited for any longer.
-    fn undecided(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    /// Determines the kind of a line that fills the buffer.
+    fn decide_at_limit(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
-            Phase::Blank | Phase::Quoted | Phase::Marked(_) => self.step(OTHER, decided, out),
+            Phase::Blank | Phase::Quoted | Phase::AfterMarker(_) => self.step(OTHER, decided, out),
             Phase::Closing { .. } => self.code_line(decided, out),
             Phase::Opening { mark: b'~', len } => {
                 self.open_fence(b'~', len, decided, out);
-                self.line.phase = Phase::Omit;
+                self.line.phase = Phase::Ignored;
             }
             _ => self.prose(decided, out),
         }
     }
 
-    /// One more byte, the last that waits, or the end of the text, which is like a line feed.
-    fn step(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    /// Steps the last buffered byte, or a line feed for the end of the text.
+    fn step(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
             Phase::Blank => self.blank(byte, decided, out),
             Phase::Quoted => self.quoted(byte, decided, out),
             Phase::Marker(marker) => self.marker(marker, byte, decided, out),
-            Phase::Marked(marker) => self.marked(marker, byte, decided, out),
+            Phase::AfterMarker(marker) => self.after_marker(marker, byte, decided, out),
             Phase::Digits { count, value } => self.digits(count, value, byte, decided, out),
             Phase::Hashes(count) => self.hashes(count, byte, decided, out),
-            Phase::Headed => self.headed(byte, decided, out),
-            // It counts the columns itself if it is read again.
-            Phase::Rule(rule) => return self.rule(rule, byte, decided, out),
+            Phase::AfterHashes => self.after_hashes(byte, decided, out),
+            // It counts the columns itself, because it may read the line again.
+            Phase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
             Phase::Underline { ended } => self.underline(ended, byte, decided, out),
-            Phase::Run { mark, len } => self.run(mark, len, byte, decided, out),
+            Phase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
             Phase::Opening { mark, len } => self.opening(mark, len, byte, decided, out),
             Phase::Closing { len, ended } => self.closing(len, ended, byte, decided, out),
-            Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
+            Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored => {
                 unreachable!("the kind of the line is known")
             }
         }
@@ -232,7 +239,7 @@ impl Markdown {
         }
     }
 
-    fn blank(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn blank(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match byte {
             b' ' | b'\t' => {}
             b'\n' => self.blank_line(decided, out),
@@ -240,7 +247,7 @@ impl Markdown {
         }
     }
 
-    fn quoted(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn quoted(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.line.phase = Phase::Blank;
         self.line.held_column = self.line.column;
         self.line.base = self.line.column;
@@ -255,8 +262,8 @@ impl Markdown {
         }
     }
 
-    /// The line holds nothing more.
-    fn blank_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    /// Ends a blank line.
+    fn blank_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if !self.line.fresh {
             self.match_blank();
         }
@@ -266,12 +273,12 @@ impl Markdown {
             Leaf::Indented if all => return self.hold_blank(decided, out),
             _ => {}
         }
-        self.leave(decided, out);
+        self.close_unmatched(decided, out);
         self.release_text(decided, out);
         self.line.clear();
     }
 
-    /// Which containers a blank line continues: all items but empty ones, and no quotes.
+    /// Matches the containers that a blank line continues: every item that is not empty, and no quote.
     fn match_blank(&mut self) {
         while let Some(Container::Item {
             width,
@@ -283,21 +290,26 @@ impl Markdown {
         }
     }
 
-    fn blank_code(&mut self, fence: Fence, decided: u64, out: &mut Out<impl Sink>) {
+    fn blank_code(
+        &mut self,
+        fence: Fence,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let strip = self.line.base + fence.indent;
         self.release_code(strip, decided, out);
         self.line.clear();
     }
 
-    fn hold_blank(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn hold_blank(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let Blanks { held, lines } = &mut self.blanks;
         lines.push(Indentation {
             at: held.bytes().len(),
             column: self.line.held_column,
             strip: self.line.base + 4,
         });
-        for piece in self.line.held.pieces(0..self.line.held.bytes().len()) {
-            held.push(piece);
+        for chunk in self.line.held.chunks(0..self.line.held.bytes().len()) {
+            held.push(chunk);
         }
         if held.bytes().len() > self.held {
             self.end_leaf(decided, out);
@@ -305,8 +317,8 @@ impl Markdown {
         self.line.clear();
     }
 
-    /// The first byte that is not blank, behind all markers so far.
-    fn block(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    /// Handles the first byte that is not blank after the markers so far.
+    fn block(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if !self.line.fresh && self.match_containers(byte) {
             return self.open_quote();
         }
@@ -324,7 +336,7 @@ impl Markdown {
             Leaf::Paragraph if indented => self.prose(decided, out),
             Leaf::Paragraph => self.begin(byte, decided, out),
             _ => {
-                self.leave(decided, out);
+                self.close_unmatched(decided, out);
                 if indented {
                     out.cut(decided);
                     self.leaf = Leaf::Indented;
@@ -336,7 +348,7 @@ impl Markdown {
         }
     }
 
-    /// Goes on through the containers that the line continues; whether `byte` is the marker of one.
+    /// Matches the containers that the line continues. Returns true if `byte` is the marker of one.
     fn match_containers(&mut self, byte: u8) -> bool {
         while let Some(container) = self.containers.get_mut(self.line.matched) {
             let indent = self.line.column.saturating_sub(self.line.base);
@@ -353,26 +365,26 @@ impl Markdown {
         false
     }
 
-    /// Behind the marker of a quote, one that goes on or a new one.
+    /// Enters a quote after its marker; the quote continues or is new.
     fn open_quote(&mut self) {
         self.line.held.clear();
         self.line.matched += 1;
         self.line.phase = Phase::Quoted;
     }
 
-    /// What a byte may begin that is indented by less than four columns.
-    fn begin(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    /// Handles a byte that can start a block, indented by less than four columns.
+    fn begin(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let within = self.in_paragraph();
         let (column, at) = (self.line.column, self.line.here());
         self.line.phase = match byte {
             b'>' if self.may_nest() => {
-                self.leave(decided, out);
-                self.push(Container::Quote);
+                self.close_unmatched(decided, out);
+                self.open_container(Container::Quote);
                 return self.open_quote();
             }
             b'#' => Phase::Hashes(1),
-            b'`' | b'~' => Phase::Run { mark: byte, len: 1 },
-            b'-' | b'*' | b'_' if self.line.no_rule == 0 => Phase::Rule(Rule {
+            b'`' | b'~' => Phase::FenceRun { mark: byte, len: 1 },
+            b'-' | b'*' | b'_' if self.line.no_rule == 0 => Phase::ThematicBreak(ThematicBreak {
                 mark: byte,
                 count: 1,
                 ended: false,
@@ -390,12 +402,12 @@ impl Markdown {
         };
     }
 
-    /// Whether the line, so far, goes on in the paragraph, and not only lazily.
+    /// Returns true if the line so far continues the paragraph, other than lazily.
     fn in_paragraph(&self) -> bool {
         self.leaf == Leaf::Paragraph && self.line.matched == self.containers.len()
     }
 
-    /// Whether there is room for one more container where the line stands.
+    /// Returns true if another container can be opened here.
     fn may_nest(&self) -> bool {
         self.line.matched < self.depth
     }
@@ -408,7 +420,14 @@ impl Markdown {
         })
     }
 
-    fn digits(&mut self, count: u8, value: u32, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn digits(
+        &mut self,
+        count: u8,
+        value: u32,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'0'..=b'9' if count < 9 => {
                 self.line.phase = Phase::Digits {
@@ -421,20 +440,32 @@ impl Markdown {
         }
     }
 
-    fn marker(&mut self, marker: Marker, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn marker(
+        &mut self,
+        marker: Marker,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let barred = self.in_paragraph() && (!marker.interrupts || byte == b'\n');
         match byte {
             b' ' | b'\t' | b'\n' if !barred && self.may_nest() => {
-                self.line.phase = Phase::Marked(marker);
+                self.line.phase = Phase::AfterMarker(marker);
                 if byte == b'\n' {
-                    self.marked(marker, byte, decided, out);
+                    self.after_marker(marker, byte, decided, out);
                 }
             }
             _ => self.prose(decided, out),
         }
     }
 
-    fn marked(&mut self, marker: Marker, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn after_marker(
+        &mut self,
+        marker: Marker,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b' ' | b'\t' => {}
             b'\n' if self.in_paragraph() => self.prose(decided, out),
@@ -457,38 +488,44 @@ impl Markdown {
         blanks: usize,
         empty: bool,
         decided: u64,
-        out: &mut Out<impl Sink>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
-        self.leave(decided, out);
+        self.close_unmatched(decided, out);
         let base = marker.column + blanks;
         let width = base - self.line.base;
-        out.take_all(self.text(), self.line.held.pieces(0..marker.end), decided);
-        self.push(Container::Item { width, empty });
-        self.line.drop_to(marker.end);
+        out.emit_all(self.text(), self.line.held.chunks(0..marker.end), decided);
+        self.open_container(Container::Item { width, empty });
+        self.line.drop_until(marker.end);
         self.line.held_column = marker.column;
         self.line.base = base;
         self.line.matched += 1;
         self.line.phase = Phase::Blank;
     }
 
-    fn push(&mut self, container: Container) {
+    fn open_container(&mut self, container: Container) {
         self.containers.push(container);
         self.line.fresh = true;
     }
 
-    fn hashes(&mut self, count: usize, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn hashes(
+        &mut self,
+        count: usize,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'#' if count < 6 => self.line.phase = Phase::Hashes(count + 1),
             b' ' | b'\t' | b'\n' => {
-                self.leave(decided, out);
-                self.line.phase = Phase::Headed;
-                self.headed(byte, decided, out);
+                self.close_unmatched(decided, out);
+                self.line.phase = Phase::AfterHashes;
+                self.after_hashes(byte, decided, out);
             }
             _ => self.prose(decided, out),
         }
     }
 
-    fn headed(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn after_hashes(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match byte {
             b' ' | b'\t' => self.line.held.clear(),
             b'\n' => {
@@ -504,7 +541,7 @@ impl Markdown {
         }
     }
 
-    /// Only the line's ending waits on, if it is there.
+    /// Drops the buffer except for the line ending.
     fn keep_line_ending(&mut self) {
         let bytes = self.line.held.bytes();
         let ending = match bytes {
@@ -513,14 +550,20 @@ impl Markdown {
             _ => 0,
         };
         let from = bytes.len() - ending;
-        self.line.drop_to(from);
+        self.line.drop_until(from);
     }
 
-    fn rule(&mut self, rule: Rule, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn rule(
+        &mut self,
+        rule: ThematicBreak,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let again = byte == rule.mark;
-        if is_of(rule, byte) {
+        if continues_break(rule, byte) {
             self.line.column = after(self.line.column, byte);
-            self.line.phase = Phase::Rule(Rule {
+            self.line.phase = Phase::ThematicBreak(ThematicBreak {
                 count: rule.count + usize::from(again),
                 ended: rule.ended || !again,
                 broken: rule.broken || (again && rule.ended),
@@ -530,7 +573,7 @@ impl Markdown {
         }
         let underlines = rule.mark == b'-' && !rule.broken && self.in_paragraph();
         if byte == b'\n' && (rule.count >= 3 || underlines) {
-            self.leave(decided, out);
+            self.close_unmatched(decided, out);
             self.release_text(decided, out);
             self.line.clear();
         } else {
@@ -538,20 +581,28 @@ impl Markdown {
         }
     }
 
-    /// What looked like a rule is read again, as anything else.
-    fn no_rule(&mut self, rule: Rule, last: u8, decided: u64, out: &mut Out<impl Sink>) {
+    /// Reads a line again that is not a thematic break.
+    fn no_rule(
+        &mut self,
+        rule: ThematicBreak,
+        last: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let again = std::mem::take(&mut self.line.held);
         self.line.held = std::mem::take(&mut self.line.again);
-        for piece in again.pieces(0..rule.at) {
-            self.line.held.push(piece);
+        for chunk in again.chunks(0..rule.at) {
+            self.line.held.push(chunk);
         }
         let marks = again.bytes()[rule.at..].iter();
-        self.line.no_rule = marks.take_while(|&&mark| is_of(rule, mark)).count();
+        self.line.no_rule = marks
+            .take_while(|&&mark| continues_break(rule, mark))
+            .count();
         self.line.column = rule.column;
         self.line.phase = Phase::Blank;
         for at in rule.at..again.bytes().len() {
-            let mut byte = again.pieces(at..at + 1);
-            let byte = byte.next().expect("it waits").later(decided);
+            let mut byte = again.chunks(at..at + 1);
+            let byte = byte.next().expect("it waits").not_before(decided);
             self.read_again(byte, last, decided, out);
         }
         let text_ends = last == b'\n' && again.bytes().last() != Some(&b'\n');
@@ -562,8 +613,14 @@ impl Markdown {
         self.line.again.clear();
     }
 
-    /// `last` is what ended the marks, and the only thing besides them that is read again.
-    fn read_again(&mut self, byte: Piece<'_>, last: u8, decided: u64, out: &mut Out<impl Sink>) {
+    /// Reads a byte again. `last` is the byte that ended the marks, the only other byte that is read again.
+    fn read_again(
+        &mut self,
+        byte: Chunk<'_>,
+        last: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         if self.is_known() {
             self.flow(byte, out);
             return;
@@ -576,12 +633,18 @@ impl Markdown {
         }
     }
 
-    fn underline(&mut self, ended: bool, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn underline(
+        &mut self,
+        ended: bool,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'=' if !ended => {}
             b' ' | b'\t' => self.line.phase = Phase::Underline { ended: true },
             b'\n' => {
-                self.leave(decided, out);
+                self.close_unmatched(decided, out);
                 self.release_text(decided, out);
                 self.line.clear();
             }
@@ -589,9 +652,16 @@ impl Markdown {
         }
     }
 
-    fn run(&mut self, mark: u8, len: usize, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn run(
+        &mut self,
+        mark: u8,
+        len: usize,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         if byte == mark {
-            self.line.phase = Phase::Run { mark, len: len + 1 };
+            self.line.phase = Phase::FenceRun { mark, len: len + 1 };
         } else if len < 3 {
             self.prose(decided, out);
         } else {
@@ -600,7 +670,14 @@ impl Markdown {
         }
     }
 
-    fn opening(&mut self, mark: u8, len: usize, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn opening(
+        &mut self,
+        mark: u8,
+        len: usize,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'`' if mark == b'`' => self.prose(decided, out),
             b'\n' => {
@@ -611,8 +688,14 @@ impl Markdown {
         }
     }
 
-    fn open_fence(&mut self, mark: u8, len: usize, decided: u64, out: &mut Out<impl Sink>) {
-        self.leave(decided, out);
+    fn open_fence(
+        &mut self,
+        mark: u8,
+        len: usize,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
+        self.close_unmatched(decided, out);
         out.cut(decided);
         let bytes = self.line.held.bytes();
         let blanks = bytes.iter().take_while(|&&byte| byte != mark).count();
@@ -633,7 +716,7 @@ impl Markdown {
         ended: bool,
         byte: u8,
         decided: u64,
-        out: &mut Out<impl Sink>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         let Leaf::Fenced(fence) = self.leaf else {
             unreachable!("only a fence is closed")
@@ -655,8 +738,8 @@ impl Markdown {
         }
     }
 
-    /// The line is code, without the indentation that belongs to the block. It may end already.
-    fn code_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    /// Emits the line as code, without the indentation of the block. The line may already be complete.
+    fn code_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let indent = match self.leaf {
             Leaf::Fenced(fence) => fence.indent,
             _ => 4,
@@ -667,7 +750,12 @@ impl Markdown {
         self.rest(Phase::Code);
     }
 
-    fn release_code(&mut self, strip: usize, decided: u64, out: &mut Out<impl Sink>) {
+    fn release_code(
+        &mut self,
+        strip: usize,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let from = Indentation {
             at: 0,
             column: self.line.held_column,
@@ -677,17 +765,18 @@ impl Markdown {
         out.indented(self.code(), &self.line.held, from, end, decided);
     }
 
-    /// The line is text, of the paragraph that is open or of a new one. It may end already.
-    fn prose(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    /// Passes the line to the code spans as text of the open paragraph or of a new one. The line may already be
+    /// complete.
+    fn prose(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if self.leaf != Leaf::Paragraph {
-            self.leave(decided, out);
+            self.close_unmatched(decided, out);
             self.leaf = Leaf::Paragraph;
         }
         self.feed_spans(self.tags(), decided, out);
         self.rest(Phase::Prose);
     }
 
-    /// The kind of the line is known; if it ended with what waited, another begins.
+    /// Enters the phase for the rest of the line, or starts the next line if the buffer ended this one.
     fn rest(&mut self, phase: Phase) {
         if self.line.held.bytes().last() == Some(&b'\n') {
             self.line.clear();
@@ -697,31 +786,36 @@ impl Markdown {
         }
     }
 
-    fn feed_spans(&mut self, tags: super::Tags, decided: u64, out: &mut Out<impl Sink>) {
+    fn feed_spans(
+        &mut self,
+        tags: super::SpanTags,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let all = 0..self.line.held.bytes().len();
-        for piece in self.line.held.pieces(all) {
-            self.spans.take(piece.later(decided), tags, out);
+        for chunk in self.line.held.chunks(all) {
+            self.spans.push(chunk.not_before(decided), tags, out);
         }
     }
 
-    fn release_text(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn release_text(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let all = 0..self.line.held.bytes().len();
-        out.take_all(self.text(), self.line.held.pieces(all), decided);
+        out.emit_all(self.text(), self.line.held.chunks(all), decided);
     }
 
-    /// The line continues no more of the containers than it has: the leaf ends, and those others.
-    fn leave(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    /// Closes the leaf block and the containers that the line does not continue.
+    fn close_unmatched(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.end_leaf(decided, out);
         self.containers.truncate(self.line.matched);
     }
 }
 
-/// Whether it goes on with that byte.
-fn is_of(rule: Rule, byte: u8) -> bool {
+/// Returns true if `byte` continues the run of marks and blanks.
+fn continues_break(rule: ThematicBreak, byte: u8) -> bool {
     byte == rule.mark || matches!(byte, b' ' | b'\t')
 }
 
-/// The language that an info string names.
+/// Returns the language that an info string names.
 fn language(info: &[u8]) -> Option<Language> {
     let word = info.trim_ascii_start();
     let begin = word
@@ -735,8 +829,8 @@ fn language(info: &[u8]) -> Option<Language> {
 }
 
 #[cfg(test)]
-impl Line {
-    /// Bytes that wait.
+impl LineState {
+    /// Returns the number of buffered bytes.
     pub(super) fn waits(&self) -> usize {
         self.held.bytes().len()
     }

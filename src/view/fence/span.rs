@@ -1,41 +1,41 @@
-//! Inline code: runs of backticks inside one paragraph or heading.
+//! Inline code: pairs of backtick runs in one paragraph or heading.
 //!
-//! A run may open a code span, and whether it does is known only when a run of the same length comes, or
-//! never: so what follows it waits. It knows nothing of lines; whoever feeds it says where the text ends.
+//! A backtick run can open a code span. That is decided when a run of the same length follows, or when the paragraph
+//! ends, so the text after the run is buffered. This module knows no lines; its caller ends the paragraph.
 
 use memchr::memchr;
 
-use super::super::piece::{Held, Piece, Sink, Tag};
-use super::Out;
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Tag};
+use super::MarkdownEmitter;
 
-/// The code spans of a text that is read in pieces.
+/// The reader of the code spans of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Spans {
-    /// What waits, from the first backtick of the run that may open a span.
-    held: Held,
-    /// The runs in what waits; the first may open a span, and none so far closes it.
-    runs: Vec<Run>,
-    /// The last run may yet grow.
+pub(super) struct CodeSpans {
+    /// The buffered bytes, from the first backtick of the run that can open a span.
+    held: ChunkBuffer,
+    /// The runs in the buffer. The first can open a span; none of the others closes it.
+    runs: Vec<BacktickRun>,
+    /// True if the last run can still grow.
     growing: bool,
-    /// In a run that is too long to wait for.
+    /// True inside a run that is too long to be buffered.
     endless: bool,
-    /// The text so far ends in an odd number of backslashes.
+    /// True if the text so far ends in an odd number of backslashes.
     escaping: bool,
     limit: usize,
-    /// An empty store, to build in what is left of `held`.
-    spare: Held,
+    /// An empty buffer for the remainder of `held`, to avoid allocations.
+    spare: ChunkBuffer,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    /// Where in what waits it begins.
+struct BacktickRun {
+    /// The index in the buffer at which it starts.
     at: usize,
     len: usize,
-    /// A backslash stands before it: it opens with one backtick less, and closes with all.
+    /// True after a backslash: the run then opens with one backtick less, and closes with all.
     escaped: bool,
 }
 
-impl Run {
+impl BacktickRun {
     fn opening(&self) -> usize {
         self.len - usize::from(self.escaped)
     }
@@ -45,40 +45,45 @@ impl Run {
     }
 }
 
-/// What the two kinds of text are called.
+/// The tags of text and of code spans.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tags {
+pub(super) struct SpanTags {
     pub(super) text: Tag,
     pub(super) code: Tag,
 }
 
-impl Spans {
-    /// `limit`: most bytes that wait, at least one.
-    pub(super) fn new(limit: usize) -> Spans {
-        Spans {
-            held: Held::default(),
+impl CodeSpans {
+    /// Creates a reader that buffers at most `limit` bytes, at least one.
+    pub(super) fn new(limit: usize) -> CodeSpans {
+        CodeSpans {
+            held: ChunkBuffer::default(),
             runs: Vec::new(),
             growing: false,
             endless: false,
             escaping: false,
             limit,
-            spare: Held::default(),
+            spare: ChunkBuffer::default(),
         }
     }
 
-    /// Whether nothing waits, and text without backticks goes on as it is.
+    /// Returns true if the buffer is empty, and text without backticks can be emitted directly.
     pub(super) fn is_idle(&self) -> bool {
         self.runs.is_empty() && !self.endless
     }
 
-    /// Text without backticks went on as it is.
+    /// Records text without backticks that was emitted directly.
     pub(super) fn pass(&mut self, bytes: &[u8]) {
         self.escaping = ends_escaping(bytes, self.escaping);
     }
 
-    /// Takes the next stretch of text.
-    pub(super) fn take(&mut self, piece: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) {
-        let mut rest = piece;
+    /// Consumes the next chunk of text.
+    pub(super) fn push(
+        &mut self,
+        chunk: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
+        let mut rest = chunk;
         while !rest.bytes.is_empty() {
             let used = if self.endless {
                 self.endless(rest, tags, out)
@@ -91,8 +96,13 @@ impl Spans {
         }
     }
 
-    /// The paragraph or heading ends: a run that is open is text.
-    pub(super) fn finish(&mut self, decided: u64, tags: Tags, out: &mut Out<impl Sink>) {
+    /// Ends the paragraph or heading. An open run is text.
+    pub(super) fn finish(
+        &mut self,
+        decided: u64,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         if self.growing {
             self.complete(decided, tags, out);
         }
@@ -102,29 +112,39 @@ impl Spans {
         (self.endless, self.escaping) = (false, false);
     }
 
-    fn endless(&mut self, rest: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) -> usize {
+    fn endless(
+        &mut self,
+        rest: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let more = backticks(rest.bytes);
         self.endless = more == rest.bytes.len();
         self.escaping = false;
-        out.take(tags.text, rest.slice(0..more));
+        out.emit(tags.text, rest.slice(0..more));
         more
     }
 
-    fn flow(&mut self, rest: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) -> usize {
+    fn flow(
+        &mut self,
+        rest: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let Some(at) = memchr(b'`', rest.bytes) else {
             self.escaping = ends_escaping(rest.bytes, self.escaping);
-            out.take(tags.text, rest);
+            out.emit(tags.text, rest);
             return rest.bytes.len();
         };
         let escaped = ends_escaping(&rest.bytes[..at], self.escaping);
-        out.take(tags.text, rest.slice(0..at));
+        out.emit(tags.text, rest.slice(0..at));
         self.held.push(rest.slice(at..at + 1));
         self.begin(0, escaped);
         at + 1
     }
 
     fn begin(&mut self, at: usize, escaped: bool) {
-        self.runs.push(Run {
+        self.runs.push(BacktickRun {
             at,
             len: 1,
             escaped,
@@ -132,7 +152,12 @@ impl Spans {
         self.growing = true;
     }
 
-    fn hold(&mut self, rest: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) -> usize {
+    fn hold(
+        &mut self,
+        rest: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let decided = rest.decided(0);
         if self.growing && rest.bytes[0] != b'`' {
             self.complete(decided, tags, out);
@@ -158,14 +183,19 @@ impl Spans {
         plain
     }
 
-    fn grow(&mut self, rest: Piece<'_>, more: usize) -> usize {
+    fn grow(&mut self, rest: Chunk<'_>, more: usize) -> usize {
         self.held.push(rest.slice(0..more));
         self.runs.last_mut().expect("a run is growing").len += more;
         more
     }
 
-    /// The last run has all its backticks.
-    fn complete(&mut self, decided: u64, tags: Tags, out: &mut Out<impl Sink>) {
+    /// Completes the last run.
+    fn complete(
+        &mut self,
+        decided: u64,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         self.growing = false;
         let (first, last) = (self.runs[0], self.runs[self.runs.len() - 1]);
         if self.runs.len() > 1 {
@@ -174,30 +204,36 @@ impl Spans {
                 self.forget();
             }
         } else if first.opening() == 0 {
-            out.take_all(tags.text, self.held.pieces(0..1), decided);
+            out.emit_all(tags.text, self.held.chunks(0..1), decided);
             self.forget();
         }
     }
 
-    /// Hands on what waits from `from`, through the span between two runs.
+    /// Emits the buffer from `from` through the span between two runs.
     fn span(
         &self,
         from: usize,
-        open: Run,
-        close: Run,
+        open: BacktickRun,
+        close: BacktickRun,
         decided: u64,
-        tags: Tags,
-        out: &mut Out<impl Sink>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         let text = from..open.end() - open.opening();
-        out.take_all(tags.text, self.held.pieces(text), decided);
+        out.emit_all(tags.text, self.held.chunks(text), decided);
         let code = open.end()..close.at;
-        out.take_all(tags.code, self.held.pieces(code), decided);
+        out.emit_all(tags.code, self.held.chunks(code), decided);
     }
 
-    /// The first run opens no span: it is text, and so is what follows up to the next run that may.
-    /// With `all`, no other run may wait any longer either.
-    fn give_up(&mut self, all: bool, decided: u64, tags: Tags, out: &mut Out<impl Sink>) {
+    /// Emits the first run, which opens no span, as text, and the text up to the next run that can open one. With
+    /// `all`, every other run is decided too.
+    fn give_up(
+        &mut self,
+        all: bool,
+        decided: u64,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let (mut from, mut next) = (0, 1);
         while let Some(&open) = self.runs.get(next) {
             let grows = self.growing && next + 1 == self.runs.len();
@@ -210,32 +246,32 @@ impl Spans {
                 }
                 None if all || (open.opening() == 0 && !grows) => next + 1,
                 None => {
-                    out.take_all(tags.text, self.held.pieces(from..open.at), decided);
+                    out.emit_all(tags.text, self.held.chunks(from..open.at), decided);
                     return self.keep(next);
                 }
             };
         }
         let rest = from..self.held.bytes().len();
-        out.take_all(tags.text, self.held.pieces(rest), decided);
+        out.emit_all(tags.text, self.held.chunks(rest), decided);
         self.endless = self.growing;
         self.forget();
     }
 
-    /// The run that closes the span which the run with that index opens. One that grows closes none yet.
+    /// Returns the index of the run that closes the span opened by the run at `open`. A growing run closes none.
     ///
-    /// A run that is asked for in vain has a length that no later run has, and there is room for few
-    /// different lengths, so looking through all runs stays linear in the text.
+    /// Scanning all runs is linear in the text: the length of a run that finds no match does not occur again, and the
+    /// buffer has room for few different lengths.
     fn closing(&self, open: usize) -> Option<usize> {
         let complete = self.runs.len() - usize::from(self.growing);
         let len = self.runs[open].opening();
         (open + 1..complete).find(|&run| self.runs[run].len == len)
     }
 
-    /// Waits on, from the run with that index.
+    /// Keeps the buffer from the run at `first`.
     fn keep(&mut self, first: usize) {
         let from = self.runs[first].at;
-        for piece in self.held.pieces(from..self.held.bytes().len()) {
-            self.spare.push(piece);
+        for chunk in self.held.chunks(from..self.held.bytes().len()) {
+            self.spare.push(chunk);
         }
         std::mem::swap(&mut self.held, &mut self.spare);
         self.spare.clear();
@@ -257,7 +293,7 @@ fn backticks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|&&byte| byte == b'`').count()
 }
 
-/// Whether the text ends in an odd number of backslashes; `before`: whether what stands before it does.
+/// Returns true if the text ends in an odd number of backslashes; `before` is that result for the preceding text.
 fn ends_escaping(bytes: &[u8], before: bool) -> bool {
     let count = bytes
         .iter()
@@ -268,8 +304,8 @@ fn ends_escaping(bytes: &[u8], before: bool) -> bool {
 }
 
 #[cfg(test)]
-impl Spans {
-    /// Bytes that wait.
+impl CodeSpans {
+    /// Returns the number of buffered bytes.
     pub(super) fn waits(&self) -> usize {
         self.held.bytes().len()
     }

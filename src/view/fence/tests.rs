@@ -1,20 +1,20 @@
-//! The oracle is `pulldown-cmark` on the whole text: it says what every byte is. What it does not say, which
-//! bytes are markers of quotes, follows from what it says of the text behind them.
+//! The oracle is `pulldown-cmark` on the whole text, which classifies every byte. It does not report the markers of
+//! quotes; they are derived from its classification of the text after them.
 
 use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag as Markup, TagEnd};
 
 use super::*;
-use crate::view::seen::{Recorder, Seen, cuts, skip_or_corpus};
+use crate::view::test_sink::{Recorder, Seen, cuts, skip_or_corpus};
 use ttsr_testing::{Random, scale};
 
-fn read(deltas: &[&[u8]], mut markdown: Markdown) -> Vec<Seen> {
+fn read(deltas: &[&[u8]], mut markdown: MarkdownView) -> Vec<Seen> {
     let mut recorder = Recorder::default();
     let mut at = 0;
     for delta in deltas {
         if !delta.is_empty() {
-            markdown.take(Piece::verbatim(delta, at), &mut recorder);
+            markdown.push(Chunk::verbatim(delta, at), &mut recorder);
         }
         at += delta.len() as u64;
     }
@@ -22,10 +22,10 @@ fn read(deltas: &[&[u8]], mut markdown: Markdown) -> Vec<Seen> {
     recorder.seen
 }
 
-/// What each byte is, and the text and the language of each block of code.
+/// The region of each byte, and the text and the language of each code block.
 #[derive(Debug, Default, PartialEq)]
 struct Regioned {
-    bytes: Vec<Option<Regions>>,
+    bytes: Vec<Option<RegionSet>>,
     blocks: Vec<(Option<String>, String)>,
 }
 
@@ -48,7 +48,7 @@ fn ours(text: &[u8], seen: &[Seen]) -> Regioned {
                 assert!(byte == text[at] || (byte == b' ' && text[at] == b'\t'));
                 last = start;
                 bytes[at] = Some(tag.regions);
-                if tag.regions.contains(Regions::CODE) {
+                if tag.regions.contains(RegionSet::CODE) {
                     let language = tag.language.map(|language| language.name().to_owned());
                     block
                         .get_or_insert((language, Vec::new()))
@@ -74,14 +74,14 @@ fn without_returns(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\0', "?")
 }
 
-/// The same, with a letter for each byte that is not ASCII.
+/// Returns the text with a letter in place of each byte that is not ASCII.
 fn ascii(text: &[u8]) -> Vec<u8> {
     text.iter()
         .map(|&byte| if byte.is_ascii() { byte } else { b'x' })
         .collect()
 }
 
-/// Why a text is not compared: it holds what the documentation says is read differently.
+/// The reason why a text is not compared: a documented difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Apart {
     Html,
@@ -89,11 +89,11 @@ enum Apart {
     Definition,
     LoneReturn,
     Long,
-    /// A span over lines of a quote, where the oracle does not tell what is a marker.
+    /// A span over several lines of a quote, where the oracle does not report markers.
     Untold,
     /// A tab before the marker of a quote, whose columns the oracle does not count.
     Tab,
-    /// Blanks at the end without a line's ending, which the oracle drops from code.
+    /// Trailing blanks without a line ending, which the oracle drops from code.
     LastBlanks,
 }
 
@@ -110,10 +110,10 @@ const APART: [Apart; 8] = [
 
 struct Oracle<'a> {
     text: &'a str,
-    regions: Vec<Option<Regions>>,
-    /// Bytes of which it is certain that they are no markers.
+    regions: Vec<Option<RegionSet>>,
+    /// Bytes that are certainly not markers.
     leaf: Vec<bool>,
-    /// Bytes that are in a quote, whatever their line begins with.
+    /// Bytes in a quote, whatever their line starts with.
     quoted: Vec<bool>,
     blocks: Vec<(Option<String>, String)>,
     quotes: usize,
@@ -143,7 +143,7 @@ impl<'a> Oracle<'a> {
         }
         let mut oracle = Oracle {
             text,
-            regions: vec![Some(Regions::PROSE); text.len()],
+            regions: vec![Some(RegionSet::PROSE); text.len()],
             leaf: vec![false; text.len()],
             quoted: vec![false; text.len()],
             blocks: Vec::new(),
@@ -162,7 +162,7 @@ impl<'a> Oracle<'a> {
         oracle.quotes();
         for (regions, quoted) in oracle.regions.iter_mut().zip(&oracle.quoted) {
             if let (Some(regions), true) = (regions, quoted) {
-                *regions = *regions | Regions::QUOTE;
+                *regions = *regions | RegionSet::QUOTE;
             }
         }
         Ok(Regioned {
@@ -171,7 +171,7 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    /// `ends`: where the content of each open link ends so far.
+    /// `ends` holds the end so far of the content of each open link.
     fn event(
         &mut self,
         event: Event<'_>,
@@ -229,7 +229,7 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
-    /// Lines of a paragraph in a quote are in it even without a marker.
+    /// Marks the lines of a paragraph in a quote, which belong to it even without a marker.
     fn quote_lines(&mut self, range: Range<usize>) {
         if self.quotes > 0 {
             let end = self.line_end(range.end.min(self.text.len()));
@@ -237,7 +237,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The end of the line that `at` ends in.
+    /// Returns the end of the line that contains `at`.
     fn line_end(&self, at: usize) -> usize {
         let bytes = self.text.as_bytes();
         if at > 0 && bytes[at - 1] == b'\n' {
@@ -249,7 +249,7 @@ impl<'a> Oracle<'a> {
             .map_or(bytes.len(), |feed| at + feed + 1)
     }
 
-    /// Where the blanks before `at` begin.
+    /// Returns the start of the blanks before `at`.
     fn blanks_before(&self, at: usize) -> usize {
         let blanks = self.text.as_bytes()[..at].iter().rev();
         at - blanks
@@ -276,7 +276,7 @@ impl<'a> Oracle<'a> {
         let line = self.text[content..end].trim_end_matches('\n');
         if line != "\r" {
             let end = content + line.len();
-            self.regions[content..end].fill(Some(Regions::HEADING | Regions::PROSE));
+            self.regions[content..end].fill(Some(RegionSet::HEADING | RegionSet::PROSE));
             self.leaf[content..end].fill(true);
         }
     }
@@ -311,7 +311,7 @@ impl<'a> Oracle<'a> {
         if range.is_empty() {
             return;
         }
-        // The oracle leaves out the carriage return of a line's ending.
+        // The oracle omits the carriage return of a line ending.
         let bytes = self.text.as_bytes();
         let line = range.start == 0 || bytes[range.start - 1] == b'\n';
         let start = range.start
@@ -320,7 +320,7 @@ impl<'a> Oracle<'a> {
             let from = self.blanks_before(start);
             self.regions[from..start].fill(None);
         }
-        self.regions[start..range.end].fill(Some(Regions::CODE));
+        self.regions[start..range.end].fill(Some(RegionSet::CODE));
         self.leaf[start..range.end].fill(true);
         if self.quotes > 0 {
             self.quoted[start..range.end].fill(true);
@@ -335,8 +335,8 @@ impl<'a> Oracle<'a> {
         let run = raw.bytes().take_while(|&byte| byte == b'`').count();
         let content = range.start + run..range.end - run;
         let tag = match self.heading {
-            true => Regions::INLINE_CODE | Regions::HEADING,
-            false => Regions::INLINE_CODE,
+            true => RegionSet::INLINE_CODE | RegionSet::HEADING,
+            false => RegionSet::INLINE_CODE,
         };
         self.regions[range.clone()].fill(None);
         self.regions[content.clone()].fill(Some(tag));
@@ -349,7 +349,7 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
-    /// Markers at the beginning of a line inside a span.
+    /// Marks the quote markers at the start of a line inside a span.
     fn line_of_span(&mut self, start: usize, end: usize) -> Result<(), Apart> {
         let line = &self.text[start..end];
         let head = line.trim_start_matches([' ', '>']);
@@ -367,12 +367,12 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
-    /// Whether the text before may have opened a list item around or in the quote.
+    /// Returns true if the text before `at` can have opened a list item around or in the quote.
     fn lists_may_hide(&self, at: usize) -> bool {
         self.text[..at].contains(['-', '+', '*', '.', ')'])
     }
 
-    /// Marks what are markers of quotes, and what stands behind them.
+    /// Marks the markers of quotes and the text after them.
     fn quotes(&mut self) {
         let mut start = 0;
         for line in self.text.split_inclusive('\n') {
@@ -412,7 +412,7 @@ fn blanks(text: &str) -> usize {
         .count()
 }
 
-/// As the documentation says it, of an info string without escapes.
+/// Returns the documented language of an info string without escapes.
 fn language_of(info: &str) -> Option<String> {
     let word = info.trim_start_matches(['{', '.']);
     let end = word.find(|char: char| char.is_ascii_whitespace() || ",:;{}".contains(char));
@@ -420,30 +420,30 @@ fn language_of(info: &str) -> Option<String> {
     (!word.is_empty() && word.len() <= Language::BYTES).then(|| word.to_ascii_lowercase())
 }
 
-/// Compares with the oracle on the whole text, and with itself under cuts; the number of cases.
+/// Compares with the oracle on the whole text, and with the view itself under cuts. Returns the number of cases.
 fn check(text: &[u8], random: &mut Random, apart: &mut [usize; APART.len()]) -> usize {
-    let whole = read(&[text], Markdown::new());
+    let whole = read(&[text], MarkdownView::new());
     let plain = String::from_utf8(ascii(text)).unwrap();
     match Oracle::read(&plain) {
         Ok(expected) => compare(&plain, &ours(text, &whole), &expected, text.is_ascii()),
         Err(reason) => apart[APART.iter().position(|&one| one == reason).unwrap()] += 1,
     }
     1 + cuts(text, random, |deltas| {
-        assert_eq!(read(deltas, Markdown::new()), whole, "{deltas:?}");
+        assert_eq!(read(deltas, MarkdownView::new()), whole, "{deltas:?}");
     })
 }
 
 fn compare(text: &str, ours: &Regioned, expected: &Regioned, named: bool) {
-    // The oracle has no place for the spaces that are left of a tab; the blocks' texts show them.
+    // The oracle reports no offset for the spaces that remain of a tab; the texts of the blocks contain them.
     let is_left_of_tab = |at: usize| {
         text.as_bytes()[at] == b'\t'
             && expected.bytes[at].is_none()
-            && ours.bytes[at].is_some_and(|one| one.contains(Regions::CODE))
+            && ours.bytes[at].is_some_and(|one| one.contains(RegionSet::CODE))
     };
     let differs =
         (0..text.len()).find(|&at| ours.bytes[at] != expected.bytes[at] && !is_left_of_tab(at));
     if let Some(at) = differs {
-        let show = |regions: &[Option<Regions>]| -> String {
+        let show = |regions: &[Option<RegionSet>]| -> String {
             regions.iter().map(|one| letter(*one)).collect()
         };
         panic!(
@@ -467,21 +467,21 @@ fn compare(text: &str, ours: &Regioned, expected: &Regioned, named: bool) {
     );
 }
 
-fn letter(regions: Option<Regions>) -> char {
+fn letter(regions: Option<RegionSet>) -> char {
     let Some(regions) = regions else { return '.' };
     let letter = match regions {
-        _ if regions.contains(Regions::CODE) => 'c',
-        _ if regions.contains(Regions::INLINE_CODE) => 'i',
-        _ if regions.contains(Regions::HEADING) => 'h',
+        _ if regions.contains(RegionSet::CODE) => 'c',
+        _ if regions.contains(RegionSet::INLINE_CODE) => 'i',
+        _ if regions.contains(RegionSet::HEADING) => 'h',
         _ => 'p',
     };
-    match regions.contains(Regions::QUOTE) {
+    match regions.contains(RegionSet::QUOTE) {
         true => letter.to_ascii_uppercase(),
         false => letter,
     }
 }
 
-/// A text that loves what is special.
+/// Returns a text with many bytes that are special in Markdown.
 fn markdown_text(random: &mut Random) -> Vec<u8> {
     const HEADS: [&[u8]; 22] = [
         b"", b"", b"", b"", b"> ", b">", b">  ", b">\t", b"- ", b"-", b"-   ", b"-\t", b"* ",
@@ -596,12 +596,12 @@ fn lines_are_what_the_documentation_says() {
         ("<b>\n```\na\n```", "pppp....cc..."),
     ];
     for (text, expected) in cases {
-        let seen = read(&[text.as_bytes()], Markdown::new());
+        let seen = read(&[text.as_bytes()], MarkdownView::new());
         let ours = ours(text.as_bytes(), &seen);
         let letters: String = ours.bytes.iter().map(|&one| letter(one)).collect();
         assert_eq!(letters, expected, "{text:?}");
         cuts(text.as_bytes(), &mut random, |deltas| {
-            assert_eq!(read(deltas, Markdown::new()), seen, "{deltas:?}");
+            assert_eq!(read(deltas, MarkdownView::new()), seen, "{deltas:?}");
         });
     }
 }
@@ -611,7 +611,7 @@ fn bounds_hold_and_do_not_depend_on_the_cut() {
     let mut random = Random::new(8);
     for _ in 0..scale(2_000) {
         let text = markdown_text(&mut random);
-        let bounds = || Markdown::with_limits(16, 2);
+        let bounds = || MarkdownView::with_limits(16, 2);
         let whole = read(&[&text], bounds());
         cuts(&text, &mut random, |deltas| {
             assert_eq!(read(deltas, bounds()), whole, "{deltas:?}");
@@ -625,7 +625,7 @@ fn a_carriage_return_that_is_the_last_there_is_room_for_ends_no_line() {
     for beginning in ["```", "~~~", "```a\n```", "-", "#", ">", " ", "1", "="] {
         for returns in 0..20 {
             let text = format!("{beginning}{}x", "\r".repeat(returns));
-            let bounds = || Markdown::with_limits(16, 2);
+            let bounds = || MarkdownView::with_limits(16, 2);
             let whole = read(&[text.as_bytes()], bounds());
             assert!(!whole.is_empty(), "{text:?}");
             cuts(text.as_bytes(), &mut random, |deltas| {
@@ -635,7 +635,7 @@ fn a_carriage_return_that_is_the_last_there_is_room_for_ends_no_line() {
     }
 }
 
-/// What waits never is more than the bounds, whatever comes; and all of it is read to the end.
+/// Buffers never exceed the bounds, and all of the text is emitted.
 #[test]
 fn hostile_text_does_not_make_more_wait_than_the_bounds() {
     let runs: String = (0..100_000)
@@ -660,28 +660,28 @@ fn hostile_text_does_not_make_more_wait_than_the_bounds() {
         growing,
     ];
     for text in &texts {
-        let mut markdown = Markdown::new();
+        let mut markdown = MarkdownView::new();
         let mut recorder = Recorder::default();
         for (at, byte) in text.as_bytes().chunks(1).enumerate() {
-            markdown.take(Piece::verbatim(byte, at as u64), &mut recorder);
+            markdown.push(Chunk::verbatim(byte, at as u64), &mut recorder);
             assert!(markdown.waits() <= 3 * (HELD + 1), "too much waits");
             assert!(markdown.containers.len() <= DEPTH);
         }
         let end = text.len() as u64;
         markdown.cut(end, end, &mut recorder);
-        assert_eq!(recorder.seen, read(&[text.as_bytes()], Markdown::new()));
+        assert_eq!(recorder.seen, read(&[text.as_bytes()], MarkdownView::new()));
         assert_eq!(markdown.waits(), 0);
     }
 }
 
-impl Markdown {
+impl MarkdownView {
     fn waits(&self) -> usize {
         self.line.waits() + self.spans.waits() + self.blanks.held.bytes().len()
     }
 }
 
-/// How many bytes had come when each of the bytes that are handed on was certain.
-fn decided(text: &str, markdown: Markdown) -> Vec<(u64, u64)> {
+/// Returns the offset of each emitted byte, with the number of bytes delivered when it was certain.
+fn decided(text: &str, markdown: MarkdownView) -> Vec<(u64, u64)> {
     let seen = read(&[text.as_bytes()], markdown);
     let bytes = seen.iter().filter_map(|one| match *one {
         Seen::Byte { start, decided, .. } => Some((start, decided)),
@@ -692,40 +692,43 @@ fn decided(text: &str, markdown: Markdown) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_byte_is_certain_as_soon_as_it_can_be() {
-    // The first backtick may open a span until the second; what is behind that is plain.
+    // The first backtick can open a span until the second one; the text after that is plain.
     let span = [(0, 1), (1, 2), (3, 6), (5, 6), (6, 7)];
     assert_eq!(
-        decided("a `b` c", Markdown::new())[..3],
+        decided("a `b` c", MarkdownView::new())[..3],
         [(0, 1), (1, 2), (3, 6)]
     );
-    assert_eq!(decided("a `b` c", Markdown::new())[3..], span[3..]);
-    // It may no longer when the paragraph has ended.
+    assert_eq!(decided("a `b` c", MarkdownView::new())[3..], span[3..]);
+    // It cannot any longer when the paragraph has ended.
     assert_eq!(
-        decided("`b\n\nc", Markdown::new()),
+        decided("`b\n\nc", MarkdownView::new()),
         [(0, 4), (1, 4), (2, 4), (3, 4), (4, 5)]
     );
-    // A marker of a list may be a rule, until it is not; blanks may be before anything.
-    assert_eq!(decided("- a", Markdown::new()), [(0, 3), (1, 3), (2, 3)]);
-    assert_eq!(decided(" a", Markdown::new()), [(0, 2), (1, 2)]);
-    // Code is certain at once, but for what may close it.
+    // A list marker can start a thematic break, and blanks can precede anything.
     assert_eq!(
-        decided("```\na\n``b", Markdown::new()),
+        decided("- a", MarkdownView::new()),
+        [(0, 3), (1, 3), (2, 3)]
+    );
+    assert_eq!(decided(" a", MarkdownView::new()), [(0, 2), (1, 2)]);
+    // Code is certain at once, except for a run that can close it.
+    assert_eq!(
+        decided("```\na\n``b", MarkdownView::new()),
         [(4, 5), (5, 6), (6, 9), (7, 9), (8, 9)]
     );
-    // It may not from where it is too short.
+    // A run that is too short cannot close it.
     assert_eq!(
-        decided("````\n``` b", Markdown::new()),
+        decided("````\n``` b", MarkdownView::new()),
         [(5, 9), (6, 9), (7, 9), (8, 9), (9, 10)]
     );
-    // A block ends where its last line does, once the fence that closes it is there.
-    let seen = read(&[b"```\nab\n```\nc"], Markdown::new());
+    // A block ends with its last line, once the closing fence is complete.
+    let seen = read(&[b"```\nab\n```\nc"], MarkdownView::new());
     let cuts = seen.iter().filter_map(|one| match *one {
         Seen::Cut(end, decided) => Some((end, decided)),
         _ => None,
     });
     assert_eq!(cuts.collect::<Vec<_>>(), [(7, 11), (12, 12)]);
-    // A backtick behind a backslash waits for nothing once the run before it does not.
-    let given_up = decided("``ab\\`cdef", Markdown::with_limits(6, 4));
+    // A backtick after a backslash is not buffered once the run before it is decided.
+    let given_up = decided("``ab\\`cdef", MarkdownView::with_limits(6, 4));
     let all_at_once = (0..6).map(|at| (at, 7));
     let then = [(6, 7), (7, 8), (8, 9), (9, 10)];
     assert_eq!(given_up, all_at_once.chain(then).collect::<Vec<_>>());
@@ -733,9 +736,9 @@ fn a_byte_is_certain_as_soon_as_it_can_be() {
 
 #[test]
 fn a_run_that_was_waited_for_too_long_is_text_and_a_backslash_behind_it_still_counts() {
-    let seen = read(&[b"`ab\\`c`d"], Markdown::with_limits(4, 4));
+    let seen = read(&[b"`ab\\`c`d"], MarkdownView::with_limits(4, 4));
     let ours = ours(b"`ab\\`c`d", &seen);
-    assert_eq!(ours.bytes, [Some(Regions::PROSE); 8]);
+    assert_eq!(ours.bytes, [Some(RegionSet::PROSE); 8]);
 }
 
 #[test]
@@ -743,7 +746,7 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
     let mut random = Random::new(10);
     let mut apart = [0; APART.len()];
     let texts = [
-        // What is indented by four columns begins nothing.
+        // Text that is indented by four columns starts no block.
         "> a\n   > b\n",
         "> a\n    > b\n",
         "> a\n\n    > b\n",
@@ -760,7 +763,7 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "> ```\n> a\n> ```\n> b\n",
         "> ```\n> a\nb\n",
         "> - a\n>   b\n> c\n",
-        // Rules, items and underlines.
+        // Thematic breaks, items and underlines.
         "- - -\n`a`\n",
         "- - -x\n",
         "* * *\n",
@@ -839,7 +842,7 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "```{.rust}\nc\n```",
         "``` \tgo\nc\n",
         "a\n```\nb\n```\nc\n",
-        // Code by indentation.
+        // Indented code.
         "    a\n\n    b\nc\n",
         "    a\n  \n    b\n",
         "    a\n      \n    b\n",
@@ -925,9 +928,9 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
     assert!(compared > 2 * texts.len(), "{APART:?} {apart:?}");
 }
 
-/// Under small bounds: a letter for each byte, the same under every cut.
+/// Returns a letter for each byte, under small bounds, and asserts that they are the same for every cut.
 fn bounded(text: &str, held: usize, depth: usize) -> String {
-    let bounds = || Markdown::with_limits(held, depth);
+    let bounds = || MarkdownView::with_limits(held, depth);
     let seen = read(&[text.as_bytes()], bounds());
     let mut random = Random::new(11);
     cuts(text.as_bytes(), &mut random, |deltas| {
@@ -946,14 +949,14 @@ fn what_waits_up_to_the_bound_is_read_and_what_waits_longer_is_text() {
         ("`abcdefg` d", 6, "ppppppppppp"),
         ("```````` a `b` c", 6, "ppppppppppp.i.pp"),
         ("a ````````` `b`", 6, "pppppppppppp.i."),
-        // One that may still open a span waits on, also where it has only begun.
+        // A run that can still open a span remains buffered, even if it has only started.
         ("``` a `b c` d", 8, "pppppp.iii.pp"),
         ("``ab\\``c` d", 6, "pppppp.i.pp"),
-        // Blank lines in code by indentation.
+        // Blank lines in indented code.
         ("    a\n\n\n\n    b", 4, "....ccccc....c"),
         ("    a\n  \n  \n    b", 6, "....cc..c..c....c"),
         ("    a\n  \n  \n    b", 5, "....ccpppppp....c"),
-        // The beginning of a line.
+        // The start of a line.
         ("  ```\na", 8, "......c"),
         ("```abc\nd", 8, ".......c"),
         ("```abcdefgh\nd", 8, "ppppppppppppp"),

@@ -1,10 +1,10 @@
-//! What becomes of a single character: which ones are invisible, and what each is in lower case.
+//! Folds of single characters: the invisible ones, and case folding.
 //!
-//! No table of its own where `std` has one: [`lower`] is `char::to_lowercase` and the few characters
-//! where simple case folding, which is what `(?i)` does, says otherwise.
+//! Where `std` has a table, it is used: [`lower`] is `char::to_lowercase`, with exceptions for the characters where
+//! simple case folding, which `(?i)` uses, differs.
 
-/// Characters that show nothing and take no room: those of the property `Default_Ignorable_Code_Point`,
-/// and the three marks of interlinear annotation. In rising order.
+/// Characters without a visible form: the property `Default_Ignorable_Code_Point` and the three interlinear annotation
+/// characters. Sorted.
 pub(crate) const INVISIBLE: [(char, char); 18] = [
     ('\u{AD}', '\u{AD}'),       // soft hyphen
     ('\u{34F}', '\u{34F}'),     // combining grapheme joiner
@@ -26,7 +26,7 @@ pub(crate) const INVISIBLE: [(char, char); 18] = [
     ('\u{E0000}', '\u{E0FFF}'), // tags, variation selectors 17 to 256
 ];
 
-/// Whether the character is one of [`INVISIBLE`].
+/// Returns true if the character is in [`INVISIBLE`].
 pub(crate) fn is_invisible(char: char) -> bool {
     INVISIBLE
         .binary_search_by(|&(first, last)| {
@@ -41,15 +41,15 @@ pub(crate) fn is_invisible(char: char) -> bool {
         .is_ok()
 }
 
-/// The character that stands for all that `(?i)` takes for the same as this one.
+/// Returns the representative of the characters that `(?i)` treats as equal to this one.
 pub(crate) fn lower(char: char) -> char {
     if char.is_ascii() {
         return char.to_ascii_lowercase();
     }
-    if let Ok(at) = ODD.binary_search_by_key(&char, |odd| odd.0) {
-        return ODD[at].1;
+    if let Ok(at) = FOLD_EXCEPTIONS.binary_search_by_key(&char, |exception| exception.0) {
+        return FOLD_EXCEPTIONS[at].1;
     }
-    // Beria Erfe, which `std` does not know yet.
+    // Beria Erfe, which `std` does not contain yet.
     if ('\u{16EA0}'..='\u{16EB8}').contains(&char) {
         return char::from_u32(char as u32 + 0x1B).unwrap_or(char);
     }
@@ -60,9 +60,9 @@ pub(crate) fn lower(char: char) -> char {
     }
 }
 
-/// Where simple case folding joins what lower case keeps apart, and capitals that `std` does not know
-/// yet. In rising order.
-const ODD: [(char, char); 28] = [
+/// Characters whose simple case folding differs from their lower case, and capitals that `std` does not contain yet.
+/// Sorted.
+const FOLD_EXCEPTIONS: [(char, char); 28] = [
     ('\u{B5}', '\u{3BC}'),
     ('\u{17F}', '\u{73}'),
     ('\u{345}', '\u{3B9}'),
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn lower_case_joins_exactly_what_case_insensitive_patterns_join() {
-        // `std` may know a newer Unicode than the tables of patterns, and with it new capitals.
+        // `std` may implement a newer Unicode than the tables of patterns, with new capitals.
         let new = class_of(r"\p{Cn}");
         let mut wrong = Vec::new();
         for char in '\0'..=char::MAX {

@@ -1,60 +1,60 @@
-//! The promise, tested: folded piece by piece is folded as a whole, at exact places, under every cut.
+//! Folding chunk by chunk equals folding the whole, with exact offsets, under every cut.
 
 use super::*;
 use ttsr_testing::{Random, scale};
 
-/// A folded byte: where what it stands for begins and ends, and when it was certain.
+/// A folded byte: its value, the start and end of the bytes it replaces, and when it was certain.
 type Byte = (u8, u64, u64, u64);
 
-fn all_folds() -> Vec<Folds> {
+fn all_folds() -> Vec<FoldSet> {
     (0..16)
-        .map(Folds)
+        .map(FoldSet)
         .filter(|folds| cfg!(feature = "unicode") || !folds.normalise())
         .collect()
 }
 
-/// Folds the pieces; each byte must be handed on no earlier than it says that it is certain.
-fn bytes_of(folds: Folds, pieces: &[Piece<'_>], end: u64) -> (Vec<Byte>, u64) {
-    let mut fold = Fold::new(folds);
+/// Folds the chunks and asserts that no byte is emitted later than it was certain.
+fn bytes_of(folds: FoldSet, chunks: &[Chunk<'_>], end: u64) -> (Vec<Byte>, u64) {
+    let mut fold = FoldView::new(folds);
     let mut bytes = Vec::new();
-    for piece in pieces {
-        let seen = piece.decided(piece.bytes.len() - 1);
-        fold.push(*piece, &mut |piece| note(piece, seen, &mut bytes));
+    for chunk in chunks {
+        let seen = chunk.decided(chunk.bytes.len() - 1);
+        fold.push(*chunk, &mut |chunk| note(chunk, seen, &mut bytes));
     }
-    fold.finish(end, &mut |piece| note(piece, end, &mut bytes));
+    fold.finish(end, &mut |chunk| note(chunk, end, &mut bytes));
     (bytes, fold.overlong())
 }
 
-fn note(piece: Piece<'_>, seen: u64, bytes: &mut Vec<Byte>) {
-    assert!(!piece.bytes.is_empty());
-    for index in 0..piece.bytes.len() {
-        let decided = piece.decided(index);
+fn note(chunk: Chunk<'_>, seen: u64, bytes: &mut Vec<Byte>) {
+    assert!(!chunk.bytes.is_empty());
+    for index in 0..chunk.bytes.len() {
+        let decided = chunk.decided(index);
         assert!(
             decided <= seen,
-            "certain at {decided}, but handed on at {seen}"
+            "certain at {decided}, but emitted at {seen}"
         );
         bytes.push((
-            piece.bytes[index],
-            piece.start(index),
-            piece.end(index),
+            chunk.bytes[index],
+            chunk.start(index),
+            chunk.end(index),
             decided,
         ));
     }
 }
 
-fn cut<'t>(text: &'t [u8], cuts: &[usize]) -> Vec<Piece<'t>> {
-    let mut pieces = Vec::new();
+fn cut<'t>(text: &'t [u8], cuts: &[usize]) -> Vec<Chunk<'t>> {
+    let mut chunks = Vec::new();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
         if from < to {
-            pieces.push(Piece::verbatim(&text[from..to], from as u64));
+            chunks.push(Chunk::verbatim(&text[from..to], from as u64));
         }
         from = to;
     }
-    pieces
+    chunks
 }
 
-fn folded(folds: Folds, text: &[u8], cuts: &[usize]) -> (Vec<Byte>, u64) {
+fn folded(folds: FoldSet, text: &[u8], cuts: &[usize]) -> (Vec<Byte>, u64) {
     bytes_of(folds, &cut(text, cuts), text.len() as u64)
 }
 
@@ -62,8 +62,8 @@ fn only_bytes(bytes: &[Byte]) -> Vec<u8> {
     bytes.iter().map(|byte| byte.0).collect()
 }
 
-/// The fold of the whole text: what is not UTF-8 stands between texts that are folded as a whole.
-fn oracle(folds: Folds, text: &[u8]) -> Vec<u8> {
+/// Returns the fold of the whole text; invalid UTF-8 separates texts that are folded as a whole.
+fn oracle(folds: FoldSet, text: &[u8]) -> Vec<u8> {
     text.utf8_chunks()
         .flat_map(|chunk| {
             let mut bytes = fold_text(folds, chunk.valid()).into_bytes();
@@ -194,14 +194,14 @@ fn folds_of_stand_ins_and_of_late_text_are_the_same_under_every_cut() {
         if text.is_empty() {
             continue;
         }
-        let wide: Vec<(usize, Place)> = {
+        let wide: Vec<(usize, OffsetMap)> = {
             let mut at = 3;
             let places = (0..text.len()).map(|index| match random.below(4) {
                 0 => {
                     at += 6;
                     (
                         index,
-                        Place::StandIn {
+                        OffsetMap::Replacement {
                             start: at - 6,
                             end: at,
                         },
@@ -209,20 +209,20 @@ fn folds_of_stand_ins_and_of_late_text_are_the_same_under_every_cut() {
                 }
                 _ => {
                     at += 1 + random.below(2) as u64;
-                    (index, Place::Verbatim(at - 1))
+                    (index, OffsetMap::Verbatim(at - 1))
                 }
             });
             places.collect()
         };
-        let piece = |&(index, place): &(usize, Place)| Piece {
+        let chunk = |&(index, offsets): &(usize, OffsetMap)| Chunk {
             bytes: &text[index..index + 1],
-            place,
+            offsets,
             decided: 0,
         };
-        let single: Vec<Piece<'_>> = wide.iter().map(piece).collect();
-        let mut joined = Held::default();
-        single.iter().for_each(|piece| joined.push(*piece));
-        let joined: Vec<Piece<'_>> = joined.pieces(0..text.len()).collect();
+        let single: Vec<Chunk<'_>> = wide.iter().map(chunk).collect();
+        let mut joined = ChunkBuffer::default();
+        single.iter().for_each(|chunk| joined.push(*chunk));
+        let joined: Vec<Chunk<'_>> = joined.chunks(0..text.len()).collect();
         let end = single.last().unwrap().decided(0);
         for folds in all_folds() {
             let (bytes, overlong) = bytes_of(folds, &single, end);
@@ -242,7 +242,7 @@ fn folds_of_stand_ins_and_of_late_text_are_the_same_under_every_cut() {
 
 #[test]
 fn places_are_those_of_what_was_folded() {
-    let both = Folds::CASE | Folds::INVISIBLE;
+    let both = FoldSet::CASE | FoldSet::INVISIBLE;
     let (bytes, _) = folded(both, "R\u{200B}M \u{212A}".as_bytes(), &[]);
     assert_eq!(
         bytes,
@@ -258,7 +258,7 @@ fn places_are_those_of_what_was_folded() {
 #[cfg(feature = "unicode")]
 #[test]
 fn a_letter_waits_for_its_marks() {
-    let (bytes, _) = folded(Folds::NFKC, "xe\u{301}y".as_bytes(), &[]);
+    let (bytes, _) = folded(FoldSet::NFKC, "xe\u{301}y".as_bytes(), &[]);
     let acute = "é".as_bytes();
     assert_eq!(
         bytes,
@@ -276,15 +276,15 @@ fn a_letter_waits_for_its_marks() {
 fn marks_without_end_are_counted_and_bounded() {
     let marks = 200_000;
     let text = format!("a{}b", "\u{301}\u{323}".repeat(marks / 2));
-    let (whole, overlong) = folded(Folds::NFKC, text.as_bytes(), &[]);
+    let (whole, overlong) = folded(FoldSet::NFKC, text.as_bytes(), &[]);
     assert_eq!(overlong, (marks / WAITING) as u64);
     let single: Vec<usize> = (1..text.len()).collect();
     assert_eq!(
-        folded(Folds::NFKC, text.as_bytes(), &single),
+        folded(FoldSet::NFKC, text.as_bytes(), &single),
         (whole, overlong)
     );
     let fitting = format!("a{}b", "\u{301}".repeat(WAITING - 1));
-    assert_eq!(folded(Folds::NFKC, fitting.as_bytes(), &[]).1, 0);
+    assert_eq!(folded(FoldSet::NFKC, fitting.as_bytes(), &[]).1, 0);
 }
 
 #[cfg(feature = "unicode")]
@@ -295,14 +295,14 @@ fn nfkc_is_nfkc() {
     for char in '\0'..=char::MAX {
         let text: String = ['a', char, '\u{301}'].iter().collect();
         assert_eq!(
-            fold_text(Folds::NFKC, &text),
+            fold_text(FoldSet::NFKC, &text),
             text.nfkc().collect::<String>()
         );
     }
     for _ in 0..scale(50_000) {
         let text = String::from_utf8_lossy(&text(&mut random)).into_owned();
         assert_eq!(
-            fold_text(Folds::NFKC, &text),
+            fold_text(FoldSet::NFKC, &text),
             text.nfkc().collect::<String>()
         );
     }
@@ -318,7 +318,7 @@ fn confusables_are_those_of_uts_39_and_ascii_is_left_alone() {
         ascii.iter().map(|text| skeleton(text)).collect();
     for char in '\0'..=char::MAX {
         let text = char.to_string();
-        let folded = fold_text(Folds::CONFUSABLES, &text);
+        let folded = fold_text(FoldSet::CONFUSABLES, &text);
         assert_eq!(
             skeleton(&folded),
             skeleton(&skeleton(&text)),
@@ -341,26 +341,29 @@ fn confusables_are_those_of_uts_39_and_ascii_is_left_alone() {
         ("Оrder", "Order"),
         ("\u{1C0}", "l"),
     ] {
-        let nfkc = Folds::CONFUSABLES | Folds::NFKC;
+        let nfkc = FoldSet::CONFUSABLES | FoldSet::NFKC;
         assert_eq!(fold_text(nfkc, text), folded);
     }
 }
 
 #[test]
 fn names_are_those_of_the_rule_language() {
-    assert_eq!(Folds::named("case"), Some(Folds::CASE));
-    assert_eq!(Folds::named("invisible"), Some(Folds::INVISIBLE));
-    assert_eq!(Folds::named("nfkc").is_some(), cfg!(feature = "unicode"));
+    assert_eq!(FoldSet::from_name("case"), Some(FoldSet::CASE));
+    assert_eq!(FoldSet::from_name("invisible"), Some(FoldSet::INVISIBLE));
     assert_eq!(
-        Folds::named("confusables").is_some(),
+        FoldSet::from_name("nfkc").is_some(),
         cfg!(feature = "unicode")
     );
-    assert_eq!(Folds::named("nfc"), None);
-    assert!(Folds::default().is_empty());
-    assert_eq!(Folds::CASE | Folds::CASE, Folds::CASE);
+    assert_eq!(
+        FoldSet::from_name("confusables").is_some(),
+        cfg!(feature = "unicode")
+    );
+    assert_eq!(FoldSet::from_name("nfc"), None);
+    assert!(FoldSet::default().is_empty());
+    assert_eq!(FoldSet::CASE | FoldSet::CASE, FoldSet::CASE);
 }
 
-/// What fills whole blocks of ASCII, the odd characters, and every length of a character.
+/// Covers whole blocks of ASCII, the exceptions, and characters of every length.
 #[test]
 fn texts_that_are_easily_mistaken_are_folded_whole() {
     let long = "Some ASCII, Longer than a block. ".repeat(3);
@@ -425,14 +428,14 @@ fn texts_that_are_easily_mistaken_are_folded_whole() {
 #[test]
 fn ascii_is_one_run_and_a_character_that_is_whole_one_piece() {
     let text = "Longer than thirty-two bytes, and an é: in three pieces, two of them ASCII.";
-    let mut pieces = Vec::new();
-    let mut fold = Fold::new(Folds::CASE);
-    fold.push(Piece::verbatim(text.as_bytes(), 0), &mut |piece| {
-        pieces.push(String::from_utf8_lossy(piece.bytes).into_owned());
+    let mut chunks = Vec::new();
+    let mut fold = FoldView::new(FoldSet::CASE);
+    fold.push(Chunk::verbatim(text.as_bytes(), 0), &mut |chunk| {
+        chunks.push(String::from_utf8_lossy(chunk.bytes).into_owned());
     });
     let (before, after) = text.split_once('é').unwrap();
     assert_eq!(
-        pieces,
+        chunks,
         [before.to_lowercase(), "é".to_owned(), after.to_lowercase()]
     );
     for (text, len) in [("é", 2), ("€", 3), ("😀", 4)] {
@@ -450,23 +453,23 @@ fn ascii_is_one_run_and_a_character_that_is_whole_one_piece() {
 #[test]
 fn a_character_that_begins_anew_lets_what_is_before_it_go() {
     let decided = |bytes: &[Byte]| -> Vec<u64> { bytes.iter().map(|byte| byte.3).collect() };
-    let (bytes, _) = folded(Folds::NFKC, "éüx".as_bytes(), &[]);
+    let (bytes, _) = folded(FoldSet::NFKC, "éüx".as_bytes(), &[]);
     assert_eq!(decided(&bytes), [4, 4, 5, 5, 5]);
-    // Of text that is late each byte waits for the one behind the next.
-    let late = Piece {
-        place: Place::Late(10),
-        ..Piece::verbatim(b"abc", 10)
+    // Each byte of a late chunk is certain with the byte after the next one.
+    let late = Chunk {
+        offsets: OffsetMap::Late(10),
+        ..Chunk::verbatim(b"abc", 10)
     };
-    let (bytes, _) = bytes_of(Folds::NFKC, &[late], 20);
+    let (bytes, _) = bytes_of(FoldSet::NFKC, &[late], 20);
     assert_eq!(
         bytes,
         [(b'a', 10, 11, 13), (b'b', 11, 12, 14), (b'c', 12, 13, 20)]
     );
-    let words = Piece {
-        place: Place::Words(10),
-        ..Piece::verbatim(b"a bc", 10)
+    let words = Chunk {
+        offsets: OffsetMap::Words(10),
+        ..Chunk::verbatim(b"a bc", 10)
     };
-    let (bytes, _) = bytes_of(Folds::NFKC, &[words], 20);
+    let (bytes, _) = bytes_of(FoldSet::NFKC, &[words], 20);
     assert_eq!(
         bytes,
         [

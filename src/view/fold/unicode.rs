@@ -1,4 +1,4 @@
-//! The folds that look at neighbours: normalisation, and the prototypes of UTS 39.
+//! Folds that depend on neighbours: normalization and the prototypes of UTS 39.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,11 +9,11 @@ use unicode_normalization::char::{
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_security::confusable_detection::skeleton;
 
-use super::{Folds, lower_if};
+use super::{FoldSet, lower_if};
 
-/// Folds whole text, of which invisible characters are gone already if they are to go.
-pub(super) fn fold(folds: Folds, chars: impl Iterator<Item = char>) -> String {
-    let decomposed: Vec<char> = if folds.contains(Folds::NFKC) {
+/// Folds a whole text, after the removal of invisible characters.
+pub(super) fn fold(folds: FoldSet, chars: impl Iterator<Item = char>) -> String {
+    let decomposed: Vec<char> = if folds.contains(FoldSet::NFKC) {
         chars.nfkd().collect()
     } else {
         chars.nfd().collect()
@@ -25,15 +25,15 @@ pub(super) fn fold(folds: Folds, chars: impl Iterator<Item = char>) -> String {
     folded.into_iter().nfc().collect()
 }
 
-/// Whether no character before this one changes with it, nor it with them: the fold of a text is the fold
-/// of what is before it and the fold of what begins with it.
-pub(super) fn begins_anew(folds: Folds, char: char) -> bool {
+/// Returns true if neither the character nor the text before it changes the fold of the other, so that the fold of a
+/// text is the concatenation of the folds of both sides.
+pub(super) fn has_boundary_before(folds: FoldSet, char: char) -> bool {
     if char.is_ascii() {
         return true;
     }
     let mut first = None;
     let keep = |part| first = first.or(Some(part));
-    if folds.contains(Folds::NFKC) {
+    if folds.contains(FoldSet::NFKC) {
         decompose_compatible(char, keep);
     } else {
         decompose_canonical(char, keep);
@@ -41,18 +41,21 @@ pub(super) fn begins_anew(folds: Folds, char: char) -> bool {
     let first = first.unwrap_or(char);
     let mut folded = Vec::new();
     push_folded(folds, first, &mut folded);
-    canonical_combining_class(first) == 0 && folded.first().is_none_or(|&first| is_fresh(first))
+    canonical_combining_class(first) == 0
+        && folded
+            .first()
+            .is_none_or(|&first| has_nfc_boundary_before(first))
 }
 
-/// Whether the character is never moved before, nor composed with, one that stands before it.
-fn is_fresh(char: char) -> bool {
+/// Returns true if the character is never reordered before, or composed with, a preceding one.
+fn has_nfc_boundary_before(char: char) -> bool {
     canonical_combining_class(char) == 0 && is_nfc_quick(std::iter::once(char)) == IsNormalized::Yes
 }
 
-/// What becomes of a character that is decomposed.
-fn push_folded(folds: Folds, char: char, out: &mut Vec<char>) {
+/// Appends the fold of a decomposed character.
+fn push_folded(folds: FoldSet, char: char, out: &mut Vec<char>) {
     let char = lower_if(folds, char);
-    if !folds.contains(Folds::CONFUSABLES) {
+    if !folds.contains(FoldSet::CONFUSABLES) {
         return out.push(char);
     }
     let from = out.len();
@@ -62,7 +65,7 @@ fn push_folded(folds: Folds, char: char, out: &mut Vec<char>) {
     }
 }
 
-/// What the character is taken for: an ASCII character if it has the prototype of one, else its prototype.
+/// Appends the prototype of the character: an ASCII character if it shares its prototype, else the prototype itself.
 fn push_prototype(char: char, out: &mut Vec<char>) {
     if char.is_ascii() {
         return out.push(char);
@@ -79,7 +82,7 @@ fn prototype(char: char) -> String {
     skeleton(char.encode_utf8(&mut [0; 4])).collect()
 }
 
-/// The ASCII characters of each prototype: `l` is that of `1`, `I`, `l` and `|`.
+/// The ASCII characters by prototype: `l` is the prototype of `1`, `I`, `l` and `|`.
 static ASCII: LazyLock<HashMap<String, Vec<char>>> = LazyLock::new(|| {
     let mut alike: HashMap<String, Vec<char>> = HashMap::new();
     for ascii in '!'..='~' {
@@ -88,8 +91,8 @@ static ASCII: LazyLock<HashMap<String, Vec<char>>> = LazyLock::new(|| {
     alike
 });
 
-/// Which of several ASCII characters that look the same is meant: the one that compatibility says, or
-/// whose lower case looks the same too, or the prototype itself.
+/// Returns the ASCII character that `char` is confused with, of several with the same prototype: its compatibility
+/// equivalent, or the one whose lower case has the same prototype too, or the prototype itself.
 fn nearest(char: char, alike: &[char]) -> char {
     let [first, .., _] = *alike else {
         return alike[0];

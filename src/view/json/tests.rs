@@ -1,5 +1,5 @@
-//! Two oracles: `serde_json` says what the values of well-formed input are; `Model`, a plain reader
-//! that has the whole input before it, says what every byte of any input becomes.
+//! Two oracles: `serde_json` gives the values of well-formed input; `Model`, a plain reader that has the whole input,
+//! gives the role of every byte of any input.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -14,21 +14,21 @@ use ttsr_testing::{Random, skip};
 const DEPTH: usize = 128;
 const PATH_BYTES: usize = 4096;
 
-/// Where a byte of a haystack stands in the part: start, end, decided.
-type Place = (u64, u64, u64);
+/// The start, the end and the `decided` of a byte of a haystack.
+type ByteOffsets = (u64, u64, u64);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Haystack {
     path: Vec<String>,
     raw: bool,
-    /// An object key: its path is `$keys`.
+    /// True if the haystack is an object key, whose path is `$keys`.
     key: bool,
     truncated: bool,
     at: u64,
     end: u64,
     decided: u64,
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<ByteOffsets>,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Recorder {
     }
 }
 
-impl Sink for Recorder {
+impl HaystackSink for Recorder {
     const READS_KEYS: bool = true;
 
     fn open_key(&mut self, at: u64) {
@@ -92,7 +92,7 @@ impl Sink for Recorder {
         (haystack.end, haystack.decided) = (end, decided);
         let mut at = haystack.at;
         for &(start, end, decided) in &haystack.places {
-            // The bytes of one character share a place.
+            // The bytes of one character share their offsets.
             assert!(
                 start == at || end == at,
                 "bytes of a haystack are not in a row"
@@ -105,7 +105,7 @@ impl Sink for Recorder {
     }
 }
 
-/// Haystacks that are values or raw: those of most tests, which are about paths.
+/// Returns the haystacks that are not keys. Most tests are about paths.
 fn without_keys(
     (haystacks, counters): (Vec<Haystack>, JsonCounters),
 ) -> (Vec<Haystack>, JsonCounters) {
@@ -126,7 +126,7 @@ fn decode_all<'a>(
     depth: usize,
     path_bytes: usize,
 ) -> (Vec<Haystack>, JsonCounters) {
-    let (mut decoder, mut recorder) = (Decoder::new(depth, path_bytes), Recorder::default());
+    let (mut decoder, mut recorder) = (JsonDecoder::new(depth, path_bytes), Recorder::default());
     for delta in deltas {
         decoder.push(delta, &mut recorder);
     }
@@ -139,7 +139,7 @@ fn decode<'a>(deltas: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Haystack>, Jso
     decode_with(deltas, DEPTH, PATH_BYTES)
 }
 
-/// Runs `same` on whole, byte by byte, every cut in two, and random cuts; the number of them.
+/// Runs `same` on the whole, byte by byte, cut in two everywhere, and cut at random. Returns the number of runs.
 fn every_cut(text: &[u8], seed: u64, mut same: impl FnMut(&[&[u8]])) -> u64 {
     let bytes: Vec<&[u8]> = text.chunks(1).collect();
     same(&[text]);
@@ -188,7 +188,7 @@ fn values(haystacks: &[Haystack]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether the values of `text` are those, under every cut.
+/// Asserts the values of `text` under every cut.
 fn check_values(text: impl AsRef<[u8]>, expected: &[(&str, &str)]) -> JsonCounters {
     let (haystacks, counters) = check(text.as_ref());
     let expected: Vec<(String, String)> = expected
@@ -201,7 +201,7 @@ fn check_values(text: impl AsRef<[u8]>, expected: &[(&str, &str)]) -> JsonCounte
 
 // ---- The model ----
 
-/// What became of a byte.
+/// The role of a byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Unread,
@@ -225,8 +225,8 @@ struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// The haystacks of the whole text. Each byte has exactly one fate, and what is delivered is
-    /// what the haystacks cover.
+    /// Returns the haystacks of the whole text. Each byte has exactly one role, and the haystacks cover the bytes that
+    /// are delivered.
     fn read(text: &'a [u8], depth: usize, path_bytes: usize) -> (Vec<Haystack>, JsonCounters) {
         without_keys(Model::read_all(text, depth, path_bytes))
     }
@@ -270,7 +270,7 @@ impl<'a> Model<'a> {
         self.haystacks.push(haystack);
     }
 
-    fn as_is(&self, range: Range<usize>) -> (Vec<u8>, Vec<Place>) {
+    fn as_is(&self, range: Range<usize>) -> (Vec<u8>, Vec<ByteOffsets>) {
         let places = range
             .clone()
             .map(|at| (at as u64, at as u64 + 1, at as u64 + 1))
@@ -278,7 +278,7 @@ impl<'a> Model<'a> {
         (self.text[range].to_vec(), places)
     }
 
-    /// A raw haystack, of which the first `held` bytes are known only at `decided`.
+    /// Adds a raw haystack whose first `held` bytes are certain only at `decided`.
     fn raw(&mut self, range: Range<usize>, held: usize, decided: usize) {
         let (bytes, mut places) = self.as_is(range.clone());
         for place in &mut places[..held] {
@@ -302,7 +302,7 @@ impl<'a> Model<'a> {
             .iter()
             .position(|byte| !b" \t\r\n".contains(byte));
         let end = end.map_or(self.text.len(), |count| at + count);
-        // Looked at twice where a token is first peeked at and then taken.
+        // A token is visited twice if it is peeked at first.
         self.fates[at..end].fill(Fate::Structure);
         end
     }
@@ -350,7 +350,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The byte after blanks from `at` on, and its place.
+    /// Returns the first byte after blanks from `at` on, and its offset.
     fn token(&mut self, at: usize) -> Result<(usize, u8), Stop> {
         let at = self.blanks(at);
         self.text.get(at).map(|&byte| (at, byte)).ok_or(Stop::End)
@@ -481,8 +481,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The decoded string from `at` on and where it ends: at its quote or with the text.
-    fn string(&mut self, mut at: usize) -> (Vec<u8>, Vec<Place>, usize) {
+    /// Returns the decoded string from `at` on, and its end: at its quote or at the end of the text.
+    fn string(&mut self, mut at: usize) -> (Vec<u8>, Vec<ByteOffsets>, usize) {
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         while at < self.text.len() && self.text[at] != b'"' {
             let (decoded, end, decided, as_is) = match self.text[at] {
@@ -503,7 +503,7 @@ impl<'a> Model<'a> {
         (bytes, places, at)
     }
 
-    /// Decoded bytes, where the escape ends, where that is certain, whether it was none.
+    /// Returns the decoded bytes, the end of the escape, where that is certain, and true if the escape is invalid.
     fn escape(&mut self, at: usize) -> (Vec<u8>, usize, usize, bool) {
         let rest = &self.text[at..];
         let certain = |fitting: usize| self.text.len().min(at + fitting + 1);
@@ -544,7 +544,7 @@ impl<'a> Model<'a> {
 
 const HEX: &str = "0123456789abcdefABCDEF";
 
-/// How many bytes of the text are in the class at their place.
+/// Returns the number of leading bytes that are in the class at their index.
 fn fitting(text: &[u8], classes: [&str; 6]) -> usize {
     text.iter()
         .zip(classes)
@@ -659,7 +659,7 @@ fn same_leaf(written: &str, leaf: &Leaf) -> bool {
         Leaf::Text(text) => written == text,
         Leaf::Word(word) => written == *word,
         Leaf::Number(number) => {
-            // serde_json rounds the last bit its own way.
+            // serde_json rounds the last bit differently.
             let own: f64 = written.parse().unwrap();
             (own - number).abs() <= own.abs() * 1e-14
         }
@@ -709,7 +709,7 @@ fn any_object() -> impl Strategy<Value = Tree> {
     proptest::collection::vec((any_key(), tree), 0..7).prop_map(Tree::Object)
 }
 
-/// Writes a tree with every freedom JSON leaves: blanks, and each way to write a character.
+/// Writes a tree with every freedom of JSON: blanks, and each spelling of a character.
 struct Writer {
     random: Random,
     out: Vec<u8>,
@@ -939,8 +939,8 @@ fn mutate(text: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Whether `serde_json` refuses what this decoder lets through on purpose: raw control characters,
-/// keys that are not UTF-8, numbers like `1-2`.
+/// Returns true if `serde_json` rejects input that this decoder accepts on purpose: raw control characters, keys that
+/// are not UTF-8, numbers like `1-2`.
 fn lenient(text: &[u8], haystacks: &[Haystack], error: &str) -> bool {
     let odd_number = |one: &Haystack| {
         text[one.at as usize - 1] != b'"'
@@ -1002,7 +1002,7 @@ fn any_bytes_are_delivered_to_the_last_under_every_cut() {
     eprintln!("garbage: {cases} cases of document and cut");
 }
 
-/// The tool input of recorded streams, with the cuts it came in.
+/// Returns the tool input of recorded streams, with the original cuts.
 fn recorded(folder: &std::path::Path) -> Vec<Vec<String>> {
     let mut inputs = Vec::new();
     for entry in std::fs::read_dir(folder.join("streams")).unwrap() {
@@ -1067,7 +1067,7 @@ fn recorded_tool_input_decodes_as_serde_json_reads_it() {
 
 // ---- Named faults ----
 
-/// One value at `v` from the string written between the quotes.
+/// Checks a single value at `v`, the string written between the quotes.
 fn check_string(written: &str, decoded: &str) -> JsonCounters {
     let text = format!("{{\"v\":\"{written}\"}}");
     check_values(&text, &[("v", decoded)])
@@ -1291,7 +1291,7 @@ fn c39_endless_nesting_is_raw_from_the_first_container_too_deep() {
     let deltas = |size| text.as_bytes().chunks(size);
     let (haystacks, counters) = decode(deltas(usize::MAX));
     assert_eq!(haystacks.len(), 1);
-    // The object is the first container, so 127 of the brackets are taken.
+    // The object is the first container, so 127 brackets fit.
     assert_eq!(
         (haystacks[0].at, haystacks[0].end),
         (5 + 127, text.len() as u64)
@@ -1355,7 +1355,7 @@ fn c41_an_escaped_key_is_the_key_it_spells() {
 
 #[test]
 fn c42_a_huge_key_takes_no_memory_and_its_value_is_read() {
-    let (mut decoder, mut recorder) = (Decoder::new(DEPTH, PATH_BYTES), Recorder::default());
+    let (mut decoder, mut recorder) = (JsonDecoder::new(DEPTH, PATH_BYTES), Recorder::default());
     let block = [b'k'; 1 << 16];
     decoder.push(b"{\"", &mut recorder);
     for _ in 0..800 {
@@ -1394,7 +1394,7 @@ fn c42_a_path_over_its_limit_keeps_whole_segments() {
         expected.map(|(path, truncated)| (path.to_owned(), truncated))
     );
     assert_eq!(counters.path_truncated, 2);
-    // What is in there is as well, be it short enough by itself.
+    // Its members are truncated too, even if they would fit by themselves.
     let ((haystacks, _), _) = check_with(br#"{"a":{"long":{"b":1}},"c":2}"#, DEPTH, 3);
     let paths = haystacks
         .iter()
@@ -1403,7 +1403,7 @@ fn c42_a_path_over_its_limit_keeps_whole_segments() {
     assert_eq!(paths.collect::<Vec<_>>(), expected);
 }
 
-/// The keys of `text`, each with the offsets of its first and last byte, under every cut.
+/// Asserts the keys of `text`, each with the offsets of its first and last byte, under every cut.
 fn check_keys(text: &str, expected: &[(&str, u64, u64)]) {
     check(text.as_bytes());
     let (haystacks, _) = decode_all([text.as_bytes()], DEPTH, PATH_BYTES);
@@ -1439,13 +1439,13 @@ fn a_key_that_is_cut_off_or_over_the_limit_is_read_to_its_last_byte() {
 
 #[test]
 fn a_sink_that_does_not_read_keys_gets_nothing_of_them() {
-    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    let (mut decoder, mut counter) = (JsonDecoder::new(DEPTH, PATH_BYTES), Counter::default());
     decoder.push(br#"{"\u0061bc":"v","d"#.as_slice(), &mut counter);
     decoder.finish(&mut counter);
     assert_eq!((counter.haystacks, counter.bytes), (1, 1));
 }
 
-/// Counts, keeps nothing: for input larger than a recording should be.
+/// A sink that only counts, for input that is too large to be recorded.
 #[derive(Default)]
 struct Counter {
     haystacks: u64,
@@ -1453,7 +1453,7 @@ struct Counter {
     calls: u64,
 }
 
-impl Sink for Counter {
+impl HaystackSink for Counter {
     fn open(&mut self, _: &ArgPath, _: u64) {
         self.haystacks += 1;
     }
@@ -1468,7 +1468,7 @@ impl Sink for Counter {
     fn close(&mut self, _: u64, _: u64) {}
 }
 
-fn capacities(decoder: &Decoder) -> [usize; 4] {
+fn capacities(decoder: &JsonDecoder) -> [usize; 4] {
     [
         decoder.frames.capacity(),
         decoder.scratch.capacity(),
@@ -1479,7 +1479,7 @@ fn capacities(decoder: &Decoder) -> [usize; 4] {
 
 #[test]
 fn c42_a_huge_value_is_handed_on_in_runs_and_kept_nowhere() {
-    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    let (mut decoder, mut counter) = (JsonDecoder::new(DEPTH, PATH_BYTES), Counter::default());
     decoder.push(b"{\"content\":\"", &mut counter);
     let before = capacities(&decoder);
     let block = [b'v'; 1 << 16];
@@ -1492,7 +1492,7 @@ fn c42_a_huge_value_is_handed_on_in_runs_and_kept_nowhere() {
 
 #[test]
 fn c42_many_keys_reuse_the_buffers() {
-    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    let (mut decoder, mut counter) = (JsonDecoder::new(DEPTH, PATH_BYTES), Counter::default());
     decoder.push(b"{\"key 0\":[{\"k\":\"v\"},1]", &mut counter);
     let before = capacities(&decoder);
     for _ in 0..300_000 {
@@ -1536,7 +1536,7 @@ fn scalars_end_with_the_byte_that_shows_it() {
     assert_eq!(ends, [(5, 7, 8), (13, 17, 17), (23, 23, 24), (29, 33, 33)]);
 }
 
-/// Well-formed up to `broken`, then raw to the end, counted once.
+/// Asserts that the text is well-formed up to `broken`, then raw to the end, counted once.
 fn check_broken(text: &str, sound: &[(&str, &str)], broken: &str) {
     let values = [sound, &[(RAW, broken)]].concat();
     let counters = check_values(text, &values);
@@ -1629,7 +1629,7 @@ fn keys_with_dots_stay_one_segment() {
 
 #[test]
 fn what_comes_after_the_end_is_not_lost() {
-    let (mut decoder, mut recorder) = (Decoder::new(DEPTH, PATH_BYTES), Recorder::default());
+    let (mut decoder, mut recorder) = (JsonDecoder::new(DEPTH, PATH_BYTES), Recorder::default());
     decoder.push(br#"{"a":"x"#, &mut recorder);
     decoder.finish(&mut recorder);
     decoder.finish(&mut recorder);
@@ -1644,9 +1644,9 @@ fn what_comes_after_the_end_is_not_lost() {
 #[test]
 fn a_decoder_is_small() {
     assert!(
-        size_of::<Decoder>() <= 256,
+        size_of::<JsonDecoder>() <= 256,
         "{} bytes",
-        size_of::<Decoder>()
+        size_of::<JsonDecoder>()
     );
 }
 
@@ -1666,7 +1666,7 @@ fn text_is_what_ends_no_string_and_begins_no_escape() {
 #[test]
 fn what_is_held_back_begins_where_it_says() {
     struct Nothing;
-    impl Sink for Nothing {
+    impl HaystackSink for Nothing {
         fn open(&mut self, _: &ArgPath, _: u64) {}
         fn run(&mut self, _: &[u8], _: u64) {}
         fn escape(&mut self, _: &[u8], _: u64, _: u64, _: u64) {}
@@ -1685,7 +1685,7 @@ fn what_is_held_back_begins_where_it_says() {
         (r#"{"ab":"c\ud83d\u"#, Some(8)),
         (r#"{"ab":12"#, None),
     ] {
-        let mut decoder = Decoder::new(8, 64);
+        let mut decoder = JsonDecoder::new(8, 64);
         for byte in text.as_bytes() {
             decoder.push(&[*byte], &mut Nothing);
         }

@@ -1,4 +1,4 @@
-//! One name for one file, and which files, tools and arguments a scope is about.
+//! The normal form of paths, and the files, tools and arguments of a scope.
 
 use proptest::prelude::*;
 

@@ -1,50 +1,50 @@
-//! One simple command as it is read: which word is what.
+//! One simple command: the role and the route of each of its words.
 
-use super::super::piece::{Held, Piece, Place};
-use super::heredoc::Heredoc;
+use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
+use super::heredoc::HeredocDelimiter;
 
-/// A command, up to where it was read.
+/// A simple command that is being read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Command {
-    /// The word that is not complete, or the stretch of it that is next.
-    pub(super) held: Held,
+pub(super) struct SimpleCommand {
+    /// The buffered bytes of the current word that are not yet emitted.
+    pub(super) held: ChunkBuffer,
     pub(super) in_word: bool,
-    /// Where the word begins, and where the one before ended.
+    /// The start of the current word, and the end of the word before it.
     start: u64,
     end: u64,
-    /// How much of the word stands before its first quote.
+    /// The number of bytes of the word before its first quote.
     quoted_at: Option<usize>,
-    /// Where the operator of the redirection begins.
+    /// The start of the redirection operator.
     operator: u64,
-    /// Where the word goes, if some of it went there.
-    pub(super) dest: Option<Dest>,
-    next: Next,
-    lead: Lead,
-    /// Of a nested command: its words.
-    pub(super) text: Held,
-    /// The words from the first that is no prefix.
-    pub(super) rest: Held,
-    /// Whether words go to `rest` too.
-    pub(super) twice: bool,
-    /// A redirection: its operator and target.
-    pub(super) redirect: Held,
-    /// What `sh -c` is given.
-    pub(super) script: Held,
+    /// The route of the current word; `None` until its first bytes are routed.
+    pub(super) route: Option<WordRoute>,
+    next: NextWord,
+    command_state: CommandState,
+    /// The words of a nested command.
+    pub(super) text: ChunkBuffer,
+    /// The words from the first one that is not part of a wrapper.
+    pub(super) unwrapped: ChunkBuffer,
+    /// True if words are also appended to `unwrapped`.
+    pub(super) has_unwrapped: bool,
+    /// The operator and the target of a redirection.
+    pub(super) redirect: ChunkBuffer,
+    /// The script passed to `sh -c`.
+    pub(super) script: ChunkBuffer,
     pub(super) script_is_long: bool,
 }
 
-/// Where a word goes.
+/// The destination of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dest {
+pub(super) enum WordRoute {
     Command,
     Redirect,
     Heredoc,
     Nowhere,
 }
 
-/// What the next word is, by the operator before it.
+/// The role of the next word, which the operator before it determines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
+enum NextWord {
     #[default]
     Word,
     Redirect,
@@ -53,45 +53,45 @@ enum Next {
     },
 }
 
-/// What the words so far lead to.
+/// The role of the next word, as the words so far determine it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Lead {
-    /// The command itself.
+enum CommandState {
+    /// The name of the command, or an assignment or keyword before it.
     #[default]
     Command,
-    /// Options of a prefix, or the command behind it.
-    Prefix(Prefix, Behind),
-    /// Options of a shell.
+    /// An option or operand of a wrapper, or the wrapped command.
+    Wrapper(Wrapper, WrapperArgs),
+    /// An option of a shell.
     Shell {
-        /// The next word belongs to an option.
-        takes: bool,
+        /// True if the next word is the value of an option.
+        takes_value: bool,
     },
-    /// What a shell is to run.
+    /// The script that a shell runs.
     Script,
-    /// That word.
+    /// The rest of that word.
     InScript,
     Arguments,
 }
 
-/// What stands between a prefix and its command still.
+/// The operands that a wrapper takes before its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Behind {
-    words: u8,
-    takes: bool,
+struct WrapperArgs {
+    operands: u8,
+    takes_value: bool,
 }
 
-/// A word that runs the command behind it.
+/// A command that runs another command, such as `sudo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefix {
-    /// Its options, of one letter, that take the next word.
+pub(super) struct Wrapper {
+    /// The single-letter options that take the next word as their value.
     options: &'static str,
-    /// Words of its own before the command.
-    words: u8,
+    /// The number of its own operands before the command.
+    operands: u8,
 }
 
-/// The prefix of that name.
-fn prefix(name: &[u8]) -> Option<Prefix> {
-    let (options, words) = match name {
+/// Returns the wrapper with this name.
+fn prefix(name: &[u8]) -> Option<Wrapper> {
+    let (options, operands) = match name {
         b"sudo" => ("ughpCDRTUrt", 0),
         b"doas" => ("uC", 0),
         b"env" => ("uCS", 0),
@@ -105,14 +105,14 @@ fn prefix(name: &[u8]) -> Option<Prefix> {
         b"chroot" => ("", 1),
         _ => return None,
     };
-    Some(Prefix { options, words })
+    Some(Wrapper { options, operands })
 }
 
 fn is_shell(name: &[u8]) -> bool {
     matches!(name, b"sh" | b"bash" | b"zsh" | b"dash" | b"ksh" | b"ash")
 }
 
-impl Command {
+impl SimpleCommand {
     pub(super) fn begin_word(&mut self, start: u64) {
         if !self.in_word {
             self.in_word = true;
@@ -121,17 +121,17 @@ impl Command {
         }
     }
 
-    pub(super) fn note_quote(&mut self) {
+    pub(super) fn mark_quoted(&mut self) {
         let before = self.held.bytes().len();
         self.quoted_at.get_or_insert(before);
     }
 
-    /// Whether the word is the number of a redirection that begins; it goes then.
+    /// Returns true if the word is the file descriptor of the redirection that starts, and drops the word.
     pub(super) fn drop_number(&mut self) -> bool {
         let is_number = self.in_word
             && self.quoted_at.is_none()
-            && self.dest.is_none()
-            && self.next == Next::Word
+            && self.route.is_none()
+            && self.next == NextWord::Word
             && self.held.bytes().iter().all(u8::is_ascii_digit);
         if is_number {
             self.in_word = false;
@@ -141,57 +141,57 @@ impl Command {
     }
 
     pub(super) fn begin_heredoc(&mut self, tabs: bool) {
-        self.next = Next::Heredoc { tabs };
+        self.next = NextWord::Heredoc { tabs };
     }
 
-    pub(super) fn begin_redirect(&mut self, operator: &[(u8, Place, u64)], now: u64) {
-        self.next = Next::Redirect;
-        for (index, &(byte, place, decided)) in operator.iter().enumerate() {
+    pub(super) fn begin_redirect(&mut self, operator: &[(u8, OffsetMap, u64)], now: u64) {
+        self.next = NextWord::Redirect;
+        for (index, &(byte, offsets, decided)) in operator.iter().enumerate() {
             if index == 0 {
-                (self.operator, _) = ends(place);
+                (self.operator, _) = ends(offsets);
             }
             let bytes = &[byte];
-            let piece = Piece {
+            let chunk = Chunk {
                 bytes,
-                place,
+                offsets,
                 decided,
             };
-            self.redirect.push(piece.later(now));
+            self.redirect.push(chunk.not_before(now));
         }
     }
 
-    /// The space between the last word and this one.
-    pub(super) fn space(&self, now: u64) -> Piece<'static> {
-        Piece::stand_in(b" ", self.end, self.start, now)
+    /// Returns the space between the preceding word and this one.
+    pub(super) fn space(&self, now: u64) -> Chunk<'static> {
+        Chunk::replacement(b" ", self.end, self.start, now)
     }
 
-    /// Whether the last word ended there.
+    /// Returns true if the preceding word ended at `end`.
     pub(super) fn ended_at(&self, end: u64) -> bool {
         self.end == end
     }
 
-    /// How many bytes of the part that space stands for.
+    /// Returns the number of bytes of the part that the space replaces.
     pub(super) fn space_bytes(&self) -> u64 {
         self.start.saturating_sub(self.end)
     }
 
-    /// Whether its words go nowhere else.
+    /// Returns true if the words are neither unwrapped nor part of a script.
     pub(super) fn is_plain(&self) -> bool {
-        !self.twice && !self.is_script()
+        !self.has_unwrapped && !self.is_script()
     }
 
-    /// Whether the word that is read, or the next one, is an argument that goes nowhere else: what its end is like
-    /// changes nothing in it.
+    /// Returns true if the current or next word is a plain argument of the command, whose bytes do not depend on how
+    /// it ends.
     pub(super) fn is_argument(&self) -> bool {
-        let is_word = match self.dest {
-            None => self.next == Next::Word,
-            Some(dest) => dest == Dest::Command,
+        let is_word = match self.route {
+            None => self.next == NextWord::Word,
+            Some(route) => route == WordRoute::Command,
         };
-        is_word && self.lead == Lead::Arguments && !self.twice
+        is_word && self.command_state == CommandState::Arguments && !self.has_unwrapped
     }
 
-    /// How many of the bytes that come next may still be the number of a redirection, where nothing of the word
-    /// went anywhere yet.
+    /// Returns the number of leading bytes that can still be a file descriptor, if no byte of the word has been
+    /// routed.
     pub(super) fn number(&self, bytes: &[u8]) -> usize {
         let is_digit = |byte: &&u8| byte.is_ascii_digit();
         match self.quoted_at.is_none() {
@@ -200,165 +200,191 @@ impl Command {
         }
     }
 
-    /// An argument begins there.
+    /// Starts an argument at `start`.
     pub(super) fn begin_argument(&mut self, start: u64) {
         self.in_word = false;
         self.begin_word(start);
-        self.dest = Some(Dest::Command);
+        self.route = Some(WordRoute::Command);
     }
 
-    /// The space between an operator and its target.
-    pub(super) fn space_behind_operator(&self, now: u64) -> Piece<'static> {
-        Piece::stand_in(b" ", self.operator, self.start, now)
+    /// Returns the space between an operator and its target.
+    pub(super) fn space_after_operator(&self, now: u64) -> Chunk<'static> {
+        Chunk::replacement(b" ", self.operator, self.start, now)
     }
 
-    /// Whether the next word is one like others: no target of an operator.
+    /// Returns true if a word is to start that is not the target of an operator.
     pub(super) fn awaits_word(&self) -> bool {
-        !self.in_word && self.next == Next::Word
+        !self.in_word && self.next == NextWord::Word
     }
 
-    /// Where the word goes that this is the next stretch of; more comes if it is not complete. Whether it is
-    /// the first stretch.
-    pub(super) fn place_word(
+    /// Returns the route of the next bytes of the word, and true if they are its first. `complete` is true if the word
+    /// ends with them.
+    pub(super) fn route_word(
         &mut self,
         word: &[u8],
         complete: bool,
         scripts: bool,
-    ) -> (Dest, bool) {
-        if let Some(dest) = self.dest {
-            return (dest, false);
+    ) -> (WordRoute, bool) {
+        if let Some(route) = self.route {
+            return (route, false);
         }
-        let dest = match std::mem::take(&mut self.next) {
-            Next::Redirect => Dest::Redirect,
-            Next::Heredoc { tabs } if complete => {
-                self.next = Next::Heredoc { tabs };
-                Dest::Heredoc
+        let route = match std::mem::take(&mut self.next) {
+            NextWord::Redirect => WordRoute::Redirect,
+            NextWord::Heredoc { tabs } if complete => {
+                self.next = NextWord::Heredoc { tabs };
+                WordRoute::Heredoc
             }
             _ => self.word(word, scripts),
         };
-        self.dest = Some(dest);
-        (dest, true)
+        self.route = Some(route);
+        (route, true)
     }
 
-    /// The word is over; the end of a heredoc if it is one.
-    pub(super) fn end_word(&mut self, end: u64) -> Option<Heredoc> {
+    /// Ends the word. Returns the delimiter if the word is that of a heredoc.
+    pub(super) fn end_word(&mut self, end: u64) -> Option<HeredocDelimiter> {
         self.in_word = false;
-        if self.dest == Some(Dest::Command) {
+        if self.route == Some(WordRoute::Command) {
             self.end = end;
         }
-        let Next::Heredoc { tabs } = std::mem::take(&mut self.next) else {
+        let NextWord::Heredoc { tabs } = std::mem::take(&mut self.next) else {
             return None;
         };
         let text = self.held.bytes().to_vec();
         self.held.clear();
-        Some(Heredoc { end: text, tabs })
+        Some(HeredocDelimiter { end: text, tabs })
     }
 
-    /// Whether the word is what a shell is to run.
+    /// Returns true if the word is the script of a shell.
     pub(super) fn is_script(&self) -> bool {
-        self.lead == Lead::InScript
+        self.command_state == CommandState::InScript
     }
 
-    /// Keeps more of a script; whether that is too much.
+    /// Appends to the script. Returns true if it has just become too long.
     pub(super) fn keep_script<'a>(
         &mut self,
-        pieces: impl Iterator<Item = Piece<'a>>,
+        chunks: impl Iterator<Item = Chunk<'a>>,
         now: u64,
         most: usize,
     ) -> bool {
         if self.script_is_long {
             return false;
         }
-        for piece in pieces {
-            self.script.push(piece.later(now));
+        for chunk in chunks {
+            self.script.push(chunk.not_before(now));
         }
         self.script_is_long = self.script.bytes().len() > most;
         self.script_is_long
     }
 
-    /// The next command begins.
+    /// Resets the state for the next command.
     pub(super) fn restart(&mut self) {
         for held in [
             &mut self.text,
-            &mut self.rest,
+            &mut self.unwrapped,
             &mut self.redirect,
             &mut self.script,
         ] {
             held.clear();
         }
-        self.next = Next::Word;
-        self.lead = Lead::Command;
-        (self.twice, self.script_is_long) = (false, false);
+        self.next = NextWord::Word;
+        self.command_state = CommandState::Command;
+        (self.has_unwrapped, self.script_is_long) = (false, false);
     }
 
-    fn word(&mut self, word: &[u8], scripts: bool) -> Dest {
-        match self.lead {
-            Lead::Command => {
+    fn word(&mut self, word: &[u8], scripts: bool) -> WordRoute {
+        match self.command_state {
+            CommandState::Command => {
                 let plain = self.quoted_at.is_none();
                 let name_end = self.quoted_at.unwrap_or(word.len()).min(word.len());
                 if plain && is_keyword(word) || is_assignment(&word[..name_end]) {
-                    return Dest::Nowhere;
+                    return WordRoute::Nowhere;
                 }
-                self.lead = lead(word, scripts);
+                self.command_state = command_state(word, scripts);
             }
-            Lead::Prefix(prefix, behind) => self.behind(prefix, behind, word, scripts),
-            Lead::Shell { takes: true } => self.lead = Lead::Shell { takes: false },
-            Lead::Shell { .. } => self.lead = shell_option(word),
-            Lead::Script => self.lead = Lead::InScript,
-            Lead::InScript | Lead::Arguments => self.lead = Lead::Arguments,
+            CommandState::Wrapper(prefix, after_wrapper) => {
+                self.after_wrapper(prefix, after_wrapper, word, scripts)
+            }
+            CommandState::Shell { takes_value: true } => {
+                self.command_state = CommandState::Shell { takes_value: false }
+            }
+            CommandState::Shell { .. } => self.command_state = shell_option(word),
+            CommandState::Script => self.command_state = CommandState::InScript,
+            CommandState::InScript | CommandState::Arguments => {
+                self.command_state = CommandState::Arguments
+            }
         }
-        Dest::Command
+        WordRoute::Command
     }
 
-    /// A word behind a prefix.
-    fn behind(&mut self, prefix: Prefix, behind: Behind, word: &[u8], scripts: bool) {
-        let stays = |words, takes| Lead::Prefix(prefix, Behind { words, takes });
-        self.lead = if behind.takes {
-            stays(behind.words, false)
+    /// Handles a word after a wrapper.
+    fn after_wrapper(
+        &mut self,
+        prefix: Wrapper,
+        after_wrapper: WrapperArgs,
+        word: &[u8],
+        scripts: bool,
+    ) {
+        let stays = |operands, takes_value| {
+            CommandState::Wrapper(
+                prefix,
+                WrapperArgs {
+                    operands,
+                    takes_value,
+                },
+            )
+        };
+        self.command_state = if after_wrapper.takes_value {
+            stays(after_wrapper.operands, false)
         } else if word.len() > 1 && word[0] == b'-' {
-            let takes = word.len() == 2 && prefix.options.as_bytes().contains(&word[1]);
-            stays(behind.words, takes)
+            let takes_value = word.len() == 2 && prefix.options.as_bytes().contains(&word[1]);
+            stays(after_wrapper.operands, takes_value)
         } else if is_assignment(word) {
-            stays(behind.words, false)
-        } else if behind.words > 0 {
-            stays(behind.words - 1, false)
+            stays(after_wrapper.operands, false)
+        } else if after_wrapper.operands > 0 {
+            stays(after_wrapper.operands - 1, false)
         } else {
-            let lead = lead(word, scripts);
-            self.twice = !matches!(lead, Lead::Prefix(..));
-            lead
+            let command_state = command_state(word, scripts);
+            self.has_unwrapped = !matches!(command_state, CommandState::Wrapper(..));
+            command_state
         };
     }
 }
 
-/// What follows the command of that name.
-fn lead(word: &[u8], scripts: bool) -> Lead {
+/// Returns the state after the command name `word`.
+fn command_state(word: &[u8], scripts: bool) -> CommandState {
     let path = word.iter().rposition(|&byte| byte == b'/');
     let name = &word[path.map_or(0, |slash| slash + 1)..];
-    // No name that is looked for is longer.
+    // No wrapper or shell has a longer name.
     if name.len() > 8 {
-        return Lead::Arguments;
+        return CommandState::Arguments;
     }
     if let Some(prefix) = prefix(name) {
-        let (words, takes) = (prefix.words, false);
-        return Lead::Prefix(prefix, Behind { words, takes });
+        let (operands, takes_value) = (prefix.operands, false);
+        return CommandState::Wrapper(
+            prefix,
+            WrapperArgs {
+                operands,
+                takes_value,
+            },
+        );
     }
     if scripts && is_shell(name) {
-        return Lead::Shell { takes: false };
+        return CommandState::Shell { takes_value: false };
     }
-    Lead::Arguments
+    CommandState::Arguments
 }
 
-fn shell_option(word: &[u8]) -> Lead {
+fn shell_option(word: &[u8]) -> CommandState {
     match word {
-        [b'-', b'-', ..] => Lead::Shell { takes: false },
-        [b'-' | b'+', letters @ ..] if letters.contains(&b'c') => Lead::Script,
-        [b'-' | b'+', .., b'o' | b'O'] => Lead::Shell { takes: true },
-        [b'-' | b'+', ..] => Lead::Shell { takes: false },
-        _ => Lead::Arguments,
+        [b'-', b'-', ..] => CommandState::Shell { takes_value: false },
+        [b'-' | b'+', letters @ ..] if letters.contains(&b'c') => CommandState::Script,
+        [b'-' | b'+', .., b'o' | b'O'] => CommandState::Shell { takes_value: true },
+        [b'-' | b'+', ..] => CommandState::Shell { takes_value: false },
+        _ => CommandState::Arguments,
     }
 }
 
-/// Words that commands follow.
+/// Returns true if `word` is a keyword that a command follows.
 fn is_keyword(word: &[u8]) -> bool {
     matches!(
         word,
@@ -381,7 +407,7 @@ fn is_keyword(word: &[u8]) -> bool {
     )
 }
 
-/// `NAME=` or `NAME+=`, and whatever follows.
+/// Returns true if `word` starts with `NAME=` or `NAME+=`.
 fn is_assignment(word: &[u8]) -> bool {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let Some(equals) = word.iter().position(|&byte| byte == b'=') else {
@@ -392,10 +418,10 @@ fn is_assignment(word: &[u8]) -> bool {
     !name.is_empty() && !name[0].is_ascii_digit() && name.iter().all(is_name)
 }
 
-/// Where a byte begins and ends.
-pub(super) fn ends(place: Place) -> (u64, u64) {
-    match place {
-        Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => (at, at + 1),
-        Place::StandIn { start, end } => (start, end),
+/// Returns the start and the end of a single byte.
+pub(super) fn ends(offsets: OffsetMap) -> (u64, u64) {
+    match offsets {
+        OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => (at, at + 1),
+        OffsetMap::Replacement { start, end } => (start, end),
     }
 }

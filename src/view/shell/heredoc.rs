@@ -1,30 +1,30 @@
-//! Text that is part of no command: comments, and the bodies of heredocs.
+//! Text that belongs to no command: comments and the bodies of heredocs.
 
-use super::Shell;
+use super::ShellView;
 
-/// Most ends of heredocs that are remembered on one line.
+/// The most heredoc delimiters of one line.
 pub(super) const HEREDOCS: usize = 8;
 
 #[derive(Clone, Debug)]
-pub(super) struct Heredoc {
+pub(super) struct HeredocDelimiter {
     pub(super) end: Vec<u8>,
     pub(super) tabs: bool,
 }
 
-/// The body of a heredoc that is being skipped.
+/// The body of a heredoc, which is skipped.
 #[derive(Clone, Debug)]
-pub(super) struct Body {
-    heredoc: Heredoc,
-    /// How much of its end the line has; none if it is another line.
+pub(super) struct HeredocBody {
+    heredoc: HeredocDelimiter,
+    /// The number of bytes of the delimiter that the line matches; `None` if the line differs.
     matched: Option<usize>,
     begins: bool,
 }
 
-impl Shell {
-    /// Whether the byte belongs to a comment or to the body of a heredoc.
+impl ShellView {
+    /// Consumes the byte and returns true if it belongs to a comment or the body of a heredoc.
     pub(super) fn skips(&mut self, byte: u8) -> bool {
         if self.comment {
-            // The newline ends the command, and a backquote the substitution.
+            // The newline also ends the command, and the backquote the substitution.
             self.comment = byte != b'\n' && !(byte == b'`' && self.in_backquotes());
             return self.comment;
         }
@@ -32,27 +32,28 @@ impl Shell {
             return false;
         };
         if body.ends_with(byte) {
-            self.body = (!self.heredocs.is_empty()).then(|| Body::new(self.heredocs.remove(0)));
+            self.body =
+                (!self.heredocs.is_empty()).then(|| HeredocBody::new(self.heredocs.remove(0)));
         }
         true
     }
 
-    /// Whether text here is part of no command.
+    /// Returns true if the text here belongs to no command.
     pub(super) fn skips_text(&self) -> bool {
         self.comment || self.body.is_some() || self.skipped > 0
     }
 }
 
-impl Body {
-    pub(super) fn new(heredoc: Heredoc) -> Body {
-        Body {
+impl HeredocBody {
+    pub(super) fn new(heredoc: HeredocDelimiter) -> HeredocBody {
+        HeredocBody {
             heredoc,
             matched: Some(0),
             begins: true,
         }
     }
 
-    /// Takes a byte; whether it ends the body.
+    /// Consumes a byte. Returns true if it ends the body.
     fn ends_with(&mut self, byte: u8) -> bool {
         let end = &self.heredoc.end;
         if byte == b'\n' {

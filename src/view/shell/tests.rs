@@ -1,12 +1,12 @@
-//! The oracle is a recursive reader that has the whole text before it.
+//! The oracle is a recursive reader that has the whole text.
 
 use super::heredoc::HEREDOCS;
 use super::*;
-use crate::view::json::{Decoder, Sink as JsonSink};
-use crate::view::piece::{Regions, Tag};
+use crate::view::chunk::{RegionSet, Tag};
+use crate::view::json::{HaystackSink, JsonDecoder};
 use ttsr_testing::{Random, scale, skip};
 
-// ---- What the view hands on ----
+// ---- The output of the view ----
 
 #[derive(Clone, Debug, PartialEq)]
 enum Heard {
@@ -23,28 +23,28 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Byte by byte nothing comes later, or is said to be certain earlier, than it is.
+    /// Asserts that nothing is emitted later than `decided` states when the input is pushed byte by byte.
     fn on_time(&self, decided: u64) {
         if let Some(delivered) = self.delivered {
-            assert_eq!(decided, delivered, "decided and handed on");
+            assert_eq!(decided, delivered, "decided and emitted");
         }
     }
 }
 
-impl Sink for Recorder {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Recorder {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.on_time(decided);
-        assert!(tag.regions == Regions::SHELL && !self.open);
+        assert!(tag.regions == RegionSet::SHELL && !self.open);
         self.open = true;
         self.heard.push(Heard::Turn(at, decided));
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
-        assert!(!piece.bytes.is_empty() && self.open);
-        for (i, &byte) in piece.bytes.iter().enumerate() {
-            self.on_time(piece.decided(i));
-            assert!(piece.start(i) < piece.end(i), "{piece:?}");
-            let heard = Heard::Byte(byte, piece.start(i), piece.end(i), piece.decided(i));
+    fn push(&mut self, chunk: Chunk<'_>) {
+        assert!(!chunk.bytes.is_empty() && self.open);
+        for (i, &byte) in chunk.bytes.iter().enumerate() {
+            self.on_time(chunk.decided(i));
+            assert!(chunk.start(i) < chunk.end(i), "{chunk:?}");
+            let heard = Heard::Byte(byte, chunk.start(i), chunk.end(i), chunk.decided(i));
             self.heard.push(heard);
         }
     }
@@ -57,18 +57,18 @@ impl Sink for Recorder {
     }
 }
 
-impl JsonSink for (&mut Shell, &mut Recorder) {
+impl HaystackSink for (&mut ShellView, &mut Recorder) {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.0.open(path);
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
-        self.0.take(&Piece::verbatim(bytes, at), self.1);
+        self.0.push(&Chunk::verbatim(bytes, at), self.1);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.0
-            .take(&Piece::stand_in(utf8, start, end, decided), self.1);
+            .push(&Chunk::replacement(utf8, start, end, decided), self.1);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -78,15 +78,15 @@ impl JsonSink for (&mut Shell, &mut Recorder) {
 
 type Seen = (Vec<Heard>, ShellCounters);
 
-/// Reads a plain text, or tool input.
+/// Runs the view on a plain text or on tool input.
 fn view<'a>(
     deltas: impl IntoIterator<Item = &'a [u8]>,
     limits: ShellLimits,
     json: bool,
     strict: bool,
 ) -> Seen {
-    let mut decoder = Decoder::new(128, 4096);
-    let (mut shell, mut recorder) = (Shell::new(limits), Recorder::default());
+    let mut decoder = JsonDecoder::new(128, 4096);
+    let (mut shell, mut recorder) = (ShellView::new(limits), Recorder::default());
     if !json {
         shell.open_text();
     }
@@ -98,7 +98,7 @@ fn view<'a>(
         if json {
             decoder.push(delta, &mut (&mut shell, &mut recorder));
         } else {
-            shell.take(&Piece::verbatim(delta, at), &mut recorder);
+            shell.push(&Chunk::verbatim(delta, at), &mut recorder);
         }
     }
     if json {
@@ -123,7 +123,7 @@ fn haystacks(heard: &[Heard]) -> Vec<String> {
         .collect()
 }
 
-/// Cuts the input in all ways that are worth it; what the view hands on is always the same.
+/// Asserts that the output of the view is the same for every cut of the input.
 fn every_cut(
     input: &[u8],
     limits: ShellLimits,
@@ -148,7 +148,7 @@ fn every_cut(
             );
         }
     };
-    let runs = crate::view::seen::every_cut(input, random, same);
+    let runs = crate::view::test_sink::every_cut(input, random, same);
     (whole.0, runs)
 }
 
@@ -157,7 +157,7 @@ fn every_cut(
 #[derive(Debug, Default)]
 struct Word {
     text: Vec<u8>,
-    /// Where its first quote stands.
+    /// The position of the first quote.
     quote: Option<usize>,
 }
 
@@ -166,11 +166,11 @@ struct Model<'a> {
     at: usize,
     heredocs: Vec<(Vec<u8>, bool)>,
     scripts: bool,
-    /// Where the substitution ends at the next backquote.
+    /// True if the substitution ends at the next backquote.
     backquotes: bool,
 }
 
-/// What ended.
+/// The construct that ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Text,
@@ -211,11 +211,11 @@ impl Model<'_> {
         self.backquotes && self.peek() == Some(b'`')
     }
 
-    /// Reads commands up to the end of what they are in.
+    /// Reads commands up to the end of the enclosing construct.
     fn commands(&mut self, outermost: bool, out: &mut Vec<Vec<u8>>, parens: bool) -> End {
         let mut open = 0;
         let mut inner = Vec::new();
-        let mut words = Vec::new();
+        let mut emit_words = Vec::new();
         loop {
             let mut done = None;
             match self.peek() {
@@ -255,12 +255,12 @@ impl Model<'_> {
                     let is_number =
                         word.quote.is_none() && word.text.iter().all(u8::is_ascii_digit);
                     if !(operator && is_number) {
-                        words.push(word);
+                        emit_words.push(word);
                     }
                     continue;
                 }
             }
-            self.finish(std::mem::take(&mut words), outermost, &mut inner, out);
+            self.finish(std::mem::take(&mut emit_words), outermost, &mut inner, out);
             if let Some(end) = done {
                 return end;
             }
@@ -329,7 +329,7 @@ impl Model<'_> {
         }
     }
 
-    /// A word of a command, up to what ends it.
+    /// Reads a word of a command.
     fn word(&mut self, inner: &mut Vec<Vec<u8>>) -> Word {
         let mut word = Word::default();
         while let Some(byte) = self.peek() {
@@ -352,7 +352,8 @@ impl Model<'_> {
         word
     }
 
-    /// The next byte, quote or expansion; `inside` says of what: `"`, `}` (`{` within quotes), `)` or nothing.
+    /// Reads the next byte, quote or expansion; `inside` is the enclosing construct: `"`, `}` (`{` within quotes), `)`
+    /// or none.
     fn unit(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>, inside: u8) {
         let byte = self.peek().unwrap();
         self.at += 1;
@@ -507,31 +508,31 @@ impl Model<'_> {
         self.at += usize::from(self.peek() == Some(b'\''));
     }
 
-    /// A command is complete.
+    /// Ends a command.
     fn finish(
         &mut self,
-        words: Vec<Word>,
+        emit_words: Vec<Word>,
         outermost: bool,
         inner: &mut Vec<Vec<u8>>,
         out: &mut Vec<Vec<u8>>,
     ) {
-        let (words, rest, script) = classify(words, self.scripts);
+        let (emit_words, rest, script) = classify(emit_words, self.scripts);
         let mut all = Vec::new();
         let mut late = Vec::new();
-        let join = |words: &[Vec<u8>]| {
-            let from = words.iter().position(|word| !word.is_empty());
-            from.map(|from| words[from..].join(&b' '))
+        let join = |emit_words: &[Vec<u8>]| {
+            let from = emit_words.iter().position(|word| !word.is_empty());
+            from.map(|from| emit_words[from..].join(&b' '))
         };
         if outermost {
-            all.extend(join(&words));
+            all.extend(join(&emit_words));
             all.append(inner);
         } else {
-            late.extend(join(&words));
+            late.extend(join(&emit_words));
         }
-        late.extend(rest.and_then(|rest| join(&words[rest..])));
+        late.extend(rest.and_then(|rest| join(&emit_words[rest..])));
         if let Some(script) = script {
             late.extend(script.iter().flat_map(|&at| {
-                let script: &[u8] = &words[at];
+                let script: &[u8] = &emit_words[at];
                 read(script, false)
             }));
         }
@@ -548,9 +549,9 @@ fn quote(word: &mut Word) {
     word.quote.get_or_insert(at);
 }
 
-/// The words of the command; where the command behind a prefix begins; which word is a script.
+/// Returns the words of the command, the index at which the wrapped command starts, and the index of the script.
 fn classify(
-    words: Vec<Word>,
+    emit_words: Vec<Word>,
     scripts: bool,
 ) -> (Vec<Vec<u8>>, Option<usize>, Option<Option<usize>>) {
     let keywords = "if then elif else fi while until do done esac ! { } time coproc always";
@@ -570,13 +571,13 @@ fn classify(
         word.quote.is_none() && keywords.split(' ').any(|keyword| keyword == text)
             || is_assignment(&plain)
     };
-    let words: Vec<Vec<u8>> = words
+    let emit_words: Vec<Vec<u8>> = emit_words
         .into_iter()
         .skip_while(left_out)
         .map(|word| word.text)
         .collect();
     let text = |at: usize| {
-        words
+        emit_words
             .get(at)
             .map(|word| String::from_utf8_lossy(word).into_owned())
     };
@@ -603,7 +604,7 @@ fn classify(
                 break;
             }
         }
-        rest = (at < words.len()).then_some(at);
+        rest = (at < emit_words.len()).then_some(at);
     }
     let mut script = None;
     let shells = ["sh", "bash", "zsh"];
@@ -615,7 +616,7 @@ fn classify(
                 break;
             }
             if !word.starts_with("--") && word.contains('c') {
-                script = (at < words.len()).then_some(at);
+                script = (at < emit_words.len()).then_some(at);
                 break;
             }
             at += usize::from(
@@ -623,7 +624,7 @@ fn classify(
             );
         }
     }
-    (words, rest, Some(script))
+    (emit_words, rest, Some(script))
 }
 
 // ---- Tests ----

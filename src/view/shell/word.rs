@@ -1,55 +1,55 @@
 //! The escapes of `$'…'`, byte by byte.
 
-/// An escape whose backslash was seen.
+/// An escape after its backslash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Escape {
-    /// Nothing behind the backslash yet.
+pub(super) enum AnsiEscape {
+    /// Only the backslash.
     #[default]
     Begins,
     /// `\c`
     Control,
-    /// Digits of a number.
+    /// The digits of a number.
     Number {
         base: u32,
-        /// Most digits that may follow.
+        /// The most digits that can follow.
         left: u8,
         value: u32,
         any: bool,
-        /// It names a character, not a byte.
+        /// True if the number is a code point and not a byte.
         scalar: bool,
     },
 }
 
-/// What a byte does to an escape. Text is given with its length.
+/// The effect of a byte on an escape. Text is a buffer with its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Escaped {
-    More(Escape),
-    /// It ends with this byte.
+pub(super) enum EscapeStep {
+    More(AnsiEscape),
+    /// The escape ends with this byte.
     Done([u8; 4], usize),
-    /// It ended before this byte.
+    /// The escape ended before this byte.
     Before([u8; 4], usize),
-    /// It is none.
+    /// The bytes are not an escape.
     Nothing,
 }
 
-impl Escape {
-    pub(super) fn next(self, byte: u8) -> Escaped {
+impl AnsiEscape {
+    pub(super) fn next(self, byte: u8) -> EscapeStep {
         match self {
-            Escape::Begins => begin(byte),
-            Escape::Control => Escaped::Done([byte & 0x1F, 0, 0, 0], 1),
-            Escape::Number {
+            AnsiEscape::Begins => begin(byte),
+            AnsiEscape::Control => EscapeStep::Done([byte & 0x1F, 0, 0, 0], 1),
+            AnsiEscape::Number {
                 base,
                 left,
                 value,
                 scalar,
                 ..
             } => match (byte as char).to_digit(base) {
-                None => self
-                    .end()
-                    .map_or(Escaped::Nothing, |(utf8, len)| Escaped::Before(utf8, len)),
+                None => self.end().map_or(EscapeStep::Nothing, |(utf8, len)| {
+                    EscapeStep::Before(utf8, len)
+                }),
                 Some(digit) => {
                     let value = value * base + digit;
-                    let longer = Escape::Number {
+                    let longer = AnsiEscape::Number {
                         base,
                         left: left - 1,
                         value,
@@ -57,18 +57,18 @@ impl Escape {
                         scalar,
                     };
                     match longer.end() {
-                        Some((utf8, len)) if left == 1 => Escaped::Done(utf8, len),
-                        _ => Escaped::More(longer),
+                        Some((utf8, len)) if left == 1 => EscapeStep::Done(utf8, len),
+                        _ => EscapeStep::More(longer),
                     }
                 }
             },
         }
     }
 
-    /// The text, if it may end here.
+    /// Returns the text of the escape if it can end here.
     pub(super) fn end(self) -> Option<([u8; 4], usize)> {
         match self {
-            Escape::Number {
+            AnsiEscape::Number {
                 value,
                 any: true,
                 scalar,
@@ -79,9 +79,9 @@ impl Escape {
     }
 }
 
-fn begin(byte: u8) -> Escaped {
+fn begin(byte: u8) -> EscapeStep {
     let number = |base, left, value, any, scalar| {
-        Escaped::More(Escape::Number {
+        EscapeStep::More(AnsiEscape::Number {
             base,
             left,
             value,
@@ -89,7 +89,7 @@ fn begin(byte: u8) -> Escaped {
             scalar,
         })
     };
-    let one = |byte| Escaped::Done([byte, 0, 0, 0], 1);
+    let one = |byte| EscapeStep::Done([byte, 0, 0, 0], 1);
     match byte {
         b'n' => one(b'\n'),
         b't' => one(b'\t'),
@@ -104,8 +104,8 @@ fn begin(byte: u8) -> Escaped {
         b'u' => number(16, 4, 0, false, true),
         b'U' => number(16, 8, 0, false, true),
         b'0'..=b'7' => number(8, 2, u32::from(byte - b'0'), true, false),
-        b'c' => Escaped::More(Escape::Control),
-        _ => Escaped::Nothing,
+        b'c' => EscapeStep::More(AnsiEscape::Control),
+        _ => EscapeStep::Nothing,
     }
 }
 

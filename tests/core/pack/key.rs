@@ -29,7 +29,7 @@ fn values_that_can_mean_nothing_are_told_where_they_stand() {
         (
             r("on = ['tool-input']\nmatch.any = [{ literal = 'x', arg = '..' }]"),
             8,
-            "argument path `..` is of the wrong form",
+            "argument path `..` is malformed",
         ),
         (
             x("match.capture = { entropy = 99.5 }"),
@@ -39,7 +39,12 @@ fn values_that_can_mean_nothing_are_told_where_they_stand() {
         (
             x("replaced-by = 'x'\nstatus = 'deprecated'"),
             8,
-            "rule id `x` is of the wrong form",
+            "rule id `x` is malformed",
+        ),
+        (
+            x("references = ['https://example.org', 'example.org']"),
+            8,
+            "`example.org` is not an address",
         ),
         (
             x("[[rule.r.case]]\ntext = 'x'\nexpect = 'abrot'"),

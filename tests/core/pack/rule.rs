@@ -218,7 +218,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
             },
         ),
         (
-            "bad-value: `cobol` is no language that `ast` reads",
+            "bad-value: `ast` does not read the language `cobol`",
             |rule| {
                 let (languages, any) = (vec!["cobol".into()], vec!["STOP RUN".into()]);
                 let ast = Ast {

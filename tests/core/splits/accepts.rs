@@ -1,9 +1,9 @@
-//! What is accepted works: a pack that `check` accepts loads, and reads any text under every action and condition
-//! without a panic.
+//! Accepted packs work: a pack that `check` accepts loads, and reads any text under every action and condition without
+//! a panic.
 //!
-//! Packs are random, of every key, with classes that are large and repeats up to the limits; texts are grown from what
-//! the patterns look for. `TTSR_TEST_SCALE` says how many packs are tried, `TTSR_ACCEPTS` how many instead of
-//! that, and `TTSR_ACCEPTS_TEXTS` how many texts each of them reads.
+//! The packs are random and use every key, with large classes and repeats up to the limits. The texts are built from
+//! fragments that the patterns match. `TTSR_TEST_SCALE` scales the number of packs, `TTSR_ACCEPTS` sets it instead, and
+//! `TTSR_ACCEPTS_TEXTS` sets the number of texts for each of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ const ATOMS: [&str; 26] = [
     r"(?-u:\w)",
 ];
 
-/// Counts of repeats, most of them small: what is large is dear to match, and there are texts enough.
+/// Returns the count of a repeat. Most are small, because large ones are expensive to match and many texts are read.
 fn repeat(random: &mut Random) -> String {
     let most = match random.below(40) {
         0 => 60_000,
@@ -271,7 +271,7 @@ fn rule(random: &mut Random, number: usize) -> String {
     out
 }
 
-/// The rules of a pack that are accepted, and the text of it.
+/// Returns the text of a pack with those of its rules that are accepted, and the pack.
 fn accepted(random: &mut Random, limits: &Limits) -> (String, Pack) {
     let head = "schema = 1\n[pack]\nname = 't'\n\
         grants = ['inject', 'redact', 'retry', 'abort', 'consult', 'append', 'set-header', 'handoff']\n\
@@ -286,7 +286,7 @@ fn accepted(random: &mut Random, limits: &Limits) -> (String, Pack) {
             text += allow;
         }
         let checked = Pack::builder().limits(limits.clone()).toml("t.toml", &text);
-        // What `check` adds is asked for now and then: it tries rules on texts of its own.
+        // The lints of `check` run now and then only, because they try rules on texts of their own.
         let checked = if random.one_in(16) {
             checked.lints()
         } else {
@@ -298,7 +298,7 @@ fn accepted(random: &mut Random, limits: &Limits) -> (String, Pack) {
     }
 }
 
-/// What the patterns above look for, in runs of all lengths, and what they do not.
+/// Returns a text of fragments that the patterns match, in runs of all lengths, and of others.
 fn text(random: &mut Random) -> Vec<u8> {
     const PIECES: [&[u8]; 24] = [
         b"token=",
@@ -339,7 +339,7 @@ fn text(random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// Reads a text as every action and condition would have it: in a stream and a session, on every channel.
+/// Reads a text on a channel, in a stream and in a session. Returns the number of hits.
 fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usize {
     let mut session = pack.session();
     session.begin_turn();
@@ -380,7 +380,7 @@ fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usiz
     hits + stream.redactions().len()
 }
 
-/// What of the language a rule with hits has, so that the test cannot go blind.
+/// Counts the parts of the language that a rule with hits uses, so that the test cannot become vacuous.
 fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
     const KEYS: [&str; 22] = [
         "match.any",
@@ -458,7 +458,7 @@ fn what_is_accepted_reads_any_text() {
     }
 }
 
-/// Rules made in code may hold what no file can say. They are refused, or they work.
+/// Rules made in code can contain values that no file can express. They are rejected, or they work.
 fn by_hand(random: &mut Random, pack: &Pack, limits: &Limits, seed: u64) {
     let odd = |random: &mut Random| random.pick(&[0, 1, 2, u32::MAX - 1, u32::MAX]);
     let rules: Vec<Rule> = pack

@@ -1,5 +1,5 @@
-//! What stands beside a rule, a part or a reply changes nothing for it: other rules of its pack, other parts of the
-//! reply, other replies that are read at the same time and with the same tables.
+//! Isolation: a rule, a part or a reply is not affected by other rules of the pack, other parts of the reply, or other
+//! replies that are read at the same time with the same tables.
 
 use ttsr::{Pack, PartId};
 
@@ -11,7 +11,8 @@ use ttsr_testing::{Random, scale};
 const PACKS: usize = 1_000;
 const REPLIES: usize = 4;
 
-/// What rules tell, without what is numbered by pack and in no order. `of` says whether a rule and a part are meant.
+/// Returns the output of the rules, without numbers that depend on the pack and in no order. `of` selects rules and
+/// parts.
 fn told(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<String> {
     let hits = outcome.hits.iter().map(|told| {
         let (hit, id) = (told.hit, pack.rule(told.hit.rule).id.as_str());
@@ -34,7 +35,7 @@ fn told(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Ve
     lines
 }
 
-/// When each of these hits was certain, and what was shown of it then.
+/// Returns the time at which each of these hits was certain, and its excerpt then.
 fn when(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<When> {
     let is_meant = |told: &&Told| of(&pack.rule(told.hit.rule).id, told.hit.part);
     let hits = outcome.hits.iter().filter(is_meant);
@@ -58,8 +59,8 @@ struct When {
     excerpt: String,
 }
 
-/// Rules that want whole matches are read together: what one of them finds is certain when no match of any is in
-/// progress. So others may make it later.
+/// Returns true if the rule needs whole matches. Such rules share an automaton: a match of one is certain when no match
+/// of any is in progress, so other rules can delay it.
 fn wants_whole_matches(pack: &Pack, rule: &str) -> bool {
     let mut keys = rule.lines().filter(|line| line.starts_with("match."));
     pack.rules()[0].holds() || keys.any(|line| !line.starts_with("match.any"))
@@ -110,7 +111,7 @@ fn a_rule_tells_the_same_whatever_rules_stand_beside_it() {
     assert!(lines > readings / 20);
 }
 
-/// The steps of each part, in their order.
+/// Returns the steps of each part, in their order.
 fn by_part(steps: &[Step]) -> Vec<Vec<Step>> {
     let mut parts: Vec<(PartId, Vec<Step>)> = Vec::new();
     for step in steps {
@@ -124,20 +125,20 @@ fn by_part(steps: &[Step]) -> Vec<Vec<Step>> {
     parts.into_iter().map(|(_, steps)| steps).collect()
 }
 
-/// One of each list at a time, each list in its order; gives the list and the step.
+/// Interleaves the lists at random, each in its order. Returns the index of the list with each step.
 fn shuffled(lists: &[Vec<Step>], random: &mut Random) -> Vec<(usize, Step)> {
     let mut rest: Vec<_> = lists.iter().map(|list| list.iter()).collect();
     let mut out = Vec::new();
     while rest.iter().any(|list| list.len() > 0) {
         let at = random.below(rest.len());
-        // Now one step, now a few.
+        // Sometimes one step, sometimes a few.
         let few = 1 + random.below(3);
         out.extend(rest[at].by_ref().take(few).map(|step| (at, step.clone())));
     }
     out
 }
 
-/// What counts over all of a reply, a turn or a session does count other parts.
+/// Returns false if the rule counts over a reply, a turn or a session and so depends on other parts.
 fn is_of_one_part(rule: &str) -> bool {
     !["message", "turn", "session"]
         .iter()

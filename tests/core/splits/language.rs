@@ -1,4 +1,4 @@
-//! Rules of every key, and what they read: texts, edits and commands that they may hit. All of it is random.
+//! Random rules of every key, and random texts, edits and commands that they can hit.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use ttsr_testing::Random;
 
 // ---- Rules ----
 
-/// Parts of patterns that [`text`] is likely to hold.
+/// Fragments of patterns that [`text`] is likely to contain.
 const WORDS: [&str; 9] = ["foo", "bar", "rm", "b", "key", "-rf", "fo", "é", "中"];
 const REGEXES: [&str; 26] = [
     r"\bfoo\b",
@@ -96,7 +96,7 @@ fn patterns(random: &mut Random, least: usize) -> String {
     format!("[{}]", all.join(", "))
 }
 
-/// What breaks a rule: some keys of `match`, of which not all go together.
+/// Returns a random condition: some keys of `match`, which are not always compatible.
 fn condition(random: &mut Random) -> String {
     let mut out = String::new();
     let mut key = |name: &str, value: String| writeln!(out, "match.{name} = {value}").unwrap();
@@ -215,9 +215,9 @@ fn rule(random: &mut Random, number: usize) -> String {
     out
 }
 
-/// Some rules that load together.
+/// Rules that load together.
 pub(crate) struct Rules {
-    /// The text of each.
+    /// The text of each rule.
     pub(crate) rules: Vec<String>,
     limits: Limits,
 }
@@ -238,7 +238,7 @@ impl Rules {
         made
     }
 
-    /// The file that they stand in.
+    /// Returns the rule file.
     pub(crate) fn text(&self) -> String {
         let head =
             "schema = 1\n[pack]\nname = 't'\ngrants = ['inject', 'redact', 'retry', 'abort']\n";
@@ -254,7 +254,7 @@ impl Rules {
         pack.unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// Each of them in a pack of its own.
+    /// Returns each rule in a pack of its own.
     pub(crate) fn alone(&self) -> Vec<Pack> {
         let alone = self.rules.iter().map(|rule| Rules {
             rules: vec![rule.clone()],
@@ -264,9 +264,9 @@ impl Rules {
     }
 }
 
-// ---- What is read ----
+// ---- Input ----
 
-/// What detectors of loops and of languages see.
+/// Texts that the detectors of repetition and of languages find.
 const LOOP: &str = "look into the other file, look into the other file, look into the other file, \
     look into the other file, look into the other file, look into the other file, look into the other file, ";
 const FOREIGN: &str = "Это не то, что надо было сказать сегодня вечером на этой улице. ";
@@ -338,7 +338,7 @@ fn text(random: &mut Random, most: usize) -> String {
         .collect()
 }
 
-/// The same, with lines marked as a patch has them.
+/// Returns such a text with the line markers of a patch.
 fn patch(random: &mut Random) -> String {
     let mut out = String::from("*** Begin Patch\n*** Update File: src/a.rs\n@@\n");
     for _ in 0..random.below(6) {
@@ -348,7 +348,7 @@ fn patch(random: &mut Random) -> String {
     out + "*** End Patch\n"
 }
 
-/// A tool and its input as a model writes it.
+/// Returns a tool and its input as a model writes it.
 fn call(random: &mut Random) -> (&'static str, Vec<u8>) {
     let tool = random.pick(&[
         "bash",
@@ -387,7 +387,7 @@ fn call(random: &mut Random) -> (&'static str, Vec<u8>) {
     (tool, input)
 }
 
-/// A text as a JSON string, some of its characters escaped without need.
+/// Returns a text as a JSON string, with some characters escaped needlessly.
 fn json_string(random: &mut Random, most: usize) -> String {
     let plain = serde_json::Value::from(text(random, most)).to_string();
     let (mut out, mut is_escaped) = (String::new(), false);
@@ -411,7 +411,7 @@ pub(crate) enum Step {
     Close(PartId),
 }
 
-/// A reply of some parts, one after the other or side by side.
+/// Returns a reply of several parts, consecutive or interleaved.
 pub(crate) fn reply(random: &mut Random) -> Vec<Step> {
     const CHANNELS: [Channel; 4] = [
         Channel::Text,
@@ -449,7 +449,7 @@ pub(crate) fn reply(random: &mut Random) -> Vec<Step> {
     steps
 }
 
-/// Cuts further what is pushed.
+/// Splits the pushed deltas further.
 pub(crate) fn cut(steps: &[Step], mut cuts: impl FnMut() -> bool) -> Vec<Step> {
     let mut out = Vec::new();
     for step in steps {

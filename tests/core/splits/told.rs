@@ -1,4 +1,4 @@
-//! What comes of a reply under a pack.
+//! The outcome of a reply under a pack.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) struct Told {
     pub(crate) matched: String,
 }
 
-/// What a stream tells, and what a session decides until the reply is cut.
+/// The output of a stream, and the decisions of a session until the reply is cut.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) hits: Vec<Told>,
@@ -32,7 +32,7 @@ pub(crate) fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
     reading.finish()
 }
 
-/// A reply that is being read, by a host that lets go of text as soon as it may.
+/// A reply in progress, with a host that delivers text as soon as it is allowed to.
 pub(crate) struct Reading<'s> {
     stream: Stream,
     steps: &'s [Step],
@@ -81,12 +81,12 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// How many bytes have come, by part.
+/// The number of delivered bytes of each part.
 #[derive(Default)]
 struct Arrived(BTreeMap<PartId, u64>);
 
 impl Arrived {
-    /// A hit is told with the delta that holds the byte where it is certain: not before, and not later.
+    /// Asserts that each hit is reported with the delta that contains its deciding byte, neither earlier nor later.
     fn check(&mut self, step: &Step, hits: &[Hit], steps: &[Step]) {
         let Step::Push(part, bytes) = step else {
             return;
@@ -105,7 +105,7 @@ impl Arrived {
     }
 }
 
-/// What has left.
+/// The text that has left the host.
 #[derive(Default)]
 struct Left {
     bytes: BTreeMap<PartId, u64>,
@@ -124,7 +124,7 @@ impl Left {
         }
     }
 
-    /// Nothing of what is to be redacted or held may have left before that was told; then more leaves.
+    /// Asserts that no byte to be redacted or held has left before it was reported, then lets more text leave.
     fn check(&mut self, stream: &mut Stream, hits: &[Hit], steps: &[Step]) {
         let left = |part| self.bytes.get(&part).copied().unwrap_or_default();
         for redaction in stream.redactions() {
@@ -163,7 +163,7 @@ fn told(stream: &Stream, hit: &Hit) -> Told {
     }
 }
 
-/// Up to the one that cuts the reply: what stands behind it in its delta need not be looked at.
+/// Returns the decisions up to the one that cuts the reply. The rest of its delta may be ignored.
 fn decisions(mut session: Session, steps: &[Step]) -> Vec<Decision> {
     session.begin_turn();
     let mut stream = session.stream();

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tree_sitter::{Node, Parser};
-use view::code::Code;
-use view::piece::{Language, Piece, Regions, Sink, Tag};
+use view::chunk::{Chunk, ChunkSink, Language, RegionSet, Tag};
+use view::code::CodeView;
 
 /// Maximum number of differing files per thousand. The module documentation of the view lists the known differences.
 const ALLOWED: usize = 20;
@@ -187,16 +187,16 @@ fn printable(text: &[u8]) -> String {
 /// One letter per byte.
 struct Letters(Vec<u8>, u8);
 
-impl Sink for Letters {
-    fn turn(&mut self, tag: Tag, _: u64, _: u64) {
+impl ChunkSink for Letters {
+    fn set_tag(&mut self, tag: Tag, _: u64, _: u64) {
         self.1 = match tag.regions {
-            regions if regions.contains(Regions::COMMENT) => b'c',
-            regions if regions.contains(Regions::STRING) => b's',
+            regions if regions.contains(RegionSet::COMMENT) => b'c',
+            regions if regions.contains(RegionSet::STRING) => b's',
             _ => b'-',
         };
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         self.0.extend(piece.bytes.iter().map(|_| self.1));
     }
 
@@ -204,14 +204,14 @@ impl Sink for Letters {
 }
 
 fn ours(name: &str, text: &[u8]) -> Vec<u8> {
-    let (mut code, mut letters) = (Code::default(), Letters(Vec::new(), b'-'));
+    let (mut code, mut letters) = (CodeView::default(), Letters(Vec::new(), b'-'));
     let tag = Tag {
         language: Language::new(name),
         ..Tag::default()
     };
-    code.turn(tag, 0, 0, &mut letters);
+    code.set_tag(tag, 0, 0, &mut letters);
     if !text.is_empty() {
-        code.take(Piece::verbatim(text, 0), &mut letters);
+        code.push(Chunk::verbatim(text, 0), &mut letters);
     }
     code.cut(text.len() as u64, text.len() as u64, &mut letters);
     letters.0

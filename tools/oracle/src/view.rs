@@ -4,5 +4,5 @@
 
 #[path = "../../../src/view/code.rs"]
 pub(crate) mod code;
-#[path = "../../../src/view/piece.rs"]
-pub(crate) mod piece;
+#[path = "../../../src/view/chunk.rs"]
+pub(crate) mod chunk;

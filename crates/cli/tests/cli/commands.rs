@@ -264,6 +264,7 @@ why = "They stay."
 instead = "Write an issue."
 docs = "https://example.org/marks"
 tags = ["style", "notes"]
+references = ["https://example.org/style"]
 severity = "warning"
 match.any = [{ word = "TODO" }, { regex = 'FIX(?:ME)+' }]
 examples.match = ["TODO"]
@@ -554,6 +555,10 @@ fn sarif_has_what_the_standard_and_code_scanning_require() {
     assert_eq!(
         rules[0]["properties"]["tags"],
         serde_json::json!(["style", "notes"])
+    );
+    assert_eq!(
+        rules[0]["properties"]["references"],
+        serde_json::json!(["https://example.org/style"])
     );
     let results = run["results"].as_array().unwrap();
     assert_eq!(results.len(), 3);

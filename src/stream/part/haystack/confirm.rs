@@ -12,7 +12,7 @@ use super::first_end::FirstEndReader;
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConfirmTable, ViewRules};
 use crate::stream::window::WINDOW;
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 use ttsr_automata::MatchEvent;
 use ttsr_automata::lookaround::verify::{Confirm, Confirmed, nth_end};
 use ttsr_automata::utf8::Utf8Decoder;
@@ -410,7 +410,7 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
         offset: impl Fn(usize) -> u64,
     ) {
         let mut confirmer = Confirmer {

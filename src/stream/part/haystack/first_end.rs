@@ -7,7 +7,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use crate::view::piece::{Piece, Place};
+use crate::view::chunk::{Chunk, OffsetMap};
 use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
 
 /// The state of the search for first ends.
@@ -123,10 +123,10 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
-        match piece.place {
-            Place::Verbatim(at) if piece.decided == 0 => {
+        match piece.offsets {
+            OffsetMap::Verbatim(at) if piece.decided == 0 => {
                 self.push_verbatim(view, admission, scope, piece.bytes, at);
             }
             _ => self.push_held(view, admission, scope, piece),
@@ -140,10 +140,10 @@ impl FirstEndReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         let len = piece.bytes.len();
-        if let Place::StandIn { start, .. } = piece.place {
+        if let OffsetMap::Replacement { start, .. } = piece.offsets {
             let end = TextEnd {
                 offset: start,
                 decided: piece.decided,
@@ -151,13 +151,13 @@ impl FirstEndReader {
             self.flush(view, admission, scope, end);
         }
         // The offset that is `back` bytes before the end of the piece.
-        let offset = |back: usize| match piece.place {
-            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
+        let offset = |back: usize| match piece.offsets {
+            OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => {
                 at + len as u64 - back as u64
             }
             // A match cannot end inside of an escape: it ends before or after it.
-            Place::StandIn { start, .. } if back >= len => start,
-            Place::StandIn { end, .. } => end,
+            OffsetMap::Replacement { start, .. } if back >= len => start,
+            OffsetMap::Replacement { end, .. } => end,
         };
         #[cfg(feature = "lookaround")]
         if let Some(mut candidates) = self.candidates.take() {

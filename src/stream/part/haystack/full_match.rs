@@ -13,7 +13,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use crate::view::piece::{Held, Piece};
+use crate::view::chunk::{Chunk, ChunkBuffer};
 use ttsr_automata::{Cursor, Matcher, SHORT};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
@@ -25,7 +25,7 @@ pub(super) struct FullMatchReader {
     cursor: Cursor,
     before: TextBefore,
     /// The current stretch.
-    stretch: Held,
+    stretch: ChunkBuffer,
     /// The patterns reported in the stretch, sorted.
     reported: Vec<u32>,
     conditions: ConditionState,
@@ -47,7 +47,7 @@ impl FullMatchReader {
         FullMatchReader {
             cursor: rules.matcher.start(),
             before: TextBefore::default(),
-            stretch: Held::default(),
+            stretch: ChunkBuffer::default(),
             reported: initially_reported(rules).collect(),
             conditions: ConditionState::default(),
         }
@@ -65,7 +65,7 @@ impl FullMatchReader {
 
     /// Returns the offset of the first byte that a match in progress or an undecided match may contain.
     pub(super) fn undecided_from(&self) -> Option<u64> {
-        let stretch = self.stretch.piece_at(0).map(|piece| piece.start(0));
+        let stretch = self.stretch.chunk_at(0).map(|piece| piece.start(0));
         let conditions = self.conditions.undecided_from(|_| true);
         stretch.into_iter().chain(conditions).min()
     }
@@ -80,7 +80,7 @@ impl FullMatchReader {
     pub(super) fn push_short(
         &mut self,
         rules: &FullMatchRules,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
         limit: usize,
     ) -> bool {
         let len = piece.bytes.len();
@@ -110,7 +110,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         if rules.is_unbroken {
             self.push_unbroken(rules, admission, scope, piece);
@@ -173,12 +173,12 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         let limit = admission.context.program.limits().stretch_bytes;
         let len = self.stretch.bytes().len();
         if len + piece.bytes.len() > limit && !self.stretch.is_empty() {
-            let last = self.stretch.piece_at(len - 1);
+            let last = self.stretch.chunk_at(len - 1);
             let last = last.expect("the stretch is not empty");
             let end = TextEnd {
                 offset: last.end(0),
@@ -235,7 +235,7 @@ impl FullMatchReader {
 
     /// Skips bytes that follow the stretch. No match is in progress at their end, and no pattern was reported in the
     /// stretch or in them.
-    fn skip(&mut self, piece: Piece<'_>) {
+    fn skip(&mut self, piece: Chunk<'_>) {
         if !piece.bytes.is_empty() {
             self.drop_stretch();
             self.before.push(piece.bytes);
@@ -302,8 +302,8 @@ impl FullMatchReader {
 
     /// Returns the match at `range` of the stretch with its positions.
     fn locate(&self, pattern: u32, range: Range<usize>, decided: u64) -> FullMatch {
-        let piece_at = |index: usize| {
-            let piece = self.stretch.piece_at(index);
+        let chunk_at = |index: usize| {
+            let piece = self.stretch.chunk_at(index);
             piece.expect("a match consists of bytes of the stretch")
         };
         let text = self.stretch.bytes();
@@ -316,12 +316,12 @@ impl FullMatchReader {
         FullMatch {
             pattern,
             start: TextPosition {
-                offset: piece_at(range.start).start(0),
+                offset: chunk_at(range.start).start(0),
                 line: line(range.start),
                 char: chars_before + chars(&text[..range.start]),
             },
             end: TextPosition {
-                offset: piece_at(range.end - 1).end(0),
+                offset: chunk_at(range.end - 1).end(0),
                 line: line(range.end - 1),
                 char: chars_before + chars(&text[..range.end]),
             },

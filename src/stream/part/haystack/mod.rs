@@ -11,7 +11,7 @@ use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition;
 use crate::program::ViewRules;
 use crate::stream::Counters;
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::FullMatchReader;
@@ -58,7 +58,7 @@ impl HaystackReader {
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         // The offsets of the bytes are needed only for a match, so the fast path ignores them.
         let is_short = is_short(piece.bytes);

@@ -1,4 +1,4 @@
-//! Commands and the haystacks they are; evasions and what of them is seen.
+//! Commands with their haystacks, and evasions with what the view sees of them.
 
 use super::*;
 
@@ -27,7 +27,7 @@ const CASES: [Case; 195] = [
     ("r\\\nm a", &["rm a"]),
     ("", &[]),
     (" ;; & ", &[]),
-    // Comments, assignments.
+    // Comments and assignments.
     ("a # rm b", &["a"]),
     ("# rm b\na", &["a"]),
     ("a#b", &["a#b"]),
@@ -104,7 +104,7 @@ const CASES: [Case; 195] = [
     ("cat <<-E\n\trm a\n\tE\nb", &["cat", "b"]),
     ("cat <<A <<B\n1\nA\n2\nB\nc", &["cat", "c"]),
     ("echo > $(rm a)", &["echo", "rm a", "> $()"]),
-    // Prefixes and scripts.
+    // Wrappers and scripts.
     ("sudo rm -rf /", &["sudo rm -rf /", "rm -rf /"]),
     ("sudo -u root -E rm a", &["sudo -u root -E rm a", "rm a"]),
     ("env -i X=1 rm a", &["env -i X=1 rm a", "rm a"]),
@@ -129,7 +129,7 @@ const CASES: [Case; 195] = [
         &["bash -c sh -c \"rm a\"", "sh -c rm a"],
     ),
     ("bash a.sh -c 'rm a'", &["bash a.sh -c rm a"]),
-    // Parentheses, backquotes and what closes them.
+    // Parentheses, backquotes and the bytes that close them.
     ("echo $( (rm a); b ) c", &["echo $() c", "rm a", "b"]),
     ("echo $( ((a)); b ) c", &["echo $() c", "a", "b"]),
     ("a `b 'c`d' e", &["a ``d e", "b c"]),
@@ -168,7 +168,7 @@ const CASES: [Case; 195] = [
     ),
     ("cat <<E", &["cat"]),
     ("cat <<\na", &["cat", "a"]),
-    // Prefixes, with the options that take a word and those that do not.
+    // Wrappers, with options that take a word and options that do not.
     ("/usr/bin/sudo rm a", &["/usr/bin/sudo rm a", "rm a"]),
     ("doas -u root rm a", &["doas -u root rm a", "rm a"]),
     ("nice -n 5 rm a", &["nice -n 5 rm a", "rm a"]),
@@ -221,7 +221,7 @@ const CASES: [Case; 195] = [
             "b",
         ],
     ),
-    // Keywords, which are none in quotes.
+    // Keywords, which lose their meaning in quotes.
     ("until a; do b; done", &["a", "b"]),
     ("if a; then b; elif c; then d; fi", &["a", "b", "c", "d"]),
     ("case x in a) b;; esac; c", &["case x in a", "b", "c"]),
@@ -243,7 +243,7 @@ const CASES: [Case; 195] = [
     ("a \\", &["a \\"]),
     ("a $'\\U110000'", &["a \u{FFFD}"]),
     ("é \u{20ac}; 😀 a é b", &["é €", "😀 a é b"]),
-    // Not seen as commands, by design: what is run is made of text only when it runs.
+    // Not seen as commands, by design: the command is assembled only when it runs.
     ("eval 'rm a'", &["eval rm a"]),
     ("x=rm; $x a", &["$x a"]),
     (
@@ -336,9 +336,9 @@ fn bytes_keep_their_places() {
             ('b', 7, 8, 8),
         ]
     );
-    // An escape that the next byte ends does not stand for that byte.
+    // An escape that ends before the next byte does not include that byte.
     assert_eq!(places("$'\\7z'"), [('\u{7}', 2, 4, 6), ('z', 4, 5, 6)]);
-    // In quotes digits are no number of a redirection.
+    // Quoted digits are not a file descriptor.
     assert_eq!(
         places("a \"12\""),
         [
@@ -358,7 +358,7 @@ fn bytes_keep_their_places() {
 
 #[test]
 fn a_word_longer_than_a_stretch_is_whole_and_ends_no_heredoc() {
-    let long = "w".repeat(STRETCH + 44);
+    let long = "w".repeat(MAX_WORD + 44);
     for (text, want) in [
         (
             format!("{long} $({long} a)"),
@@ -387,22 +387,22 @@ fn nesting_is_bounded() {
     assert!(counters.cut > 0);
 }
 
-/// What a sink is handed, piece by piece, with how each stands.
+/// The chunks that a sink receives, each with its offsets.
 #[derive(Default)]
 struct Pieces(Vec<(String, &'static str)>);
 
-impl Sink for Pieces {
-    fn turn(&mut self, _: Tag, _: u64, _: u64) {}
+impl ChunkSink for Pieces {
+    fn set_tag(&mut self, _: Tag, _: u64, _: u64) {}
 
-    fn take(&mut self, piece: Piece<'_>) {
-        let place = match piece.place {
-            Place::Verbatim(_) => "verbatim",
-            Place::Late(_) => "late",
-            Place::Words(_) => "words",
-            Place::StandIn { .. } => "stand-in",
+    fn push(&mut self, chunk: Chunk<'_>) {
+        let emit_word = match chunk.offsets {
+            OffsetMap::Verbatim(_) => "verbatim",
+            OffsetMap::Late(_) => "late",
+            OffsetMap::Words(_) => "words",
+            OffsetMap::Replacement { .. } => "stand-in",
         };
         self.0
-            .push((String::from_utf8_lossy(piece.bytes).into_owned(), place));
+            .push((String::from_utf8_lossy(chunk.bytes).into_owned(), emit_word));
     }
 
     fn cut(&mut self, _: u64, _: u64) {
@@ -410,7 +410,7 @@ impl Sink for Pieces {
     }
 }
 
-/// Byte by byte all is the same, and takes several times as long.
+/// Byte by byte the result is the same, and takes several times as long.
 #[test]
 fn plain_words_go_on_in_one_piece() {
     let mut wrong = Vec::new();
@@ -543,15 +543,15 @@ fn plain_words_go_on_in_one_piece() {
         ),
     ];
     for (text, want) in cases {
-        let (mut shell, mut pieces) = (Shell::new(ShellLimits::default()), Pieces::default());
+        let (mut shell, mut chunks) = (ShellView::new(ShellLimits::default()), Pieces::default());
         shell.open_text();
-        shell.take(&Piece::verbatim(text.as_bytes(), 0), &mut pieces);
+        shell.push(&Chunk::verbatim(text.as_bytes(), 0), &mut chunks);
         let end = text.len() as u64;
-        shell.close(end, end, &mut pieces);
-        let got: Vec<(&str, &str)> = pieces
+        shell.close(end, end, &mut chunks);
+        let got: Vec<(&str, &str)> = chunks
             .0
             .iter()
-            .map(|(text, place)| (&**text, *place))
+            .map(|(text, emit_word)| (&**text, *emit_word))
             .collect();
         if got != want {
             wrong.push(format!("({text:?}, &{got:?}),"));

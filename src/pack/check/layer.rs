@@ -1,0 +1,88 @@
+//! The combination of drafts: a rule over `[defaults]`, and overrides over a rule.
+
+use std::mem::take;
+
+use super::draft::{Draft, Given, Layer, Place};
+use crate::pack::schema::{self, RULE};
+use crate::rule::Condition;
+
+impl Draft {
+    /// Replaces the value of each key that `from` gives.
+    pub(in crate::pack) fn overlay(&mut self, mut from: Draft, layer: Layer) {
+        self.texts.append(&mut from.texts);
+        let given = take(&mut from.given);
+        schema::replace(RULE, self, &mut from, &given);
+        self.record_given(given, layer);
+        self.derive_action(layer);
+        self.is_broken |= from.is_broken;
+    }
+
+    /// Adds the entries of each list that `from` gives.
+    pub(in crate::pack) fn extend(&mut self, mut from: Draft) {
+        self.texts.append(&mut from.texts);
+        let given = take(&mut from.given);
+        schema::append(RULE, self, &mut from, &given);
+        self.record_given(given, Layer::Override);
+        self.is_broken |= from.is_broken;
+    }
+
+    fn record_given(&mut self, given: Vec<Given>, layer: Layer) {
+        for mut given in given {
+            given.layer = layer;
+            self.given.retain(|old| old.path != given.path);
+            self.given.push(given);
+        }
+    }
+
+    /// Sets the action if the layer gives one, or gives a severity: the action of a lower layer was chosen for
+    /// another severity.
+    fn derive_action(&mut self, layer: Layer) {
+        let of_layer = |path| {
+            let is_it = |given: &&Given| given.path == path && given.layer == layer;
+            self.given.iter().find(is_it).cloned()
+        };
+        if let Some(given) = of_layer("action") {
+            self.action_from = Some(given);
+        } else if let Some(given) = of_layer("severity") {
+            self.rule.action = self.rule.severity.default_action();
+            self.action_from = Some(given);
+        }
+    }
+
+    /// Completes the rule: patterns inherit `match.region` and `match.fold`, and values of `[defaults]` that the rule
+    /// cannot use are dropped.
+    pub(in crate::pack) fn complete(&mut self) {
+        let Condition {
+            any,
+            all,
+            sequence,
+            none,
+            ..
+        } = &mut self.rule.condition;
+        for pattern in any.iter_mut().chain(all).chain(sequence).chain(none) {
+            if pattern.region.is_empty() {
+                pattern.region.clone_from(&self.region);
+            }
+            if pattern.fold.is_empty() {
+                pattern.fold.clone_from(&self.fold);
+            }
+        }
+        self.reset_unused(Draft::is_default);
+        for key in RULE {
+            if !key.head.reads_any(&self.rule.on) && self.is_default(key.head.path) {
+                key.swap(self, &mut Draft::new(String::new(), Place::default()));
+            }
+        }
+    }
+
+    /// Resets the keys of actions that the rule does not take, where `is_dropped` returns true for the key.
+    pub(in crate::pack) fn reset_unused(&mut self, is_dropped: impl Fn(&Draft, &str) -> bool) {
+        let action = self.rule.action;
+        for key in RULE {
+            let is_unused = key.head.action.is_some_and(|used_by| used_by != action);
+            if is_unused && is_dropped(self, key.head.path) {
+                key.swap(self, &mut Draft::new(String::new(), Place::default()));
+            }
+        }
+    }
+}

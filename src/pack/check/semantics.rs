@@ -1,0 +1,61 @@
+//! Checks of the keys of a whole rule together. A key without effect, a condition that nothing can meet and an action
+//! that cannot be taken on the rule's channels are errors: a rule is never silently inactive.
+//!
+//! The checks run on complete [`Draft`]s, so they are the same for rules in files, overridden rules and rules made in
+//! code. Each fault names the key that it is about.
+
+mod action;
+mod condition;
+mod detectors;
+mod patterns;
+
+use super::draft::Draft;
+use super::fault::Fault;
+use crate::limits::Limits;
+use crate::pack::diagnostic::code;
+use crate::pack::schema;
+use crate::rule::{Channel, Rule};
+
+/// A fault, and the path of the key that it is about.
+pub(super) type KeyFault = (&'static str, Fault);
+
+/// Returns the contradictions in a rule.
+pub(super) fn faults(draft: &Draft, limits: &Limits) -> Vec<KeyFault> {
+    let rule = &draft.rule;
+    let mut found = Vec::new();
+    let triggers = schema::triggers(draft);
+    condition::trigger(&rule.condition, &triggers, &mut found);
+    if !found.is_empty() {
+        return found;
+    }
+    condition::faults(rule, limits, &mut found);
+    // Exactly one: everything else is a fault of `trigger`.
+    let trigger = triggers[0];
+    detectors::faults(rule, trigger, &mut found);
+    patterns::faults(rule, &mut found);
+    action::faults(draft, trigger, &mut found);
+    found
+}
+
+fn no_effect(path: &'static str, why: &str, help: &str) -> KeyFault {
+    let message = format!("`{path}` has no effect: {why}");
+    (path, Fault::new(&code::NO_EFFECT, message).with_help(help))
+}
+
+fn contradiction(path: &'static str, why: impl Into<String>, help: &str) -> KeyFault {
+    (path, Fault::new(&code::CONTRADICTION, why).with_help(help))
+}
+
+fn zero(path: &'static str) -> KeyFault {
+    let message = format!("`{path}` is 0, which nothing can meet");
+    (
+        path,
+        Fault::new(&code::BAD_VALUE, message).with_help("write 1 or more, or leave it out"),
+    )
+}
+
+fn reads_stream(rule: &Rule) -> bool {
+    rule.on
+        .iter()
+        .any(|channel| Channel::STREAMED.contains(channel))
+}

@@ -1,0 +1,282 @@
+//! The condition of a rule: exactly one trigger, windows that can be met, distances that have a meaning.
+
+use globset::GlobBuilder;
+use regex_syntax::hir::{Hir, HirKind};
+
+use super::{KeyFault, contradiction, no_effect, zero};
+use crate::limits::Limits;
+use crate::pack::check::fault::Fault;
+use crate::pack::check::pattern::FORM;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::{self, quote};
+use crate::pack::schema::Head;
+use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
+use ttsr_automata::pattern;
+
+/// Reports a condition that does not have exactly one trigger.
+pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec<KeyFault>) {
+    match *triggers {
+        [_] => {}
+        [] if condition.none.is_empty() => {
+            let message = "`match` has no key that could break the rule";
+            found.push((
+                "match",
+                Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
+            ));
+        }
+        [] => {
+            let message =
+                "`match` has only `none`, which names exceptions: nothing could break the rule";
+            found.push((
+                "match",
+                Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
+            ));
+        }
+        [first, second, ..] => found.push(contradiction(
+            second.path,
+            format!(
+                "`{}` is written together with `{}`: a rule has one of them",
+                second.name(),
+                first.name()
+            ),
+            "write two rules, one for each; alternatives of patterns all go into `any`",
+        )),
+    }
+}
+
+/// Reports the contradictions in the condition of a rule.
+pub(super) fn faults(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
+    windows(&rule.condition, found);
+    distances(&rule.condition, found);
+    look_around(rule, limits, found);
+    any_only(&rule.condition, found);
+    capture(&rule.condition, limits, found);
+}
+
+fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
+    for (list, name, patterns) in [
+        ("match.all", "all", &condition.all),
+        ("match.sequence", "sequence", &condition.sequence),
+    ] {
+        if patterns.len() == 1 {
+            let why = format!("`{name}` has one entry: that is `any`");
+            found.push(contradiction(
+                list,
+                why,
+                "write `match.any`, or add what must match besides",
+            ));
+        }
+    }
+    let Some(within) = condition.within else {
+        return;
+    };
+    let is_used =
+        !condition.all.is_empty() || !condition.sequence.is_empty() || !condition.none.is_empty();
+    if !is_used {
+        found.push(no_effect(
+            "match.within",
+            "nothing here is looked for in a window",
+            "it is for `all`, `sequence` and `none`; remove it",
+        ));
+    }
+    if within == Within::Message && !condition.none.is_empty() {
+        found.push(contradiction(
+            "match.within",
+            "`none` looks beside the match, in the same text; `message = true` spans texts",
+            "write `part = true`, or a number of lines or characters",
+        ));
+    }
+    if matches!(within, Within::Lines(0) | Within::Chars(0)) {
+        found.push(zero("match.within"));
+    }
+}
+
+/// Reports windows between patterns that see different texts. Lines and characters are counted in the text that a pattern
+/// sees, so such patterns have no distance.
+fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
+    let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
+    let within = match condition.within {
+        Some(within) => within,
+        None if is_spread || condition.none.is_empty() => return,
+        None => Within::Lines(1),
+    };
+    if !matches!(within, Within::Lines(_) | Within::Chars(_)) {
+        return;
+    }
+    let mut patterns = condition.patterns();
+    let Some(first) = patterns.next() else {
+        return;
+    };
+    let sees = |pattern: &Pattern| {
+        let mut regions: Vec<String> = pattern.region.iter().map(Region::name).collect();
+        regions.sort_unstable();
+        (regions, pattern.fold.clone())
+    };
+    let is_other = |other: &&Pattern| sees(other) != sees(first);
+    // The distance between alternatives of `any` does not matter.
+    if let Some(other) = patterns.find(is_other)
+        && (is_spread || !condition.none.is_empty())
+    {
+        let why = format!(
+            "patterns {} and {} see different texts, so no number of lines or characters lies between them",
+            quote(&first.text),
+            quote(&other.text)
+        );
+        found.push(contradiction(
+            "match.within",
+            why,
+            "give all patterns of the rule the same `region` and `fold`, or write `match.within = { part = true }`",
+        ));
+    }
+}
+
+/// Reports patterns with look-around in conditions that need whole matches. Such a pattern is verified by itself, at the
+/// end of its match.
+fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
+    let Some(why) = wants_whole_matches(rule) else {
+        return;
+    };
+    let mut patterns = rule.condition.patterns();
+    if let Some(written) =
+        patterns.find(|written| pattern::looks_around(&written.to_regex(), &limits.of_pattern()))
+    {
+        let message = format!(
+            "pattern {} looks around or refers back, which does not go with `{why}`",
+            quote(&written.text)
+        );
+        let help = "such patterns stand in `match.any` alone; `match.none` often says what look-around was for";
+        found.push((
+            "match",
+            Fault::new(&code::LOOK_AROUND, message).with_help(help),
+        ));
+    }
+}
+
+/// Returns the key that makes the condition need whole matches instead of their ends, if there is one.
+fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
+    let condition = &rule.condition;
+    let reasons = [
+        (!condition.all.is_empty(), "all"),
+        (!condition.sequence.is_empty(), "sequence"),
+        (!condition.none.is_empty(), "none"),
+        (condition.first.is_some(), "first"),
+        (condition.last.is_some(), "last"),
+        (condition.line, "line"),
+        (condition.count.is_some(), "count"),
+        (condition.capture.is_some(), "capture"),
+        (rule.action == Action::Redact, "redact"),
+        (rule.hold, "hold"),
+    ];
+    reasons
+        .into_iter()
+        .find_map(|(is_there, why)| is_there.then_some(why))
+}
+
+/// Reports keys on the matches of `any` in a rule without `any`, and bounds that exclude each other.
+fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
+    let given = [
+        (condition.first.is_some(), "match.first"),
+        (condition.last.is_some(), "match.last"),
+        (condition.line, "match.line"),
+        (condition.count.is_some(), "match.count"),
+        (condition.capture.is_some(), "match.capture"),
+    ];
+    if condition.any.is_empty() {
+        for (_, key) in given.into_iter().filter(|(is_there, _)| *is_there) {
+            found.push(no_effect(
+                key,
+                "it is about the matches of `any`, and there is no `any`",
+                "remove it, or write `any`",
+            ));
+        }
+    }
+    if condition.first.is_some() && condition.last.is_some() {
+        found.push(contradiction(
+            "match.last",
+            "`first` and `last` exclude each other but in texts shorter than both",
+            "keep one of the two, or write two rules",
+        ));
+    }
+    for (number, key) in [
+        (condition.first, "match.first"),
+        (condition.last, "match.last"),
+    ] {
+        if number == Some(0) {
+            found.push(zero(key));
+        }
+    }
+    if condition.count.is_some_and(|count| count.times == 0) {
+        found.push(zero("match.count"));
+    }
+}
+
+fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
+    let Some(Capture {
+        group,
+        entropy,
+        random,
+        not_in,
+    }) = &condition.capture
+    else {
+        return;
+    };
+    if entropy.is_none() && !random && not_in.is_empty() {
+        found.push(no_effect(
+            "match.capture",
+            "it asks for nothing",
+            "add `entropy = 3.5` or `not-in = [\"…\"]`",
+        ));
+    }
+    for text in not_in {
+        if let Err(error) = GlobBuilder::new(text).build() {
+            let message = format!(
+                "glob {}: {}",
+                quote(text),
+                escape::all(&error.kind().to_string())
+            );
+            found.push(("match.capture.not-in", Fault::new(&code::GLOB, message)));
+        }
+    }
+    let Some(group) = group else {
+        return;
+    };
+    for written in &condition.any {
+        let groups = groups(written, limits);
+        if !groups.contains(group) {
+            let message = format!(
+                "pattern {} has no group {}",
+                quote(&written.text),
+                quote(group)
+            );
+            let help = format!("it has: {}", groups.join(", "));
+            found.push((
+                "match.capture",
+                Fault::new(&code::CAPTURE_GROUP, message).with_help(help),
+            ));
+        }
+    }
+}
+
+/// Returns the numbers and names of the groups of a pattern.
+fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
+    let mut groups = vec!["0".to_owned()];
+    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.of_pattern()) else {
+        return groups;
+    };
+    let mut left: Vec<&Hir> = vec![&hir];
+    while let Some(hir) = left.pop() {
+        match hir.kind() {
+            HirKind::Capture(capture) => {
+                groups.push(capture.index.to_string());
+                groups.extend(capture.name.as_ref().map(ToString::to_string));
+                left.push(&capture.sub);
+            }
+            HirKind::Repetition(repetition) => left.push(&repetition.sub),
+            HirKind::Concat(subs) | HirKind::Alternation(subs) => left.extend(subs),
+            _ => {}
+        }
+    }
+    groups.sort();
+    groups.dedup();
+    groups
+}

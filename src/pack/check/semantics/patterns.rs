@@ -1,0 +1,159 @@
+//! The patterns of a rule: the regions and arguments in which they are searched must exist on its channels.
+
+use super::{KeyFault, contradiction};
+use crate::pack::check::fault::Fault;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::rule::{Channel, Pattern, Region, Rule};
+use crate::view::fold::FoldSet;
+
+/// Reports the contradictions in the patterns of a rule.
+pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
+    let condition = &rule.condition;
+    for (key, patterns) in [
+        ("match.any", &condition.any),
+        ("match.all", &condition.all),
+        ("match.sequence", &condition.sequence),
+        ("match.none", &condition.none),
+    ] {
+        for written in patterns {
+            pattern_scope(key, written, rule, found);
+        }
+    }
+}
+
+fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
+    if !rule.on.contains(&Channel::ToolInput) {
+        beside_calls(key, written, found);
+    }
+    edits(key, written, rule, found);
+    if let Some((one, other)) = disjoint(&written.region) {
+        found.push(contradiction(
+            key,
+            format!("nothing is both `{}` and `{}`", one.name(), other.name()),
+            "a list of regions is where all of them are at once; for one or the other write two patterns",
+        ));
+    }
+    let missing = written
+        .fold
+        .iter()
+        .find(|fold| FoldSet::from_name(fold.name()).is_none());
+    if let Some(fold) = missing {
+        let message = format!(
+            "the fold `{}` needs the feature `unicode`, which this build of ttsr does not have",
+            fold.name()
+        );
+        let fault = Fault::new(&code::MISSING_FEATURE, message);
+        found.push((
+            key,
+            fault.with_help("build with `--features unicode`, or leave the fold out"),
+        ));
+    }
+    if has_twice(&written.fold) || has_twice(&written.region) {
+        found.push(contradiction(
+            key,
+            "a region or a fold is named twice",
+            "name it once",
+        ));
+    }
+}
+
+/// Reports arguments and regions that only tool calls have, in a rule that does not read them.
+fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
+    let pattern = quote(&written.text);
+    let mut unreachable = |wants: &str, help: &str| {
+        let message = format!("pattern {pattern} {wants}: `on` does not name `tool-input`");
+        let fault = Fault::new(&code::UNREACHABLE_SCOPE, message);
+        found.push((key, fault.with_help(help)));
+    };
+    if written.arg.is_some() {
+        unreachable("has `arg`", "add \"tool-input\" to `on`, or remove `arg`");
+    }
+    let of_calls = [Region::File, Region::Added, Region::Removed, Region::Shell];
+    if let Some(region) = of_calls.iter().find(|it| written.region.contains(it)) {
+        let name = region.name();
+        unreachable(
+            &format!("looks in `{name}`, which only tool calls have"),
+            &format!("add \"tool-input\" to `on`, or leave out the region `{name}`"),
+        );
+    }
+}
+
+/// Reports regions of tool calls that are combined with arguments, or that tool calls do not have. An edit's regions are
+/// found in several arguments together, so `args` could not select among them.
+fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
+    let is_call = rule.on.contains(&Channel::ToolInput);
+    let region = written.region.first().filter(|_| is_call);
+    let Some(region) = region.filter(|_| !written.region.contains(&Region::Shell)) else {
+        return;
+    };
+    let narrowed = match written.arg {
+        Some(_) => Some("arg"),
+        None => (!rule.args.is_empty()).then_some("args"),
+    };
+    if let Some(narrowed) = narrowed {
+        let message = format!(
+            "`{narrowed}` does not go with the region `{}` of tool calls: what an edit adds, removes and leaves is found in all its arguments",
+            region.name()
+        );
+        let help = format!(
+            "remove `{narrowed}`, and narrow the rule by `tools` and `paths`; or remove the region"
+        );
+        found.push((key, Fault::new(&code::NO_EFFECT, message).with_help(help)));
+    }
+    let is_markdown = |region: &&Region| {
+        matches!(
+            region,
+            Region::Prose
+                | Region::Code
+                | Region::CodeIn(_)
+                | Region::InlineCode
+                | Region::Quote
+                | Region::Heading
+        )
+    };
+    if let (Some(region), [Channel::ToolInput]) =
+        (written.region.iter().find(is_markdown), &rule.on[..])
+    {
+        let message = format!("tool calls have no region `{}`", region.name());
+        let help = "name `text` or `reasoning` in `on`, or take `added`, `file`, `shell`, `comment`, `string` or `code-only`";
+        found.push((
+            key,
+            Fault::new(&code::UNREACHABLE_SCOPE, message).with_help(help),
+        ));
+    }
+}
+
+fn has_twice<T: PartialEq>(list: &[T]) -> bool {
+    list.iter()
+        .enumerate()
+        .any(|(index, one)| list[..index].contains(one))
+}
+
+/// Returns two regions of the list that never overlap.
+fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
+    let after = |index: usize| regions[index + 1..].iter();
+    let pairs = regions.iter().enumerate();
+    let mut pairs = pairs.flat_map(|(index, one)| after(index).map(move |other| (one, other)));
+    pairs.find(|(one, other)| {
+        let is_one_language =
+            is_code(one) && is_code(other) && [one, other].contains(&&&Region::Code);
+        one != other && group(one).is_some() && group(one) == group(other) && !is_one_language
+    })
+}
+
+fn is_code(region: &Region) -> bool {
+    matches!(region, Region::Code | Region::CodeIn(_))
+}
+
+/// Returns the group of a region. Regions of the same group exclude each other.
+fn group(region: &Region) -> Option<u8> {
+    match region {
+        Region::Code | Region::CodeIn(_) | Region::Prose | Region::InlineCode | Region::Heading => {
+            Some(0)
+        }
+        Region::Added | Region::Removed => Some(1),
+        Region::Comment | Region::String | Region::CodeOnly => Some(2),
+        Region::Quote | Region::File | Region::Shell => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! Overrides: changes of one pack to the rules of another.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::super::check::draft::{Draft, Layer, Place, written_then};
+use super::super::check::fault::Fault;
+use super::closure;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::pack::schema::is_at_or_below;
+use crate::pack::{Pack, did_you_mean};
+use crate::rule::Action;
+
+/// An `[override."pack/rule"]` of a file.
+#[derive(Clone, Debug)]
+pub(in crate::pack) struct Override {
+    /// The full id of the rule that it changes.
+    pub(in crate::pack) target: String,
+    /// The place of the id.
+    pub(in crate::pack) at: Place,
+    /// The pack that contains it.
+    pub(in crate::pack) pack: String,
+    /// The values that replace those of the rule.
+    pub(in crate::pack) replace: Draft,
+    /// The entries that are added to lists of the rule.
+    pub(in crate::pack) append: Option<Box<Draft>>,
+}
+
+/// Applies `overrides`, which are in the order of their files, to `drafts`, and returns their faults.
+pub(in crate::pack) fn apply(
+    drafts: &mut [Draft],
+    overrides: Vec<Override>,
+    extends: &BTreeMap<String, BTreeSet<String>>,
+) -> Vec<(Place, Fault)> {
+    let ids = drafts.iter().enumerate();
+    let ids: HashMap<String, usize> = ids
+        .map(|(index, draft)| (draft.rule.id.clone(), index))
+        .collect();
+    let mut faults = Vec::new();
+    let mut writers: HashMap<(usize, &'static str), String> = HashMap::new();
+    for Override {
+        target,
+        at,
+        pack,
+        replace,
+        append,
+    } in overrides
+    {
+        let Some(index) = ids.get(&target).copied() else {
+            faults.push((at, missing(&target, &ids)));
+            continue;
+        };
+        for given in &replace.given {
+            let before = writers.insert((index, given.path), pack.clone());
+            let is_above = |before: &String| closure(extends, &pack).contains(before);
+            if let Some(before) = before.filter(|before| !is_above(before)) {
+                faults.push((given.at.clone(), conflict(given.path, &target, &before)));
+            }
+        }
+        let given: Vec<&str> = replace.given.iter().map(|given| given.path).collect();
+        let draft = &mut drafts[index];
+        let action = draft.rule.action;
+        draft.overlay(replace, Layer::Override);
+        follow_action(draft, action, &given);
+        if let Some(append) = append {
+            draft.extend(*append);
+        }
+    }
+    faults
+}
+
+/// Adapts a rule to an overridden action: options of the former action are reset, and its cases expect the new one.
+/// The author of an override need not know how the rule is written.
+fn follow_action(draft: &mut Draft, before: Action, given: &[&str]) {
+    let is_given = |key: &str| given.iter().any(|path| is_at_or_below(path, key));
+    if draft.rule.action != before {
+        draft.reset_unused(|_, key| !is_given(key));
+    }
+    if is_given("case") {
+        return;
+    }
+    let rule = &mut draft.rule;
+    let (action, then) = (rule.action, written_then(rule));
+    for case in &mut rule.cases {
+        if !rule.on.contains(&case.channel) {
+            (case.expect, case.by_byte) = (None, None);
+        }
+        let expected = case.expect.take();
+        let follow = |expected| match Some(expected) == then {
+            true => expected,
+            false => action,
+        };
+        case.expect = expected.map(follow);
+    }
+}
+
+fn missing(target: &str, ids: &HashMap<String, usize>) -> Fault {
+    let mut known: Vec<&str> = ids.keys().map(String::as_str).collect();
+    known.sort_unstable();
+    Fault::new(
+        &code::UNKNOWN_RULE,
+        format!("there is no rule {} to override", quote(target)),
+    )
+    .with_help(match not_extended(target, &known) {
+        Some(help) => help,
+        None => format!(
+            "name it as `pack/rule`, and its pack in `extends`; {}",
+            did_you_mean::help(target, &known)
+        ),
+    })
+}
+
+/// Returns the help for a rule of a built-in pack that is not part of the load.
+pub(super) fn not_extended(target: &str, known: &[&str]) -> Option<String> {
+    let (pack, _) = target.rsplit_once('/')?;
+    let is_there = known
+        .iter()
+        .any(|id| id.rsplit_once('/').is_some_and(|(of, _)| of == pack));
+    let is_builtin = Pack::builtins().any(|name| name == pack);
+    (is_builtin && !is_there).then(|| {
+        format!(
+            "its pack is not part of this one: write `extends = [{}]` in `[pack]`",
+            quote(pack).replace('`', "\"")
+        )
+    })
+}
+
+fn conflict(path: &str, target: &str, before: &str) -> Fault {
+    let message = format!(
+        "`{path}` of rule {} is also overridden by pack {}",
+        quote(target),
+        quote(before)
+    );
+    Fault::new(&code::CONFLICTING_OVERRIDE, message)
+        .with_help("let one of the two packs extend the other: its value then applies")
+}

@@ -1,0 +1,57 @@
+//! The value of a key, as a rule file writes it.
+
+use serde::{Serialize, Serializer};
+
+/// The value of a key, as a rule file writes it. It serialises as such a value: a table as a map, and
+/// [`Absent`](Self::Absent) as none.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum KeyValue {
+    /// The key is not set and has no default.
+    Absent,
+    /// A boolean.
+    Flag(bool),
+    /// A whole number.
+    Whole(i64),
+    /// A decimal number.
+    Decimal(f64),
+    /// A string.
+    Text(String),
+    /// An array.
+    List(Vec<KeyValue>),
+    /// The keys of a table, in the order of the key table.
+    Table(Vec<(&'static str, KeyValue)>),
+}
+
+impl KeyValue {
+    /// Returns true if the value says something: it is not absent, not `false` and not an empty list.
+    pub(in crate::pack) fn is_some(&self) -> bool {
+        match self {
+            KeyValue::Absent | KeyValue::Flag(false) => false,
+            KeyValue::List(entries) => !entries.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// The texts as an array.
+    pub(in crate::pack) fn texts<S: Into<String>>(texts: impl IntoIterator<Item = S>) -> KeyValue {
+        let texts = texts.into_iter().map(|text| KeyValue::Text(text.into()));
+        KeyValue::List(texts.collect())
+    }
+}
+
+impl Serialize for KeyValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            KeyValue::Absent => serializer.serialize_none(),
+            KeyValue::Flag(flag) => serializer.serialize_bool(*flag),
+            KeyValue::Whole(number) => serializer.serialize_i64(*number),
+            KeyValue::Decimal(number) => serializer.serialize_f64(*number),
+            KeyValue::Text(text) => serializer.serialize_str(text),
+            KeyValue::List(entries) => serializer.collect_seq(entries),
+            KeyValue::Table(keys) => {
+                serializer.collect_map(keys.iter().map(|(key, value)| (key, value)))
+            }
+        }
+    }
+}
