@@ -39,11 +39,13 @@ pub struct Limits {
     pub pattern_bytes: usize,
     /// The most automaton states of one rule, estimated before anything is built. Default 65,536.
     pub rule_states: usize,
-    /// The most automaton states of all rules of a pack together. Default 4,194,304.
+    /// The most automaton states of all rules of a pack together. A pattern with look-around (feature `lookaround`) has
+    /// an engine for each character that it may look ahead, and each counts with the size of the pattern.
+    /// Default 4,194,304.
     pub pack_states: usize,
     /// The most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope after
-    /// lists are expanded, and for each pattern 1,024 plus 64 for each byte. A million steps take some
-    /// milliseconds. Work is counted and not timed, so a pack loads on every machine or on none. Default 2^30.
+    /// lists are expanded, 16 for each entry of a list, and for each pattern 1,024 plus 64 for each byte. A million steps
+    /// take some milliseconds. Work is counted and not timed, so a pack loads on every machine or on none. Default 2^30.
     pub load_steps: u64,
     /// The largest rule file, in bytes. Default 16 MiB.
     pub file_bytes: u64,

@@ -90,6 +90,46 @@ impl Channel {
     }
 }
 
+/// The way in which a tool call ended. A scope of rules on [`Channel::ToolOutput`].
+///
+/// # Example: by name and back
+/// ```
+/// use ttsr::rule::ToolOutcome;
+/// assert_eq!(ToolOutcome::from_name("error"), Some(ToolOutcome::Error));
+/// assert_eq!(ToolOutcome::default().name(), "ok");
+/// ```
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToolOutcome {
+    /// The tool did what it was asked for. An output whose outcome the host does not tell counts as this.
+    #[default]
+    Ok,
+    /// The tool failed: its output is an error.
+    Error,
+}
+
+impl ToolOutcome {
+    /// Every outcome, in the order of their declaration.
+    pub const ALL: [ToolOutcome; 2] = [ToolOutcome::Ok, ToolOutcome::Error];
+
+    /// Returns the name used in rules: `ok` or `error`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ToolOutcome::Ok => "ok",
+            ToolOutcome::Error => "error",
+        }
+    }
+
+    /// Returns the outcome with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<ToolOutcome> {
+        ToolOutcome::ALL.into_iter().find(|it| it.name() == name)
+    }
+}
+
 /// The severity of a violation. It determines the action unless the rule names one.
 ///
 /// # Example: a rule that names no action
@@ -226,6 +266,8 @@ pub struct Rule {
     /// Globs on the name of the tool, case-insensitive. A glob that starts with `!` excludes, and the last matching
     /// glob decides. Empty: every tool. Only tool input and output have a tool.
     pub tools: Vec<String>,
+    /// The outcome of the tool call, on [`Channel::ToolOutput`]; `None`: either. Other channels have none.
+    pub outcome: Option<ToolOutcome>,
     /// Dotted globs on the path of the argument (`command`, `edits.*.new_text`, `$raw`). Empty: every argument.
     pub args: Vec<String>,
     /// Globs on the file that the tool call is about; `!` excludes. Empty: every file, and calls without a file.
@@ -301,6 +343,7 @@ impl Rule {
             severity: Severity::Warning,
             on: Channel::STREAMED.to_vec(),
             tools: Vec::new(),
+            outcome: None,
             args: Vec::new(),
             paths: Vec::new(),
             agents: Vec::new(),

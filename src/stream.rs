@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::OnLimit;
 use crate::pack::{MessageValues, Pack, render_message};
-use crate::rule::{Channel, Per, Rule};
+use crate::rule::{Channel, Per, Rule, ToolOutcome};
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use closed::ClosedPart;
 pub(crate) use history::{RuleHistories, RuleHistory};
@@ -360,6 +360,35 @@ impl Stream {
         if let Some(index) = self.index_or_open(part) {
             let path = crate::view::path::normalise(path, self.pack.root());
             self.parts[index].set_path(path);
+        }
+    }
+
+    /// Sets the outcome of the tool call whose output a part is, before its first delta: rules with `outcome` look at
+    /// it. An output without this counts as [`ToolOutcome::Ok`]. An unknown part opens as tool output; parts on other
+    /// channels have no outcome.
+    ///
+    /// # Example: an output that is an error
+    /// ```
+    /// use ttsr::rule::ToolOutcome;
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/retry-later", vec![Pattern::literal("timed out")]);
+    /// rule.on = vec![Channel::ToolOutput];
+    /// rule.outcome = Some(ToolOutcome::Error);
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// for (outcome, hits) in [(ToolOutcome::Error, 1), (ToolOutcome::Ok, 0)] {
+    ///     let mut stream = pack.stream();
+    ///     stream.set_outcome(PartId(0), outcome);
+    ///     assert_eq!(stream.push(PartId(0), b"The request timed out.").len(), hits);
+    /// }
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) {
+        self.begin();
+        if self.index(part).is_none() && self.closed(part).is_none() {
+            self.add(part, Channel::ToolOutput);
+        }
+        if let Some(index) = self.index(part) {
+            self.parts[index].set_outcome(outcome);
         }
     }
 

@@ -162,6 +162,11 @@ impl Message {
     /// Returns all texts of the message, joined.
     #[must_use]
     pub fn text(&self) -> String {
+        self.texts().concat()
+    }
+
+    /// Returns its texts, in order.
+    pub(super) fn texts(&self) -> Vec<&str> {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text { text, .. } => Some(text.as_str()),
             Content::Reasoning { .. } | Content::ToolCall { .. } | Content::ToolResult { .. } => {

@@ -17,9 +17,9 @@ use super::aborted::PromptRef;
 use super::cancel::Cancel;
 use super::consultation::Consultation;
 use super::event::LoopEvent;
-use super::fallback::Chains;
+use super::fallback::{Chains, SessionEvent};
 use super::handoff::Handoff;
-use super::hooks::{Hooks, OnHookFault};
+use super::hooks::{HookPoint, Hooks, OnHookFault};
 use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
@@ -649,6 +649,13 @@ impl Processor {
         }
         self.begin_attempt();
         self.state = ReplyState::Asking;
+        if !self.hooks.is_empty(HookPoint::Event) {
+            let status = SessionEvent::Status {
+                session: self.settings.session.clone(),
+                message: next_attempt.status.unwrap_or_else(|| "busy".to_owned()),
+            };
+            self.session_event(&status, out);
+        }
         out.push(Step::Send {
             attempt: self.attempt.stream.attempt(),
             messages,

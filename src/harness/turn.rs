@@ -9,6 +9,7 @@ use super::call::{Gate, ToolCall, ToolOutput, Tools};
 use super::cancel::Cancel;
 use super::consult::{ParentSession, SubAgent};
 use super::consultation::{ConsultOutcome, Consultation};
+use super::fallback::SessionEvent;
 use super::handoff::Handoff;
 use super::hooks::Hooks;
 use super::message::{Content, Message, Request, Role};
@@ -581,6 +582,17 @@ pub async fn ask_sub_agent<P: Provider + ?Sized>(
     let SubAgent {
         processor, tools, ..
     } = &mut sub_agent;
+    let created = SessionEvent::SubagentCreated {
+        session: processor.settings().session.clone(),
+        agent: parent
+            .origin
+            .agent
+            .clone()
+            .unwrap_or_else(|| consultation.by.clone()),
+    };
+    let mut steps = Vec::new();
+    processor.session_event(&created, &mut steps);
+    steps.iter().for_each(&mut watch);
     let turn = Turn::new(processor, provider, tools, cancel.clone());
     let request = consultation.request(parent);
     let asking = turn.run_alone(request, &consultation.call, &mut watch);

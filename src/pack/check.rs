@@ -155,9 +155,15 @@ impl<'l> Check<'l> {
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let written = take(&mut self.allows);
         if let Some(known) = self.known_tools(terms) {
-            for WrittenAllow { allow, at, .. } in &written {
+            for WrittenAllow {
+                allow, at, entries, ..
+            } in &written
+            {
                 let faults = known.misspelt_tools(&allow.tools).into_iter();
-                late.extend(faults.map(|fault| (at.clone(), None, fault)));
+                late.extend(faults.map(|(entry, fault)| {
+                    let place = draft::place_of(entries, entry);
+                    (place.unwrap_or_else(|| at.clone()), None, fault)
+                }));
             }
         }
         let (allows, faults) = compose::resolve(written, &rules, terms, self.limits);

@@ -161,6 +161,10 @@ fn compile_patterns<'r>(
             if let Some(text) = &lowered.confirmed_by {
                 let confirm = Confirm::of(text, &limits.of_pattern());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
+                states = states.saturating_add(confirm.size());
+                if states > limits.pack_states {
+                    return Err(error(CompileErrorKind::States(states)));
+                }
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
                     true => Some(AroundSearch::of(text).ok_or_else(|| {
@@ -247,6 +251,7 @@ fn scope<'r>(rule: &'r Rule, globs: &mut GlobCache<'r>) -> Result<RuleScope, glo
     } = globs;
     Ok(RuleScope {
         tools: get_or_build(names, &rule.tools, ToolScope::new)?,
+        outcome: rule.outcome,
         args: get_or_build(args, &rule.args, ArgScope::new)?,
         paths: get_or_build(paths, &rule.paths, PathScope::new)?,
         agents: get_or_build(names, &rule.agents, ToolScope::new)?,

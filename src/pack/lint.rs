@@ -54,7 +54,7 @@ pub(super) fn lint_rule(
     ];
     let tools = known.map(|known| known.warnings(rule));
     let tools = tools.into_iter().flatten();
-    let tools = tools.map(|(key, fault)| (About::Key(key), fault));
+    let tools = tools.map(|(key, entry, fault)| (About::Entry(key, entry), fault));
     let found = found.into_iter().flatten().chain(tools);
     found
         .map(|(about, fault)| (about.place(draft, &fault), fault))
@@ -65,6 +65,8 @@ pub(super) fn lint_rule(
 enum About<'r> {
     /// The key at a path; an empty path is the rule as a whole.
     Key(&'static str),
+    /// An entry of the list at a path.
+    Entry(&'static str, &'r str),
     /// The text of a pattern, or the range of it that the fault has.
     Text(&'r str),
 }
@@ -72,6 +74,10 @@ enum About<'r> {
 impl About<'_> {
     fn place(&self, draft: &Draft, fault: &Fault) -> Place {
         match self {
+            About::Entry(path, entry) => {
+                let written = draft.in_entry(entry);
+                written.unwrap_or_else(|| About::Key(path).place(draft, fault))
+            }
             About::Key(path) => {
                 let given = draft.given(path);
                 given.map_or(&draft.place, |given| &given.at).clone()

@@ -18,8 +18,8 @@ mod value;
 
 use format::{
     Cases, Day, Expected, Flag, Globs, Grants, Group, KnownNames, ListOf, Listed, NamesOf, OneOf,
-    OneOrMore, PackNames, Pair, Patterns, RuleGlobs, Then, Thousandths, Verbatim, Whole, Words,
-    check_ast, rule_id,
+    OneOfOrNone, OneOrMore, PackNames, Pair, Patterns, RuleGlobs, Then, Thousandths, Verbatim,
+    Whole, Words, check_ast, rule_id,
 };
 #[cfg(debug_assertions)]
 pub(in crate::pack) use key::is_key;
@@ -59,6 +59,9 @@ const MANY: i64 = 1_000_000_000;
 pub(in crate::pack) const TOOL_CHANNELS: &[Channel] = &[Channel::ToolInput, Channel::ToolOutput];
 /// The channels on which a part has arguments and a file.
 pub(in crate::pack) const CALL_CHANNELS: &[Channel] = &[Channel::ToolInput];
+
+/// The channel on which a part has the outcome of a tool call.
+pub(in crate::pack) const OUTPUT_CHANNELS: &[Channel] = &[Channel::ToolOutput];
 
 /// The actions that may follow when the retries of a rule are used up.
 pub(super) const THEN: [Action; 5] = Then::ALL;
@@ -285,6 +288,13 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .inherits()
     .appends()
     .read_on(CALL_CHANNELS),
+    Key::new(
+        "outcome",
+        slot!(Draft: rule.outcome, OneOfOrNone),
+        "The outcome of the tool call whose output the rule reads (`tool-output`). Default: either.",
+    )
+    .inherits()
+    .read_on(OUTPUT_CHANNELS),
     Key::new(
         "match",
         &Table::<Draft, Draft> {
@@ -588,7 +598,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     .form(FOLD_FORM),
     Key::new(
         "pattern.arg",
-        slot!(Pattern: arg, Words::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect())),
+        slot!(Pattern: arg, Words { is_recorded: true, ..Words::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect()) }),
         "A dotted glob on the argument in which it is searched.",
     ),
 ];

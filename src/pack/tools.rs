@@ -53,30 +53,33 @@ impl KnownTools {
         }
     }
 
-    /// Returns the warnings about the scopes of a rule, each with the key that it is about.
-    pub(super) fn warnings(&self, rule: &Rule) -> Vec<(&'static str, Fault)> {
+    /// Returns the warnings about the scopes of a rule, each with the key and the entry that it is about.
+    pub(super) fn warnings<'r>(&self, rule: &'r Rule) -> Vec<(&'static str, &'r str, Fault)> {
         let mut found = Vec::new();
         let tools = self.misspelt_tools(&rule.tools);
         if tools.is_empty() {
-            found.extend(self.unknown_scope(rule).map(|fault| ("tools", fault)));
+            let unknown = self.unknown_scope(rule).into_iter();
+            found.extend(unknown.map(|(entry, fault)| ("tools", entry, fault)));
         }
-        found.extend(tools.into_iter().map(|fault| ("tools", fault)));
+        let tools = tools.into_iter();
+        found.extend(tools.map(|(entry, fault)| ("tools", entry, fault)));
         if let Some(consult) = &rule.consult {
             let tools = self.misspelt_tools(&consult.tools).into_iter();
-            found.extend(tools.map(|fault| ("consult.tools", fault)));
+            found.extend(tools.map(|(entry, fault)| ("consult.tools", entry, fault)));
         }
         let of_own = |tool: &String| self.is_own(split_exclusion(tool).1);
         if !rule.tools.iter().any(of_own) {
             let patterns = rule.condition.patterns();
             let args = patterns.filter_map(|pattern| Some(("match", pattern.arg.as_ref()?)));
             let args = rule.args.iter().map(|arg| ("args", arg)).chain(args);
-            found.extend(args.filter_map(|(key, arg)| Some((key, self.misspelt_arg(arg)?))));
+            found
+                .extend(args.filter_map(|(key, arg)| Some((key, &**arg, self.misspelt_arg(arg)?))));
         }
         found
     }
 
-    /// Returns the warnings about globs on tools that nearly equal the name of a known one.
-    pub(super) fn misspelt_tools(&self, globs: &[String]) -> Vec<Fault> {
+    /// Returns the warnings about globs on tools that nearly equal the name of a known one, each with the glob.
+    pub(super) fn misspelt_tools<'g>(&self, globs: &'g [String]) -> Vec<(&'g str, Fault)> {
         let names = self.tools.iter().map(String::as_str);
         let own = self.own.iter().map(String::as_str);
         let names: Vec<&str> = names.chain(own).collect();
@@ -92,14 +95,15 @@ impl KnownTools {
                     "did you mean {}? If not, name your tool in `[pack] tools`",
                     quote(near)
                 );
-                found.push(Fault::new(&code::UNKNOWN_TOOL, message).with_help(help));
+                let fault = Fault::new(&code::UNKNOWN_TOOL, message).with_help(help);
+                found.push((&**entry, fault));
             }
         }
         found
     }
 
     /// Returns the warning about a rule on unknown tools only: its examples prove nothing about real calls.
-    fn unknown_scope(&self, rule: &Rule) -> Option<Fault> {
+    fn unknown_scope<'r>(&self, rule: &'r Rule) -> Option<(&'r str, Fault)> {
         let included = rule.tools.iter().filter(|entry| !entry.starts_with('!'));
         let included: Vec<&String> = included.collect();
         if included.is_empty() || included.iter().any(|glob| self.is_known(glob)) {
@@ -114,7 +118,8 @@ impl KnownTools {
             quote(included[0])
         );
         let help = "name your tools in `[pack] tools`, or write the name that the harness has";
-        Some(Fault::new(&code::UNKNOWN_TOOL, message).with_help(help))
+        let fault = Fault::new(&code::UNKNOWN_TOOL, message).with_help(help);
+        Some((included[0], fault))
     }
 
     /// Returns the warning about an argument path with a name that nearly equals that of a known argument.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use globset::GlobSet;
 
+use crate::rule::ToolOutcome;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 
 /// The scope of a rule, except for its channels. `None` is no restriction.
 #[derive(Debug)]
 pub(crate) struct RuleScope {
     pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) outcome: Option<ToolOutcome>,
     pub(crate) args: Option<Arc<ArgScope>>,
     pub(crate) paths: Option<Arc<PathScope>>,
     pub(crate) agents: Option<Arc<ToolScope>>,

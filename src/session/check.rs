@@ -1,7 +1,7 @@
 //! Whole texts: the output of a tool, the words of the user, an error.
 
 use super::Session;
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::stream::Stream;
 use crate::verdict::{Decision, PartId, Verdict};
 
@@ -78,9 +78,46 @@ impl Session {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn check(&mut self, channel: Channel, tool: Option<&str>, text: &[u8]) -> Checked {
+        self.check_whole(channel, tool, ToolOutcome::default(), text)
+    }
+
+    /// Reads the whole output of a tool call that ended with `outcome`, as [`check`](Self::check) does on
+    /// [`Channel::ToolOutput`].
+    ///
+    /// # Example: a rule about reads that went well
+    /// ```
+    /// use ttsr::rule::ToolOutcome;
+    /// use ttsr::{Channel, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/delegate", vec![Pattern::regex(r"\S")]);
+    /// rule.on = vec![Channel::ToolOutput];
+    /// rule.outcome = Some(ToolOutcome::Ok);
+    /// let mut session = Pack::builder().rule(rule).build()?.session();
+    /// let failed = session.check_output(Some("read"), ToolOutcome::Error, b"is a directory");
+    /// assert!(failed.decisions().is_empty());
+    /// let read = session.check_output(Some("read"), ToolOutcome::Ok, b"fn main() {}");
+    /// assert_eq!(read.decisions().len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn check_output(
+        &mut self,
+        tool: Option<&str>,
+        outcome: ToolOutcome,
+        text: &[u8],
+    ) -> Checked {
+        self.check_whole(Channel::ToolOutput, tool, outcome, text)
+    }
+
+    fn check_whole(
+        &mut self,
+        channel: Channel,
+        tool: Option<&str>,
+        outcome: ToolOutcome,
+        text: &[u8],
+    ) -> Checked {
         let mut stream = self.new_stream(self.excluded.clone());
         let mut hits = Vec::new();
         stream.open(WHOLE, channel);
+        stream.set_outcome(WHOLE, outcome);
         if let Some(tool) = tool {
             hits.extend_from_slice(&stream.tool(WHOLE, tool, ""));
         }

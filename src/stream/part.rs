@@ -11,7 +11,7 @@ use super::state::SharedState;
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::Limits;
 use crate::program::{ChannelRules, DetectorSpec, Program};
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
 use crate::view::chunk::Chunk;
 use admit::{Admission, HaystackScope, PartContext, TextEnd};
@@ -130,6 +130,11 @@ impl OpenPart {
     /// Sets the file that the part is about.
     pub(super) fn set_path(&mut self, path: String) {
         self.scope.given_path = Some(path.into_boxed_str());
+    }
+
+    /// Sets the outcome of the tool call whose output the part is.
+    pub(super) fn set_outcome(&mut self, outcome: ToolOutcome) {
+        self.scope.outcome = outcome;
     }
 
     /// Adds the counts of the readers of this part.

@@ -292,7 +292,7 @@ fn unsafe_is_denied_except_in_two_modules() {
 
 /// Values built lazily while text is read. Each can be built for every set of rules: a value that depends on a pattern
 /// must not turn out to be too large once text arrives.
-const BUILT_LATE: [(&str, &str); 7] = [
+const BUILT_LATE: [(&str, &str); 6] = [
     // A copy of the states of an existing automaton.
     ("crates/automata/src/lazy_dfa.rs", "OnceLock<BitNfa>"),
     // Constant tables of the crate.
@@ -307,12 +307,6 @@ const BUILT_LATE: [(&str, &str); 7] = [
     ("src/detect/script.rs", "static RANGES: LazyLock<"),
     ("src/detect/script.rs", "static SMALL_WORDS: LazyLock<"),
     ("src/view/fold/unicode.rs", "static ASCII: LazyLock<"),
-    // The verifier of a pattern with look-around, close to the end of a text: the one built at load with a smaller count.
-    // If it cannot be built, the end is counted as unconfirmed.
-    (
-        "crates/automata/src/lookaround/verify.rs",
-        "exact: Box<[OnceLock<Option<Regex>>]>",
-    ),
 ];
 
 #[test]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
-use ttsr::harness::{Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput};
+use ttsr::harness::{
+    Content, Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput,
+};
 use ttsr::{Origin, Pack};
 
 use super::boundary::call;
@@ -246,6 +248,41 @@ fn c5_the_hint_names_every_option_however_long_the_line() {
         told_list.contains("Available: - quick - deep\n"),
         "{told_list}"
     );
+    for (output, options) in [
+        (
+            "Unknown agent: x\nAvailable agents:\n  explore\n  oracle\n  fixer\n\nMore.",
+            "Available: explore oracle fixer\n",
+        ),
+        (
+            "Unknown agent: x. Available agents: explore,\noracle, fixer,\nlibrarian\nNothing ran.",
+            "Available: explore, oracle, fixer, librarian\n",
+        ),
+        (
+            "Unknown agent: x. Available agents: explore\n, oracle\n, fixer\nNothing ran.",
+            "Available: explore , oracle , fixer\n",
+        ),
+        (
+            "Agent \"x\" is not allowed. Allowed agents:\n\n* explore\n  reads code\n* oracle\nNothing ran.",
+            "Available: * explore reads code * oracle\n",
+        ),
+        (
+            "[ERROR] Skills not found: x\nAvailable skills:\ngit-master\nplaywright\nNothing ran.",
+            "Available: git-master playwright\n",
+        ),
+        (
+            "Unknown category: x\nAvailable categories:\n1. quick\n2. deep\nNothing ran.",
+            "Available: 1. quick 2. deep\n",
+        ),
+    ] {
+        let told = told(&mut processor, "task", output);
+        assert!(told[output.len()..].contains(options), "{told}");
+    }
+    let lines: String = (0..2_000)
+        .map(|number| format!("\n- agent-{number}"))
+        .collect();
+    let long = format!("Unknown agent: x. Available agents:{lines}");
+    let quoted = told(&mut processor, "task", &long)[long.len()..].len();
+    assert!((4_096..5_000).contains(&quoted), "{quoted}");
     // The bound is 4 KiB.
     let many = format!("Unknown agent: x. Available: {}", "a, ".repeat(3_000));
     let told = told(&mut processor, "task", &many);
@@ -549,6 +586,15 @@ fn c3_an_empty_or_failed_read_gets_no_nudge() {
     ] {
         assert_eq!(told(&mut processor, "read", output), output);
     }
+    // A harness that says so needs no words for it.
+    for output in ["/a is a directory", "00001| fn main() {}"] {
+        let failed = processor.after_tool(
+            &call("read", "{}"),
+            ToolOutput::error(output),
+            &mut Vec::new(),
+        );
+        assert_eq!(failed.unwrap().output, output);
+    }
     let file = "00001| fn error() {}\n\n(End of file - total 1 lines)";
     assert!(told(&mut processor, "read", file).len() > file.len());
 }
@@ -582,5 +628,34 @@ fn c2_c4_a_marker_in_a_synthetic_message_counts() {
         let mut headers = processor("opencode/chat-headers", copilot(provider), None);
         let (request, _) = sent(&mut headers, synthetic());
         assert_eq!(initiator(&request).is_some(), marked, "{provider}");
+    }
+}
+
+/// The original looks for the marker in the first text of the message, and in every text where it sets the header.
+#[test]
+fn c2_the_reminder_asks_only_the_first_text_for_the_marker() {
+    let texts = |texts: &[(&str, bool)]| {
+        let mut message = Message::user("");
+        let content = texts.iter().map(|&(text, synthetic)| Content::Text {
+            text: text.to_owned(),
+            synthetic,
+        });
+        message.content = content.collect();
+        vec![message]
+    };
+    let attached = format!("A file.\n{MARKER}");
+    for (contents, is_reminded) in [
+        ([("Fix it.", false), (&*attached, true)], true),
+        ([("Fix it.", false), (&*attached, false)], true),
+        ([(&*attached, false), ("Fix it.", false)], false),
+        ([(&*attached, true), ("Fix it.", false)], false),
+    ] {
+        let mut reminds = processor("opencode/phase-reminder", agent("orchestrator"), None);
+        let (request, _) = sent(&mut reminds, texts(&contents));
+        let has_changed = request.messages != texts(&contents);
+        assert_eq!(has_changed, is_reminded, "{contents:?}");
+        let mut headers = processor("opencode/chat-headers", provider(COPILOT), None);
+        let (request, _) = sent(&mut headers, texts(&contents));
+        assert_eq!(initiator(&request), Some("agent"), "{contents:?}");
     }
 }

@@ -622,6 +622,7 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
         fn event(&mut self, event: &SessionEvent) {
             assert_eq!(event.session(), "ses_1");
             let name = match event {
+                SessionEvent::Status { message, .. } if message == "busy" => "busy",
                 SessionEvent::MessageUpdated { error: None, .. } => "updated",
                 SessionEvent::MessageUpdated { .. } => "updated with an error",
                 SessionEvent::Error { .. } => "error",
@@ -639,9 +640,9 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
         .text("Do")
         .fail(ttsr::harness::Failure::new("reset", "reset"));
     for (script, expected) in [
-        (answer, &["updated", "idle"][..]),
-        (calls, &["updated"]),
-        (broken, &["updated with an error", "error", "idle"]),
+        (answer, &["busy", "updated", "idle"][..]),
+        (calls, &["busy", "updated"]),
+        (broken, &["busy", "updated with an error", "error", "idle"]),
     ] {
         let (sender, heard) = mpsc::channel();
         let mut hooks = Hooks::default();
@@ -670,4 +671,97 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
         let heard: Vec<&str> = heard.try_iter().collect();
         assert_eq!(heard, expected);
     }
+}
+
+/// Every event of the loop, with the session it is about.
+#[test]
+fn c1_sub_agents_and_changes_of_status_are_events() {
+    use std::sync::mpsc;
+    use ttsr::harness::ask_sub_agent;
+    use ttsr::harness::consult::{Consultation, ParentSession};
+    use ttsr::harness::fallback::SessionEvent;
+    use ttsr::harness::{NoTools, Request, Scripted};
+    use ttsr::rule::Consult;
+    use ttsr::{Origin, Pack, Pattern, Rule};
+    struct Hears(mpsc::Sender<(String, String)>);
+    impl Hook for Hears {
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Event]
+        }
+        fn event(&mut self, event: &SessionEvent) {
+            let told = match event {
+                SessionEvent::Status { message, .. } => format!("status {message}"),
+                SessionEvent::SubagentCreated { agent, .. } => format!("created {agent}"),
+                SessionEvent::MessageUpdated { .. } => "updated".to_owned(),
+                SessionEvent::Idle { .. } => "idle".to_owned(),
+                other => format!("{other:?}"),
+            };
+            self.0.send((event.session().to_owned(), told)).unwrap();
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let (sender, heard) = mpsc::channel();
+    let mut hooks = Hooks::default();
+    hooks.register("hears", Hears(sender));
+    let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
+    rule.action = ttsr::Action::Retry;
+    let pack = Pack::builder().rule(rule).build().unwrap();
+    let settings = Settings {
+        session: "ses_1".into(),
+        ..Settings::default()
+    };
+    let parent = ParentSession {
+        settings: settings.clone(),
+        pack: pack.clone(),
+        origin: Origin {
+            agent: Some("reviewer".into()),
+            ..Origin::default()
+        },
+        model: "m".into(),
+    };
+    let mut asked = Consultation::new("review", "call_1", Consult::new("Is it fit?"));
+    asked.session = Some("ses_2".into());
+    let mut provider = Scripted::new([ScriptedReply::default().text("Yes.").finish("stop")]);
+    let (mut tools, cancel) = (NoTools, Cancel::default());
+    let asking = ask_sub_agent(
+        &mut provider,
+        &mut tools,
+        &mut hooks,
+        &parent,
+        &asked,
+        &cancel,
+        |_| {},
+    );
+    runtime.block_on(asking);
+    let told: Vec<(String, String)> = heard.try_iter().collect();
+    let of = |session: &str, told: &str| (session.to_owned(), told.to_owned());
+    assert_eq!(
+        told,
+        [
+            of("ses_2", "created reviewer"),
+            of("ses_2", "status busy"),
+            of("ses_2", "updated"),
+            of("ses_2", "idle"),
+        ]
+    );
+    let mut processor = Processor::new(pack.session(), hooks, settings);
+    let mut provider = Scripted::new([
+        ScriptedReply::default().text("x: any"),
+        ScriptedReply::default().text("x: u8").finish("stop"),
+    ]);
+    let request = Request::new("m", Vec::new());
+    let running = ttsr::harness::run(
+        &mut processor,
+        &mut provider,
+        request,
+        "msg",
+        cancel,
+        |_| {},
+    );
+    runtime.block_on(running);
+    let told: Vec<String> = heard.try_iter().map(|(_, told)| told).collect();
+    assert_eq!(told, ["status busy", "status retry", "updated", "idle"]);
 }

@@ -16,7 +16,7 @@ mod reach;
 mod server;
 mod watch;
 
-pub use ask::{AskError, AskOptions, ask};
+pub use ask::{AskError, AskOptions, WholeReply, ask};
 pub use drive::{Backoff, WatchOptions, watch};
 pub use journal::ActJournal;
 pub use reach::Reach;

@@ -521,6 +521,7 @@ fn first_hit(
     let pack = load::build_in(root, [rule.clone()].into_iter())?;
     let mut stream = pack.stream();
     stream.open(PART, part.channel);
+    stream.set_outcome(PART, rule.outcome.unwrap_or_default());
     let mut hits = Vec::new();
     if let Some(tool) = &part.tool {
         hits.extend_from_slice(&stream.tool(PART, tool, "call"));

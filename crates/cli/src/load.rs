@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ttsr::{Channel, Diagnostic, LoadError, Pack, PackBuilder, PartId, Pattern, Rule, RuleId};
+use ttsr::{Diagnostic, LoadError, Pack, PackBuilder, Rule};
 
 use crate::CommandError;
 use crate::args::{PackArgs, WorkspaceArgs};
@@ -89,45 +89,6 @@ fn reasons(error: &LoadError) -> String {
         "the pack cannot be loaded\n{}",
         problems.join("\n").trim_end()
     )
-}
-
-/// Returns the rules of `pack` that apply to the file at `path`, with their `paths` removed.
-///
-/// A stream learns its file from the tool input. If the caller knows the file beforehand, the scopes are evaluated
-/// here. The library interprets paths and globs: each rule is tried on a call that names `path`.
-pub(crate) fn restrict_to_file(pack: &Pack, path: &str) -> Result<Pack, CommandError> {
-    let (bound, free): (Vec<&Rule>, Vec<&Rule>) =
-        pack.rules().iter().partition(|rule| !rule.paths.is_empty());
-    let root = pack.root();
-    let probes = build_in(root, bound.into_iter().map(probe))?;
-    let call = serde_json::json!({ "path": path, "content": PROBE }).to_string();
-    let mut stream = probes.stream();
-    stream.open(PartId(0), Channel::ToolInput);
-    let mut applying: Vec<RuleId> = Vec::new();
-    applying.extend(
-        stream
-            .push(PartId(0), call.as_bytes())
-            .iter()
-            .map(|hit| hit.rule),
-    );
-    applying.extend(stream.close(PartId(0)).iter().map(|hit| hit.rule));
-    let bound = applying.into_iter().filter_map(|id| {
-        let known = pack.find(&probes.rule(id).id)?;
-        let mut rule = pack.rule(known).clone();
-        rule.paths.clear();
-        Some(rule)
-    });
-    build_in(root, bound.chain(free.into_iter().cloned()))
-}
-
-const PROBE: &str = "probe";
-
-fn probe(rule: &Rule) -> Rule {
-    let pattern = Pattern::literal(PROBE.to_owned());
-    let mut probe = Rule::new(rule.id.clone(), vec![pattern]);
-    probe.on = vec![Channel::ToolInput];
-    probe.paths.clone_from(&rule.paths);
-    probe
 }
 
 /// Builds a pack of rules that have been loaded before.

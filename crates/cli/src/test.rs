@@ -153,7 +153,7 @@ impl TestRun<'_> {
         let rule = &self.pack.rules()[index];
         let part = ExamplePart::new(rule, channel, example.text);
         let splits = splits(self.chunks, part.bytes.len());
-        let hit = |split| hit(self.pack, index, &part, split, example.number);
+        let hit = |split| hit(self.pack, index, (&part, None), split, example.number);
         let judged = judge(example.must_hit, None, &splits, hit);
         let (kind, item) = match example.must_hit {
             true => ("match", SourceItem::Match(example.number)),
@@ -168,16 +168,16 @@ impl TestRun<'_> {
     fn case(&mut self, index: usize, case: &Case, number: u64) -> Result<bool, CommandError> {
         let rule = &self.pack.rules()[index];
         let part = ExamplePart::of_case(rule, case);
-        let (pack, own) = self.pack_for(index, &part)?;
+        let file = self.file_of(&part);
+        let file = file.as_deref();
         let splits = splits(self.chunks, part.bytes.len());
-        let found = |split| own.and_then(|own| hit(&pack, own, &part, split, number));
+        let found = |split| hit(self.pack, index, (&part, file), split, number);
         let mut judged = judge(case.expect.is_some(), case.by_byte, &splits, found);
         let follows = case.expect.filter(|expected| *expected != rule.action);
-        if let (ExampleResult::Ok, Some(expected)) = (judged.kept, follows) {
-            let own = own.map_or(rule, |own| &pack.rules()[own]);
-            if !follows_retries(own, &part, expected)? {
-                judged.kept = ExampleResult::Missing;
-            }
+        if let (ExampleResult::Ok, Some(expected)) = (judged.kept, follows)
+            && !follows_retries(rule, (&part, file), expected)?
+        {
+            judged.kept = ExampleResult::Missing;
         }
         self.measure(index, case, number, &mut judged);
         let name = format!("case {number} on {}", case.channel.name());
@@ -210,27 +210,14 @@ impl TestRun<'_> {
         judged.kept = ExampleResult::Ok;
     }
 
-    /// Returns the rules to run a case with, and the index of the case's own rule among them if it applies. If only the
-    /// case names the file of its input, the rules are first restricted to that file.
-    fn pack_for(
-        &self,
-        index: usize,
-        part: &ExamplePart,
-    ) -> Result<(Pack, Option<usize>), CommandError> {
-        let file = part.call.as_ref().and_then(|call| call.file.as_deref());
-        let says = |part: &ExamplePart| {
-            let mut stream = self.pack.stream();
-            stream.open(PART, part.channel);
-            let _ = stream.push(PART, &part.bytes);
-            let _ = stream.close(PART);
-            stream.path(PART).is_some()
-        };
-        let Some(file) = file.filter(|_| !says(part)) else {
-            return Ok((self.pack.clone(), Some(index)));
-        };
-        let pack = load::restrict_to_file(self.pack, file)?;
-        let own = pack.find(&self.pack.rules()[index].id);
-        Ok((pack, own.map(|id| id.index())))
+    /// Returns the file of the input, if only the case names it.
+    fn file_of(&self, part: &ExamplePart) -> Option<String> {
+        let file = part.call.as_ref().and_then(|call| call.file.clone());
+        let mut stream = self.pack.stream();
+        stream.open(PART, part.channel);
+        let _ = stream.push(PART, &part.bytes);
+        let _ = stream.close(PART);
+        file.filter(|_| stream.path(PART).is_none())
     }
 
     fn add(&mut self, record: &TestRecord<'_>, item: SourceItem) -> Result<bool, CommandError> {
@@ -253,7 +240,7 @@ impl TestRun<'_> {
 /// Returns true if the rule takes the expected action once its retries are used up on identical replies.
 fn follows_retries(
     rule: &Rule,
-    part: &ExamplePart,
+    (part, file): (&ExamplePart, Option<&str>),
     expected: Action,
 ) -> Result<bool, CommandError> {
     let pack = load::build([rule.clone()].into_iter())?;
@@ -269,6 +256,9 @@ fn follows_retries(
         let mut stream = session.stream();
         let mut actions = Vec::new();
         let _ = session.open(&mut stream, PART, part.channel);
+        if let Some(file) = file {
+            stream.set_path(PART, file);
+        }
         if let Some(tool) = &part.tool {
             let _ = session.tool(&mut stream, PART, tool, "call");
             actions.extend(session.decisions().iter().map(|it| it.action));
@@ -377,7 +367,7 @@ const PART: PartId = PartId(0);
 fn hit(
     pack: &Pack,
     rule: usize,
-    part: &ExamplePart,
+    (part, file): (&ExamplePart, Option<&str>),
     split: PartSplit,
     number: u64,
 ) -> Option<FirstHit> {
@@ -388,6 +378,10 @@ fn hit(
         found = found.or_else(|| own.next().map(|hit| (hit.end, hit.decided)));
     };
     stream.open(PART, part.channel);
+    if let Some(file) = file {
+        stream.set_path(PART, file);
+    }
+    stream.set_outcome(PART, pack.rules()[rule].outcome.unwrap_or_default());
     if let Some(tool) = &part.tool {
         add(stream.tool(PART, tool, "call"));
     }
@@ -542,7 +536,7 @@ mod tests {
         let part = ExamplePart::new(&pack.rules()[0], Channel::ToolInput, text);
         let splits = splits(chunks, part.bytes.len());
         judge(must_hit, None, &splits, |split| {
-            hit(pack, 0, &part, split, 1)
+            hit(pack, 0, (&part, None), split, 1)
         })
         .kept
     }

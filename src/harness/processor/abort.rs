@@ -50,6 +50,8 @@ pub(super) struct NextAttempt {
     pub(super) steering: Vec<Message>,
     pub(super) model: Option<String>,
     pub(super) temperature: Option<u32>,
+    /// What `session.status` says of it; `None` for the first attempt of a reply.
+    pub(super) status: Option<String>,
 }
 
 /// The text of a reply that stays in the context after a cut. Tool input never stays.
@@ -352,7 +354,13 @@ impl Processor {
         let stays = cause
             .kept_text
             .bytes(&aborted.partial, self.settings.signs_reasoning);
+        let has_failed = matches!(cause.reason, AbortReason::Error | AbortReason::Timeout);
+        let status = match has_failed && !cause.detail.is_empty() {
+            true => cause.detail,
+            false => "retry".to_owned(),
+        };
         let next_attempt = NextAttempt {
+            status: Some(status),
             decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,

@@ -17,7 +17,7 @@ use crate::harness::hooks::{Faults, HookFault, HookPoint, OnHookFault};
 use crate::harness::json_scalars::JsonScalars;
 use crate::harness::message::{Content, Message, Request, Role};
 use crate::harness::step::{End, Step};
-use crate::rule::Header;
+use crate::rule::{Header, ToolOutcome};
 use crate::session::Checked;
 use crate::{Action, Channel, Decision};
 
@@ -27,6 +27,10 @@ pub(super) const CHECKED_MESSAGES: usize = 1000;
 /// The marker of a message with which the agent itself starts a request. Rules on `user-input` read such a message
 /// instead of the user's last message, also if all of it is synthetic. They never read steering messages.
 pub(super) const INTERNAL_INITIATOR: &str = "<!-- SLIM_INTERNAL_INITIATOR -->";
+
+/// The separator of the texts of one message when rules read them: no match spans two texts, and a rule can tell the
+/// first text from the others.
+const TEXT_SEPARATOR: &str = "\u{1e}";
 
 /// Headers that a package sets itself, by the name of the package. Rules do not set them.
 const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator")];
@@ -369,13 +373,14 @@ impl Processor {
                 ));
             }
         }
-        let channels: &[Channel] = match after.is_error {
-            true => &[Channel::ToolOutput, Channel::Error],
-            false => &[Channel::ToolOutput],
+        let outcome = match after.is_error {
+            true => ToolOutcome::Error,
+            false => ToolOutcome::Ok,
         };
-        for channel in channels {
-            let (whole, verdicts) =
-                self.check_whole(*channel, Some(&call.tool), &after.output, out);
+        let output = (Channel::ToolOutput, Some(outcome));
+        let error = after.is_error.then_some((Channel::Error, None));
+        for read_as in [output].into_iter().chain(error) {
+            let (whole, verdicts) = self.check_text(read_as, Some(&call.tool), &after.output, out);
             if let Some(cause) = verdicts.abort {
                 let end = cause.end();
                 self.end_turn(&end, out);
@@ -417,7 +422,9 @@ impl Processor {
 
     /// Notifies the hooks of an event of a session.
     ///
-    /// The loop calls this for its own session: at the end of a reply (`message.updated`), after an abort by an error
+    /// The loop calls this for its own session: before a request (`session.status`: `busy`, or for
+    /// another attempt the failure of the one before, or `retry`), when a sub-agent begins
+    /// (`subagent.session.created`, in its session), at the end of a reply (`message.updated`), after an abort by an error
     /// or a timeout (`session.error`), and after an abort or an answer without tool calls (`session.idle`). The host
     /// calls it for events of a server and of other sessions.
     ///
@@ -596,7 +603,7 @@ impl Processor {
         let Some(message) = messages.into_iter().find(is_prompt) else {
             return Ok(());
         };
-        let text = message.text();
+        let text = message.texts().join(TEXT_SEPARATOR);
         let mut hash = DefaultHasher::new();
         let turn = self.session.turn();
         (&text, turn, &target.agent, &target.provider, &target.model).hash(&mut hash);
@@ -641,7 +648,21 @@ impl Processor {
         text: &str,
         out: &mut Vec<Step>,
     ) -> (TextEdits, OtherDecisions) {
-        let checked = self.session.check(channel, tool, text.as_bytes());
+        self.check_text((channel, None), tool, text, out)
+    }
+
+    /// Reads a whole text; a text on [`Channel::ToolOutput`] has an outcome.
+    fn check_text(
+        &mut self,
+        (channel, outcome): (Channel, Option<ToolOutcome>),
+        tool: Option<&str>,
+        text: &str,
+        out: &mut Vec<Step>,
+    ) -> (TextEdits, OtherDecisions) {
+        let checked = match outcome {
+            Some(outcome) => self.session.check_output(tool, outcome, text.as_bytes()),
+            None => self.session.check(channel, tool, text.as_bytes()),
+        };
         let mut whole = TextEdits::default();
         let mut verdicts = OtherDecisions::default();
         for decision in checked.decisions() {

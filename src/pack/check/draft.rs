@@ -35,7 +35,7 @@ pub(in crate::pack) struct Given {
     pub(in crate::pack) layer: Layer,
 }
 
-/// The text of a pattern, and the place at which it is written.
+/// The text of a pattern or of an entry of a scope, and the place at which it is written.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct PatternText {
     pub(super) text: String,
@@ -57,6 +57,13 @@ impl PatternText {
     }
 }
 
+/// Returns the place of the entry that is written last.
+pub(super) fn place_of(entries: &[PatternText], entry: &str) -> Option<Place> {
+    let mut latest = entries.iter().rev();
+    let written = latest.find(|written| written.text == entry)?;
+    Some(written.place(Some(&(0..entry.len()))))
+}
+
 /// The values that the keys of a table set, in a rule, in `[defaults]` or in an override.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Draft {
@@ -64,6 +71,8 @@ pub(in crate::pack) struct Draft {
     pub(in crate::pack) given: Vec<Given>,
     /// The patterns as they are written, including those that an override replaced.
     pub(in crate::pack) texts: Vec<PatternText>,
+    /// Entries of scopes and arguments of patterns as they are written, except those that lists fill in.
+    pub(in crate::pack) entries: Vec<PatternText>,
     /// The place of the rule's id, at which problems of the whole rule are reported.
     pub(in crate::pack) place: Place,
     /// `match.region` and `match.fold`, for patterns that do not set their own.
@@ -98,6 +107,7 @@ impl Draft {
             rule,
             given: Vec::new(),
             texts: Vec::new(),
+            entries: Vec::new(),
             place,
             region: Vec::new(),
             fold: Vec::new(),
@@ -111,6 +121,7 @@ impl Draft {
     pub(in crate::pack) fn set_origins(&mut self, origins: Origins) {
         self.given = origins.given;
         self.texts = origins.patterns;
+        self.entries = origins.entries;
     }
 
     /// Returns the latest layer's writing of the key at `path`, or of a key below it. The empty path is the rule itself,
@@ -131,6 +142,11 @@ impl Draft {
     pub(in crate::pack) fn is_default(&self, path: &str) -> bool {
         let given = self.given(path);
         given.is_some_and(|given| given.layer == Layer::Defaults)
+    }
+
+    /// Returns the place of an entry of a scope or of an argument of a pattern; `None` if a list fills it in.
+    pub(in crate::pack) fn in_entry(&self, entry: &str) -> Option<Place> {
+        place_of(&self.entries, entry)
     }
 
     /// Returns the place of the bytes `within` of a pattern of the rule, or the best known place around them.

@@ -10,7 +10,7 @@ use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::names;
 use super::problems::Span;
-use super::reader::{Lists, OwnList, Reader, Text};
+use super::reader::{LISTED_STEPS, Lists, OwnList, Reader, Text};
 use super::rule::{read_draft, read_rule};
 use crate::pack::compose::{Override, WrittenAllow};
 use crate::pack::diagnostic::code;
@@ -124,6 +124,7 @@ fn read_lists(root: &DeTable<'_>, reader: &mut Reader<'_>) -> BTreeMap<String, O
         // A list that could not be read has no entries, so that rules that name it are not reported as well.
         let items = texts.map(|texts| texts.items).unwrap_or_default();
         for item in &items {
+            reader.spend(LISTED_STEPS);
             refuse_nested_list(item, reader);
         }
         let entries = items.iter().map(|item| item.value.to_owned()).collect();
@@ -223,7 +224,7 @@ fn read_allows(root: &DeTable<'_>, reader: &mut Reader<'_>, file: &mut RuleFile)
         let place = ("`allow`", entry.span());
         schema::read_table(ALLOW, TableKind::Rule, table, place, reader, &mut written);
         // The keys of `[[allow]]` are not keys of a rule.
-        let _origins = reader.take_origins();
+        written.entries = reader.take_origins().entries;
         let narrowing = ["tools", "paths", "text"];
         if narrowing.iter().all(|key| !table.contains_key(*key)) {
             let message =

@@ -10,6 +10,7 @@ impl Draft {
     /// Replaces the value of each key that `from` gives.
     pub(in crate::pack) fn overlay(&mut self, mut from: Draft, layer: Layer) {
         self.texts.append(&mut from.texts);
+        self.entries.append(&mut from.entries);
         let given = take(&mut from.given);
         schema::replace(RULE, self, &mut from, &given);
         self.record_given(given, layer);
@@ -20,6 +21,7 @@ impl Draft {
     /// Adds the entries of each list that `from` gives.
     pub(in crate::pack) fn extend(&mut self, mut from: Draft) {
         self.texts.append(&mut from.texts);
+        self.entries.append(&mut from.entries);
         let given = take(&mut from.given);
         schema::append(RULE, self, &mut from, &given);
         self.record_given(given, Layer::Override);

@@ -23,7 +23,7 @@ use crate::pack::escape::{self, quote};
 const SHOWN: usize = 40;
 
 /// The cost of one entry of a list, in steps of [`Limits::load_steps`], besides its bytes: it is copied.
-const LISTED_STEPS: usize = 16;
+pub(in crate::pack) const LISTED_STEPS: usize = 16;
 
 /// A string and the span of its TOML form, quotes included.
 #[derive(Clone, Debug)]
@@ -102,6 +102,8 @@ impl Lists {
 pub(in crate::pack) struct Origins {
     pub(in crate::pack) given: Vec<Given>,
     pub(in crate::pack) patterns: Vec<PatternText>,
+    /// Entries of scopes and arguments of patterns, except those that lists fill in.
+    pub(in crate::pack) entries: Vec<PatternText>,
 }
 
 /// Reads the values of one text and collects its problems.
@@ -184,6 +186,15 @@ impl<'t> Reader<'t> {
     /// Records where the text of a pattern is written.
     pub(in crate::pack) fn record_pattern(&mut self, text: &Text<'_>) {
         self.origins.patterns.push(PatternText {
+            text: text.value.to_owned(),
+            at: self.place(text.span.clone()),
+            first: text.inner(self.text),
+        });
+    }
+
+    /// Records where an entry of a scope, or an argument of a pattern, is written.
+    pub(in crate::pack) fn record_entry(&mut self, text: &Text<'_>) {
+        self.origins.entries.push(PatternText {
             text: text.value.to_owned(),
             at: self.place(text.span.clone()),
             first: text.inner(self.text),

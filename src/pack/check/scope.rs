@@ -51,6 +51,9 @@ pub(in crate::pack) fn read(
     let lists = reader.lists();
     let mut entries = Vec::new();
     for text in &texts.items {
+        if !text.value.starts_with('@') {
+            reader.record_entry(text);
+        }
         let expanded = reader.expand(text, &lists);
         let left = ENTRIES_PER_FILE.saturating_sub(reader.scope_entries);
         if entries.len() + expanded.len() > ENTRIES.min(left) {
@@ -82,9 +85,13 @@ pub(in crate::pack) fn too_many(key: &str, entries: usize) -> Fault {
 
 /// Returns the fault of a scope on tool calls in a rule that reads none.
 pub(super) fn unreachable(key: &str) -> Fault {
-    let message = format!("`{key}` has no effect: `on` does not name `tool-input`");
+    let channel = match key {
+        "outcome" => "tool-output",
+        _ => "tool-input",
+    };
+    let message = format!("`{key}` has no effect: `on` does not name `{channel}`");
     Fault::new(&code::UNREACHABLE_SCOPE, message)
-        .with_help(format!("add \"tool-input\" to `on`, or remove `{key}`"))
+        .with_help(format!("add \"{channel}\" to `on`, or remove `{key}`"))
 }
 
 /// Returns the fault of one entry of a scope.

@@ -4,7 +4,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use regex_automata::meta::Regex;
 
 use super::super::check::Terms;
-use super::super::check::draft::Place;
+use super::super::check::draft::{PatternText, Place};
 use super::super::check::fault::Fault;
 use super::Date;
 use super::overrides::not_extended;
@@ -43,6 +43,8 @@ pub(in crate::pack) struct WrittenAllow {
     /// Globs on full ids, with their places.
     pub(in crate::pack) rules: Vec<(String, Place)>,
     pub(in crate::pack) at: Place,
+    /// The entries of its scopes, as they are written.
+    pub(in crate::pack) entries: Vec<PatternText>,
 }
 
 impl WrittenAllow {
@@ -60,6 +62,7 @@ impl WrittenAllow {
             allow,
             rules: Vec::new(),
             at,
+            entries: Vec::new(),
         }
     }
 }
@@ -79,6 +82,7 @@ pub(in crate::pack) fn resolve(
         mut allow,
         rules: globs,
         at,
+        ..
     } in written
     {
         for (glob, at) in globs {

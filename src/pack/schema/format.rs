@@ -12,7 +12,7 @@ use crate::pack::check::actions::case_fault;
 use crate::pack::check::draft::Place;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::{self, FORM};
-use crate::pack::check::reader::{Reader, Texts};
+use crate::pack::check::reader::{LISTED_STEPS, Reader, Texts};
 use crate::pack::check::scope::{self, GlobKind};
 use crate::pack::check::{ast, names};
 use crate::pack::compose::{Date, id_glob};
@@ -21,7 +21,7 @@ use crate::pack::escape::{self, quote};
 use crate::pack::message;
 use crate::rule::{
     Action, Ast, Case, Channel, Fold, KnownList, Mode, Named, Partial, Pattern, Per, Region,
-    Severity, Status,
+    Severity, Status, ToolOutcome,
 };
 
 /// A text.
@@ -29,6 +29,8 @@ pub(super) struct Words {
     /// True if the text may be empty or blank.
     pub(super) may_be_blank: bool,
     pub(super) check: fn(&str) -> Vec<Fault>,
+    /// True if the place of the text is recorded, for warnings about it.
+    pub(super) is_recorded: bool,
     /// The value that the field gets.
     pub(super) convert: fn(&str) -> String,
 }
@@ -37,6 +39,7 @@ impl Words {
     pub(super) const PLAIN: Words = Words {
         may_be_blank: true,
         check: |_| Vec::new(),
+        is_recorded: false,
         convert: str::to_owned,
     };
 
@@ -104,6 +107,9 @@ impl<V: TextField> Format<V> for Words {
         };
         for fault in (self.check)(text.value) {
             reader.fault_in(fault, &text);
+        }
+        if self.is_recorded {
+            reader.record_entry(&text);
         }
         Some(V::from_text((self.convert)(text.value)))
     }
@@ -367,7 +373,16 @@ macro_rules! keyword {
     )*};
 }
 keyword!(
-    Action, Channel, Fold, Mode, Named, Partial, Per, Severity, Status
+    Action,
+    Channel,
+    Fold,
+    Mode,
+    Named,
+    Partial,
+    Per,
+    Severity,
+    Status,
+    ToolOutcome
 );
 
 impl Keyword for Region {
@@ -410,6 +425,29 @@ impl<E: Keyword> Format<E> for OneOf {
 
     fn write(&self, value: &E) -> KeyValue {
         KeyValue::Text(value.keyword())
+    }
+}
+
+/// One value that is written as a name, in a field that may be unset.
+pub(super) struct OneOfOrNone;
+
+impl<E: Keyword> Format<Option<E>> for OneOfOrNone {
+    fn shape(&self) -> Shape {
+        Shape::OneOf(keywords::<E>())
+    }
+
+    fn read(
+        &self,
+        head: &Head,
+        value: &Spanned<DeValue<'_>>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Option<E>> {
+        OneOf.read(head, value, reader).map(Some)
+    }
+
+    fn write(&self, value: &Option<E>) -> KeyValue {
+        let value = value.as_ref();
+        value.map_or(KeyValue::Absent, |value| OneOf.write(value))
     }
 }
 
@@ -792,9 +830,15 @@ impl Format<KnownList> for KnownNames {
         let mut single = Vec::new();
         for text in &texts.items {
             match lists.shared(text.value) {
-                Some(list) => known.add(list),
+                // Its entries were counted where the list is read.
+                Some(list) => {
+                    reader.spend(LISTED_STEPS);
+                    known.add(list);
+                }
                 None => {
                     let entries = reader.expand(text, &lists);
+                    let sizes = entries.iter().map(|it| it.value.len() + LISTED_STEPS);
+                    reader.spend(sizes.sum());
                     single.extend(entries.iter().map(|entry| entry.value.to_owned()));
                 }
             }
@@ -890,7 +934,9 @@ fn read_entry<'v, 'i, S>(
     let mut outer = reader.take_origins();
     let place = (place, value.span());
     read_table(keys, TableKind::Rule, table, place, reader, to);
-    outer.patterns.append(&mut reader.take_origins().patterns);
+    let mut inner = reader.take_origins();
+    outer.patterns.append(&mut inner.patterns);
+    outer.entries.append(&mut inner.entries);
     reader.set_origins(outer);
     Some(table)
 }

@@ -2,7 +2,7 @@
 
 use super::condition::ConditionState;
 use crate::program::{AllowEntry, Program, RuleScope};
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::stream::buffers::PENDING_MATCHES;
 use crate::stream::state::{CallResults, RecordedMatch, StreamState};
 use crate::verdict::{Hit, RuleId};
@@ -16,6 +16,8 @@ pub(super) struct PartScope {
     channel: Channel,
     pub(super) tool: Option<Box<str>>,
     pub(super) call: Option<Box<str>>,
+    /// The outcome of the tool call, for its output.
+    pub(super) outcome: ToolOutcome,
     /// Every file path that the part has named, in order.
     pub(super) paths: Vec<Box<str>>,
     /// The file that the host has set, which takes precedence over the paths that the text names.
@@ -35,6 +37,7 @@ impl PartScope {
             channel,
             tool: None,
             call: None,
+            outcome: ToolOutcome::default(),
             paths: Vec::new(),
             given_path: None,
             is_closed: false,
@@ -51,6 +54,11 @@ impl PartScope {
     /// Returns whether a rule with that scope applies to this part, or `None` if that is not known yet. `file` is the
     /// file that the text names.
     pub(super) fn applies(&self, scope: &RuleScope, file: Option<&str>) -> Option<bool> {
+        if self.channel == Channel::ToolOutput
+            && scope.outcome.is_some_and(|outcome| outcome != self.outcome)
+        {
+            return Some(false);
+        }
         let file = self.given_path.as_deref().or(file);
         if self.given_path.is_some()
             && let Some(paths) = &scope.paths

@@ -144,6 +144,9 @@ fn limits_are_named_in_what_is_shown() {
 
     // Bytes, entries of scopes and patterns are work; what loads within a limit loads there everywhere.
     let lists = |entries: usize| format!("tools = [{}]", vec!["'a'"; entries].join(","));
+    let knows = |id: &str, known: &str| {
+        format!("[rule.{id}]\ndescription = 'd'\nmatch.unknown-name.known = [{known}]\n")
+    };
     for (text, least, most) in [
         (HEADER.to_owned(), HEADER.len(), HEADER.len()),
         (
@@ -155,6 +158,22 @@ fn limits_are_named_in_what_is_shown() {
             with_rules(&rule("a", "{ regex = 'abcdefgh' }", "")),
             1024 + 8 * 64,
             3 << 10,
+        ),
+        // The entries of a list count once, however many rules share it.
+        (
+            format!(
+                "{HEADER}[lists]\nnames = [{}]\n{}{}",
+                vec!["'a'"; 1000].join(","),
+                knows("a", "'@names'"),
+                knows("b", "'@names'")
+            ),
+            1000 * 16,
+            1000 * (16 + 4) + 1024,
+        ),
+        (
+            with_rules(&knows("a", &vec!["'a'"; 1000].join(","))),
+            1000 * 16,
+            1000 * (16 + 5) + 1024,
         ),
     ] {
         let is_within = |steps: usize| {
@@ -171,7 +190,7 @@ fn limits_are_named_in_what_is_shown() {
                 codes.collect::<Vec<_>>()
             };
             built
-                .map_err(|error| assert_eq!(codes(&error), ["load-steps"]))
+                .map_err(|error| assert_eq!(codes(&error)[0], "load-steps"))
                 .is_ok()
         };
         assert!(!is_within(least - 1), "{least} {text}");
@@ -185,6 +204,16 @@ fn limits_are_named_in_what_is_shown() {
         rule("a", "{ literal = 'x' }", more)
     );
     golden_pack("limit-scope", Pack::builder().toml("demo.toml", text));
+
+    let known = vec!["'a'"; 1025].join(",");
+    let more = format!("match.capture = {{ not-in = [{known}] }}");
+    let text = with_rules(&rule("a", "{ literal = 'x' }", &more));
+    let error = Pack::from_toml(&text).expect_err("`not-in` has a limit");
+    let told = &error.diagnostics()[0];
+    assert_eq!(
+        (told.code(), told.message()),
+        ("scope-too-long", "`not-in` has more than 1024 entries")
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::server::{Events, Prompt, Server};
-use ttsr::harness::{Cancel, Failure};
+use ttsr::harness::{Cancel, Failure, is_truncation};
 use ttsr::{Channel, Event, PartId};
 use ttsr_wire::opencode::ServerNotice;
 
@@ -59,11 +59,20 @@ impl From<Failure> for AskError {
     }
 }
 
+/// A whole reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WholeReply {
+    /// All of its text, in the order of its parts, without reasoning; `(empty response)` if there is none.
+    pub text: String,
+    /// True if a limit of length ended it ([`is_truncation`]): the text is the beginning of an answer.
+    pub is_truncated: bool,
+}
+
 /// The result for a reply without text.
 const EMPTY: &str = "(empty response)";
 
-/// Sends a prompt to a session and waits until the session is idle. Returns the text parts of the reply, concatenated
-/// in order, without reasoning. The event stream is opened before the prompt is sent and closed in every case; events
+/// Sends a prompt to a session and waits until the session is idle. Returns the whole
+/// reply. The event stream is opened before the prompt is sent and closed in every case; events
 /// of other sessions are ignored.
 ///
 /// If the connection ends before the session is idle, the reply is what has arrived. A reply without text is `(empty
@@ -89,7 +98,7 @@ pub async fn ask(
     session: &str,
     prompt: &Prompt,
     asking: AskOptions,
-) -> Result<String, AskError> {
+) -> Result<WholeReply, AskError> {
     let deadline = Instant::now() + Duration::from_millis(asking.timeout_ms);
     let mut heard = ReplyCollector::default();
     let ended = tokio::select! {
@@ -99,7 +108,7 @@ pub async fn ask(
         () = sleep_until(deadline) => WaitEnd::GivenUp(AskError::Timeout),
     };
     match ended {
-        WaitEnd::Itself(ended) => ended.map(|()| heard.text()),
+        WaitEnd::Itself(ended) => ended.map(|()| heard.reply()),
         WaitEnd::GivenUp(error) => {
             // The caller no longer waits for the reply. A failed stop is ignored: the first error is the result.
             server.abort(session).await.ok();
@@ -141,6 +150,8 @@ struct ReplyCollector {
     /// The parts of the message in progress, each with the index of its text.
     parts: Vec<(PartId, usize)>,
     error: Option<Failure>,
+    /// The message that ended last did so by a limit of length.
+    is_truncated: bool,
 }
 
 impl ReplyCollector {
@@ -189,9 +200,17 @@ impl ReplyCollector {
                 self.texts.truncate(first.unwrap_or(self.texts.len()));
                 self.parts.clear();
             }
+            Event::Finish { reason } => self.is_truncated = is_truncation(&reason),
             _ => {}
         }
         Ok(false)
+    }
+
+    fn reply(&self) -> WholeReply {
+        WholeReply {
+            text: self.text(),
+            is_truncated: self.is_truncated,
+        }
     }
 
     fn text(&self) -> String {

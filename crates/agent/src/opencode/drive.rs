@@ -352,7 +352,7 @@ impl WatchDriver<'_> {
             && other != self.name
             && asked == self.name
         {
-            return Err(second_watcher());
+            return Err(second_watcher("it answered through the server"));
         }
         Ok(())
     }

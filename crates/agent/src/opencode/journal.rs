@@ -3,13 +3,18 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use super::server::Prompt;
 use super::watch::StopAct;
 use ttsr::harness::Failure;
+
+/// The time that a locked journal is waited for. A process that was killed holds its lock until the system has closed
+/// its files, which is after `kill` has returned; whoever starts the next one at once would find the lock taken.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -100,10 +105,11 @@ impl ActJournal {
     pub const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
     /// Opens the journal at `path`, and creates it and its folder if they do not exist. A file that is not a journal is
-    /// treated as empty and is replaced by the next write.
+    /// treated as empty and is replaced by the next write. Waits up to a second while another process has it open: one
+    /// that was killed may take a moment to end.
     ///
     /// # Errors
-    /// Of the kind `taken` if another process has it open; of the kind `io` if it cannot be created or read.
+    /// Of the kind `taken` if another process still has it open; of the kind `io` if it cannot be created or read.
     pub fn open(path: impl AsRef<Path>) -> Result<ActJournal, Failure> {
         let path = path.as_ref().to_owned();
         let because = |error: io::Error| {
@@ -120,10 +126,22 @@ impl ActJournal {
             .append(true)
             .open(name)
             .map_err(because)?;
-        lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => second_watcher(),
-            fs::TryLockError::Error(error) => because(error),
-        })?;
+        let began = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(fs::TryLockError::WouldBlock) if began.elapsed() < RELEASE => {
+                    sleep(Duration::from_millis(10));
+                }
+                Err(fs::TryLockError::WouldBlock) => {
+                    return Err(second_watcher(&format!(
+                        "it has the journal {} open",
+                        path.display()
+                    )));
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(because(error)),
+            }
+        }
         let acts = read(&path).map_err(because)?;
         let next = acts.iter().map(|act| act.id + 1).max().unwrap_or(0);
         Ok(ActJournal {
@@ -200,9 +218,11 @@ impl ActJournal {
     }
 }
 
-/// Returns the failure for a server on which another watcher acts.
-pub(super) fn second_watcher() -> Failure {
-    let why = "another `ttsr watch` acts on this server; `--dry-run` watches beside it";
+/// Returns the failure for a server on which another watcher acts; `evidence` says how it was noticed.
+pub(super) fn second_watcher(evidence: &str) -> Failure {
+    let why = format!(
+        "another `ttsr watch` acts on this server ({evidence}); `--dry-run` watches beside it"
+    );
     Failure::new("taken", why)
 }
 

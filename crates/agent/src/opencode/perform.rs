@@ -13,7 +13,8 @@ use super::handoff::{ServerMessage, ServerMessagePart};
 use super::journal::{ActJournal, ActStage, JournalEntry};
 use super::server::{Server, ServerApi, segment};
 use super::watch::{Act, StopAct};
-use ttsr::harness::Failure;
+use crate::handoff::Injection;
+use ttsr::harness::{Failure, HANDOFF_MARKER};
 
 /// The outcome of an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +175,7 @@ pub(super) async fn perform(
         Act::HandOver {
             handoff, directory, ..
         } => server.hand_over(handoff, directory.as_deref()).await?,
-        Act::AddFiles { session, injection } => server.inject(session, injection).await?,
+        Act::AddFiles { session, injection } => add_files(server, session, injection).await?,
     }
     Ok(ActOutcome::Done)
 }
@@ -312,23 +313,105 @@ async fn switch_model(
         let why = format!("none of the last {RECENT} messages is the user's");
         Failure::new("protocol", why)
     })?;
-    let mut parts = asked["parts"].as_array().cloned().unwrap_or_default();
+    send_again(server, session, asked, Some((provider, model))).await?;
+    Ok(ActOutcome::Done)
+}
+
+/// Adds the files of a continuation, and makes sure that they are there before the model is asked. The server asks it
+/// as soon as the prompt arrives, and nobody outside can hold that up: the request is stopped, what came of it and the
+/// prompt are deleted, and the prompt is sent again behind the files. What a tool has done by then is not forgotten:
+/// then the messages stay, and the prompt is in the session twice.
+async fn add_files(server: &Server, session: &str, injection: &Injection) -> Result<(), Failure> {
+    // Where the messages cannot be read there is nothing to send again.
+    if !matches!(continuation(server, session).await, Ok(Some(_))) {
+        return server.inject(session, injection).await;
+    }
+    server.abort(session).await?;
+    // Read again: what the server wrote before it stopped is there now.
+    let asked = continuation(server, session).await?;
+    let deletes = asked.as_ref().is_some_and(|asked| !asked.has_run);
+    if let Some(asked) = asked.as_ref().filter(|_| deletes) {
+        for message in asked.later.iter().rev() {
+            delete_with_retries(server, session, message).await?;
+        }
+    }
+    server.inject(session, injection).await?;
+    let Some(ContinuationPrompt { message, .. }) = asked else {
+        return Ok(());
+    };
+    if let Some(id) = message["info"]["id"].as_str().filter(|_| deletes) {
+        delete_with_retries(server, session, id).await?;
+    }
+    let model = &message["info"]["model"];
+    let model = model["providerID"].as_str().zip(model["modelID"].as_str());
+    send_again(server, session, &message, model).await
+}
+
+/// A continuation prompt in a session, and what follows it.
+struct ContinuationPrompt {
+    message: Value,
+    /// Ids of the messages after it, oldest first.
+    later: Vec<String>,
+    /// True if a tool has begun to run in one of them.
+    has_run: bool,
+}
+
+/// The last message of the user, if it is a continuation prompt.
+async fn continuation(
+    server: &Server,
+    session: &str,
+) -> Result<Option<ContinuationPrompt>, Failure> {
+    let path = format!("/session/{}/message?limit={RECENT}", segment(session)?);
+    let answer = server.call(Method::GET, &path, None).await?;
+    let Some(messages) = answer.as_array() else {
+        let why = "the messages of a session are no list";
+        return Err(Failure::new("protocol", why));
+    };
+    let is_asked = |message: &Value| message["info"]["role"] == "user";
+    let Some(place) = messages.iter().rposition(is_asked) else {
+        return Ok(None);
+    };
+    let parts = |message: &Value| message["parts"].as_array().cloned().unwrap_or_default();
+    let is_marked = parts(&messages[place]).iter().any(|part| {
+        let text = part["text"].as_str().unwrap_or_default();
+        part["synthetic"] != true && text.contains(HANDOFF_MARKER)
+    });
+    let later = &messages[place + 1..];
+    let runs = |part: &Value| part["type"] == "tool" && part["state"]["status"] != "pending";
+    let ids = later.iter().filter_map(|it| it["info"]["id"].as_str());
+    Ok(is_marked.then(|| ContinuationPrompt {
+        message: messages[place].clone(),
+        later: ids.map(str::to_owned).collect(),
+        has_run: later.iter().flat_map(parts).any(|part| runs(&part)),
+    }))
+}
+
+/// Sends a message of the user again, with what the user wrote and attached.
+async fn send_again(
+    server: &Server,
+    session: &str,
+    message: &Value,
+    model: Option<(&str, &str)>,
+) -> Result<(), Failure> {
+    let mut parts = message["parts"].as_array().cloned().unwrap_or_default();
+    // The server makes those of attached files itself.
+    let has_own = parts.iter().any(|part| part["synthetic"] != true);
+    parts.retain(|part| !has_own || part["synthetic"] != true);
     // The parts get new ids: those of the first request are in use.
     for part in parts.iter_mut().filter_map(Value::as_object_mut) {
         for name in ["id", "messageID", "sessionID"] {
             part.remove(name);
         }
     }
-    let mut body = json!({
-        "parts": parts,
-        "model": { "providerID": provider, "modelID": model },
-    });
-    if let Some(agent) = asked["info"]["agent"].as_str() {
+    let mut body = json!({ "parts": parts });
+    if let Some((provider, model)) = model {
+        body["model"] = json!({ "providerID": provider, "modelID": model });
+    }
+    if let Some(agent) = message["info"]["agent"].as_str() {
         body["agent"] = json!(agent);
     }
     let path = format!("/session/{}/prompt_async", segment(session)?);
-    server.call(Method::POST, &path, Some(body)).await?;
-    Ok(ActOutcome::Done)
+    server.call(Method::POST, &path, Some(body)).await.map(drop)
 }
 
 /// Deletes a message, with retries: right after an abort the server may respond that it is busy.

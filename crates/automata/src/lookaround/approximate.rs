@@ -30,6 +30,9 @@ pub struct Around {
     pub ahead: usize,
     /// Most characters that decide about a match before its start.
     pub behind: usize,
+    /// Size of the hull and of every look-around, with their repetitions written out: a byte of a literal counts one,
+    /// and so does a range of a class.
+    pub size: usize,
 }
 
 /// Parses a pattern that `regex-syntax` has refused; gives `refused` back where the pattern neither
@@ -54,9 +57,11 @@ pub fn parse(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Aro
         open: Vec::new(),
         depth: 0,
         nodes: 0,
+        size: 0,
         limit: limits.rule_states,
     };
     let piece = walk.piece(&tree.expr)?;
+    let size = walk.size.saturating_add(size(&piece.hir));
     for (side, chars) in [("ahead", piece.ahead), ("behind", piece.behind)] {
         if chars > REACH {
             return Err(walk.refuse(LookaroundFault::TooFar { side, chars }, &tree.expr));
@@ -66,7 +71,27 @@ pub fn parse(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Aro
         hull: piece.hir,
         ahead: piece.ahead,
         behind: piece.behind,
+        size,
     })
+}
+
+/// The size of a tree with its repetitions written out, saturating. A class counts once for each of its ranges.
+fn size(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty => 0,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(Class::Unicode(class)) => class.ranges().len().max(1),
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len().max(1),
+        HirKind::Look(_) => 1,
+        HirKind::Capture(capture) => size(&capture.sub),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
+            subs.iter().map(size).fold(1, usize::saturating_add)
+        }
+        HirKind::Repetition(repetition) => {
+            let copies = repetition.max.unwrap_or(repetition.min.max(1));
+            size(&repetition.sub).saturating_mul(copies as usize)
+        }
+    }
 }
 
 /// The literal texts of a pattern that looks around, those inside of its assertions included.
@@ -180,6 +205,8 @@ struct Walk<'p> {
     /// Back-references that are being followed.
     depth: usize,
     nodes: usize,
+    /// Size of the look-arounds, which are no part of the hull.
+    size: usize,
     limit: usize,
 }
 
@@ -297,6 +324,7 @@ impl<'p> Walk<'p> {
             };
             return Err(self.refuse(LookaroundFault::Unbounded(what), expr));
         };
+        self.size = self.size.saturating_add(size(&piece.hir));
         let nothing = Piece::of(Hir::empty(), 0);
         Ok(if is_ahead {
             nothing.seeing(piece.behind, max.saturating_add(piece.ahead))
@@ -702,6 +730,7 @@ mod tests {
             open: Vec::new(),
             depth: 0,
             nodes: 0,
+            size: 0,
             limit: 90,
         };
         assert!(walk.spend(4 * 100 + 3).is_ok());

@@ -12,7 +12,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::OnceLock;
 
 use fancy_regex::{Regex, RegexBuilder, RegexInput};
 use regex_automata::hybrid::dfa::{Cache, DFA};
@@ -32,17 +31,22 @@ const DELEGATE_BYTES: usize = 8 << 20;
 /// Most instructions of a compiled pattern.
 const PROGRAM: usize = 1 << 17;
 
+/// Most that the engines of one pattern may be large, together: the size of the pattern
+/// ([`Around::size`]) times their number.
+const ENGINES: usize = 1 << 21;
+
 /// A pattern that looks around, compiled to be checked at an end.
 pub struct Confirm {
     text: Box<str>,
+    /// Size of all engines together, at most [`ENGINES`].
+    size: usize,
     /// Characters after an end that can decide.
     ahead: usize,
     /// Characters before a start that can decide.
     behind: usize,
-    steps: usize,
     starts: Starts,
-    /// By the number of characters between the end of the match and that of the text.
-    exact: Box<[OnceLock<Option<Regex>>]>,
+    /// By the number of characters between the end of the match and that of the text, `0..=ahead`.
+    exact: Box<[Regex]>,
 }
 
 /// What the check of an end came to.
@@ -64,7 +68,8 @@ pub fn hull(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Hir,
     let hull = around.hull.clone();
     // What is too big or matches the empty text is told by the caller, and not worth compiling.
     if pattern::least_bytes(&hull) != Some(0) && pattern::states(&hull) <= limits.rule_states {
-        Confirm::new(text, around, limits)?;
+        Ends::new(text, &around, limits)?.prove()?;
+        Starts::of(&hull, limits)?;
     }
     Ok(hull)
 }
@@ -81,24 +86,21 @@ impl Confirm {
     }
 
     fn new(text: &str, around: Around, limits: &PatternLimits) -> Result<Confirm, Refused> {
-        let starts = Starts::new(&around.hull).ok_or(Refused::TooBig {
-            states: pattern::states(&around.hull),
-            limit: limits.rule_states,
-        })?;
-        let confirm = Confirm {
+        let ends = Ends::new(text, &around, limits)?;
+        let exact = (0..ends.count).map(|after| ends.compile(after));
+        Ok(Confirm {
             text: text.into(),
+            size: ends.size,
             ahead: around.ahead,
             behind: around.behind,
-            steps: limits.confirm_steps,
-            starts,
-            exact: (0..=around.ahead).map(|_| OnceLock::new()).collect(),
-        };
-        // All of them differ in one number.
-        let longest = confirm
-            .compile(confirm.ahead)
-            .map_err(|error| approximate::syntax_error(&error, text))?;
-        confirm.exact[confirm.ahead].get_or_init(|| Some(longest));
-        Ok(confirm)
+            starts: Starts::of(&around.hull, limits)?,
+            exact: exact.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Size of what is compiled, in states: the size of the pattern for each of its engines.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// Number of characters after an end that must be there, unless the haystack has ended.
@@ -120,7 +122,8 @@ impl Confirm {
         let text = text(window);
         // Both stand between characters, so what precedes them is read alike with and without the rest.
         let [from, to] = [start, end].map(|at| self::text(&window[..at]).len());
-        let Some(regex) = self.exact(text[to..].chars().count()) else {
+        // A window that goes on for longer than `ahead` would be the caller's mistake.
+        let Some(regex) = self.exact.get(text[to..].chars().count()) else {
             return Confirmed::Spent(start);
         };
         match regex.find_input(RegexInput::new(&*text).from_pos(from)) {
@@ -137,14 +140,47 @@ impl Confirm {
         let behind = nth_end(&window[cut.min(end)..end], self.behind).0;
         (cut + behind).min(end)
     }
+}
 
-    fn exact(&self, after: usize) -> Option<&Regex> {
-        let slot = self.exact.get(after)?;
-        slot.get_or_init(|| self.compile(after).ok()).as_ref()
+/// The engines of one pattern: one for each distance, in characters, between the end of a match and the end of the
+/// text. They differ in that number only.
+struct Ends<'p> {
+    text: &'p str,
+    steps: usize,
+    count: usize,
+    /// The size of the pattern times `count`.
+    size: usize,
+}
+
+impl Ends<'_> {
+    fn new<'p>(
+        text: &'p str,
+        around: &Around,
+        limits: &PatternLimits,
+    ) -> Result<Ends<'p>, Refused> {
+        let count = around.ahead + 1;
+        let size = around.size.saturating_mul(count);
+        if size > ENGINES {
+            return Err(Refused::TooBig {
+                states: size,
+                limit: ENGINES,
+            });
+        }
+        Ok(Ends {
+            text,
+            steps: limits.confirm_steps,
+            count,
+            size,
+        })
     }
 
-    /// The pattern, at `after` characters before the end of the text.
-    fn compile(&self, after: usize) -> Result<Regex, fancy_regex::Error> {
+    /// Compiles the engine with the largest number. If it is within the limits, all are.
+    fn prove(&self) -> Result<(), Refused> {
+        self.compile(self.count - 1).map(drop)
+    }
+
+    /// Compiles the pattern so that it matches only at an end that is followed by `after` characters.
+    fn compile(&self, after: usize) -> Result<Regex, Refused> {
         let build = |text: &str| {
             RegexBuilder::new(text)
                 .backtrack_limit(self.steps)
@@ -152,11 +188,14 @@ impl Confirm {
                 .max_prog_size(PROGRAM)
                 .build()
         };
-        let text = &self.text;
-        build(&format!(r"(?:{text})(?=(?s:.){{{after}}}\z)")).or_else(|error| {
-            // A comment at the end of the pattern swallows what follows it on the line.
-            build(&format!("(?:{text}\n)(?=(?s:.){{{after}}}\\z)")).map_err(|_| error)
-        })
+        let text = self.text;
+        let end = format!(r"(?=(?s:.){{{after}}}\z)");
+        build(&format!("(?:{text}){end}"))
+            .or_else(|error| {
+                // A comment at the end of the pattern swallows what follows it on the line.
+                build(&format!("(?:{text}\n){end}")).map_err(|_| error)
+            })
+            .map_err(|error| approximate::syntax_error(&error, text))
     }
 }
 
@@ -287,6 +326,13 @@ struct Starts {
 }
 
 impl Starts {
+    fn of(hull: &Hir, limits: &PatternLimits) -> Result<Starts, Refused> {
+        Starts::new(hull).ok_or_else(|| Refused::TooBig {
+            states: pattern::states(hull),
+            limit: limits.rule_states,
+        })
+    }
+
     fn new(hull: &Hir) -> Option<Starts> {
         let nfa = thompson::Compiler::new()
             .configure(
@@ -338,5 +384,61 @@ impl Starts {
             start = Some(first);
         }
         Some((start, true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every end that the pattern has in the text, found by the check and by a search of all prefixes.
+    fn ends(confirm: &Confirm, text: &str) -> Vec<usize> {
+        let ends = (1..=text.len()).filter(|&end| text.is_char_boundary(end));
+        ends.filter(|&end| {
+            let window = end + nth_end(&text.as_bytes()[end..], confirm.ahead()).0;
+            let window = &text.as_bytes()[..window];
+            matches!(confirm.check(window, true, end), Confirmed::Match(_))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn every_distance_to_the_end_of_a_text_has_its_engine_once_it_is_loaded() {
+        for (pattern, texts) in [
+            (
+                "ab(?!.{0,3}c)",
+                &["ab", "abx", "abxx", "abxxx", "abxxxc"][..],
+            ),
+            ("é+(?=.{2}$)", &["é12", "éé1é"][..]),
+        ] {
+            let confirm = Confirm::of(pattern, &PatternLimits::default()).expect(pattern);
+            assert_eq!(confirm.exact.len(), confirm.ahead() + 1, "{pattern}");
+            for text in texts {
+                let found = ends(&confirm, text);
+                assert_eq!(
+                    !found.is_empty(),
+                    *text != "abxxxc",
+                    "{pattern} in {text}: {found:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn engines_that_are_too_large_together_are_refused_by_their_size() {
+        let limits = PatternLimits::default();
+        for pattern in [r"\w{1,50}(?=.{250}x)", r"\p{L}{1,60}(?=\p{L}{1,120}z)"] {
+            let told = Confirm::of(pattern, &limits).err();
+            let is_size = |states| states > ENGINES;
+            assert!(
+                matches!(told, Some(Refused::TooBig { states, limit: ENGINES }) if is_size(states)),
+                "{pattern}: {told:?}"
+            );
+            assert_eq!(pattern::parse(pattern, &limits).err(), told, "{pattern}");
+        }
+        for pattern in ["foo(?=.{0,100}bar)", r"(?i)key(?!.{0,30}x)\s*=\s*\w{8,64}"] {
+            let hull = pattern::parse(pattern, &limits);
+            assert!(hull.is_ok(), "{pattern}: {hull:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::{KeyFault, contradiction, no_effect, zero};
 use crate::limits::Limits;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
+use crate::pack::check::scope::{ENTRIES, too_many};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::schema::Head;
@@ -226,6 +227,9 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
             "it asks for nothing",
             "add `entropy = 3.5` or `not-in = [\"…\"]`",
         ));
+    }
+    if not_in.len() > ENTRIES {
+        found.push(("match.capture.not-in", too_many("not-in", 0)));
     }
     for text in not_in {
         if let Err(error) = GlobBuilder::new(text).build() {

@@ -114,7 +114,7 @@ impl Client {
             let reply = ask(&server, &session, &prompt, asking(input)).await;
             self.imitation.unheard().await;
             return self.tell(match reply {
-                Ok(text) => vec![("reply-text", json!(text))],
+                Ok(reply) => vec![("reply-text", json!(reply.text))],
                 Err(AskError::Failed(failure)) => vec![("failed", json!(failure.to_string()))],
                 Err(why) => vec![("failed", json!(why.to_string()))],
             });

@@ -1148,3 +1148,109 @@ fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
         );
     });
 }
+
+/// What a server does with the files: it asks the model as soon as the prompt arrives.
+#[test]
+fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
+    let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
+    let prompt = json!({
+        "info": { "id": "msg_u1", "role": "user", "agent": "build", "model": { "providerID": "oak", "modelID": "owl-1" } },
+        "parts": [
+            { "id": "prt_1", "messageID": "msg_u1", "sessionID": "ses_1", "type": "text", "text": text },
+            { "id": "prt_2", "type": "text", "text": "Called the Read tool", "synthetic": true },
+        ],
+    });
+    let answer = |status: &str| {
+        let part = json!({ "type": "tool", "tool": "bash", "state": { "status": status } });
+        json!({ "info": { "id": "msg_a1", "role": "assistant" }, "parts": [part] })
+    };
+    let prompt_of = "DELETE /session/ses_1/message/msg_u1";
+    for (messages, expected) in [
+        // Nobody was asked yet.
+        (vec![prompt.clone()], vec![STOP, PROMPT, prompt_of, PROMPT]),
+        (
+            vec![prompt.clone(), answer("pending")],
+            vec![STOP, DELETE, PROMPT, prompt_of, PROMPT],
+        ),
+        // What a tool has done stays known.
+        (
+            vec![prompt.clone(), answer("running")],
+            vec![STOP, PROMPT, PROMPT],
+        ),
+        // The user has gone on.
+        (
+            vec![
+                prompt.clone(),
+                json!({ "info": { "id": "msg_u2", "role": "user" }, "parts": [{ "type": "text", "text": "No." }] }),
+            ],
+            vec![PROMPT],
+        ),
+    ] {
+        block_on(async {
+            let folder = Folder::outside();
+            std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
+            let info = json!({ "id": "ses_1", "directory": folder.0.to_str().unwrap() });
+            let part =
+                json!({ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text });
+            let plays = vec![
+                event(
+                    "session.created",
+                    json!({ "sessionID": "ses_1", "info": info }),
+                ),
+                user("ses_1", "msg_u1"),
+                event(
+                    "message.part.updated",
+                    json!({ "sessionID": "ses_1", "part": part }),
+                ),
+            ];
+            let imitation = Imitation::start(vec![plays]).await;
+            for _ in 0..2 {
+                let messages = Value::from(messages.clone()).to_string();
+                imitation.answer_json("/session/ses_1/message?limit=20", &messages);
+            }
+            let server = server(&imitation.url, ServerApi::Classic);
+            let is_done =
+                |seen: &[WatchEvent]| seen.iter().any(|seen| matches!(seen, WatchEvent::Done(_)));
+            see(
+                &server,
+                SessionWatcher::new(pack(), ServerApi::Classic),
+                is_done,
+            )
+            .await;
+            assert_eq!(whats(&imitation), expected);
+            let asked = imitation.asked();
+            let mut prompts = asked.iter().filter(|asked| asked.what == PROMPT);
+            let body = |body: &str| serde_json::from_str::<Value>(body).unwrap();
+            assert_eq!(body(&prompts.next().unwrap().body)["noReply"], true);
+            if let Some(again) = prompts.next() {
+                assert_eq!(
+                    body(&again.body),
+                    json!({
+                        "parts": [{ "type": "text", "text": text }],
+                        "agent": "build",
+                        "model": { "providerID": "oak", "modelID": "owl-1" },
+                    })
+                );
+            }
+        });
+    }
+}
+
+/// A process that was killed holds its lock for a moment, until the system has closed its files.
+#[test]
+fn e8_a_journal_whose_owner_is_ending_is_no_other_watcher() {
+    let folder = Folder::outside();
+    let path = folder.0.join("acts.json");
+    let ending = ActJournal::open(&path).unwrap();
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(ending);
+    });
+    let next = ActJournal::open(&path);
+    ends.join().unwrap();
+    let next = next.expect("it was waited for");
+    let error = ActJournal::open(&path).unwrap_err();
+    assert_eq!(error.kind(), "taken");
+    assert!(error.to_string().contains("acts.json open"), "{error}");
+    drop(next);
+}

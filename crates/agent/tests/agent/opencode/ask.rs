@@ -1,7 +1,7 @@
 //! A prompt and its whole reply.
 
 use ttsr::harness::Cancel;
-use ttsr_agent::opencode::{AskError, AskOptions, Prompt, ServerApi, ask};
+use ttsr_agent::opencode::{AskError, AskOptions, Prompt, ServerApi, WholeReply, ask};
 
 use super::{block_on, server};
 use ttsr_testing::opencode::{Imitation, Play};
@@ -30,7 +30,7 @@ fn idle(session: &str) -> Play {
     event("session.idle", &format!(r#""sessionID":"{session}""#))
 }
 
-async fn asked(plays: Vec<Play>, asking: AskOptions) -> (Result<String, AskError>, Imitation) {
+async fn asked(plays: Vec<Play>, asking: AskOptions) -> (Result<WholeReply, AskError>, Imitation) {
     let imitation = Imitation::start(vec![plays]).await;
     let server = server(&imitation.url, ServerApi::Classic);
     let reply = ask(&server, "ses_1", &Prompt::new("Go."), asking).await;
@@ -57,7 +57,7 @@ fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
             idle("ses_1"),
         ];
         let (reply, imitation) = asked(plays, AskOptions::default()).await;
-        assert_eq!(reply.unwrap(), "hello, world");
+        assert_eq!(reply.unwrap().text, "hello, world");
         assert_eq!(imitation.whats(), ["POST /session/ses_1/prompt_async"]);
     });
 }
@@ -112,14 +112,14 @@ fn e5_a_broken_connection_gives_what_there_is_and_nothing_is_said_to_be_empty() 
             Play::Break,
         ];
         let (reply, _) = asked(begun, AskOptions::default()).await;
-        assert_eq!(reply.unwrap(), "half");
+        assert_eq!(reply.unwrap().text, "half");
         let nothing = vec![Play::Await("/prompt_async"), idle("ses_1")];
         let asking = AskOptions {
             cancel: Cancel::default(),
             ..AskOptions::default()
         };
         let (reply, _) = asked(nothing, asking).await;
-        assert_eq!(reply.unwrap(), "(empty response)");
+        assert_eq!(reply.unwrap().text, "(empty response)");
     });
 }
 
@@ -136,5 +136,33 @@ fn e5_a_failure_of_the_model_is_told_as_it_is() {
         ];
         let (reply, _) = asked(plays, AskOptions::default()).await;
         assert_eq!(reply.unwrap_err().to_string(), "APIError: no credit");
+    });
+}
+
+/// Tells that the message is over, and why.
+fn finished(reason: &str) -> Play {
+    let info = format!(
+        r#""sessionID":"ses_1","info":{{"id":"msg_ses_1","sessionID":"ses_1","role":"assistant","finish":"{reason}","time":{{"created":1,"completed":2}}}}"#
+    );
+    event("message.updated", &info)
+}
+
+#[test]
+fn e5_a_reply_that_the_length_limit_ended_says_so() {
+    block_on(async {
+        for (reason, is_truncated) in [("length", true), ("stop", false)] {
+            let plays = vec![
+                Play::Await("/prompt_async"),
+                part("ses_1", "p1", "text", "The answer is"),
+                finished(reason),
+                idle("ses_1"),
+            ];
+            let (reply, _) = asked(plays, AskOptions::default()).await;
+            let expected = WholeReply {
+                text: "The answer is".to_owned(),
+                is_truncated,
+            };
+            assert_eq!(reply, Ok(expected), "{reason}");
+        }
     });
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use ttsr::harness::Cancel;
 use ttsr_agent::opencode::{
-    Act, Backoff, Prompt, Server, ServerApi, SessionWatcher, StopAct, WatchEvent, watch,
+    Act, ActJournal, Backoff, Prompt, Server, ServerApi, SessionWatcher, StopAct, WatchEvent,
+    WatchOptions, watch,
 };
 use ttsr_agent::progress::{Console, Inbound, Router, RouterSettings, respond};
 
@@ -245,6 +246,115 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
         "the model is steered"
     );
     drop(running);
+}
+
+/// What the process that is killed is told: the server, the session and the journal.
+const KILLED: &str = "TTSR_E2E_KILLED";
+
+/// Watches with a journal until it is killed; tells what it sees.
+fn watch_until_killed(told: &str) {
+    let [url, session, journal] = told.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    block_on(async {
+        let server = Server::new(url, ServerApi::Classic).unwrap();
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic).only(session);
+        let how = WatchOptions {
+            journal: Some(ActJournal::open(journal).unwrap()),
+            ..WatchOptions::default()
+        };
+        let report = |seen: &WatchEvent| {
+            eprintln!("{seen:?}");
+        };
+        let watched = watch(&server, &mut watching, how, Cancel::default(), report);
+        watched.await.unwrap();
+    });
+}
+
+#[test]
+fn e8_a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed() {
+    match std::env::var("TTSR_E2E_KILLED") {
+        Ok(told) => watch_until_killed(&told),
+        Err(_) => kill_a_watcher(),
+    }
+}
+
+/// Starts this test once more as a watcher, kills it in the middle of an act, and watches on.
+fn kill_a_watcher() {
+    if std::env::var("TTSR_E2E").as_deref() != Ok("1") {
+        return skip::test("TTSR_E2E=1 starts a real server");
+    }
+    let folder = Folder::outside();
+    let (base, model) = model();
+    let (running, url) = serve(&folder.0, &base);
+    block_on(async {
+        let server = Server::new(&url, ServerApi::Classic).unwrap();
+        let session = server.create_session().await.unwrap();
+        let journal = folder.0.join("acts.json");
+        let mut first = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg(
+                "opencode::e2e::e8_a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed",
+            )
+            .env(KILLED, format!("{url}|{session}|{}", journal.display()))
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(first.stderr.take().unwrap()).lines();
+        let mut until = |what: &str| {
+            let line = told.find(|line| line.as_ref().unwrap().starts_with(what));
+            eprintln!("before the kill: {}", line.expect(what).unwrap());
+        };
+        until("Connected");
+        let prompt = Prompt {
+            model: Some(("fake".into(), "fake-model".into())),
+            ..Prompt::new("Show me a line of Rust.")
+        };
+        server.prompt(&session, &prompt).await.unwrap();
+        until("Act(");
+        first.kill().unwrap();
+        // Opened before the killed process is known to be gone.
+        let opened = ActJournal::open(&journal);
+        first.wait().unwrap();
+        let seen = taken_up(&server, &session, opened.unwrap()).await;
+        assert!(
+            seen.iter()
+                .any(|seen| matches!(seen, WatchEvent::Resumed(_))),
+            "{seen:?}"
+        );
+    });
+    let model = model.lock().unwrap();
+    let last = model.requests.last().unwrap();
+    assert!(last.contains("Use `?`."), "the model is steered");
+    assert!(
+        !last.contains(".unwrap()"),
+        "what was cut is not seen again"
+    );
+    drop(running);
+}
+
+/// Watches until an act is over and the reply after it is complete.
+async fn taken_up(server: &Server, session: &str, journal: ActJournal) -> Vec<WatchEvent> {
+    let mut watching = SessionWatcher::new(pack(), ServerApi::Classic).only(session);
+    let how = WatchOptions {
+        journal: Some(journal),
+        ..WatchOptions::default()
+    };
+    let cancel = Cancel::default();
+    let mut seen = Vec::new();
+    let report = |one: &WatchEvent| {
+        eprintln!("after the kill: {one:?}");
+        let is_done = seen.iter().any(|seen| matches!(seen, WatchEvent::Done(_)));
+        if is_done && matches!(one, WatchEvent::Finish { reason, .. } if reason == "stop") {
+            cancel.cancel();
+        }
+        seen.push(one.clone());
+    };
+    let watched = watch(server, &mut watching, how, cancel.clone(), report);
+    let ended = tokio::time::timeout(Duration::from_secs(90), watched).await;
+    ended.expect("the act is completed in time").unwrap();
+    seen
 }
 
 /// Watches the session, which is prompted, until the reply after the steering is complete.
