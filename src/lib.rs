@@ -150,7 +150,6 @@ pub use guard::Guard;
 #[doc(inline)]
 pub use limits::Limits;
 #[doc(inline)]
-pub use pack::language;
 #[doc(inline)]
 pub use pack::{Diagnostic, Level, LoadError, Pack, PackBuilder};
 #[doc(inline)]

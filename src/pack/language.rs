@@ -25,7 +25,7 @@ pub struct RuleKey {
 ///
 /// # Example: the keys that make a rule what it is
 /// ```
-/// use ttsr::language::{KeyValue, rule_keys};
+/// use ttsr::pack::language::{KeyValue, rule_keys};
 /// use ttsr::{Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
 /// rule.priority = 2;
@@ -62,7 +62,7 @@ fn is_used(name: &str, rule: &Rule) -> bool {
 ///
 /// # Example: the order of `ttsr fmt`
 /// ```
-/// use ttsr::language::key_order;
+/// use ttsr::pack::language::key_order;
 /// assert_eq!(key_order(&["rule", "no-todo", "examples"]), ["match", "no-match"]);
 /// assert_eq!(key_order(&["pack"])[..2], ["name", "version"]);
 /// assert!(key_order(&["rule"]).is_empty());

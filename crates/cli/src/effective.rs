@@ -1,7 +1,7 @@
 //! A complete rule, as a table of a rule file.
 
 use toml_edit::{Array, InlineTable};
-use ttsr::language::{KeyValue, rule_keys};
+use ttsr::pack::language::{KeyValue, rule_keys};
 use ttsr::rule::PatternKind;
 use ttsr::{Pattern, Rule};
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, Value};
-use ttsr::language::key_order;
+use ttsr::pack::language::key_order;
 
 use crate::args::FormatArg;
 use crate::input::{InputProblems, inputs};
