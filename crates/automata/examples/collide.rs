@@ -37,6 +37,10 @@ mod automata;
 mod test_support;
 
 // Paths in that source begin at the root of its crate.
+#[allow(
+    clippy::wildcard_imports,
+    reason = "the root of the crate is taken over"
+)]
 use automata::*;
 
 use automata::partition::PartitionPlan;

@@ -8,6 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub struct Folder(pub PathBuf);
 
+impl Default for Folder {
+    fn default() -> Folder {
+        Folder::new()
+    }
+}
+
 impl Folder {
     /// Among what was built, so that a test that is killed leaves nothing elsewhere.
     pub fn new() -> Folder {

@@ -16,6 +16,10 @@ impl Random {
         Random(seed)
     }
 
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator of numbers would be read by value"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

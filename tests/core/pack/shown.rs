@@ -205,14 +205,14 @@ fn limits_are_named_in_what_is_shown() {
     );
     golden_pack("limit-scope", Pack::builder().toml("demo.toml", text));
 
-    let known = vec!["'a'"; 1025].join(",");
+    let known = vec!["'a'"; 16_385].join(",");
     let more = format!("match.capture = {{ not-in = [{known}] }}");
     let text = with_rules(&rule("a", "{ literal = 'x' }", &more));
     let error = Pack::from_toml(&text).expect_err("`not-in` has a limit");
     let told = &error.diagnostics()[0];
     assert_eq!(
         (told.code(), told.message()),
-        ("scope-too-long", "`not-in` has more than 1024 entries")
+        ("scope-too-long", "`not-in` has more than 16384 entries")
     );
 }
 

@@ -7,12 +7,14 @@ use super::{KeyFault, contradiction, no_effect, zero};
 use crate::limits::Limits;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
-use crate::pack::check::scope::{ENTRIES, too_many};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::schema::Head;
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
 use ttsr_automata::pattern;
+
+/// The largest number of entries of `match.capture.not-in`. The rules of gitleaks have a list of 1,446.
+const NOT_IN_ENTRIES: usize = 16_384;
 
 /// Reports a condition that does not have exactly one trigger.
 pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec<KeyFault>) {
@@ -228,8 +230,13 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
             "add `entropy = 3.5` or `not-in = [\"…\"]`",
         ));
     }
-    if not_in.len() > ENTRIES {
-        found.push(("match.capture.not-in", too_many("not-in", 0)));
+    if not_in.len() > NOT_IN_ENTRIES {
+        let message = format!("`not-in` has more than {NOT_IN_ENTRIES} entries");
+        let fault = Fault::new(&code::SCOPE_TOO_LONG, message);
+        found.push((
+            "match.capture.not-in",
+            fault.with_help("use `*` and `?` instead of single texts"),
+        ));
     }
     for text in not_in {
         if let Err(error) = GlobBuilder::new(text).build() {
