@@ -1,7 +1,7 @@
 //! Packs: TOML in, [`Pack`] out.
 //!
 //! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows the problems,
-//! `compile` compiles the rules into a [`Program`], and `message` renders the messages of rules. Streams and sessions,
+//! `compile` compiles the rules into a `Program`, and `message` renders the messages of rules. Streams and sessions,
 //! which execute the program, are not known here.
 
 use std::fmt;

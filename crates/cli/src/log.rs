@@ -304,7 +304,7 @@ fn show_event(event: &LoopEvent, out: &mut dyn Write) -> io::Result<()> {
 
 fn show_aborted(aborted: &AbortRecord, out: &mut dyn Write) -> io::Result<()> {
     let by = aborted.by.as_deref().unwrap_or(&aborted.source);
-    let then = if aborted.retry { ", taken again" } else { "" };
+    let then = if aborted.retry { ", retried" } else { "" };
     writeln!(
         out,
         "{CUT}cut{CUT:#}        by {} ({}) after {}{then}",

@@ -18,7 +18,7 @@ use super::{DfaCache, DfaCursor, LazyDfa};
 /// The most ASCII bytes between characters of several bytes that `step_chars` steps itself.
 const ASCII_RUN: usize = 8;
 
-/// The progress of [`LazyDfa::step_ascii`], in bytes.
+/// The progress of [`Matcher::run`](crate::Matcher::run), in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdleRun {
     /// The number of leading bytes that were stepped.

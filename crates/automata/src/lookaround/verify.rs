@@ -209,7 +209,7 @@ impl AroundSearch {
     /// character that it passes.
     const STEPS: usize = 10_000_000;
 
-    /// The search of a pattern that [`super::pattern::parse`] has accepted; `None` if it does not look around.
+    /// The search of a pattern that [`pattern::parse`] has accepted; `None` if it does not look around.
     pub fn of(text: &str) -> Option<AroundSearch> {
         if regex_syntax::ast::parse::Parser::new().parse(text).is_ok() {
             return None;

@@ -286,7 +286,7 @@ impl TurnScreen {
         });
         let place = place.unwrap_or_default();
         let rest = match aborted.source {
-            AbortSource::Rule { .. } | AbortSource::Hook(_) => ": the rest never left",
+            AbortSource::Rule { .. } | AbortSource::Hook(_) => ": the rest was not forwarded",
             _ => "",
         };
         writeln!(
