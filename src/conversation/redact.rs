@@ -4,11 +4,11 @@
 //! that a range touches is replaced whole, by a string: part of a number is no value, and neither is text without
 //! quotes. Characters are replaced whole. Ranges that overlap are one, replaced by the text of the first.
 
-use super::scalars::JsonScalars;
+use super::scalars::ScalarTracker;
 
 /// A range of a part, in bytes as delivered, and what is written in its place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Replacement<'a> {
+pub(super) struct RedactionEdit<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) with: &'a str,
@@ -18,22 +18,22 @@ pub(super) struct Replacement<'a> {
 ///
 /// Invariants: pieces are passed in order and without gaps; no scalar without quotes is split between two pieces; all
 /// ranges that begin in the piece are known.
-pub(super) struct Piece<'a> {
+pub(super) struct RedactedPiece<'a> {
     pub(super) bytes: &'a [u8],
     /// Offset of the first byte of the piece in the part.
     pub(super) base: u64,
     /// The scalars of the part, if the part is tool input.
-    pub(super) scalars: Option<&'a JsonScalars>,
+    pub(super) scalars: Option<&'a ScalarTracker>,
 }
 
-impl Piece<'_> {
+impl RedactedPiece<'_> {
     /// Appends the piece to `out`, with `replacements`, sorted by their start, applied.
     ///
     /// `skip_to` is the end of the range that was replaced last, which may lie in a later piece. Returns the start of the
     /// first range that the next piece must be given too, because the scalar that it reaches is not in this one.
     pub(super) fn copy_redacted<'r>(
         &self,
-        replacements: impl Iterator<Item = Replacement<'r>>,
+        replacements: impl Iterator<Item = RedactionEdit<'r>>,
         skip_to: &mut u64,
         out: &mut Vec<u8>,
     ) -> Option<u64> {
@@ -168,7 +168,7 @@ mod tests {
 
     /// Redacts `ranges` of a text released in pieces that end at `cuts`, as far as a scalar allows.
     fn redacted(text: &str, ranges: &[(u64, u64)], cuts: &[usize]) -> String {
-        let scalars = JsonScalars::of_complete(text.as_bytes());
+        let scalars = ScalarTracker::of_complete(text.as_bytes());
         let is_input = text.starts_with('{');
         let mut out = Vec::new();
         let (mut base, mut skip_to) = (0, 0);
@@ -179,13 +179,13 @@ mod tests {
                 end = floor_char(text.as_bytes(), end as usize) as u64;
             }
             let end = end.max(base);
-            let piece = Piece {
+            let piece = RedactedPiece {
                 bytes: &text.as_bytes()[base as usize..end as usize],
                 base,
                 scalars: is_input.then_some(&scalars),
             };
             let replacements = ranges.iter().filter(|range| range.1 > base);
-            let replacements = replacements.map(|&(start, end)| Replacement {
+            let replacements = replacements.map(|&(start, end)| RedactionEdit {
                 start,
                 end,
                 with: "[\"x\"]",

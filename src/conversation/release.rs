@@ -3,8 +3,8 @@
 //! The stream decides how far the text is released, and the session which rules redact it; this module applies both.
 
 use super::outcome::replacement_of;
-use super::redact::{Piece, Replacement, floor_char};
-use super::scalars::JsonScalars;
+use super::redact::{RedactedPiece, RedactionEdit, floor_char};
+use super::scalars::ScalarTracker;
 use crate::rule::{Action, Channel, Mode, Rule};
 use crate::stream::{Redaction, Stream};
 use crate::verdict::{PartId, RuleId};
@@ -68,7 +68,7 @@ pub(super) struct PartText {
     /// End of the range that was replaced last.
     skip_to: u64,
     /// The scalars of the part, if rules redact tool input.
-    scalars: Option<Box<JsonScalars>>,
+    scalars: Option<Box<ScalarTracker>>,
     /// All bytes that were delivered, if a retry may keep them.
     delivered: Option<Vec<u8>>,
 }
@@ -129,7 +129,7 @@ impl PartText {
         if len == 0 {
             return;
         }
-        let piece = Piece {
+        let piece = RedactedPiece {
             bytes: &self.waiting[..len],
             base: self.base,
             scalars: self.scalars.as_deref(),
@@ -168,7 +168,7 @@ impl PartText {
         let delivered = self.delivered.as_deref().unwrap_or_default();
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         let end = floor_char(delivered, end.min(delivered.len()));
-        let piece = Piece {
+        let piece = RedactedPiece {
             bytes: &delivered[..end],
             base: 0,
             scalars: None,
@@ -185,14 +185,14 @@ pub(super) fn replacements<'a>(
     part: PartId,
     from: u64,
     live: &'a [(RuleId, PartId)],
-) -> impl Iterator<Item = Replacement<'a>> {
+) -> impl Iterator<Item = RedactionEdit<'a>> {
     let all = stream.redactions();
     let first = all.partition_point(|known| (known.part, known.start) < (part, from));
     let of_part = all[first..]
         .iter()
         .take_while(move |known| known.part == part);
     let of_part = of_part.filter(move |known| live.contains(&(known.rule, part)));
-    of_part.map(|known: &Redaction| Replacement {
+    of_part.map(|known: &Redaction| RedactionEdit {
         start: known.start,
         end: known.end,
         with: replacement_of(stream.pack().rule(known.rule)),

@@ -14,7 +14,7 @@ use memchr::memchr2;
 ///
 /// Memory: 24 bytes for each scalar that has not been [discarded](Self::discard_before).
 #[derive(Clone, Debug, Default)]
-pub(super) struct JsonScalars {
+pub(super) struct ScalarTracker {
     state: TokenState,
     /// Number of bytes read.
     offset: u64,
@@ -49,10 +49,10 @@ enum TokenState {
     Bare,
 }
 
-impl JsonScalars {
+impl ScalarTracker {
     /// Returns the scalars of a complete input.
-    pub(super) fn of_complete(input: &[u8]) -> JsonScalars {
-        let mut scalars = JsonScalars::default();
+    pub(super) fn of_complete(input: &[u8]) -> ScalarTracker {
+        let mut scalars = ScalarTracker::default();
         scalars.push(input);
         scalars.finish();
         scalars

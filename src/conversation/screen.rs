@@ -2,9 +2,9 @@
 
 use super::Conversation;
 use super::outcome::{Cut, DecisionRecord, Flow};
-use super::redact::Piece;
+use super::redact::RedactedPiece;
 use super::release::replacements;
-use super::scalars::JsonScalars;
+use super::scalars::ScalarTracker;
 use crate::rule::{Action, Channel, Header};
 use crate::verdict::{PartId, RuleId};
 
@@ -100,9 +100,9 @@ impl Conversation {
             }
         }
         if screened.flow == Flow::Go {
-            let scalars =
-                (channel == Channel::ToolInput).then(|| JsonScalars::of_complete(text.as_bytes()));
-            let piece = Piece {
+            let scalars = (channel == Channel::ToolInput)
+                .then(|| ScalarTracker::of_complete(text.as_bytes()));
+            let piece = RedactedPiece {
                 bytes: text.as_bytes(),
                 base: 0,
                 scalars: scalars.as_ref(),

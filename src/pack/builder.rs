@@ -38,14 +38,14 @@ use crate::rule::{Action, Rule};
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct PackBuilder {
-    inputs: Vec<Input>,
+    inputs: Vec<PackInput>,
     limits: Limits,
     root: Option<PathBuf>,
     terms: Terms,
 }
 
 #[derive(Clone, Debug)]
-enum Input {
+enum PackInput {
     Path(PathBuf),
     Text { name: String, text: String },
     Rule(Box<Rule>),
@@ -55,12 +55,12 @@ enum Input {
 impl PackBuilder {
     /// Adds a file, or every `*.toml` below a folder.
     pub fn file(self, path: impl Into<PathBuf>) -> PackBuilder {
-        self.with(Input::Path(path.into()))
+        self.with(PackInput::Path(path.into()))
     }
 
     /// Adds the text of a rule file; `name` is its name in messages.
     pub fn toml(self, name: impl Into<String>, text: impl Into<String>) -> PackBuilder {
-        self.with(Input::Text {
+        self.with(PackInput::Text {
             name: name.into(),
             text: text.into(),
         })
@@ -68,12 +68,12 @@ impl PackBuilder {
 
     /// Adds a rule made in code, with the checks of a rule in a file.
     pub fn rule(self, rule: Rule) -> PackBuilder {
-        self.with(Input::Rule(Box::new(rule)))
+        self.with(PackInput::Rule(Box::new(rule)))
     }
 
     /// Adds the built-in pack `name`, one of [`Pack::builtins`].
     pub fn builtin(self, name: impl Into<String>) -> PackBuilder {
-        self.with(Input::Builtin(name.into()))
+        self.with(PackInput::Builtin(name.into()))
     }
 
     /// Sets the bounds of the load, of the pack and of the streams read with it.
@@ -241,17 +241,17 @@ impl PackBuilder {
         let mut files = Files::new(&limits);
         for input in inputs {
             match input {
-                Input::Path(path) => files.read(&path, &mut check),
-                Input::Text { name, text } => check.add_text(&name, &text, None),
-                Input::Rule(rule) => check.add_rule(*rule),
-                Input::Builtin(name) => builtin_pack(&name, &mut check),
+                PackInput::Path(path) => files.read(&path, &mut check),
+                PackInput::Text { name, text } => check.add_text(&name, &text, None),
+                PackInput::Rule(rule) => check.add_rule(*rule),
+                PackInput::Builtin(name) => builtin_pack(&name, &mut check),
             }
         }
         compose::gather(&mut check, &mut files);
         finish(check.finish(&terms), limits, root)
     }
 
-    fn with(mut self, input: Input) -> PackBuilder {
+    fn with(mut self, input: PackInput) -> PackBuilder {
         self.inputs.push(input);
         self
     }

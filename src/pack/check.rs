@@ -2,7 +2,7 @@
 //! file in one run.
 //!
 //! `syntax` parses the TOML, `file` reads the parts of a file, and the rows of `schema` read single keys through a
-//! [`Reader`]. The result is a [`Draft`] per rule. Overrides are then applied to the drafts (`layer`), and `semantics`
+//! [`RuleReader`]. The result is a [`Draft`] per rule. Overrides are then applied to the drafts (`layer`), and `semantics`
 //! checks the keys of each rule together. A rule with a problem is left out, and a load with an error fails.
 //!
 //! Nothing is compiled here; the bounds of a pattern are those of `ttsr_automata::pattern`.
@@ -13,8 +13,8 @@ use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::compose::{self, Allow, Override, Source, Today, WrittenAllow};
-use super::diagnostic::{Cursor, Diagnostic, Excerpt, Report, code};
+use super::compose::{self, Allow, Override, PackSource, Today, WrittenAllow};
+use super::diagnostic::{Diagnostic, Excerpt, Report, TextCursor, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
 use super::lint::{self, LintTrial};
@@ -43,9 +43,9 @@ mod tests;
 
 use draft::{Draft, Place};
 use fault::Fault;
-use file::RuleId;
+use file::SpannedId;
 use problems::{Problem, Problems};
-use reader::Reader;
+use reader::RuleReader;
 
 /// One load: its texts, its rules made in code, and the problems found so far.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(super) struct Check<'l> {
     is_exhausted: bool,
     report: Report,
     /// The texts, in the order in which they are read once all are known.
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<PackSource>,
     /// Rules made in code.
     programmatic: Vec<Draft>,
     /// The facts of each source, by the number of the source.
@@ -124,7 +124,7 @@ impl<'l> Check<'l> {
 
     /// Adds the text of one rule file, which [`finish`](Self::finish) reads.
     pub(super) fn add_text(&mut self, name: &str, text: &str, folder: Option<&Path>) {
-        self.sources.push(Source::new(name, text, folder));
+        self.sources.push(PackSource::new(name, text, folder));
     }
 
     /// Adds a rule made in code.
@@ -182,7 +182,7 @@ impl<'l> Check<'l> {
     }
 
     /// Returns the headers of the packs. If a file could not be read, the load fails anyway.
-    fn headers(&self, sources: &[Source]) -> Vec<PackHeader> {
+    fn headers(&self, sources: &[PackSource]) -> Vec<PackHeader> {
         let files = sources.iter().zip(&self.facts);
         pack_header::joined(files.map(|(source, facts)| PackHeader {
             name: facts.pack.clone(),
@@ -196,7 +196,7 @@ impl<'l> Check<'l> {
     }
 
     /// Returns the lock of the sources, and reports its differences from the `wanted` one.
-    fn check_lock(&mut self, sources: &[Source], wanted: Option<&Lock>) -> Lock {
+    fn check_lock(&mut self, sources: &[PackSource], wanted: Option<&Lock>) -> Lock {
         let files = sources.iter().zip(&self.facts);
         let files = files.map(|(source, facts)| {
             (
@@ -218,8 +218,8 @@ impl<'l> Check<'l> {
     }
 
     /// Reads the text of one file.
-    fn read(&mut self, source: &Source) {
-        let Source {
+    fn read(&mut self, source: &PackSource) {
+        let PackSource {
             name, text, faults, ..
         } = source;
         self.steps = self.steps.saturating_add(text.len() as u64);
@@ -227,7 +227,7 @@ impl<'l> Check<'l> {
             return;
         }
         let imported = self.imported_lists(source.extends());
-        let mut reader = Reader::new(text, self.facts.len(), self.limits, self.steps);
+        let mut reader = RuleReader::new(text, self.facts.len(), self.limits, self.steps);
         for (fault, span) in faults {
             reader.fault(fault.clone(), span.clone());
         }
@@ -337,7 +337,7 @@ impl<'l> Check<'l> {
     }
 
     /// Reports the problems that were found after all files were read.
-    fn report_late(&mut self, sources: &[Source], mut late: Vec<Late>) {
+    fn report_late(&mut self, sources: &[PackSource], mut late: Vec<Late>) {
         late.sort_by_key(|(at, _, _)| at.file);
         let mut left = late.into_iter().peekable();
         for (file, source) in sources.iter().enumerate() {
@@ -350,13 +350,13 @@ impl<'l> Check<'l> {
     }
 
     /// Reports problems with their lines and columns, and ids that are already in use.
-    fn report_problems(&mut self, name: &str, text: &str, problems: Problems, ids: Vec<RuleId>) {
+    fn report_problems(&mut self, name: &str, text: &str, problems: Problems, ids: Vec<SpannedId>) {
         let mut marks: Vec<Mark> = problems.list.into_iter().map(Mark::Problem).collect();
         marks.extend(ids.into_iter().map(Mark::Id));
         marks.sort_by_key(Mark::start);
         // Every rule that names a list finds its bad entries.
         let mut reported: HashSet<(usize, &'static str, String)> = HashSet::new();
-        let mut cursor = Cursor::new(text);
+        let mut cursor = TextCursor::new(text);
         for mark in marks {
             let (line, column) = cursor.place(mark.start());
             let problem = match mark {
@@ -387,7 +387,7 @@ impl<'l> Check<'l> {
         self.report.hide(problems.hidden);
     }
 
-    fn first_use(&mut self, id: &RuleId, name: &str, line: u32, column: u32) -> Option<Problem> {
+    fn first_use(&mut self, id: &SpannedId, name: &str, line: u32, column: u32) -> Option<Problem> {
         match self.seen.entry(id.full.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(format!("at {}:{line}:{column}", escape::all(name)));
@@ -458,7 +458,7 @@ pub(super) type Late = (Place, Option<String>, Fault);
 /// Something at a place of the text.
 enum Mark {
     Problem(Problem),
-    Id(RuleId),
+    Id(SpannedId),
 }
 
 impl Mark {

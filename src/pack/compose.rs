@@ -34,7 +34,7 @@ const DEPTH: usize = 16;
 
 /// The text of a rule file that is still to be read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Source {
+pub(super) struct PackSource {
     /// The name in messages.
     pub(super) name: String,
     pub(super) text: String,
@@ -43,20 +43,20 @@ pub(super) struct Source {
     /// True if the source was not named by the host, but is extended by another pack.
     pub(super) is_extended: bool,
     /// The head of the file, once it was needed.
-    head: Option<Head>,
+    head: Option<PackHead>,
     /// The length of the longest chain of packs below it.
     rank: usize,
     /// The faults of its `extends`.
     pub(super) faults: Vec<(Fault, Span)>,
 }
 
-impl Source {
-    pub(super) fn new(name: &str, text: &str, folder: Option<&Path>) -> Source {
-        Source {
+impl PackSource {
+    pub(super) fn new(name: &str, text: &str, folder: Option<&Path>) -> PackSource {
+        PackSource {
             name: name.to_owned(),
             text: text.to_owned(),
             folder: folder.map(Path::to_path_buf),
-            ..Source::default()
+            ..PackSource::default()
         }
     }
 
@@ -70,25 +70,25 @@ impl Source {
     /// Reads the head unless it is known. A text that is not TOML has an empty head; its errors are reported when it is
     /// checked.
     fn peek(&mut self) {
-        self.head.get_or_insert_with(|| Head::new(&self.text));
+        self.head.get_or_insert_with(|| PackHead::new(&self.text));
     }
 }
 
 /// The name of a pack and the packs it extends.
 #[derive(Clone, Debug, Default)]
-struct Head {
+struct PackHead {
     pack: String,
     extends: Vec<(String, Span)>,
 }
 
-impl Head {
-    fn new(text: &str) -> Head {
+impl PackHead {
+    fn new(text: &str) -> PackHead {
         let Ok(root) = DeTable::parse(text) else {
-            return Head::default();
+            return PackHead::default();
         };
         let pack = root.get_ref().get("pack");
         let Some(pack) = pack.and_then(|pack| pack.get_ref().as_table()) else {
-            return Head::default();
+            return PackHead::default();
         };
         let name = pack.get("name").and_then(|name| name.get_ref().as_str());
         let extends = pack
@@ -98,7 +98,7 @@ impl Head {
             let name = entry.get_ref().as_str()?;
             Some((name.to_owned(), entry.span()))
         });
-        Head {
+        PackHead {
             pack: name.unwrap_or_default().to_owned(),
             extends: extends.collect(),
         }
@@ -127,7 +127,7 @@ pub(super) fn gather(check: &mut Check<'_>, files: &mut Files<'_>) {
 fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
     let mut next = 0;
     while next < check.sources.len() {
-        check.sources.iter_mut().for_each(Source::peek);
+        check.sources.iter_mut().for_each(PackSource::peek);
         let known: BTreeSet<String> = packs(&check.sources).map(str::to_owned).collect();
         let source = &check.sources[next];
         let wanted = source.head.clone().unwrap_or_default().extends;
@@ -155,12 +155,12 @@ fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
     }
 }
 
-fn packs(sources: &[Source]) -> impl Iterator<Item = &str> {
+fn packs(sources: &[PackSource]) -> impl Iterator<Item = &str> {
     let heads = sources.iter().filter_map(|source| source.head.as_ref());
     heads.map(|head| head.pack.as_str())
 }
 
-fn unknown(name: &str, sources: &[Source]) -> Fault {
+fn unknown(name: &str, sources: &[PackSource]) -> Fault {
     let mut known: Vec<&str> = packs(sources).collect();
     for name in Pack::builtins() {
         known.push(name);
@@ -181,7 +181,7 @@ fn unknown(name: &str, sources: &[Source]) -> Fault {
 
 /// Sets the rank of every source to the length of the longest chain below it. Packs in a circle, and those above them,
 /// are reported and keep rank zero.
-fn rank(sources: &mut [Source]) {
+fn rank(sources: &mut [PackSource]) {
     let graph = graph(sources);
     let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
     loop {
@@ -202,7 +202,7 @@ fn rank(sources: &mut [Source]) {
     }
     let circles = circles(&graph, &ranks);
     for source in sources {
-        let Head { pack, extends } = source.head.clone().unwrap_or_default();
+        let PackHead { pack, extends } = source.head.clone().unwrap_or_default();
         source.rank = ranks.get(pack.as_str()).copied().unwrap_or_default();
         let Some((_, span)) = extends.first() else {
             continue;
@@ -221,7 +221,7 @@ fn rank(sources: &mut [Source]) {
 }
 
 /// Returns the loaded packs that each pack extends.
-fn graph(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+fn graph(sources: &[PackSource]) -> BTreeMap<String, BTreeSet<String>> {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for head in sources.iter().filter_map(|source| source.head.as_ref()) {
         let below = graph.entry(head.pack.clone()).or_default();

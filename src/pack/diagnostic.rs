@@ -15,7 +15,7 @@ mod excerpt;
 mod report;
 
 pub(super) use codes::{Code, code};
-pub(super) use excerpt::{Cursor, Excerpt};
+pub(super) use excerpt::{Excerpt, TextCursor};
 pub(super) use report::Report;
 
 /// The severity of a problem.

@@ -41,12 +41,12 @@ struct Locked {
 struct File {
     schema: u32,
     #[serde(default)]
-    pack: BTreeMap<String, Entry>,
+    pack: BTreeMap<String, LockEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct LockEntry {
     version: Option<String>,
     hash: String,
 }
@@ -83,7 +83,7 @@ impl Lock {
         if schema != 1 {
             return Err(format!("schema {schema} of a lock is not supported"));
         }
-        let read = |(name, Entry { version, hash }): (String, Entry)| {
+        let read = |(name, LockEntry { version, hash }): (String, LockEntry)| {
             let digits = hash.strip_prefix(KIND).filter(|digits| digits.len() == 32);
             let hash = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
             let hash = hash.ok_or_else(|| {

@@ -17,13 +17,13 @@ mod key;
 mod value;
 
 use format::{
-    Cases, Day, Expected, Flag, Globs, Grants, Group, KnownNames, ListOf, Listed, NamesOf, OneOf,
-    OneOfOrNone, OneOrMore, PackNames, Pair, Patterns, RuleGlobs, Then, Thousandths, Verbatim,
-    Whole, Words, check_ast, rule_id,
+    Cases, Day, Expected, Flag, Globs, Grants, Group, KnownNamesFormat, ListOf, Listed, NamesOf,
+    OneOf, OneOfOrNone, OneOrMore, PackNames, Pair, Patterns, RuleGlobs, Then, Thousandths,
+    Verbatim, Whole, WordsFormat, check_ast, rule_id,
 };
 #[cfg(debug_assertions)]
 pub(in crate::pack) use key::is_key;
-use key::{AppendTable, EmptyTable, Field, Merge, Site, Slot, Table, Unkept, slot, table};
+use key::{AppendTable, EmptyTable, Field, KeyTable, Merge, Site, Slot, Unkept, slot, table};
 pub(in crate::pack) use key::{
     Head, Key, KeyRole, KeyShape, Shape, TableKind, append, check, is_at_or_below, read_table,
     replace, shapes, values,
@@ -36,7 +36,7 @@ use super::check::actions::{header_name, header_value};
 use super::check::draft::{Draft, Given};
 use super::check::fault::Fault;
 use super::check::pattern::FORM;
-use super::check::reader::Reader;
+use super::check::reader::RuleReader;
 use super::check::rule::check_examples;
 use super::check::scope::{self, GlobKind};
 use super::check::{Facts, names};
@@ -113,28 +113,28 @@ pub(super) const TOP: &[Key<()>] = &[
 pub(super) const PACK: &[Key<Facts>] = &[
     Key::new(
         "name",
-        slot!(Facts: pack, Words::checked(|name| names::pack_name(name).into_iter().collect())),
+        slot!(Facts: pack, WordsFormat::checked(|name| names::pack_name(name).into_iter().collect())),
         "The name of the pack. The full id of a rule is `name/rule`.",
     )
     .required("add `name = \"…\"`: the full id of a rule is `name/rule`"),
     Key::new(
         "version",
-        slot!(Facts: version, Words::checked(|text| names::version(text).into_iter().collect())),
+        slot!(Facts: version, WordsFormat::checked(|text| names::version(text).into_iter().collect())),
         "The version of the pack: three numbers.",
     ),
     Key::new(
         "description",
-        slot!(Facts: description, Words::PLAIN),
+        slot!(Facts: description, WordsFormat::PLAIN),
         "The purpose of the pack.",
     ),
     Key::new(
         "engine",
-        &Unkept(Words::checked(|text| {
+        &Unkept(WordsFormat::checked(|text| {
             names::engine(text).into_iter().collect()
         })),
         "The oldest version of ttsr that reads the pack, such as `>=0.1`.",
     ),
-    Key::new("authors", &Unkept(Words::PLAIN), "The authors of the pack."),
+    Key::new("authors", &Unkept(WordsFormat::PLAIN), "The authors of the pack."),
     Key::new(
         "extends",
         slot!(Facts: extends, PackNames),
@@ -147,12 +147,12 @@ pub(super) const PACK: &[Key<Facts>] = &[
     ),
     Key::new(
         "license",
-        slot!(Facts: license, Words::PLAIN),
+        slot!(Facts: license, WordsFormat::PLAIN),
         "The licence, as an SPDX expression.",
     ),
     Key::new(
         "docs",
-        slot!(Facts: docs, Words::PLAIN),
+        slot!(Facts: docs, WordsFormat::PLAIN),
         "The address of further documentation.",
     ),
     Key::new(
@@ -167,7 +167,7 @@ pub(super) const PACK: &[Key<Facts>] = &[
 pub(super) const RULE: &[Key<Draft>] = &[
     Key::new(
         "description",
-        slot!(Draft: rule.description, Words::FILLED),
+        slot!(Draft: rule.description, WordsFormat::FILLED),
         "The subject of the rule, in a sentence.",
     )
     .required("say in a sentence what the rule is about"),
@@ -207,7 +207,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .inherits(),
     Key::new(
         "replaced-by",
-        slot!(Draft: rule.replaced_by, Words::checked(rule_id)),
+        slot!(Draft: rule.replaced_by, WordsFormat::checked(rule_id)),
         "The full id of the rule to use instead of a deprecated one.",
     ),
     Key::new(
@@ -219,7 +219,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .appends(),
     Key::new(
         "docs",
-        slot!(Draft: rule.docs, Words::FILLED),
+        slot!(Draft: rule.docs, WordsFormat::FILLED),
         "The address of further documentation.",
     )
     .inherits(),
@@ -232,7 +232,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .appends(),
     Key::new(
         "why",
-        slot!(Draft: rule.why, Words::FILLED),
+        slot!(Draft: rule.why, WordsFormat::FILLED),
         "The reason for the rule.",
     ),
     Key::new(
@@ -297,7 +297,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .read_on(OUTPUT_CHANNELS),
     Key::new(
         "match",
-        &Table::<Draft, Draft> {
+        &KeyTable::<Draft, Draft> {
             get: |draft| Some(draft),
             get_mut: |draft| draft,
             swap: |one, other| std::mem::swap(&mut one.rule.condition, &mut other.rule.condition),
@@ -320,7 +320,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .inherits(),
     Key::new(
         "replacement",
-        slot!(Draft: rule.replacement, Words::PLAIN),
+        slot!(Draft: rule.replacement, WordsFormat::PLAIN),
         "The text that replaces redacted text.",
     )
     .or("\"[redacted]\"")
@@ -370,12 +370,12 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .used_by(Action::SetHeader),
     Key::new(
         "instead",
-        slot!(Draft: rule.instead, Words::FILLED),
+        slot!(Draft: rule.instead, WordsFormat::FILLED),
         "What to do instead, for the message.",
     ),
     Key::new(
         "message",
-        slot!(Draft: rule.message, Words::TEMPLATE),
+        slot!(Draft: rule.message, WordsFormat::TEMPLATE),
         "The message to the model: a template. Default: id, description and `instead`.",
     )
     .inherits(),
@@ -560,7 +560,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         &Slot::<Pattern, _, _> {
             get: |pattern| text_of(pattern, PatternKind::Literal),
             get_mut: |pattern| text_mut(pattern, PatternKind::Literal),
-            format: Words::PLAIN,
+            format: WordsFormat::PLAIN,
         },
         "The exact text.",
     )
@@ -570,7 +570,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         &Slot::<Pattern, _, _> {
             get: |pattern| text_of(pattern, PatternKind::Word),
             get_mut: |pattern| text_mut(pattern, PatternKind::Word),
-            format: Words::PLAIN,
+            format: WordsFormat::PLAIN,
         },
         "The exact text, not inside a longer word.",
     )
@@ -580,7 +580,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         &Slot::<Pattern, _, _> {
             get: |pattern| text_of(pattern, PatternKind::Regex),
             get_mut: |pattern| text_mut(pattern, PatternKind::Regex),
-            format: Words::PLAIN,
+            format: WordsFormat::PLAIN,
         },
         "A regular expression in the syntax of the `regex` crate.",
     )
@@ -598,7 +598,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     .form(FOLD_FORM),
     Key::new(
         "pattern.arg",
-        slot!(Pattern: arg, Words { is_recorded: true, ..Words::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect()) }),
+        slot!(Pattern: arg, WordsFormat { is_recorded: true, ..WordsFormat::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect()) }),
         "A dotted glob on the argument in which it is searched.",
     ),
 ];
@@ -614,16 +614,16 @@ fn text_mut(pattern: &mut Pattern, kind: PatternKind) -> &mut String {
 
 /// The keys of `match.within`, each in a field.
 #[derive(Debug, Default)]
-struct Window {
+struct DetectorWindow {
     lines: Option<u32>,
     chars: Option<u32>,
     part: bool,
     message: bool,
 }
 
-impl Window {
-    fn of(within: Within) -> Window {
-        let mut window = Window::default();
+impl DetectorWindow {
+    fn of(within: Within) -> DetectorWindow {
+        let mut window = DetectorWindow::default();
         match within {
             Within::Lines(lines) => window.lines = Some(lines),
             Within::Chars(chars) => window.chars = Some(chars),
@@ -642,28 +642,28 @@ impl Window {
     }
 }
 
-const WITHIN: &[Key<Window>] = &[
+const WITHIN: &[Key<DetectorWindow>] = &[
     Key::new(
         "match.within.lines",
-        slot!(Window: lines, Whole(1, LINES)),
+        slot!(DetectorWindow: lines, Whole(1, LINES)),
         "The largest number of lines that the matches touch.",
     )
     .role(KeyRole::Alternative),
     Key::new(
         "match.within.chars",
-        slot!(Window: chars, Whole(1, CHARS)),
+        slot!(DetectorWindow: chars, Whole(1, CHARS)),
         "The largest number of characters.",
     )
     .role(KeyRole::Alternative),
     Key::new(
         "match.within.part",
-        slot!(Window: part, Flag),
+        slot!(DetectorWindow: part, Flag),
         "Anywhere in the same part.",
     )
     .role(KeyRole::Alternative),
     Key::new(
         "match.within.message",
-        slot!(Window: message, Flag),
+        slot!(DetectorWindow: message, Flag),
         "Anywhere in the same reply.",
     )
     .role(KeyRole::Alternative),
@@ -681,7 +681,7 @@ impl Field<Draft> for WithinTable {
         &self,
         site: &Site<'_>,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
         to: &mut Draft,
     ) {
         let Some(table) = reader.table(value, "`within`", site.head.form) else {
@@ -690,7 +690,7 @@ impl Field<Draft> for WithinTable {
         if table.is_empty() {
             reader.record_key(site.head.path, site.span.clone());
         }
-        let mut window = Window::default();
+        let mut window = DetectorWindow::default();
         let place = ("`within`", value.span());
         read_table(WITHIN, site.kind, table, place, reader, &mut window);
         for key in ["part", "message"] {
@@ -714,7 +714,7 @@ impl Field<Draft> for WithinTable {
     fn write(&self, from: &Draft) -> KeyValue {
         let within = from.rule.condition.within;
         within.map_or(KeyValue::Absent, |within| {
-            KeyValue::Table(values(WITHIN, &Window::of(within)))
+            KeyValue::Table(values(WITHIN, &DetectorWindow::of(within)))
         })
     }
 
@@ -735,7 +735,7 @@ impl Field<Draft> for WithinTable {
 
     fn check(&self, _: &Head, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
         if let Some(within) = draft.rule.condition.within {
-            check(WITHIN, &Window::of(within), limits, found);
+            check(WITHIN, &DetectorWindow::of(within), limits, found);
         }
     }
 }
@@ -832,7 +832,7 @@ const SCRIPT: &[Key<Script>] = &[Key::new(
 const UNKNOWN_NAME: &[Key<UnknownName>] = &[
     Key::new(
         "match.unknown-name.known",
-        slot!(UnknownName: known, KnownNames),
+        slot!(UnknownName: known, KnownNamesFormat),
         "Names that are known, or `@list`.",
     ),
     Key::new(
@@ -890,7 +890,7 @@ const RETRY: &[Key<Retry>] = &[
     .or("2"),
     Key::new(
         "retry.model",
-        slot!(Retry: model, Words::FILLED),
+        slot!(Retry: model, WordsFormat::FILLED),
         "The model of a retry, by a name that the host resolves. Default: the same model.",
     ),
     Key::new(
@@ -939,12 +939,12 @@ const ALLOWANCE: &[Key<Allowance>] = &[
 const CONSULT: &[Key<Consult>] = &[
     Key::new(
         "consult.prompt",
-        slot!(Consult: prompt, Words::TEMPLATE),
+        slot!(Consult: prompt, WordsFormat::TEMPLATE),
         "The prompt of the sub-agent: a template.",
     ),
     Key::new(
         "consult.model",
-        slot!(Consult: model, Words::FILLED),
+        slot!(Consult: model, WordsFormat::FILLED),
         "The model of the sub-agent, by a name that the host resolves. Default: the session's model.",
     ),
     Key::new(
@@ -970,18 +970,18 @@ const CONSULT: &[Key<Consult>] = &[
 const HEADER: &[Key<Header>] = &[
     Key::new(
         "header.name",
-        slot!(Header: name, Words {
+        slot!(Header: name, WordsFormat {
             check: |name| header_name(name).into_iter().collect(),
             convert: str::to_lowercase,
-            ..Words::FILLED
+            ..WordsFormat::FILLED
         }),
         "The name of the header.",
     ),
     Key::new(
         "header.value",
-        slot!(Header: value, Words {
+        slot!(Header: value, WordsFormat {
             check: |value| header_value(value).into_iter().collect(),
-            ..Words::FILLED
+            ..WordsFormat::FILLED
         }),
         "The value of the header.",
     ),
@@ -1006,12 +1006,12 @@ const EXAMPLES: &[Key<Examples>] = &[
 pub(super) const CASE: &[Key<Case>] = &[
     Key::new(
         "case.tool",
-        slot!(Case: tool, Words::FILLED),
+        slot!(Case: tool, WordsFormat::FILLED),
         "The name of the tool, with `input`.",
     ),
     Key::new(
         "case.path",
-        slot!(Case: path, Words::FILLED),
+        slot!(Case: path, WordsFormat::FILLED),
         "The file of the tool call, with an `input` that does not name it.",
     ),
     Key::new(
@@ -1022,7 +1022,7 @@ pub(super) const CASE: &[Key<Case>] = &[
                 (!other.contains(&case.channel)).then_some(&case.text)
             },
             get_mut: |case| case_text(case, Channel::Text),
-            format: Words::PLAIN,
+            format: WordsFormat::PLAIN,
         },
         "A text part.",
     )
@@ -1032,7 +1032,7 @@ pub(super) const CASE: &[Key<Case>] = &[
         &Slot::<Case, _, _> {
             get: |case| (case.channel == Channel::Reasoning).then_some(&case.text),
             get_mut: |case| case_text(case, Channel::Reasoning),
-            format: Words::PLAIN,
+            format: WordsFormat::PLAIN,
         },
         "A reasoning part.",
     )
@@ -1042,7 +1042,7 @@ pub(super) const CASE: &[Key<Case>] = &[
         &Slot::<Case, _, _> {
             get: |case| (case.channel == Channel::ToolInput).then_some(&case.text),
             get_mut: |case| case_text(case, Channel::ToolInput),
-            format: Words::PLAIN,
+            format: WordsFormat::PLAIN,
         },
         "The input of a tool, as the model writes it.",
     )
@@ -1090,7 +1090,7 @@ pub(super) const ALLOW: &[Key<WrittenAllow>] = &[
     ),
     Key::new(
         "allow.reason",
-        slot!(WrittenAllow: allow.reason, Words::FILLED),
+        slot!(WrittenAllow: allow.reason, WordsFormat::FILLED),
         "The reason.",
     )
     .required("say why these hits do not count"),
@@ -1109,7 +1109,7 @@ impl Field<()> for Section {
         (self.0)()
     }
 
-    fn read(&self, _: &Site<'_>, _: &Spanned<DeValue<'_>>, _: &mut Reader<'_>, (): &mut ()) {}
+    fn read(&self, _: &Site<'_>, _: &Spanned<DeValue<'_>>, _: &mut RuleReader<'_>, (): &mut ()) {}
 
     fn write(&self, (): &()) -> KeyValue {
         KeyValue::Absent

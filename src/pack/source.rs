@@ -9,7 +9,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::check::Check;
-use super::diagnostic::{Code, Cursor, Diagnostic, code};
+use super::diagnostic::{Code, Diagnostic, TextCursor, code};
 use crate::limits::Limits;
 
 /// The number of folder entries that are looked at for each file that may be loaded.
@@ -85,7 +85,7 @@ impl<'l> Files<'l> {
     }
 
     fn folder(&mut self, root: &Path, check: &mut Check<'_>) {
-        let mut walk = Walk::default();
+        let mut walk = FolderWalk::default();
         let inside = match fs::canonicalize(root) {
             Ok(inside) if self.seen.contains(&inside) => return,
             Ok(inside) => inside,
@@ -116,7 +116,7 @@ impl<'l> Files<'l> {
         folder: &Path,
         real: &Path,
         root: &Path,
-        walk: &mut Walk,
+        walk: &mut FolderWalk,
         check: &mut Check<'_>,
     ) -> Result<(), Diagnostic> {
         let entries = match fs::read_dir(folder) {
@@ -133,16 +133,16 @@ impl<'l> Files<'l> {
                 return Err(self.too_many(folder));
             }
             let found = entry
-                .and_then(|entry| Found::new(&entry, real, root))
-                .unwrap_or_else(|error| Found::Problem(unreadable(folder, &error)));
+                .and_then(|entry| FoundFile::new(&entry, real, root))
+                .unwrap_or_else(|error| FoundFile::Problem(unreadable(folder, &error)));
             match found {
-                Found::Nothing => {}
-                Found::File(path) => {
+                FoundFile::Nothing => {}
+                FoundFile::File(path) => {
                     walk.found += 1;
                     walk.files.push(path);
                 }
-                Found::Folder(path, real) => walk.folders.push((path, real)),
-                Found::Problem(problem) => {
+                FoundFile::Folder(path, real) => walk.folders.push((path, real)),
+                FoundFile::Problem(problem) => {
                     walk.found += 1;
                     check.add_problem(problem);
                 }
@@ -216,7 +216,7 @@ impl<'l> Files<'l> {
 }
 
 #[derive(Default)]
-struct Walk {
+struct FolderWalk {
     /// The folders that are still to be walked: the path as named and the real path.
     folders: Vec<(PathBuf, PathBuf)>,
     files: Vec<PathBuf>,
@@ -225,31 +225,31 @@ struct Walk {
 }
 
 /// The kind of a folder entry.
-enum Found {
+enum FoundFile {
     Nothing,
     File(PathBuf),
     Folder(PathBuf, PathBuf),
     Problem(Diagnostic),
 }
 
-impl Found {
-    fn new(entry: &fs::DirEntry, folder: &Path, root: &Path) -> io::Result<Found> {
+impl FoundFile {
+    fn new(entry: &fs::DirEntry, folder: &Path, root: &Path) -> io::Result<FoundFile> {
         let path = entry.path();
         let kind = entry.file_type()?;
         let is_rules = path
             .extension()
             .is_some_and(|extension| extension == "toml");
         Ok(if kind.is_symlink() {
-            Found::link(path, is_rules, folder, root)
+            FoundFile::link(path, is_rules, folder, root)
         } else if kind.is_dir() {
             let real = folder.join(entry.file_name());
-            Found::Folder(path, real)
+            FoundFile::Folder(path, real)
         } else if !is_rules {
-            Found::Nothing
+            FoundFile::Nothing
         } else if kind.is_file() {
-            Found::File(path)
+            FoundFile::File(path)
         } else {
-            Found::Problem(problem(
+            FoundFile::Problem(problem(
                 &code::NOT_A_FILE,
                 &path,
                 "this is not a regular file",
@@ -257,28 +257,28 @@ impl Found {
         })
     }
 
-    fn link(path: PathBuf, is_rules: bool, folder: &Path, root: &Path) -> Found {
+    fn link(path: PathBuf, is_rules: bool, folder: &Path, root: &Path) -> FoundFile {
         let target = fs::canonicalize(&path).and_then(|real| Ok((fs::metadata(&real)?, real)));
         match target {
-            Err(_) if !is_rules => Found::Nothing,
-            Err(error) => Found::Problem(unreadable(&path, &error)),
-            Ok((found, _)) if !found.is_dir() && !is_rules => Found::Nothing,
+            Err(_) if !is_rules => FoundFile::Nothing,
+            Err(error) => FoundFile::Problem(unreadable(&path, &error)),
+            Ok((found, _)) if !found.is_dir() && !is_rules => FoundFile::Nothing,
             Ok((found, real))
                 if found.is_dir() && folder.starts_with(&real) && real.starts_with(root) =>
             {
                 let message = "this link leads back to a folder it lies in; it is not followed";
-                Found::Problem(problem(&code::LINK_LOOP, &path, message))
+                FoundFile::Problem(problem(&code::LINK_LOOP, &path, message))
             }
             Ok((_, real)) if !real.starts_with(root) => {
                 let message = "this link leads out of the folder";
-                Found::Problem(
+                FoundFile::Problem(
                     problem(&code::OUTSIDE_FOLDER, &path, message)
                         .with_help("copy the file into the folder, or load it by its own path"),
                 )
             }
-            Ok((found, real)) if found.is_dir() => Found::Folder(path, real),
-            Ok((found, _)) if found.is_file() => Found::File(path),
-            Ok(_) => Found::Problem(problem(
+            Ok((found, real)) if found.is_dir() => FoundFile::Folder(path, real),
+            Ok((found, _)) if found.is_file() => FoundFile::File(path),
+            Ok(_) => FoundFile::Problem(problem(
                 &code::NOT_A_FILE,
                 &path,
                 "this is not a regular file",
@@ -303,7 +303,7 @@ fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
-        let (line, column) = Cursor::new(&before).place(at);
+        let (line, column) = TextCursor::new(&before).place(at);
         let wrong = error.as_bytes()[at];
         let message = format!("file is not UTF-8: byte {} is 0x{wrong:02x}", at + mark);
         let problem = Diagnostic::of_file(&code::ENCODING, name, message);

@@ -251,6 +251,7 @@ impl Matcher {
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
     /// Only for matchers made by [`for_spans`](Self::for_spans).
+    #[inline]
     pub fn is_idle(&self, cursor: &Cursor) -> bool {
         let mut more = self.more.iter().zip(cursor.more.iter().flatten());
         self.first.lazy.is_idle(&cursor.first)
@@ -273,6 +274,7 @@ impl Matcher {
     }
 
     /// Moves the cursor to the start of another haystack.
+    #[inline]
     pub fn restart(&self, cursor: &mut Cursor) {
         self.each(cursor, |automaton, cursor| automaton.lazy.restart(cursor));
     }
@@ -301,6 +303,7 @@ impl Matcher {
 
     /// Does what [`Cursor::push_short`] does, also with several automata and with active suffixes. Returns the bytes
     /// padded with zeros, or `None` if it declined; then nothing has changed.
+    #[inline]
     pub fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !self.more.is_empty() {
             return self.push_short_all(cursor, bytes);
@@ -331,6 +334,7 @@ impl Matcher {
     }
 
     /// Ends a run of bytes: later bytes cannot complete a character that began in it.
+    #[inline]
     pub fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
         self.each(cursor, |automaton, cursor| {
             automaton
@@ -340,6 +344,7 @@ impl Matcher {
     }
 
     /// Ends the haystack. In its events `at` is 0 and `back` counts from the end of the haystack.
+    #[inline]
     pub fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
         self.each(cursor, |automaton, cursor| {
             automaton

@@ -32,7 +32,7 @@ pub(crate) enum NfaState {
 
 /// A cut: the point at which the NFA of a pattern is split into prefix and suffix.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct NfaCut {
     /// The first state of the suffix.
     pub(crate) entry: NfaStateId,
     /// True if the suffix contains an assertion, so that its look-behind matters.
@@ -64,7 +64,7 @@ pub(crate) struct Nfa {
     pub(crate) classes: Vec<ColumnSet>,
     /// The start states of the patterns. Patterns with the same prefix share its states.
     pub(crate) starts: Vec<NfaStateId>,
-    pub(crate) cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<NfaCut>,
     pub(crate) alphabet: Alphabet,
     /// The properties of symbols that the assertions of these patterns ask about.
     pub(crate) look_needs: LookNeeds,
@@ -294,7 +294,7 @@ impl NfaCompiler {
         }
         let (alphabet, classes) = Alphabet::new(self.space, &self.classes, look_needs)?;
         let looking = looking(&self.states);
-        let cuts = self.cuts.into_iter().map(|entry| Cut {
+        let cuts = self.cuts.into_iter().map(|entry| NfaCut {
             entry,
             has_look: looking[entry as usize],
         });

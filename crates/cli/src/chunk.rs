@@ -8,7 +8,7 @@ const LONGEST: u64 = 32;
 
 /// The places where a part is split into deltas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chunk {
+pub(crate) enum ChunkSize {
     /// As recorded.
     Original,
     /// Not at all: one delta per part.
@@ -19,20 +19,20 @@ pub(crate) enum Chunk {
     Random(u64),
 }
 
-impl FromStr for Chunk {
+impl FromStr for ChunkSize {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Chunk, String> {
+    fn from_str(text: &str) -> Result<ChunkSize, String> {
         let wrong = || {
             "expected `original`, `bytes`, `whole`, a number from 1, or `random:SEED`".to_owned()
         };
         match text {
-            "original" => Ok(Chunk::Original),
-            "whole" => Ok(Chunk::Whole),
-            "bytes" => Ok(Chunk::Size(NonZeroUsize::MIN)),
+            "original" => Ok(ChunkSize::Original),
+            "whole" => Ok(ChunkSize::Whole),
+            "bytes" => Ok(ChunkSize::Size(NonZeroUsize::MIN)),
             _ => match text.strip_prefix("random:") {
-                Some(seed) => seed.parse().map(Chunk::Random).map_err(|_| wrong()),
-                None => text.parse().map(Chunk::Size).map_err(|_| wrong()),
+                Some(seed) => seed.parse().map(ChunkSize::Random).map_err(|_| wrong()),
+                None => text.parse().map(ChunkSize::Size).map_err(|_| wrong()),
             },
         }
     }
@@ -41,7 +41,7 @@ impl FromStr for Chunk {
 /// Splits one part into deltas.
 #[derive(Debug)]
 pub(crate) struct Chunker {
-    chunk: Chunk,
+    chunk: ChunkSize,
     /// State of the random number generator.
     random: u64,
     /// Length of the next delta.
@@ -52,9 +52,9 @@ pub(crate) struct Chunker {
 
 impl Chunker {
     /// Returns a splitter. Parts with different numbers get different random lengths.
-    pub(crate) fn new(chunk: Chunk, number: u64) -> Chunker {
+    pub(crate) fn new(chunk: ChunkSize, number: u64) -> Chunker {
         let seed = match chunk {
-            Chunk::Random(seed) => seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
+            ChunkSize::Random(seed) => seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
             _ => 0,
         };
         let mut cutter = Chunker {
@@ -69,7 +69,7 @@ impl Chunker {
 
     /// Appends recorded bytes and passes every complete delta to `on`.
     pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&[u8])) {
-        if self.chunk == Chunk::Original {
+        if self.chunk == ChunkSize::Original {
             return on(bytes);
         }
         let mut rest = bytes;
@@ -99,9 +99,9 @@ impl Chunker {
 
     fn next_length(&mut self) -> usize {
         match self.chunk {
-            Chunk::Original | Chunk::Whole => usize::MAX,
-            Chunk::Size(size) => size.get(),
-            Chunk::Random(_) => 1 + (self.draw() % LONGEST) as usize,
+            ChunkSize::Original | ChunkSize::Whole => usize::MAX,
+            ChunkSize::Size(size) => size.get(),
+            ChunkSize::Random(_) => 1 + (self.draw() % LONGEST) as usize,
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
         for text in [
             "", "0", "-1", "random", "random:", "random:x", "Whole", "1.5",
         ] {
-            assert!(text.parse::<Chunk>().is_err(), "{text}");
+            assert!(text.parse::<ChunkSize>().is_err(), "{text}");
         }
     }
 }

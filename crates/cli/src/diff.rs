@@ -10,7 +10,7 @@ use ttsr::{Channel, Event, Pack, PartId};
 use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, PackArgs};
-use crate::chunk::Chunk;
+use crate::chunk::ChunkSize;
 use crate::input::{InputFile, InputProblems, inputs};
 use crate::output::{Escaped, OutputRecord, RecordWriter};
 use crate::reply::RecordedReply;
@@ -101,7 +101,7 @@ fn read(input: &InputFile, packs: [&Pack; 2], problems: &mut InputProblems) -> V
     };
     let mut reader = Reader::new(&input.name);
     let mut recorded: Vec<(String, [RecordedReply; 2], bool)> = Vec::new();
-    let mut plain = packs.map(|pack| RecordedReply::new(&input.name, pack, Chunk::Original, 0));
+    let mut plain = packs.map(|pack| RecordedReply::new(&input.name, pack, ChunkSize::Original, 0));
     let mut tally = RunTotals::default();
     let start = Event::PartStart {
         part: PartId(0),
@@ -158,7 +158,8 @@ fn take(
         .rposition(|(name, _, ended)| name == stream && !ended);
     let at = open.unwrap_or_else(|| {
         let number = recorded.len() as u64 + 1;
-        let replies = packs.map(|pack| RecordedReply::new(stream, pack, Chunk::Original, number));
+        let replies =
+            packs.map(|pack| RecordedReply::new(stream, pack, ChunkSize::Original, number));
         recorded.push((stream.to_owned(), replies, false));
         recorded.len() - 1
     });

@@ -16,7 +16,7 @@ mod wildcard;
 
 use std::fmt;
 
-use draft::RuleFile;
+use draft::ImportedFile;
 
 /// A format of rules of another tool.
 ///
@@ -208,7 +208,7 @@ impl fmt::Display for LeftOut {
 /// assert!(ttsr::Pack::from_toml(&imported.toml).is_ok());
 /// ```
 pub fn import(pack: &str, texts: &[Foreign<'_>]) -> Result<Imported, String> {
-    let mut sheet = RuleFile::new(pack)?;
+    let mut sheet = ImportedFile::new(pack)?;
     for text in texts {
         let read = match text.format {
             ForeignFormat::Gitleaks => gitleaks::read(text, &mut sheet),

@@ -8,7 +8,7 @@ use ttsr::{Event, Pack};
 use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, OutputFormat, WorkspaceArgs};
-use crate::chunk::Chunk;
+use crate::chunk::ChunkSize;
 use crate::input::{InputFile, InputProblems, inputs};
 use crate::output::RecordWriter;
 use crate::reply::RecordedReply;
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     packs: WorkspaceArgs,
     /// The split of parts into deltas: `original`, `bytes`, `whole`, a number of bytes, or `random:SEED`
     #[arg(long, value_name = "CHUNK", default_value = "original")]
-    chunk: Chunk,
+    chunk: ChunkSize,
     /// Mask every match in the output, not only matches of rules that redact
     #[arg(long)]
     redact: bool,
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 
 struct ReplayRun {
     pack: Pack,
-    chunk: Chunk,
+    chunk: ChunkSize,
     redacts_all: bool,
     /// Number of replies so far.
     begun: u64,

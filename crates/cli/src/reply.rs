@@ -13,7 +13,7 @@ use ttsr::scan::ScanMatch;
 use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
 
 use crate::CommandError;
-use crate::chunk::{Chunk, Chunker};
+use crate::chunk::{ChunkSize, Chunker};
 use crate::fingerprint::Fingerprints;
 use crate::mask::{HiddenRanges, MaskedExcerpt};
 use crate::output::{HitRecord, MatchExtent, PartOrigin, RecordWriter, VerdictRecord};
@@ -21,12 +21,12 @@ use crate::totals::RunTotals;
 
 pub(crate) struct RecordedReply {
     name: String,
-    chunk: Chunk,
+    chunk: ChunkSize,
     /// The number of the reply, which selects its random chunk lengths.
     number: u64,
     /// Number of parts so far.
     begun: u64,
-    open: HashMap<PartId, OpenPart>,
+    open: HashMap<PartId, ReplayPart>,
     /// A digest of each closed part, by part number, and 0 for open parts. Parts are numbered from 0 in the order in which
     /// they open.
     digests: Vec<u64>,
@@ -38,7 +38,7 @@ pub(crate) struct RecordedReply {
 }
 
 /// An open part.
-struct OpenPart {
+struct ReplayPart {
     name: String,
     cutter: Chunker,
     /// Digest of the bytes so far.
@@ -46,7 +46,7 @@ struct OpenPart {
 }
 
 impl RecordedReply {
-    pub(crate) fn new(name: &str, pack: &Pack, chunk: Chunk, number: u64) -> RecordedReply {
+    pub(crate) fn new(name: &str, pack: &Pack, chunk: ChunkSize, number: u64) -> RecordedReply {
         RecordedReply {
             name: name.to_owned(),
             chunk,
@@ -222,7 +222,7 @@ impl RecordedReply {
 
     fn start(&mut self, id: PartId, name: String, tally: &mut RunTotals) {
         let number = (self.number << 20) + self.begun;
-        let part = OpenPart {
+        let part = ReplayPart {
             name,
             cutter: Chunker::new(self.chunk, number),
             digest: PartDigest::default(),
@@ -281,7 +281,7 @@ impl RecordedReply {
     fn turn_to(&mut self, id: PartId, tally: &mut RunTotals) {
         if let Some(latest) = self.latest.replace(id)
             && latest != id
-            && self.chunk != Chunk::Whole
+            && self.chunk != ChunkSize::Whole
         {
             self.flush(latest, tally);
         }

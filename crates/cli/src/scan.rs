@@ -238,7 +238,7 @@ struct FileScan<'a> {
 }
 
 /// The source of a file's bytes for another pass.
-enum FileSource {
+enum ScanSource {
     Disk,
     Spool(Spool),
 }
@@ -283,8 +283,8 @@ impl<'a> FileScan<'a> {
             target.path = own.as_deref();
         }
         let mut source = match self.input.is_regular() {
-            true => FileSource::Disk,
-            false => FileSource::Spool(Spool::new(self.input)),
+            true => ScanSource::Disk,
+            false => ScanSource::Spool(Spool::new(self.input)),
         };
         let mut first = FirstPass::new(self.scanner.pack(), &target);
         let mut deltas = 0;
@@ -297,7 +297,7 @@ impl<'a> FileScan<'a> {
                 }
                 return FileContent::Binary(length);
             }
-            if let FileSource::Spool(spool) = &mut source {
+            if let ScanSource::Spool(spool) = &mut source {
                 spool.push(block, &mut self.problems);
             }
             first.push(block);
@@ -338,10 +338,10 @@ impl<'a> FileScan<'a> {
     }
 
     /// Reads the file again, block by block, until `wants_more` returns false.
-    fn each_block(&mut self, source: &mut FileSource, mut wants_more: impl FnMut(&[u8]) -> bool) {
+    fn each_block(&mut self, source: &mut ScanSource, mut wants_more: impl FnMut(&[u8]) -> bool) {
         match source {
-            FileSource::Spool(spool) => spool.each_block(&mut self.problems, wants_more),
-            FileSource::Disk => {
+            ScanSource::Spool(spool) => spool.each_block(&mut self.problems, wants_more),
+            ScanSource::Disk => {
                 let Some(mut blocks) = self.input.open(&mut self.problems) else {
                     return;
                 };
@@ -357,7 +357,7 @@ impl<'a> FileScan<'a> {
     fn scanned(
         &mut self,
         target: &Target<'_>,
-        source: &mut FileSource,
+        source: &mut ScanSource,
         first: FirstPass,
         deltas: u64,
     ) -> ScannedFile {
@@ -407,7 +407,7 @@ impl<'a> FileScan<'a> {
     fn matches(
         &mut self,
         target: &Target<'_>,
-        source: &mut FileSource,
+        source: &mut ScanSource,
         first: &FirstPass,
     ) -> Vec<ScanMatch> {
         let FirstPass { stream, hits, .. } = first;

@@ -16,7 +16,7 @@ use ttsr::stream::Hits;
 use ttsr::{Action, Channel, Level, Origin, Pack, PartId, Rule};
 
 use crate::args::{PackArgs, ReportArg};
-use crate::chunk::{Chunk, Chunker};
+use crate::chunk::{ChunkSize, Chunker};
 use crate::output::{Escaped, OutputRecord, STRONG, print_message, style};
 use crate::report::{Finding, FindingProblem, FindingReport};
 use crate::source_index::{SourceIndex, SourceItem};
@@ -40,7 +40,7 @@ use update::{Update, Updates};
 pub(crate) struct Options {
     /// Use only this split: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may be repeated
     #[arg(long = "chunk", value_name = "CHUNK")]
-    chunks: Vec<Chunk>,
+    chunks: Vec<ChunkSize>,
     /// Write the measured results into the cases of the files: `expect` if a case acts otherwise, and `by-byte`,
     /// the deciding offset. Comments and everything else are kept
     #[arg(long)]
@@ -114,7 +114,7 @@ impl TestTotals {
 /// A run over the rules of a pack.
 struct TestRun<'a> {
     pack: &'a Pack,
-    chunks: &'a [Chunk],
+    chunks: &'a [ChunkSize],
     written: SourceIndex,
     report: FindingReport,
     sums: TestTotals,
@@ -386,7 +386,7 @@ fn hit(
         add(stream.tool(PART, tool, "call"));
     }
     match split {
-        PartSplit::Chunk(chunk) => {
+        PartSplit::ChunkSize(chunk) => {
             let mut cutter = Chunker::new(chunk, number);
             let mut push = |delta: &[u8]| add(stream.push(PART, delta));
             cutter.push(&part.bytes, &mut push);
@@ -532,7 +532,7 @@ mod tests {
         Pack::builder().rule(rule).build().unwrap()
     }
 
-    fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[Chunk]) -> ExampleResult {
+    fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[ChunkSize]) -> ExampleResult {
         let part = ExamplePart::new(&pack.rules()[0], Channel::ToolInput, text);
         let splits = splits(chunks, part.bytes.len());
         judge(must_hit, None, &splits, |split| {
@@ -630,7 +630,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_all_that_is_run() {
         let asked = ["original", "bytes", "7", "random:3"];
-        let chunks: Vec<Chunk> = asked.iter().map(|text| text.parse().unwrap()).collect();
+        let chunks: Vec<ChunkSize> = asked.iter().map(|text| text.parse().unwrap()).collect();
         let shown: Vec<String> = splits(&chunks, 100)
             .iter()
             .map(PartSplit::to_string)

@@ -262,11 +262,11 @@ impl Feed {
 #[derive(Debug, Default)]
 struct SessionTracker {
     /// The most recently active session is last.
-    sessions: VecDeque<TrackedSession>,
+    sessions: VecDeque<OpenSession>,
 }
 
 #[derive(Debug)]
-struct TrackedSession {
+struct OpenSession {
     id: String,
     message: Option<TrackedMessage>,
     /// The message that ended last; further events of it do not begin a reply.
@@ -325,10 +325,10 @@ impl SessionTracker {
         }
     }
 
-    fn session(&mut self, id: &str, on: NoticeSink<'_>) -> &mut TrackedSession {
+    fn session(&mut self, id: &str, on: NoticeSink<'_>) -> &mut OpenSession {
         let known = self.sessions.iter().rposition(|known| known.id == id);
         let session = known.and_then(|place| self.sessions.remove(place));
-        let session = session.unwrap_or_else(|| TrackedSession::new(id));
+        let session = session.unwrap_or_else(|| OpenSession::new(id));
         if self.sessions.len() >= SESSIONS {
             let oldest = self.sessions.pop_front();
             oldest
@@ -340,9 +340,9 @@ impl SessionTracker {
     }
 }
 
-impl TrackedSession {
-    fn new(id: &str) -> TrackedSession {
-        TrackedSession {
+impl OpenSession {
+    fn new(id: &str) -> OpenSession {
+        OpenSession {
             id: id.to_owned(),
             message: None,
             ended: String::new(),

@@ -72,7 +72,7 @@ struct EmittedPart {
 
 /// The state of a part that is kept while it is open.
 #[derive(Clone, Debug)]
-struct OpenPart {
+struct WirePart {
     tool: Option<String>,
     call: Option<String>,
     /// The part's key up to the first slash.
@@ -94,7 +94,7 @@ struct PartGroup {
 pub(super) struct ReplyEmitter {
     name: String,
     parts: Vec<EmittedPart>,
-    open: HashMap<u32, OpenPart>,
+    open: HashMap<u32, WirePart>,
     /// The groups with an open part.
     groups: HashMap<String, PartGroup>,
     /// The latest part of each key, and the names in use.
@@ -352,7 +352,7 @@ impl ReplyEmitter {
             is_open: true,
             whole: false,
         });
-        let open = OpenPart {
+        let open = WirePart {
             tool: tool.map(str::to_owned),
             call: call.map(str::to_owned),
             group: group_name(key).to_owned(),

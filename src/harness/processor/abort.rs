@@ -28,7 +28,7 @@ pub(super) struct AbortCause {
     /// True if the transport is open and must be closed.
     is_connected: bool,
     /// The text that stays in the context if the reply is retried.
-    kept_text: KeptText,
+    kept_text: PartialText,
     model: Option<String>,
     temperature: Option<u32>,
     /// The rule's message to the model for a retry.
@@ -56,7 +56,7 @@ pub(super) struct NextAttempt {
 
 /// The text of a reply that stays in the context after a cut. Tool input never stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeptText {
+enum PartialText {
     Nothing,
     /// All text up to the cut.
     All,
@@ -64,16 +64,16 @@ enum KeptText {
     UpTo(PartId, usize),
 }
 
-impl KeptText {
+impl PartialText {
     /// Returns the text that a retrying rule keeps. If the start of the match is unknown, nothing of its part stays.
-    fn from_rule(rule: &Rule, stream: &Stream, hit: &Hit) -> KeptText {
+    fn from_rule(rule: &Rule, stream: &Stream, hit: &Hit) -> PartialText {
         match rule.partial {
-            Partial::Keep => KeptText::All,
+            Partial::Keep => PartialText::All,
             Partial::KeepBeforeMatch => {
                 let start = stream.start(hit).unwrap_or(0);
-                KeptText::UpTo(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
+                PartialText::UpTo(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
             }
-            Partial::Discard => KeptText::Nothing,
+            Partial::Discard => PartialText::Nothing,
         }
     }
 
@@ -82,19 +82,19 @@ impl KeptText {
     fn bytes(self, reply: &Reply, signs_reasoning: bool) -> Vec<usize> {
         let parts = reply.parts().iter();
         let cut = match self {
-            KeptText::UpTo(part, _) => parts.clone().position(|other| other.part == part),
-            KeptText::Nothing | KeptText::All => None,
+            PartialText::UpTo(part, _) => parts.clone().position(|other| other.part == part),
+            PartialText::Nothing | PartialText::All => None,
         };
         let of_part = |(place, part): (usize, &ReplyPart)| match self {
             _ if part.channel == Channel::ToolInput => 0,
             _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
-            KeptText::Nothing => 0,
-            KeptText::All => part.whole_characters(part.raw.len()),
-            KeptText::UpTo(_, bytes) if Some(place) == cut => {
+            PartialText::Nothing => 0,
+            PartialText::All => part.whole_characters(part.raw.len()),
+            PartialText::UpTo(_, bytes) if Some(place) == cut => {
                 part.whole_characters(part.raw_offset(bytes))
             }
-            KeptText::UpTo(..) if Some(place) > cut => 0,
-            KeptText::UpTo(..) => part.whole_characters(part.raw.len()),
+            PartialText::UpTo(..) if Some(place) > cut => 0,
+            PartialText::UpTo(..) => part.whole_characters(part.raw.len()),
         };
         parts.enumerate().map(of_part).collect()
     }
@@ -137,7 +137,7 @@ impl AbortCause {
             part: None,
             retry_condition: RetryCondition::IfAsked,
             is_connected: true,
-            kept_text: KeptText::Nothing,
+            kept_text: PartialText::Nothing,
             model: None,
             temperature: None,
             steering: None,
@@ -308,7 +308,7 @@ impl AbortCause {
         };
         match decision.action {
             Action::Retry => AbortCause {
-                kept_text: KeptText::from_rule(rule, stream, &hit),
+                kept_text: PartialText::from_rule(rule, stream, &hit),
                 model: rule.retry.model.clone(),
                 temperature: rule.retry.temperature,
                 steering: Some(cause.detail.clone()).filter(|text| !text.is_empty()),

@@ -10,7 +10,7 @@ use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::names;
 use super::problems::Span;
-use super::reader::{LISTED_STEPS, Lists, OwnList, Reader, Text};
+use super::reader::{LISTED_STEPS, Lists, OwnList, RuleReader, Text};
 use super::rule::{read_draft, read_rule};
 use crate::pack::compose::{Override, WrittenAllow};
 use crate::pack::diagnostic::code;
@@ -28,12 +28,12 @@ pub(super) struct RuleFile {
     pub(super) overrides: Vec<Override>,
     pub(super) allows: Vec<WrittenAllow>,
     /// The full ids of the rules, including those that could not be read.
-    pub(super) ids: Vec<RuleId>,
+    pub(super) ids: Vec<SpannedId>,
 }
 
 /// The full id of a rule, and the place at which it is written.
 #[derive(Debug)]
-pub(super) struct RuleId {
+pub(super) struct SpannedId {
     pub(super) full: String,
     pub(super) span: Span,
 }
@@ -42,7 +42,7 @@ pub(super) struct RuleId {
 pub(super) fn read_root(
     root: &DeTable<'_>,
     imported: BTreeMap<String, Arc<[String]>>,
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
 ) -> RuleFile {
     let mut file = RuleFile::default();
     if !has_known_schema(root, reader) {
@@ -68,14 +68,14 @@ pub(super) fn read_root(
 fn section<'v, 'i>(
     root: &'v DeTable<'i>,
     key: &str,
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
 ) -> Option<&'v DeTable<'i>> {
     let value = root.get(key)?;
     reader.table(value, &quote(key), schema::form(key))
 }
 
 /// Returns true if the file can be read: with another schema every other message would be wrong.
-fn has_known_schema(root: &DeTable<'_>, reader: &mut Reader<'_>) -> bool {
+fn has_known_schema(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> bool {
     let Some(value) = root.get("schema") else {
         // The table of keys reports that it is missing.
         return true;
@@ -93,7 +93,7 @@ fn has_known_schema(root: &DeTable<'_>, reader: &mut Reader<'_>) -> bool {
     written == SCHEMA
 }
 
-fn read_pack(root: &DeTable<'_>, reader: &mut Reader<'_>, facts: &mut Facts) {
+fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, facts: &mut Facts) {
     let Some(value) = root.get("pack") else {
         return;
     };
@@ -109,7 +109,7 @@ fn read_pack(root: &DeTable<'_>, reader: &mut Reader<'_>, facts: &mut Facts) {
     }
 }
 
-fn read_lists(root: &DeTable<'_>, reader: &mut Reader<'_>) -> BTreeMap<String, OwnList> {
+fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<String, OwnList> {
     let mut lists = BTreeMap::new();
     let Some(table) = section(root, "lists", reader) else {
         return lists;
@@ -134,7 +134,7 @@ fn read_lists(root: &DeTable<'_>, reader: &mut Reader<'_>) -> BTreeMap<String, O
     lists
 }
 
-fn refuse_nested_list(item: &Text<'_>, reader: &mut Reader<'_>) {
+fn refuse_nested_list(item: &Text<'_>, reader: &mut RuleReader<'_>) {
     if item.value.starts_with('@') {
         let message = format!("{}: a list cannot name another list", quote(item.value));
         let fault = Fault::new(&code::BAD_VALUE, message)
@@ -146,7 +146,7 @@ fn refuse_nested_list(item: &Text<'_>, reader: &mut Reader<'_>) {
 fn read_rules(
     root: &DeTable<'_>,
     defaults: Option<&Draft>,
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
     file: &mut RuleFile,
 ) {
     let Some(rules) = section(root, "rule", reader).filter(|rules| !rules.is_empty()) else {
@@ -175,7 +175,7 @@ fn read_rules(
     }
 }
 
-fn read_overrides(root: &DeTable<'_>, reader: &mut Reader<'_>, file: &mut RuleFile) {
+fn read_overrides(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut RuleFile) {
     let Some(overrides) = section(root, "override", reader) else {
         return;
     };
@@ -208,7 +208,7 @@ fn read_overrides(root: &DeTable<'_>, reader: &mut Reader<'_>, file: &mut RuleFi
     }
 }
 
-fn read_allows(root: &DeTable<'_>, reader: &mut Reader<'_>, file: &mut RuleFile) {
+fn read_allows(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut RuleFile) {
     let Some(value) = root.get("allow") else {
         return;
     };

@@ -108,7 +108,7 @@ pub(in crate::pack) struct Origins {
 
 /// Reads the values of one text and collects its problems.
 #[derive(Debug)]
-pub(in crate::pack) struct Reader<'t> {
+pub(in crate::pack) struct RuleReader<'t> {
     pub(in crate::pack) text: &'t str,
     /// The number of the file.
     pub(in crate::pack) file: usize,
@@ -125,9 +125,14 @@ pub(in crate::pack) struct Reader<'t> {
     pub(in crate::pack) scope_entries: usize,
 }
 
-impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str, file: usize, limits: &'t Limits, steps: u64) -> Reader<'t> {
-        Reader {
+impl<'t> RuleReader<'t> {
+    pub(super) fn new(
+        text: &'t str,
+        file: usize,
+        limits: &'t Limits,
+        steps: u64,
+    ) -> RuleReader<'t> {
+        RuleReader {
             text,
             file,
             limits,

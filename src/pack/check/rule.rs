@@ -8,11 +8,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::draft::{Draft, Layer, Place};
 use super::fault::Fault;
-use super::file::{RuleFile, RuleId};
+use super::file::{RuleFile, SpannedId};
 use super::names;
 use super::pattern::FORM;
 use super::problems::Span;
-use super::reader::Reader;
+use super::reader::RuleReader;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::schema::{self, RULE, TableKind};
@@ -23,7 +23,7 @@ pub(super) fn read_draft(
     kind: TableKind,
     table: &DeTable<'_>,
     span: Span,
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
 ) -> Draft {
     let file = reader.file;
     let place = match kind {
@@ -47,7 +47,7 @@ pub(super) fn read_rule(
     key: &Spanned<Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
     defaults: Option<&Draft>,
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
     file: &mut RuleFile,
 ) -> Option<Draft> {
     let pack = &file.facts.pack;
@@ -63,7 +63,7 @@ pub(super) fn read_rule(
     }
     if has_id {
         let (full, span) = (full.clone(), key.span());
-        file.ids.push(RuleId { full, span });
+        file.ids.push(SpannedId { full, span });
     }
     let name = format!("rule {}", quote(key.get_ref()));
     let table = reader.table(value, &name, "")?;
@@ -86,7 +86,7 @@ pub(super) fn read_rule(
 }
 
 /// Reports a rule without an example or a case that breaks it, unless no short text could break it.
-fn require_example(table: &DeTable<'_>, rule: &Rule, span: Span, reader: &mut Reader<'_>) {
+fn require_example(table: &DeTable<'_>, rule: &Rule, span: Span, reader: &mut RuleReader<'_>) {
     let written = table.get("examples").map(Spanned::get_ref);
     let is_readable = written.is_none_or(|written| matches!(written, DeValue::Table(_)));
     let has_case = table.contains_key("case");
@@ -100,7 +100,11 @@ fn require_example(table: &DeTable<'_>, rule: &Rule, span: Span, reader: &mut Re
 }
 
 /// Reports examples that occur twice, or in both lists of `examples`.
-pub(in crate::pack) fn check_examples(_: &Examples, table: &DeTable<'_>, reader: &mut Reader<'_>) {
+pub(in crate::pack) fn check_examples(
+    _: &Examples,
+    table: &DeTable<'_>,
+    reader: &mut RuleReader<'_>,
+) {
     let texts = |key| {
         let list = table.get(key).and_then(|value| value.get_ref().as_array());
         let list = list.into_iter().flatten();

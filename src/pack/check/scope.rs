@@ -3,7 +3,7 @@
 use globset::Error;
 
 use super::fault::Fault;
-use super::reader::{Reader, Texts};
+use super::reader::{RuleReader, Texts};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::view::json::{KEYS as OBJECT_KEYS, RAW};
@@ -41,7 +41,7 @@ pub(in crate::pack) fn read(
     texts: &Texts<'_>,
     key: &str,
     kind: GlobKind,
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
 ) -> Vec<String> {
     if texts.items.is_empty() {
         let help = format!("leave `{key}` out to set no limit");

@@ -8,8 +8,8 @@ use toml::de::{DeTable, Error};
 use super::fault::Fault;
 use super::file::{RuleFile, read_root};
 use super::problems::Problem;
-use super::reader::Reader;
-use crate::pack::diagnostic::{Cursor, code};
+use super::reader::RuleReader;
+use crate::pack::diagnostic::{TextCursor, code};
 use crate::pack::escape::{self, quote};
 
 /// The longest text, in bytes, of which every TOML error is reported: recovery keeps all of them in memory.
@@ -22,7 +22,10 @@ const DUPLICATE: &str = "duplicate key";
 const UNCLOSED: [&str; 2] = ["unclosed array", "unclosed inline table"];
 
 /// Reads the text of `reader`. `imported` are the lists of the packs that the file extends.
-pub(super) fn read(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[String]>>) -> RuleFile {
+pub(super) fn read(
+    reader: &mut RuleReader<'_>,
+    imported: BTreeMap<String, Arc<[String]>>,
+) -> RuleFile {
     let text = reader.text;
     match DeTable::parse(text) {
         Ok(root) => read_root(root.get_ref(), imported, reader),
@@ -35,7 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[Stri
 }
 
 /// Reports all TOML errors, and the problems of the rest that cannot be consequences of one.
-fn recover(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[String]>>) -> RuleFile {
+fn recover(reader: &mut RuleReader<'_>, imported: BTreeMap<String, Arc<[String]>>) -> RuleFile {
     let (root, mut errors) = DeTable::parse_recoverable(reader.text);
     let read = read_root(root.get_ref(), imported, reader);
     reader.rule = None;
@@ -53,7 +56,7 @@ fn recover(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[String]>>) -
         let list = &mut reader.problems.list;
         list.retain(|problem| problem.span.start < from);
     }
-    let mut cursor = Cursor::new(reader.text);
+    let mut cursor = TextCursor::new(reader.text);
     let mut broken: Vec<u32> = errors
         .iter()
         .map(|error| cursor.place(start(error)).0)
@@ -78,7 +81,7 @@ fn recover(reader: &mut Reader<'_>, imported: BTreeMap<String, Arc<[String]>>) -
 }
 
 /// Reports the first error of a text with an unclosed bracket. The bracket is before the error.
-fn cut(reader: &mut Reader<'_>, error: &Error) {
+fn cut(reader: &mut RuleReader<'_>, error: &Error) {
     let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
     let help = "a `[` or `{` on a line above is not closed, or not where it should be; what follows was not read";
@@ -92,10 +95,10 @@ fn start(error: &Error) -> usize {
 
 /// Drops the problems that may be consequences of TOML errors: those on the `broken` lines, and missing or unknown
 /// keys, which may only have moved to another table.
-fn drop_consequences(reader: &mut Reader<'_>, broken: &[u32]) {
+fn drop_consequences(reader: &mut RuleReader<'_>, broken: &[u32]) {
     let mut list = std::mem::take(&mut reader.problems.list);
     list.sort_by_key(|problem| problem.span.start);
-    let mut cursor = Cursor::new(reader.text);
+    let mut cursor = TextCursor::new(reader.text);
     let structural = [
         &code::MISSING_KEY,
         &code::UNKNOWN_KEY,
@@ -113,7 +116,7 @@ fn drop_consequences(reader: &mut Reader<'_>, broken: &[u32]) {
     reader.problems.list = list;
 }
 
-fn report(reader: &mut Reader<'_>, error: &Error) {
+fn report(reader: &mut RuleReader<'_>, error: &Error) {
     let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
     let mut fault = Fault::new(&code::SYNTAX, message);
@@ -141,7 +144,7 @@ fn hint(message: &str) -> Option<&'static str> {
 }
 
 /// Reports a key or a table that is written a second time at `at`. The keys of a repeated table are not reported.
-fn duplicate<'t>(reader: &mut Reader<'t>, at: usize, lines: &mut Lines<'t>) {
+fn duplicate<'t>(reader: &mut RuleReader<'t>, at: usize, lines: &mut Lines<'t>) {
     let (subject, first) = lines.read_to(at);
     if subject.is_header {
         lines.repeats = true;

@@ -88,16 +88,16 @@ fn show(line: &mut String, piece: &str) {
 
 /// Converts increasing offsets to lines and columns; all conversions together read the text once.
 #[derive(Debug)]
-pub(in crate::pack) struct Cursor<'t> {
+pub(in crate::pack) struct TextCursor<'t> {
     text: &'t str,
     offset: usize,
     line: u32,
     column: u32,
 }
 
-impl<'t> Cursor<'t> {
-    pub(in crate::pack) fn new(text: &'t str) -> Cursor<'t> {
-        Cursor {
+impl<'t> TextCursor<'t> {
+    pub(in crate::pack) fn new(text: &'t str) -> TextCursor<'t> {
+        TextCursor {
             text,
             offset: 0,
             line: 1,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn places_count_characters() {
-        let mut cursor = Cursor::new("aé\nü=x");
+        let mut cursor = TextCursor::new("aé\nü=x");
         let places: Vec<_> = [0, 1, 3, 4, 6, 7, 99].map(|at| cursor.place(at)).into();
         assert_eq!(
             places,

@@ -12,7 +12,7 @@ use crate::pack::check::actions::case_fault;
 use crate::pack::check::draft::Place;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::{self, FORM};
-use crate::pack::check::reader::{LISTED_STEPS, Reader, Texts};
+use crate::pack::check::reader::{LISTED_STEPS, RuleReader, Texts};
 use crate::pack::check::scope::{self, GlobKind};
 use crate::pack::check::{ast, names};
 use crate::pack::compose::{Date, id_glob};
@@ -25,7 +25,7 @@ use crate::rule::{
 };
 
 /// A text.
-pub(super) struct Words {
+pub(super) struct WordsFormat {
     /// True if the text may be empty or blank.
     pub(super) may_be_blank: bool,
     pub(super) check: fn(&str) -> Vec<Fault>,
@@ -35,30 +35,30 @@ pub(super) struct Words {
     pub(super) convert: fn(&str) -> String,
 }
 
-impl Words {
-    pub(super) const PLAIN: Words = Words {
+impl WordsFormat {
+    pub(super) const PLAIN: WordsFormat = WordsFormat {
         may_be_blank: true,
         check: |_| Vec::new(),
         is_recorded: false,
         convert: str::to_owned,
     };
 
-    pub(super) const FILLED: Words = Words {
+    pub(super) const FILLED: WordsFormat = WordsFormat {
         may_be_blank: false,
-        ..Words::PLAIN
+        ..WordsFormat::PLAIN
     };
 
     /// The template of a message or a prompt.
-    pub(super) const TEMPLATE: Words = Words {
+    pub(super) const TEMPLATE: WordsFormat = WordsFormat {
         check: message::faults,
-        ..Words::FILLED
+        ..WordsFormat::FILLED
     };
 
     /// A text with a check.
-    pub(super) const fn checked(check: fn(&str) -> Vec<Fault>) -> Words {
-        Words {
+    pub(super) const fn checked(check: fn(&str) -> Vec<Fault>) -> WordsFormat {
+        WordsFormat {
             check,
-            ..Words::PLAIN
+            ..WordsFormat::PLAIN
         }
     }
 }
@@ -89,7 +89,7 @@ impl TextField for Option<String> {
     }
 }
 
-impl<V: TextField> Format<V> for Words {
+impl<V: TextField> Format<V> for WordsFormat {
     fn shape(&self) -> Shape {
         Shape::Text
     }
@@ -98,7 +98,7 @@ impl<V: TextField> Format<V> for Words {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<V> {
         let name = quote(head.name());
         let text = match self.may_be_blank {
@@ -138,12 +138,12 @@ impl Format<Option<String>> for Group {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Option<String>> {
         if let DeValue::Integer(number) = value.get_ref() {
             return Some(Some(number.as_str().to_owned()));
         }
-        Words::FILLED.read(head, value, reader)
+        WordsFormat::FILLED.read(head, value, reader)
     }
 
     fn write(&self, value: &Option<String>) -> KeyValue {
@@ -170,7 +170,7 @@ impl Format<bool> for Flag {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<bool> {
         reader.flag(value, head.name())
     }
@@ -224,7 +224,7 @@ impl<V: NumberField> Format<V> for Whole {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<V> {
         let number = reader.whole(value, head.name(), (self.0, self.1))?;
         V::from_number(number)
@@ -294,7 +294,7 @@ impl<V: ThousandthsField> Format<V> for Thousandths {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<V> {
         let number = reader.thousandths(value, head.name(), (self.0, self.1))?;
         V::from_number(number.into())
@@ -321,7 +321,7 @@ impl Format<(u32, u32)> for Pair {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<(u32, u32)> {
         let entries = value.get_ref().as_array().filter(|array| array.len() == 2);
         let Some(entries) = entries else {
@@ -417,7 +417,7 @@ impl<E: Keyword> Format<E> for OneOf {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<E> {
         let text = reader.string(value, &quote(head.name()))?;
         reader.named(&text, head.name(), &keywords::<E>(), E::from_keyword)
@@ -440,7 +440,7 @@ impl<E: Keyword> Format<Option<E>> for OneOfOrNone {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Option<E>> {
         OneOf.read(head, value, reader).map(Some)
     }
@@ -477,7 +477,7 @@ impl Format<Option<Action>> for Then {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Option<Action>> {
         let text = reader.string(value, &quote(head.name()))?;
         let from_name = |name: &str| Then::ALL.into_iter().find(|then| then.name() == name);
@@ -510,7 +510,7 @@ impl Format<Option<Action>> for Expected {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Option<Action>> {
         let text = reader.string(value, &quote(head.name()))?;
         let from_name = |name: &str| match name {
@@ -537,7 +537,7 @@ impl<E: Keyword> Format<Vec<E>> for ListOf {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<E>> {
         let texts = reader.filled_strings(value, head.name(), head.form)?;
         let listed = reader.all_named(&texts, head.name(), &keywords::<E>(), E::from_keyword)?;
@@ -574,7 +574,7 @@ impl Format<Option<Vec<Action>>> for Grants {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Option<Vec<Action>>> {
         let texts = reader.strings(value, &quote(head.name()), head.form)?;
         let from_name = |name: &str| Action::from_name(name).filter(|action| action.needs_grant());
@@ -609,7 +609,7 @@ impl Format<Vec<String>> for NamesOf {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
         let texts = reader.filled_strings(value, head.name(), head.form)?;
         let known = |name: &str| self.0.contains(&name).then(|| name.to_owned());
@@ -641,7 +641,7 @@ impl<E: Keyword> Format<Vec<E>> for OneOrMore {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<E>> {
         let texts = reader.one_or_more(value, head.name(), head.form)?;
         let mut names = keywords::<E>();
@@ -670,7 +670,7 @@ impl Format<Vec<String>> for Globs {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
         let texts = reader.strings(value, &quote(head.name()), head.form)?;
         Some(scope::read(&texts, head.name(), self.0, reader))
@@ -712,7 +712,7 @@ impl Format<Vec<String>> for Listed {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
         let texts = reader.expanded_strings(value, head.name(), head.form)?;
         for (text, span) in &texts {
@@ -751,7 +751,7 @@ impl Format<Vec<String>> for Verbatim {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
         let texts = match self.may_be_empty {
             true => reader.strings(value, &quote(head.name()), head.form)?,
@@ -787,7 +787,7 @@ impl Format<Vec<String>> for PackNames {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
         let texts = reader.filled_strings(value, head.name(), head.form)?;
         let mut packs: Vec<String> = Vec::new();
@@ -810,9 +810,9 @@ impl Format<Vec<String>> for PackNames {
 }
 
 /// Names that are known. Rules that name the same list share it.
-pub(super) struct KnownNames;
+pub(super) struct KnownNamesFormat;
 
-impl Format<KnownList> for KnownNames {
+impl Format<KnownList> for KnownNamesFormat {
     fn shape(&self) -> Shape {
         Shape::Texts
     }
@@ -821,7 +821,7 @@ impl Format<KnownList> for KnownNames {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<KnownList> {
         let texts = reader.filled_strings(value, head.name(), head.form)?;
         reader.refuse_blanks(&texts, head.name());
@@ -864,7 +864,7 @@ impl Format<Vec<(String, Place)>> for RuleGlobs {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<(String, Place)>> {
         let globs = reader.expanded_strings(value, head.name(), head.form)?;
         for (glob, span) in &globs {
@@ -898,7 +898,7 @@ impl Format<Option<Date>> for Day {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Option<Date>> {
         let written = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
@@ -927,7 +927,7 @@ fn read_entry<'v, 'i, S>(
     keys: &'static [Key<S>],
     value: &'v Spanned<DeValue<'i>>,
     (name, place, form): (&str, &str, &str),
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
     to: &mut S,
 ) -> Option<&'v DeTable<'i>> {
     let table = reader.table(value, name, form)?;
@@ -955,7 +955,7 @@ impl Patterns {
     fn read_one(
         value: &Spanned<DeValue<'_>>,
         list: &str,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Pattern> {
         let name = format!("an entry of `{list}`");
         let form = match value.get_ref() {
@@ -1006,7 +1006,7 @@ impl Format<Vec<Pattern>> for Patterns {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<Pattern>> {
         let name = head.name();
         let entries = reader.array(value, &quote(name), head.form)?;
@@ -1041,7 +1041,7 @@ impl Format<Vec<Pattern>> for Patterns {
 pub(super) struct Cases;
 
 impl Cases {
-    fn read_one(value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Case> {
+    fn read_one(value: &Spanned<DeValue<'_>>, reader: &mut RuleReader<'_>) -> Option<Case> {
         let mut case = Case {
             channel: Channel::Text,
             text: String::new(),
@@ -1075,7 +1075,7 @@ impl Format<Vec<Case>> for Cases {
         &self,
         head: &Head,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
     ) -> Option<Vec<Case>> {
         let entries = reader.array(value, &quote(head.name()), head.form)?;
         let entries = entries.iter();
@@ -1098,7 +1098,7 @@ impl Format<Vec<Case>> for Cases {
 }
 
 /// Reports the patterns of `match.ast` that are not code of its languages.
-pub(super) fn check_ast(ast: &Ast, table: &DeTable<'_>, reader: &mut Reader<'_>) {
+pub(super) fn check_ast(ast: &Ast, table: &DeTable<'_>, reader: &mut RuleReader<'_>) {
     for key in ["any", "inside", "not"] {
         let patterns = table.get(key).and_then(|value| value.get_ref().as_array());
         for value in patterns.into_iter().flatten() {

@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::pack::check::draft::{Draft, Given, Place};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::problems::Span;
-use crate::pack::check::reader::Reader;
+use crate::pack::check::reader::RuleReader;
 use crate::pack::escape::quote;
 use crate::rule::{Action, Channel};
 
@@ -199,7 +199,7 @@ pub(in crate::pack) fn is_at_or_below(path: &str, key: &str) -> bool {
 
 /// The access to a key's value in a `T`.
 ///
-/// Implemented by [`Slot`] for a value in a field, by [`Table`] for a table of keys in a field, and by a few types of
+/// Implemented by [`Slot`] for a value in a field, by [`KeyTable`] for a table of keys in a field, and by a few types of
 /// their own where a key and a field do not correspond.
 pub(in crate::pack) trait Field<T>: Sync {
     /// Returns the description of the values that the key takes in a table of that kind.
@@ -210,7 +210,7 @@ pub(in crate::pack) trait Field<T>: Sync {
         &self,
         site: &Site<'_>,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
         to: &mut T,
     );
 
@@ -293,7 +293,7 @@ pub(in crate::pack) fn read_table<T>(
     kind: TableKind,
     table: &DeTable<'_>,
     (place, span): (&str, Span),
-    reader: &mut Reader<'_>,
+    reader: &mut RuleReader<'_>,
     to: &mut T,
 ) {
     let admitted = || keys.iter().filter(|key| key.head.is_admitted(kind));
@@ -403,8 +403,12 @@ pub(in crate::pack) trait Format<V>: Sync {
     fn shape(&self) -> Shape;
 
     /// Returns the value that is written, or `None` after what is wrong with it has been recorded.
-    fn read(&self, head: &Head, value: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>)
-    -> Option<V>;
+    fn read(
+        &self,
+        head: &Head,
+        value: &Spanned<DeValue<'_>>,
+        reader: &mut RuleReader<'_>,
+    ) -> Option<V>;
 
     fn write(&self, value: &V) -> KeyValue;
 
@@ -435,7 +439,7 @@ impl<T, V, F: Format<V>> Field<T> for Slot<T, V, F> {
         &self,
         site: &Site<'_>,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
         to: &mut T,
     ) {
         reader.record_key(site.head.path, site.span.clone());
@@ -469,7 +473,7 @@ impl<T, V, F: Format<V>> Field<T> for Slot<T, V, F> {
 }
 
 /// A table of keys in a field of a `T`.
-pub(super) struct Table<T, S: 'static> {
+pub(super) struct KeyTable<T, S: 'static> {
     /// Returns the table's struct; `None` if it is absent.
     pub(super) get: fn(&T) -> Option<&S>,
     /// Returns the table's struct, and creates it.
@@ -480,7 +484,7 @@ pub(super) struct Table<T, S: 'static> {
     pub(super) merge: Merge,
     pub(super) empty: EmptyTable,
     /// Checks that concern several keys of the table.
-    pub(super) finish: fn(&S, &DeTable<'_>, &mut Reader<'_>),
+    pub(super) finish: fn(&S, &DeTable<'_>, &mut RuleReader<'_>),
 }
 
 /// The way in which an override combines with the table that it overrides.
@@ -503,7 +507,7 @@ pub(super) enum EmptyTable {
     Set,
 }
 
-impl<T, S> Field<T> for Table<T, S> {
+impl<T, S> Field<T> for KeyTable<T, S> {
     fn shape(&self, kind: TableKind) -> Shape {
         Shape::Table(shapes(self.keys, kind))
     }
@@ -512,7 +516,7 @@ impl<T, S> Field<T> for Table<T, S> {
         &self,
         site: &Site<'_>,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
         to: &mut T,
     ) {
         let name = quote(site.head.name());
@@ -573,7 +577,7 @@ impl<T, F: Format<Option<String>>> Field<T> for Unkept<F> {
         &self,
         site: &Site<'_>,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
         _: &mut T,
     ) {
         let _kept_nowhere = self.0.read(site.head, value, reader);
@@ -604,7 +608,7 @@ impl Field<Draft> for AppendTable {
         &self,
         site: &Site<'_>,
         value: &Spanned<DeValue<'_>>,
-        reader: &mut Reader<'_>,
+        reader: &mut RuleReader<'_>,
         to: &mut Draft,
     ) {
         let name = quote(site.head.name());
@@ -655,10 +659,10 @@ macro_rules! slot {
     };
 }
 
-/// A [`Table`] in a field of the struct: one that is always there, or an `Option` with its initial value.
+/// A [`KeyTable`] in a field of the struct: one that is always there, or an `Option` with its initial value.
 macro_rules! table {
     ($owner:ty : $($field:ident).+ , $keys:expr, $merge:expr, $empty:expr $(, $finish:expr)?) => {
-        &Table::<$owner, _> {
+        &KeyTable::<$owner, _> {
             get: |it| Some(&it.$($field).+),
             get_mut: |it| &mut it.$($field).+,
             swap: |one, other| std::mem::swap(&mut one.$($field).+, &mut other.$($field).+),
@@ -669,7 +673,7 @@ macro_rules! table {
         }
     };
     ($owner:ty : $($field:ident).+ or $initial:expr, $keys:expr, $merge:expr, $empty:expr $(, $finish:expr)?) => {
-        &Table::<$owner, _> {
+        &KeyTable::<$owner, _> {
             get: |it| it.$($field).+.as_ref(),
             get_mut: |it| it.$($field).+.get_or_insert_with($initial),
             swap: |one, other| std::mem::swap(&mut one.$($field).+, &mut other.$($field).+),

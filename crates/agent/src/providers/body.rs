@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::ProviderApi;
 use super::conversation::{
-    AssistantItem, Conversation, ConversationTurn, FunctionCall, ToolResult,
+    AssistantItem, ConversationTurn, FunctionCall, ProviderConversation, ToolResult,
 };
 use super::signed_reasoning::SignedReasoning;
 use ttsr::harness::{Request, Tool};
@@ -23,7 +23,7 @@ pub(super) fn body(
     more: &Map<String, Value>,
     signed_reasoning: &SignedReasoning,
 ) -> String {
-    let conversation = Conversation::new(&request.messages);
+    let conversation = ProviderConversation::new(&request.messages);
     let mut body = match api {
         ProviderApi::OpenAiChat => chat(&conversation, request, is_openai),
         ProviderApi::OpenAiResponses => responses(&conversation, request),
@@ -41,7 +41,11 @@ pub(super) fn body(
     Value::Object(body).to_string()
 }
 
-fn chat(conversation: &Conversation, request: &Request, is_openai: bool) -> Map<String, Value> {
+fn chat(
+    conversation: &ProviderConversation,
+    request: &Request,
+    is_openai: bool,
+) -> Map<String, Value> {
     let mut messages = Vec::new();
     if !conversation.system.is_empty() {
         messages.push(json!({"role": "system", "content": conversation.system}));
@@ -100,7 +104,7 @@ fn chat_assistant(pieces: &[AssistantItem]) -> Value {
     message
 }
 
-fn responses(conversation: &Conversation, request: &Request) -> Map<String, Value> {
+fn responses(conversation: &ProviderConversation, request: &Request) -> Map<String, Value> {
     let mut input = Vec::new();
     for turn in &conversation.turns {
         match turn {
@@ -145,7 +149,7 @@ fn responses(conversation: &Conversation, request: &Request) -> Map<String, Valu
 }
 
 fn messages(
-    conversation: &Conversation,
+    conversation: &ProviderConversation,
     request: &Request,
     signed_reasoning: &SignedReasoning,
 ) -> Map<String, Value> {

@@ -12,7 +12,7 @@ use ttsr::harness::{Content, Message, Role};
 
 /// Instructions, and turns that alternate.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Conversation {
+pub(super) struct ProviderConversation {
     /// The system messages, joined.
     pub(super) system: String,
     pub(super) turns: Vec<ConversationTurn>,
@@ -49,9 +49,9 @@ pub(super) struct ToolResult {
     pub(super) is_error: bool,
 }
 
-impl Conversation {
-    pub(super) fn new(messages: &[Message]) -> Conversation {
-        let mut conversation = Conversation::default();
+impl ProviderConversation {
+    pub(super) fn new(messages: &[Message]) -> ProviderConversation {
+        let mut conversation = ProviderConversation::default();
         for message in messages {
             for content in &message.content {
                 conversation.add(message.role, content);
@@ -246,7 +246,7 @@ mod tests {
         Message { role, content }
     }
 
-    fn outputs(conversation: &Conversation) -> Vec<Vec<&str>> {
+    fn outputs(conversation: &ProviderConversation) -> Vec<Vec<&str>> {
         let turns = conversation.turns.iter().filter_map(|turn| match turn {
             ConversationTurn::User { results, .. } => Some(
                 results
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn results_follow_their_calls_in_order() {
-        let conversation = Conversation::new(&[
+        let conversation = ProviderConversation::new(&[
             Message::user("Go."),
             message(Role::Assistant, vec![call("a"), call("b")]),
             message(Role::Tool, vec![result("b", "two")]),
@@ -279,14 +279,17 @@ mod tests {
             message(Role::Assistant, vec![call("a")]),
         ];
         assert_eq!(
-            outputs(&Conversation::new(&cut_off)),
+            outputs(&ProviderConversation::new(&cut_off)),
             [vec![], vec![TOOL_ABORTED]]
         );
         let half = [
             message(Role::Assistant, vec![call("a"), call("b")]),
             message(Role::Tool, vec![result("b", "two")]),
         ];
-        assert_eq!(outputs(&Conversation::new(&half)), [[TOOL_ABORTED, "two"]]);
+        assert_eq!(
+            outputs(&ProviderConversation::new(&half)),
+            [[TOOL_ABORTED, "two"]]
+        );
     }
 
     /// Generated ids are the same in each reply.
@@ -299,7 +302,7 @@ mod tests {
             ]
         };
         let conversation =
-            Conversation::new(&[round("one"), round("two"), round("three")].concat());
+            ProviderConversation::new(&[round("one"), round("two"), round("three")].concat());
         assert_eq!(outputs(&conversation), [["one"], ["two"], ["three"]]);
         let ids = conversation.turns.iter().flat_map(|turn| match turn {
             ConversationTurn::Assistant(pieces) => pieces
@@ -321,7 +324,8 @@ mod tests {
 
     #[test]
     fn a_result_without_a_call_is_told_as_text() {
-        let conversation = Conversation::new(&[message(Role::Tool, vec![result("a", "one")])]);
+        let conversation =
+            ProviderConversation::new(&[message(Role::Tool, vec![result("a", "one")])]);
         let ConversationTurn::User { results, texts } = &conversation.turns[0] else {
             panic!("a result is the user's");
         };
@@ -331,7 +335,7 @@ mod tests {
 
     #[test]
     fn blank_texts_and_reasoning_are_left_out_and_instructions_joined() {
-        let conversation = Conversation::new(&[
+        let conversation = ProviderConversation::new(&[
             Message::new(Role::System, "Be brief."),
             Message::new(Role::System, "Be kind."),
             Message::user(" \n"),

@@ -17,6 +17,7 @@ pub fn is_short(bytes: &[u8]) -> bool {
 impl LazyDfa {
     /// Steps a short delta unless a state reports or is unbuilt; suffixes may be activated. Returns the bytes padded with
     /// zeros, or `None` if it declined.
+    #[inline]
     pub(crate) fn push_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !is_short(bytes) {
             return None;
@@ -32,6 +33,7 @@ impl LazyDfa {
     }
 
     /// [`push_short`](LazyDfa::push_short) for whole characters that are not all ASCII.
+    #[inline]
     fn push_short_non_ascii(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !cursor.is_single_state() {
             return None;

@@ -50,7 +50,7 @@ pub fn parse(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Aro
     let mut groups = Vec::new();
     let mut looks = Vec::new();
     collect(&tree.expr, &mut groups, &mut looks);
-    let mut walk = Walk {
+    let mut walk = PatternWalk {
         text,
         groups,
         looks,
@@ -166,7 +166,7 @@ fn collect<'e>(expr: &'e Expr, groups: &mut Vec<&'e Expr>, looks: &mut Vec<&'e E
 }
 
 /// A part of a pattern, translated. Lengths and reaches are in characters.
-struct Piece {
+struct PatternPiece {
     hir: Hir,
     min: usize,
     max: Option<usize>,
@@ -176,9 +176,9 @@ struct Piece {
     behind: usize,
 }
 
-impl Piece {
-    fn of(hir: Hir, length: usize) -> Piece {
-        Piece {
+impl PatternPiece {
+    fn of(hir: Hir, length: usize) -> PatternPiece {
+        PatternPiece {
             hir,
             min: length,
             max: Some(length),
@@ -187,8 +187,8 @@ impl Piece {
         }
     }
 
-    fn seeing(self, behind: usize, ahead: usize) -> Piece {
-        Piece {
+    fn seeing(self, behind: usize, ahead: usize) -> PatternPiece {
+        PatternPiece {
             ahead,
             behind,
             ..self
@@ -196,7 +196,7 @@ impl Piece {
     }
 }
 
-struct Walk<'p> {
+struct PatternWalk<'p> {
     text: &'p str,
     groups: Vec<&'p Expr>,
     looks: Vec<&'p Expr>,
@@ -210,12 +210,12 @@ struct Walk<'p> {
     limit: usize,
 }
 
-impl<'p> Walk<'p> {
-    fn piece(&mut self, expr: &'p Expr) -> Result<Piece, Refused> {
+impl<'p> PatternWalk<'p> {
+    fn piece(&mut self, expr: &'p Expr) -> Result<PatternPiece, Refused> {
         self.spend(1)?;
         Ok(match expr {
-            Expr::Empty => Piece::of(Hir::empty(), 0),
-            Expr::Any { newline, crlf } => Piece::of(dot(*newline, *crlf), 1),
+            Expr::Empty => PatternPiece::of(Hir::empty(), 0),
+            Expr::Any { newline, crlf } => PatternPiece::of(dot(*newline, *crlf), 1),
             Expr::Assertion(assertion) => self.assertion(*assertion, expr)?,
             Expr::GeneralNewline { .. } => general_newline(),
             Expr::Literal { val, casei } => self.literal(val, *casei)?,
@@ -231,8 +231,8 @@ impl<'p> Walk<'p> {
         })
     }
 
-    fn concat(&mut self, subs: &'p [Expr]) -> Result<Piece, Refused> {
-        let mut whole = Piece::of(Hir::empty(), 0);
+    fn concat(&mut self, subs: &'p [Expr]) -> Result<PatternPiece, Refused> {
+        let mut whole = PatternPiece::of(Hir::empty(), 0);
         let mut hirs = Vec::with_capacity(subs.len());
         for sub in subs {
             let piece = self.piece(sub)?;
@@ -247,15 +247,15 @@ impl<'p> Walk<'p> {
         Ok(whole)
     }
 
-    fn alternation(&mut self, subs: &'p [Expr]) -> Result<Piece, Refused> {
+    fn alternation(&mut self, subs: &'p [Expr]) -> Result<PatternPiece, Refused> {
         let mut hirs = Vec::with_capacity(subs.len());
-        let mut whole: Option<Piece> = None;
+        let mut whole: Option<PatternPiece> = None;
         for sub in subs {
             let mut piece = self.piece(sub)?;
             hirs.push(std::mem::replace(&mut piece.hir, Hir::empty()));
             whole = Some(match whole {
                 None => piece,
-                Some(whole) => Piece {
+                Some(whole) => PatternPiece {
                     hir: whole.hir,
                     min: whole.min.min(piece.min),
                     max: whole.max.zip(piece.max).map(|(a, b)| a.max(b)),
@@ -264,14 +264,14 @@ impl<'p> Walk<'p> {
                 },
             });
         }
-        let whole = whole.unwrap_or_else(|| Piece::of(Hir::empty(), 0));
-        Ok(Piece {
+        let whole = whole.unwrap_or_else(|| PatternPiece::of(Hir::empty(), 0));
+        Ok(PatternPiece {
             hir: Hir::alternation(hirs),
             ..whole
         })
     }
 
-    fn group(&mut self, sub: &'p Expr) -> Result<Piece, Refused> {
+    fn group(&mut self, sub: &'p Expr) -> Result<PatternPiece, Refused> {
         let number = self
             .groups
             .iter()
@@ -283,10 +283,15 @@ impl<'p> Walk<'p> {
         piece
     }
 
-    fn repetition(&mut self, child: &'p Expr, lo: usize, hi: usize) -> Result<Piece, Refused> {
+    fn repetition(
+        &mut self,
+        child: &'p Expr,
+        lo: usize,
+        hi: usize,
+    ) -> Result<PatternPiece, Refused> {
         let piece = self.piece(child)?;
         if hi == 0 {
-            return Ok(Piece::of(Hir::empty(), 0));
+            return Ok(PatternPiece::of(Hir::empty(), 0));
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let most = (hi != usize::MAX).then_some(hi);
@@ -295,7 +300,7 @@ impl<'p> Walk<'p> {
             (Some(max), Some(most)) => Some(max.saturating_mul(most)),
             _ => None,
         };
-        Ok(Piece {
+        Ok(PatternPiece {
             min: piece.min.saturating_mul(lo),
             max,
             hir: Hir::repetition(Repetition {
@@ -313,7 +318,7 @@ impl<'p> Walk<'p> {
         child: &'p Expr,
         which: LookAround,
         expr: &'p Expr,
-    ) -> Result<Piece, Refused> {
+    ) -> Result<PatternPiece, Refused> {
         let piece = self.piece(child)?;
         let is_ahead = matches!(which, LookAround::LookAhead | LookAround::LookAheadNeg);
         let Some(max) = piece.max else {
@@ -325,7 +330,7 @@ impl<'p> Walk<'p> {
             return Err(self.refuse(LookaroundFault::Unbounded(what), expr));
         };
         self.size = self.size.saturating_add(size(&piece.hir));
-        let nothing = Piece::of(Hir::empty(), 0);
+        let nothing = PatternPiece::of(Hir::empty(), 0);
         Ok(if is_ahead {
             nothing.seeing(piece.behind, max.saturating_add(piece.ahead))
         } else {
@@ -334,7 +339,7 @@ impl<'p> Walk<'p> {
     }
 
     /// What an atomic group matches is settled by what else it could have matched, which may end later.
-    fn atomic(&mut self, child: &'p Expr, expr: &'p Expr) -> Result<Piece, Refused> {
+    fn atomic(&mut self, child: &'p Expr, expr: &'p Expr) -> Result<PatternPiece, Refused> {
         let piece = self.piece(child)?;
         let beyond = match (piece.max, child) {
             // One character more tells that a run of a class is over.
@@ -342,13 +347,13 @@ impl<'p> Walk<'p> {
             (Some(max), _) => max - piece.min,
             (None, _) => return Err(self.refuse(LookaroundFault::Unbounded("atomic group"), expr)),
         };
-        Ok(Piece {
+        Ok(PatternPiece {
             ahead: piece.ahead.saturating_add(beyond),
             ..piece
         })
     }
 
-    fn back(&mut self, group: usize, casei: bool, expr: &'p Expr) -> Result<Piece, Refused> {
+    fn back(&mut self, group: usize, casei: bool, expr: &'p Expr) -> Result<PatternPiece, Refused> {
         let number = group.wrapping_sub(1);
         let Some(&sub) = self.groups.get(number) else {
             let message = format!("there is no group {group} to refer back to");
@@ -366,7 +371,7 @@ impl<'p> Walk<'p> {
         let piece = piece?;
         // It compares text: what its group looked at is not looked at again.
         let hir = without_looks(&piece.hir);
-        Ok(Piece {
+        Ok(PatternPiece {
             hir: if casei { folded(&hir) } else { hir },
             ahead: 0,
             behind: 0,
@@ -374,20 +379,20 @@ impl<'p> Walk<'p> {
         })
     }
 
-    fn literal(&mut self, text: &str, casei: bool) -> Result<Piece, Refused> {
+    fn literal(&mut self, text: &str, casei: bool) -> Result<PatternPiece, Refused> {
         self.spend(text.len())?;
         let hir = Hir::literal(text.as_bytes());
         let hir = if casei { folded(&hir) } else { hir };
-        Ok(Piece::of(hir, text.chars().count()))
+        Ok(PatternPiece::of(hir, text.chars().count()))
     }
 
-    fn class(&mut self, inner: &str, casei: bool) -> Result<Piece, Refused> {
+    fn class(&mut self, inner: &str, casei: bool) -> Result<PatternPiece, Refused> {
         let hir = regex_syntax::ParserBuilder::new()
             .case_insensitive(casei)
             .build()
             .parse(inner);
         match hir {
-            Ok(hir) => Ok(Piece::of(hir, 1)),
+            Ok(hir) => Ok(PatternPiece::of(hir, 1)),
             Err(error) => Err(Refused::Syntax {
                 message: match error {
                     regex_syntax::Error::Parse(error) => error.kind().to_string(),
@@ -399,7 +404,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    fn assertion(&mut self, assertion: Assertion, expr: &Expr) -> Result<Piece, Refused> {
+    fn assertion(&mut self, assertion: Assertion, expr: &Expr) -> Result<PatternPiece, Refused> {
         let (look, behind, ahead) = match assertion {
             Assertion::StartText => (Look::Start, 1, 0),
             Assertion::EndText => (Look::End, 0, 1),
@@ -415,7 +420,7 @@ impl<'p> Walk<'p> {
             Assertion::NotWordBoundary => (Look::WordUnicodeNegate, 1, 1),
             _ => return Err(self.refuse(LookaroundFault::Unsupported("`\\Z`"), expr)),
         };
-        Ok(Piece::of(Hir::look(look), 0).seeing(behind, ahead))
+        Ok(PatternPiece::of(Hir::look(look), 0).seeing(behind, ahead))
     }
 
     /// Counts what is built, so that back-references to back-references stay cheap to refuse.
@@ -477,7 +482,7 @@ fn dot(newline: bool, crlf: bool) -> Hir {
 }
 
 /// `\R`; after a `\r` it needs to see whether a `\n` follows.
-fn general_newline() -> Piece {
+fn general_newline() -> PatternPiece {
     let range = |start, end| ClassUnicodeRange::new(start, end);
     let one = ClassUnicode::new([
         range('\n', '\r'),
@@ -488,7 +493,7 @@ fn general_newline() -> Piece {
         Hir::literal(*b"\r\n"),
         Hir::class(Class::Unicode(one)),
     ]);
-    Piece {
+    PatternPiece {
         hir,
         min: 1,
         max: Some(2),
@@ -723,7 +728,7 @@ mod tests {
 
     #[test]
     fn four_nodes_for_each_state_and_each_byte_are_built_and_no_more() {
-        let mut walk = Walk {
+        let mut walk = PatternWalk {
             text: "0123456789",
             groups: Vec::new(),
             looks: Vec::new(),

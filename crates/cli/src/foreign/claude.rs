@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::Foreign;
-use super::draft::{RuleDraft, RuleFile, quoted, text};
+use super::draft::{ImportedFile, RuleDraft, quoted, text};
 
 /// Text that may precede a command: the start of the text, the end of another command, `sudo`, variables.
 const BEFORE: &str =
     r"(?:^|[;&|(){}\x60\n]|\b(?:sudo|xargs|exec|then|do|else|time|env)\s)\s*(?:\w+=\S*\s+)*";
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let settings: Value = serde_json::from_str(from.text).map_err(|error| error.to_string())?;
     let settings = settings.as_object().ok_or("not an object")?;
     let is_bare = ["deny", "ask", "allow"]
@@ -70,7 +70,7 @@ fn why(key: &str) -> &'static str {
     }
 }
 
-fn deny(file: &str, entry: &str, sheet: &mut RuleFile) {
+fn deny(file: &str, entry: &str, sheet: &mut ImportedFile) {
     let (tool, what) = match entry
         .strip_suffix(')')
         .and_then(|entry| entry.split_once('('))

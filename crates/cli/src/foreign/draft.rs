@@ -12,7 +12,7 @@ use ttsr::{Level, Pack};
 const QUOTED: usize = 100;
 
 /// The file being written.
-pub(super) struct RuleFile {
+pub(super) struct ImportedFile {
     pack: String,
     ids: BTreeSet<String>,
     /// Comments before all rules.
@@ -83,9 +83,9 @@ impl RuleDraft {
     }
 }
 
-impl RuleFile {
-    pub(super) fn new(pack: &str) -> Result<RuleFile, String> {
-        let sheet = RuleFile {
+impl ImportedFile {
+    pub(super) fn new(pack: &str) -> Result<ImportedFile, String> {
+        let sheet = ImportedFile {
             pack: pack.to_owned(),
             ids: BTreeSet::new(),
             notes: Vec::new(),
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_does_not_load_is_a_comment_and_told() {
-        let mut sheet = RuleFile::new("p").unwrap();
+        let mut sheet = ImportedFile::new("p").unwrap();
         for regex in ["a", "a(", "b"] {
             let mut draft = RuleDraft::new(format!("f: {regex}"), "x", "about\u{7} x\ny");
             draft.set_regexes("match.any", &[regex.to_owned()]);
@@ -307,6 +307,6 @@ mod tests {
 
     #[test]
     fn a_pack_without_a_good_name_is_refused() {
-        assert!(RuleFile::new("No Name").is_err());
+        assert!(ImportedFile::new("No Name").is_err());
     }
 }

@@ -3,13 +3,13 @@
 use toml::{Table, Value};
 
 use super::Foreign;
-use super::draft::{RuleDraft, RuleFile, quoted};
+use super::draft::{ImportedFile, RuleDraft, quoted};
 use super::wildcard::{anywhere, globs, wildcards};
 
 /// Arguments that name the file of a call, for rules about file names only.
 const FILE_ARGS: &str = "[\"path\", \"file_path\", \"filePath\", \"file\", \"filename\"]";
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let table: Table = toml::from_str(from.text).map_err(|error| error.to_string())?;
     sheet.add_comment("gitleaks requires more than `entropy` bits per character; a capture here requires at least `entropy`.");
     let mut every = ExcludedSecrets::default();
@@ -30,7 +30,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), Strin
 #[derive(Clone, Default)]
 struct ExcludedSecrets(Vec<String>);
 
-fn one(file: &str, table: &Table, every: &ExcludedSecrets, sheet: &mut RuleFile) {
+fn one(file: &str, table: &Table, every: &ExcludedSecrets, sheet: &mut ImportedFile) {
     let id = string(table, "id").unwrap_or("rule");
     let description = string(table, "description").unwrap_or(id);
     let mut draft = RuleDraft::new(format!("{file}: {id}"), id, description);
@@ -78,7 +78,7 @@ fn about_text(
     path: Option<&str>,
     every: &ExcludedSecrets,
     draft: &mut RuleDraft,
-    sheet: &mut RuleFile,
+    sheet: &mut ImportedFile,
 ) {
     let mut allowed = Allowlist {
         secrets: every.clone(),
@@ -193,7 +193,7 @@ impl ExcludedSecrets {
 }
 
 /// Converts the global allowlist: files become an `[[allow]]`, secrets are added to every rule.
-fn global(file: &str, value: &Value, every: &mut ExcludedSecrets, sheet: &mut RuleFile) {
+fn global(file: &str, value: &Value, every: &mut ExcludedSecrets, sheet: &mut ImportedFile) {
     for list in tables(value) {
         let mut allowed = Allowlist::default();
         let targeted = list.contains_key("targetRules");

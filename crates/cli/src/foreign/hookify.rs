@@ -4,7 +4,7 @@
 //! left out completely: without the condition it would match too often.
 
 use super::Foreign;
-use super::draft::{RuleDraft, RuleFile, quoted, text};
+use super::draft::{ImportedFile, RuleDraft, quoted, text};
 use super::python;
 use crate::foreign::front;
 
@@ -18,14 +18,14 @@ pub(super) fn is_one(body: &str) -> bool {
     (has("event:") || has("conditions:")) && !has("condition:")
 }
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let (front, body) = front::split(from.text);
     if front.is_empty() {
         return Err("no front matter".to_owned());
     }
     let page = HookRule::read(front);
     let name = page.get("name").unwrap_or(stem(from.name));
-    let keep = |why: &str, sheet: &mut RuleFile| {
+    let keep = |why: &str, sheet: &mut ImportedFile| {
         sheet.keep(from.name, why, &format!("{why}\n{name}\n{}", body.trim()));
     };
     if page

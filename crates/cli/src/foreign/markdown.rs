@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::draft::{RuleDraft, RuleFile, quoted, text, texts};
+use super::draft::{ImportedFile, RuleDraft, quoted, text, texts};
 use super::ecmascript::{RegExpFlags, Translation, Untranslatable, translate};
 use super::{Foreign, front};
 use ttsr::rule::{Ast, Condition};
@@ -17,7 +17,7 @@ use ttsr::{Pattern, Rule};
 /// Former names of `condition`.
 const LEGACY: [&str; 2] = ["ttsr_trigger", "ttsrTrigger"];
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut RuleFile) -> Result<(), String> {
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let (front, body) = front::split(from.text);
     let front = front::fields(front).map_err(|error| format!("invalid front matter: {error}"))?;
     let page = MarkdownRule {
@@ -55,13 +55,13 @@ struct MarkdownRule<'a> {
 
 /// The scope of one rule made from a page: tools with a set of files, or prose.
 #[derive(Default)]
-struct RuleScope {
+struct ImportedScope {
     on: Vec<&'static str>,
     tools: Vec<String>,
 }
 
 /// The scopes by their globs on files.
-type RuleScopes = BTreeMap<Vec<String>, RuleScope>;
+type RuleScopes = BTreeMap<Vec<String>, ImportedScope>;
 
 impl MarkdownRule<'_> {
     /// Returns the value of a key that is a string or a list of strings.
@@ -109,7 +109,7 @@ impl MarkdownRule<'_> {
             .unwrap_or(self.name())
     }
 
-    fn keep_as_comment(&self, why: &str, sheet: &mut RuleFile) {
+    fn keep_as_comment(&self, why: &str, sheet: &mut ImportedFile) {
         let what = format!("{why}\n{}\n{}", self.description(), self.body);
         let place = self.from.name;
         sheet.keep(place, why, &what);
@@ -121,7 +121,7 @@ impl MarkdownRule<'_> {
         conditions: &[String],
         places: &RuleScopes,
         lost: &mut Vec<String>,
-        sheet: &mut RuleFile,
+        sheet: &mut ImportedFile,
     ) {
         let (mut conditions, refused) = match conditions.is_empty() {
             // A glob instead of a condition matches every edit of such a file.
@@ -163,7 +163,7 @@ impl MarkdownRule<'_> {
         patterns: Vec<String>,
         places: &RuleScopes,
         lost: &mut Vec<String>,
-        sheet: &mut RuleFile,
+        sheet: &mut ImportedFile,
     ) {
         let edits = places
             .iter()
@@ -201,7 +201,7 @@ impl MarkdownRule<'_> {
     }
 
     /// Returns a rule with the reports of what was left out and without conditions.
-    fn draft(&self, lost: &mut Vec<String>, sheet: &mut RuleFile) -> RuleDraft {
+    fn draft(&self, lost: &mut Vec<String>, sheet: &mut ImportedFile) -> RuleDraft {
         let mut draft = RuleDraft::new(self.from.name.to_owned(), self.name(), self.description());
         for what in lost.drain(..) {
             sheet.leave_out_of(&mut draft, what);
@@ -214,7 +214,7 @@ impl MarkdownRule<'_> {
         draft: &mut RuleDraft,
         on: &[String],
         action: &str,
-        place: &RuleScope,
+        place: &ImportedScope,
         globs: &[String],
     ) {
         draft.set("action", text(action));
@@ -237,7 +237,7 @@ impl MarkdownRule<'_> {
         }
     }
 
-    fn finish(&self, mut draft: RuleDraft, action: &str, sheet: &mut RuleFile) {
+    fn finish(&self, mut draft: RuleDraft, action: &str, sheet: &mut ImportedFile) {
         self.repeat(action, &mut draft);
         if !self.body.is_empty() {
             draft.set("instead", text(self.body));

@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 
 use serde::{Serialize, Serializer};
 
-use crate::chunk::Chunk;
+use crate::chunk::ChunkSize;
 
 /// One way to split a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartSplit {
-    Chunk(Chunk),
+    ChunkSize(ChunkSize),
     /// In two, after this many bytes.
     At(usize),
 }
@@ -18,11 +18,11 @@ pub(super) enum PartSplit {
 impl Display for PartSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartSplit::Chunk(Chunk::Original) => f.write_str("original"),
-            PartSplit::Chunk(Chunk::Whole) => f.write_str("whole"),
-            PartSplit::Chunk(Chunk::Size(size)) if size.get() == 1 => f.write_str("bytes"),
-            PartSplit::Chunk(Chunk::Size(size)) => write!(f, "{size}"),
-            PartSplit::Chunk(Chunk::Random(seed)) => write!(f, "random:{seed}"),
+            PartSplit::ChunkSize(ChunkSize::Original) => f.write_str("original"),
+            PartSplit::ChunkSize(ChunkSize::Whole) => f.write_str("whole"),
+            PartSplit::ChunkSize(ChunkSize::Size(size)) if size.get() == 1 => f.write_str("bytes"),
+            PartSplit::ChunkSize(ChunkSize::Size(size)) => write!(f, "{size}"),
+            PartSplit::ChunkSize(ChunkSize::Random(seed)) => write!(f, "random:{seed}"),
             PartSplit::At(at) => write!(f, "cut:{at}"),
         }
     }
@@ -38,15 +38,15 @@ impl Serialize for PartSplit {
 pub(super) const CUTS: usize = 400;
 
 /// Returns the requested splits, or all of them.
-pub(super) fn splits(chunks: &[Chunk], length: usize) -> Vec<PartSplit> {
+pub(super) fn splits(chunks: &[ChunkSize], length: usize) -> Vec<PartSplit> {
     if !chunks.is_empty() {
-        return chunks.iter().copied().map(PartSplit::Chunk).collect();
+        return chunks.iter().copied().map(PartSplit::ChunkSize).collect();
     }
     let places = length.saturating_sub(1);
     let cuts = places.min(CUTS);
     let mut splits = vec![
-        PartSplit::Chunk(Chunk::Whole),
-        PartSplit::Chunk(Chunk::Size(NonZeroUsize::MIN)),
+        PartSplit::ChunkSize(ChunkSize::Whole),
+        PartSplit::ChunkSize(ChunkSize::Size(NonZeroUsize::MIN)),
     ];
     splits.extend((0..cuts).map(|cut| PartSplit::At(1 + cut * places / cuts)));
     splits
