@@ -2,7 +2,7 @@
 //!
 //! Rules ask with the action `consult`, hooks with [`PendingCall::consult`](super::PendingCall::consult), and a host
 //! with [`ask_sub_agent`](super::ask_sub_agent). The question and its outcome are plain data; the turn of the sub-agent
-//! is run by [`Turn`](super::Turn).
+//! is run by [`AgentTurn`](super::AgentTurn).
 
 use std::future::ready;
 

@@ -50,7 +50,7 @@ pub enum LoopEvent {
         after: u64,
     },
     /// The session decided on a hit or a limit. Contains decisions that the policy suppresses.
-    Decision(Box<DecisionRecord>),
+    Decision(Box<DecisionEvent>),
     /// A tool call is complete.
     ToolCall(EventPart),
     /// The model made the same tool call at least three times in a row.
@@ -231,7 +231,7 @@ impl EventPart {
 ///
 /// # Example: a decision as a line of a log
 /// ```
-/// use ttsr::harness::event::DecisionRecord;
+/// use ttsr::harness::event::DecisionEvent;
 /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
 /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
 /// let mut session = pack.session();
@@ -239,14 +239,14 @@ impl EventPart {
 /// let mut stream = session.stream();
 /// stream.open(PartId(0), Channel::Text);
 /// let _ = session.push(&mut stream, PartId(0), b"TODO ");
-/// let record = DecisionRecord::new(&session.decisions()[0], &stream, "msg_1/0");
+/// let record = DecisionEvent::new(&session.decisions()[0], &stream, "msg_1/0");
 /// assert_eq!((record.rule.as_deref(), &*record.part.name), (Some("demo/no-todo"), "msg_1/0"));
 /// assert_eq!((record.end, record.is_suppressed()), (Some(4), false));
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct DecisionRecord {
+pub struct DecisionEvent {
     /// The decision with the ids of its session. Ids are not serialized: `None` in a record that was read back.
     #[serde(skip)]
     pub decision: Option<Decision>,
@@ -276,19 +276,19 @@ pub struct DecisionRecord {
     pub suppressed: Option<String>,
 }
 
-impl DecisionRecord {
+impl DecisionEvent {
     /// Returns the record of a decision about `stream`. `part_name` is the provider's name for the decision's part.
     #[must_use]
     pub fn new(
         decision: &Decision,
         stream: &Stream,
         part_name: impl Into<String>,
-    ) -> DecisionRecord {
+    ) -> DecisionEvent {
         let limit = match decision.source {
             crate::Source::Limit { name, .. } => Some(name.to_owned()),
             crate::Source::Rule(_) => None,
         };
-        DecisionRecord {
+        DecisionEvent {
             decision: Some(*decision),
             rule: stream.rule(decision).map(|rule| rule.id.clone()),
             limit,
@@ -389,7 +389,7 @@ mod tests {
             tool: Some("bash".to_owned()),
             ..EventPart::default()
         };
-        let decision = DecisionRecord {
+        let decision = DecisionEvent {
             decision: None,
             rule: Some("a/b".to_owned()),
             limit: None,

@@ -1,7 +1,7 @@
 //! The reference loop: hooks, rules and a provider work together on a reply.
 //!
 //! [`Processor`] is the loop without I/O: a host with its own transport and runtime passes inputs in and carries out
-//! the steps that follow. [`run`](run()) runs one reply over any [`Provider`], on tokio; [`Turn`] runs a whole turn
+//! the steps that follow. [`run`](run()) runs one reply over any [`Provider`], on tokio; [`AgentTurn`] runs a whole turn
 //! with its tools. [`Hooks`] are code of the host that takes part, [`Scripted`] is a provider for tests, and
 //! [`LoopEvent`](event::LoopEvent) is the type that logs are written from. The loop knows no provider's wire format.
 //!
@@ -100,4 +100,4 @@ pub use scripted::{Scripted, ScriptedReply};
 pub use step::{End, Input, ReplyOutcome, Step, is_truncation};
 #[cfg(feature = "tracing")]
 pub use trace::{TraceContext, Tracer};
-pub use turn::{Turn, TurnOutcome, ask_sub_agent};
+pub use turn::{AgentTurn, TurnOutcome, ask_sub_agent};

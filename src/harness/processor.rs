@@ -162,7 +162,7 @@ pub struct Processor {
     counters: ProcessorCounters,
     turn: TurnProgress,
     progress: ReplyProgress,
-    attempt: AttemptState,
+    attempt: LoopAttempt,
 }
 
 /// The state of one turn: the replies to one prompt of the user.
@@ -182,7 +182,7 @@ struct TurnProgress {
 
 /// The state of one attempt at a reply.
 #[derive(Debug)]
-struct AttemptState {
+struct LoopAttempt {
     stream: Stream,
     reply: Reply,
     /// The turn's calls before the attempt, restored if the attempt is cut: its calls do not run.
@@ -197,10 +197,10 @@ struct AttemptState {
     consultations: Vec<Consultation>,
 }
 
-impl AttemptState {
-    fn new(stream: Stream, calls: &RepeatedCalls) -> AttemptState {
+impl LoopAttempt {
+    fn new(stream: Stream, calls: &RepeatedCalls) -> LoopAttempt {
         let rules = stream.pack().rules();
-        AttemptState {
+        LoopAttempt {
             holds: rules.iter().any(Rule::holds),
             is_timed: rules.iter().any(bounds_time),
             stream,
@@ -309,7 +309,7 @@ impl Processor {
     #[must_use]
     pub fn new(session: Session, hooks: Hooks, settings: Settings) -> Processor {
         let turn = TurnProgress::default();
-        let attempt = AttemptState::new(session.pack().stream(), &turn.calls);
+        let attempt = LoopAttempt::new(session.pack().stream(), &turn.calls);
         Processor {
             session,
             hooks,
@@ -692,7 +692,7 @@ impl Processor {
 
     /// Replaces the state of the attempt.
     fn begin_attempt(&mut self) {
-        self.attempt = AttemptState::new(self.session.stream(), &self.turn.calls);
+        self.attempt = LoopAttempt::new(self.session.stream(), &self.turn.calls);
     }
 
     /// Starts the reply over on a new transport, without a new request.

@@ -6,7 +6,7 @@ use super::message::Message;
 use super::step::Step;
 use crate::Session;
 
-/// Records the steps and the messages of a [`Turn`](super::Turn) before they are published.
+/// Records the steps and the messages of an [`AgentTurn`](super::AgentTurn) before they are published.
 pub trait TurnRecorder: Send {
     /// Records a step. `elapsed` is the time since the reply began, and `session` has the state after the step.
     ///

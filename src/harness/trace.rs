@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::{Level, event};
 
 use super::aborted::AbortStage;
-use super::event::{AbortRecord, DecisionRecord, FinishRecord, LoopEvent};
+use super::event::{AbortRecord, DecisionEvent, FinishRecord, LoopEvent};
 use super::event_tracker::EventTracker;
 use super::step::Step;
 use crate::{Action, Channel};
@@ -152,7 +152,7 @@ impl Tracer {
         }
     }
 
-    fn emit_decision(&self, decision: &DecisionRecord) {
+    fn emit_decision(&self, decision: &DecisionEvent) {
         let part = &decision.part;
         let channel = part.channel.map_or("", Channel::name);
         let counted = u64::from(!decision.is_suppressed());

@@ -21,7 +21,7 @@ use super::run::Run;
 use super::step::{End, ReplyOutcome, Step};
 use crate::Session;
 
-/// The default of [`Turn::max_replies`].
+/// The default of [`AgentTurn::max_replies`].
 const MAX_REPLIES: u32 = 50;
 
 /// A turn, from the user's prompt to the answer.
@@ -31,7 +31,7 @@ const MAX_REPLIES: u32 = 50;
 /// use ttsr::Pack;
 /// use ttsr::harness::{
 ///     Cancel, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings, Tool, ToolCall,
-///     ToolFuture, ToolOutput, Tools, Turn,
+///     ToolFuture, ToolOutput, Tools, AgentTurn,
 /// };
 /// struct Clock;
 /// impl Tools for Clock {
@@ -49,7 +49,7 @@ const MAX_REPLIES: u32 = 50;
 /// let pack = Pack::builder().build()?;
 /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
 /// let mut tools = Clock;
-/// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+/// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
 /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let outcome = runtime.block_on(turn.run(request, "msg", &mut |_| {}));
@@ -58,7 +58,7 @@ const MAX_REPLIES: u32 = 50;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a turn does nothing until it is run"]
-pub struct Turn<'a, P: Provider + ?Sized> {
+pub struct AgentTurn<'a, P: Provider + ?Sized> {
     processor: &'a mut Processor,
     provider: &'a mut P,
     tools: &'a mut dyn Tools,
@@ -67,7 +67,7 @@ pub struct Turn<'a, P: Provider + ?Sized> {
     recorder: Option<&'a mut dyn TurnRecorder>,
 }
 
-impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
+impl<P: Provider + ?Sized> std::fmt::Debug for AgentTurn<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Turn")
             .field("processor", &self.processor)
@@ -118,15 +118,15 @@ enum Advanced {
     Ask(ToolCall, Vec<Consultation>),
 }
 
-impl<'a, P: Provider + ?Sized> Turn<'a, P> {
+impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     /// Returns a turn of the processor's conversation.
     pub fn new(
         processor: &'a mut Processor,
         provider: &'a mut P,
         tools: &'a mut dyn Tools,
         cancel: Cancel,
-    ) -> Turn<'a, P> {
-        Turn {
+    ) -> AgentTurn<'a, P> {
+        AgentTurn {
             processor,
             provider,
             tools,
@@ -142,22 +142,22 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{
-    ///     Cancel, End, Hooks, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, Turn,
+    ///     Cancel, End, Hooks, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, AgentTurn,
     /// };
     /// let calls = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
     /// let mut provider = Scripted::new([calls]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let mut tools = NoTools;
-    /// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default()).max_replies(2);
+    /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default()).max_replies(2);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let outcome = runtime.block_on(turn.run(Request::default(), "msg", &mut |_| {}));
     /// assert!(matches!(outcome.end, End::Aborted { .. }));
     /// assert_eq!(outcome.replies, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn max_replies(self, max_replies: u32) -> Turn<'a, P> {
-        Turn {
+    pub fn max_replies(self, max_replies: u32) -> AgentTurn<'a, P> {
+        AgentTurn {
             max_replies,
             ..self
         }
@@ -171,7 +171,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// use std::time::Duration;
     /// use ttsr::harness::{
     ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Scripted, ScriptedReply, Settings, Step,
-    ///     Turn, TurnRecorder,
+    ///     AgentTurn, TurnRecorder,
     /// };
     /// use ttsr::{Pack, Session};
     /// struct Count(usize);
@@ -189,7 +189,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let mut tools = NoTools;
-    /// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     /// let turn = turn.record(&mut recorder);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let mut seen = 0;
@@ -197,8 +197,8 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// assert_eq!(recorder.0, seen + 1, "the end is recorded, and returned");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> Turn<'a, P> {
-        Turn {
+    pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> AgentTurn<'a, P> {
+        AgentTurn {
             recorder: Some(recorder),
             ..self
         }
@@ -593,7 +593,7 @@ pub async fn ask_sub_agent<P: Provider + ?Sized>(
     let mut steps = Vec::new();
     processor.session_event(&created, &mut steps);
     steps.iter().for_each(&mut watch);
-    let turn = Turn::new(processor, provider, tools, cancel.clone());
+    let turn = AgentTurn::new(processor, provider, tools, cancel.clone());
     let request = consultation.request(parent);
     let asking = turn.run_alone(request, &consultation.call, &mut watch);
     match timeout(consultation.timeout(), asking).await {

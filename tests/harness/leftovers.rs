@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ttsr::harness::consult::ConsultOutcome;
 use ttsr::harness::{
-    Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Processor, ReplyOutcome,
-    Request, Role, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture, ToolOutput,
-    Tools, Turn,
+    AgentTurn, Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Processor,
+    ReplyOutcome, Request, Role, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall,
+    ToolFuture, ToolOutput, Tools,
 };
 use ttsr::rule::{Consult, Repeat};
 use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule};
@@ -332,7 +332,7 @@ fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it()
         }
     };
     let mut tools = Hangs;
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel);
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel);
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(turn.run(request, "m", &mut watch));
     assert!(matches!(outcome.end, End::Aborted { .. }));
@@ -395,7 +395,7 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
     let mut provider = Scripted::new([script.clone(), ScriptedReply::default().text("Let").hang()]);
     let kept = provider.clone();
     let mut tools = Hangs;
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -408,7 +408,7 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
         tokio::join!(turn.run(request, "m", &mut watch), user)
     });
     let mut provider = Scripted::new([script, text("Fine."), text("never mind")]);
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let mut said = Vec::new();
     let mut watch = |step: &Step| {

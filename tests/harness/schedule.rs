@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    AbortReason, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, PartState,
-    Processor, Reply, Request, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture,
-    ToolOutput, Tools, Turn,
+    AbortReason, AgentTurn, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault,
+    PartState, Processor, Reply, Request, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall,
+    ToolFuture, ToolOutput, Tools,
 };
 use ttsr::rule::Consult;
 use ttsr::{Action, Channel, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
@@ -512,7 +512,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
             aborted.extend(it.calls.iter().filter_map(|call| call.call.clone()));
         }
     };
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
     let request = Request::new("m", vec![Message::user("Go.")]);
     {
         let mut running = pin!(turn.max_replies(5).run(request, "m", &mut watch));

@@ -7,9 +7,9 @@ use ttsr::harness::consult::ConsultOutcome;
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    AbortReason, AbortSource, Cancel, Content, End, EventTracker, Failure, Gate, Hook, HookPoint,
-    Hooks, Message, Processor, Request, RequestTarget, Role, Scripted, ScriptedReply, Settings,
-    Step, TOOL_ABORTED, Tool, ToolCall, ToolFuture, ToolOutput, Tools, Turn, TurnOutcome,
+    AbortReason, AbortSource, AgentTurn, Cancel, Content, End, EventTracker, Failure, Gate, Hook,
+    HookPoint, Hooks, Message, Processor, Request, RequestTarget, Role, Scripted, ScriptedReply,
+    Settings, Step, TOOL_ABORTED, Tool, ToolCall, ToolFuture, ToolOutput, Tools, TurnOutcome,
 };
 use ttsr::rule::Consult;
 use ttsr::{Action, Channel, Origin, Pack, Pattern, Rule};
@@ -66,7 +66,7 @@ fn ran_with(
     let kept = provider.clone();
     let mut steps = Vec::new();
     let mut own = tools.clone();
-    let turn = Turn::new(processor, &mut provider, &mut own, cancel.clone());
+    let turn = AgentTurn::new(processor, &mut provider, &mut own, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let mut watch = |step: &Step| steps.push(step.clone());
     let outcome = runtime().block_on(turn.run(request, "msg_1", &mut watch));
@@ -143,7 +143,7 @@ fn a_turn_is_bounded() {
     let mut processor = plain();
     let mut provider = Scripted::new([calls("read", "{}")]);
     let mut tools = Echo::default();
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(turn.max_replies(4).run(request, "m", &mut |_| {}));
     assert_eq!((outcome.replies, provider.requests().len()), (4, 4));
@@ -169,7 +169,7 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
     let mut processor = plain();
     let mut provider = Scripted::new([script.finish("tool_use")]);
     let mut tools = hangs.clone();
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -462,7 +462,7 @@ fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     ]);
     let kept = provider.clone();
     let mut tools = Echo::default();
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -551,7 +551,7 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let mut own = processor();
     let mut provider = Scripted::new([calls("read", "{}")]);
     let mut tools = Echo::default();
-    let turn = Turn::new(&mut own, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut own, &mut provider, &mut tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     runtime().block_on(turn.max_replies(2).run(request, "m", &mut |_| {}));
 
@@ -696,7 +696,7 @@ fn d3_a_sub_agent_is_cancelled_with_its_parent() {
     ]);
     let mut tools = Echo::default();
     let kept = provider.clone();
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(async {
         let mut watch = |_: &Step| {};

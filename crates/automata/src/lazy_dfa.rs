@@ -62,7 +62,7 @@ pub(crate) struct LazyDfa {
 }
 
 /// A table with its generation number.
-type Generation = generations::Generation<DfaCache>;
+type DfaGeneration = generations::Generation<DfaCache>;
 
 /// A table and the state sets behind its rows.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct DfaCache {
 /// The complete search state of one haystack: a state of a table, and the bytes of an incomplete character.
 #[derive(Clone, Debug)]
 pub(crate) struct DfaCursor {
-    generation: Arc<Generation>,
+    generation: Arc<DfaGeneration>,
     state: StateId,
     decoder: Utf8Decoder,
     invalid_bytes: u32,

@@ -10,7 +10,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 use ttsr::Action;
-use ttsr::harness::event::{AbortRecord, DecisionRecord, FinishRecord, LoopEvent};
+use ttsr::harness::event::{AbortRecord, DecisionEvent, FinishRecord, LoopEvent};
 use ttsr::harness::{Content, Message};
 use ttsr_agent::store::{Entry, Record as StoredRecord, StoreReader, StoredItem};
 
@@ -338,7 +338,7 @@ fn show_finish(finish: &FinishRecord, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-fn show_decision(decision: &DecisionRecord, out: &mut dyn Write) -> io::Result<()> {
+fn show_decision(decision: &DecisionEvent, out: &mut dyn Write) -> io::Result<()> {
     let style = match (decision.is_suppressed(), decision.action.cuts()) {
         (true, _) => FAINT,
         (false, true) => CUT,

@@ -21,8 +21,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use ttsr::harness::HANDOFF_MARKER;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    AbortReason, AbortSource, Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider,
-    Request, Role, Scripted, ScriptedReply, Settings, Step, Tools, Turn, TurnOutcome,
+    AbortReason, AbortSource, AgentTurn, Cancel, End, Failure, Hooks, Message, NoTools, Processor,
+    Provider, Request, Role, Scripted, ScriptedReply, Settings, Step, Tools, TurnOutcome,
 };
 #[cfg(unix)]
 use ttsr::harness::{Tool, ToolCall, ToolFuture};
@@ -288,7 +288,7 @@ impl TurnHost<'_> {
             )),
             false => &mut *self.tools,
         };
-        let turn = Turn::new(
+        let turn = AgentTurn::new(
             &mut processor,
             &mut *self.provider,
             tools,

@@ -392,7 +392,7 @@ impl Processor {
 
     /// Ends a turn between two replies: while its tools run, or because it reached its last reply. Notifies the hooks
     /// at `stream.aborted`, which cannot retry it, and drops the questions and handoffs of the reply.
-    /// [`Turn`](crate::harness::Turn) calls this itself. Does nothing if `end` is not an abort or a reply is in
+    /// [`AgentTurn`](crate::harness::AgentTurn) calls this itself. Does nothing if `end` is not an abort or a reply is in
     /// progress.
     ///
     /// # Example: the user cancels a tool

@@ -6,7 +6,7 @@ use super::abort::AbortCause;
 use super::redact::{Redactor, floor_char};
 use super::{Guidance, Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
 use crate::harness::consultation::Consultation;
-use crate::harness::event::{DecisionRecord, EventPart, LoopEvent};
+use crate::harness::event::{DecisionEvent, EventPart, LoopEvent};
 use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
@@ -416,7 +416,7 @@ impl Processor {
     fn act_on_decisions(&mut self, verdict: Verdict, out: &mut Vec<Step>) -> bool {
         for decision in self.session.decisions().to_vec() {
             let part = event_part(&self.attempt.reply, decision.part());
-            let record = DecisionRecord::new(&decision, &self.attempt.stream, part.name);
+            let record = DecisionEvent::new(&decision, &self.attempt.stream, part.name);
             out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if decision.is_suppressed() {
                 continue;

@@ -11,7 +11,7 @@ use super::{AskedCall, CallTreatment, Guidance, Processor, WantedHandoff};
 use crate::harness::aborted::{AbortReason, PromptRef};
 use crate::harness::call::{Gate, PendingCall, RequestTarget, ToolCall, ToolOutput};
 use crate::harness::consultation::{ConsultOutcome, Consultation, PAUSED};
-use crate::harness::event::{DecisionRecord, LoopEvent};
+use crate::harness::event::{DecisionEvent, LoopEvent};
 use crate::harness::fallback::SessionEvent;
 use crate::harness::hooks::{Faults, HookFault, HookPoint, OnHookFault};
 use crate::harness::json_scalars::JsonScalars;
@@ -666,7 +666,7 @@ impl Processor {
         let mut whole = TextEdits::default();
         let mut verdicts = OtherDecisions::default();
         for decision in checked.decisions() {
-            let record = DecisionRecord::new(decision, checked.stream(), String::new());
+            let record = DecisionEvent::new(decision, checked.stream(), String::new());
             out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if !decision.is_suppressed() {
                 self.apply_decision(&checked, *decision, &mut whole, &mut verdicts, out);

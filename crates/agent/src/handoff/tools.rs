@@ -1,4 +1,4 @@
-//! The tools `handoff_session` and `read_session` of a [`Turn`](ttsr::harness::Turn).
+//! The tools `handoff_session` and `read_session` of an [`AgentTurn`](ttsr::harness::AgentTurn).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -170,7 +170,7 @@ impl Transcripts for StoredSessions {
 /// use ttsr::Pack;
 /// use ttsr_agent::handoff::{HandoffTools, StoredSessions, summary_prompt};
 /// use ttsr::harness::{
-///     Cancel, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, Turn,
+///     Cancel, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, AgentTurn,
 /// };
 /// let input = r#"{"prompt": "Finish the parser.", "files": ["src/parse.rs"]}"#;
 /// let mut provider = Scripted::new([
@@ -181,7 +181,7 @@ impl Transcripts for StoredSessions {
 /// let mut processor = Processor::new(Pack::builder().build()?.session(), Hooks::default(), settings);
 /// let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
 /// let mut tools = HandoffTools::new("talk", &mut others, &mut sessions);
-/// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+/// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
 /// let prompt = Message::user(summary_prompt("finish the parser"));
 /// let request = Request::new("a-model", vec![prompt]);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::server::{Prompt, ServerApi};
 use crate::handoff::{Handoff, Injection};
-use ttsr::harness::event::DecisionRecord;
+use ttsr::harness::event::DecisionEvent;
 use ttsr::harness::fallback::{Foreground, SessionEvent, error_text};
 use ttsr::{
     Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
@@ -114,7 +114,7 @@ pub struct Judged {
     /// The message.
     pub message: String,
     /// The decision, with the server's name for its part.
-    pub decision: DecisionRecord,
+    pub decision: DecisionEvent,
     /// The rule's message.
     pub text: String,
     /// True if the tool runs already, so that only what follows can be stopped.
@@ -1089,7 +1089,7 @@ impl WatchedSession {
         Judged {
             session: id.to_owned(),
             message: reply.message.clone(),
-            decision: DecisionRecord::new(decision, stream, reply.name(part)),
+            decision: DecisionEvent::new(decision, stream, reply.name(part)),
             text: stream.message(decision),
             is_late: api == ServerApi::Classic
                 && channel == Some(Channel::ToolInput)

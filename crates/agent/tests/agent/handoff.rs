@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttsr::harness::{
-    Cancel, Content, HANDOFF_MARKER, Hooks, Message, NoTools, Processor, Request, Role, Scripted,
-    ScriptedReply, Settings, ToolCall, Tools, Turn,
+    AgentTurn, Cancel, Content, HANDOFF_MARKER, Hooks, Message, NoTools, Processor, Request, Role,
+    Scripted, ScriptedReply, Settings, ToolCall, Tools,
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 use ttsr_agent::handoff::{
@@ -271,7 +271,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
         }
         conversation.push(prompt.clone());
         let mut tools = NoTools;
-        let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+        let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
         let request = Request::new("a/model", conversation.clone());
         let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
         conversation.extend(outcome.added);
@@ -403,7 +403,7 @@ fn read_session(folder: &Folder, input: &str) -> (String, bool) {
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));
     let mut tools = HandoffTools::new("", &mut others, &mut sessions);
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     let request = Request::new("a/model", vec![Message::user("Read it.")]);
     let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
     assert!(tools.take_handoff().is_none());

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ttsr::harness::{
-    Cancel, Content, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings,
-    Step, ToolOutput, Tools, Turn,
+    AgentTurn, Cancel, Content, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply,
+    Settings, Step, ToolOutput, Tools,
 };
 use ttsr::{Channel, Pack};
 #[cfg(target_os = "linux")]
@@ -650,7 +650,7 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
     );
     let mut tools: Box<dyn Tools> = Box::new(scratch.open());
     let mut cuts = 0;
-    let turn = Turn::new(
+    let turn = AgentTurn::new(
         &mut processor,
         &mut provider,
         &mut *tools,

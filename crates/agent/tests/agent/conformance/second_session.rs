@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::{
-    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply,
-    Settings, Turn,
+    AgentTurn, Cancel, Content, Hooks, Message, NoTools, Processor, Request, Scripted,
+    ScriptedReply, Settings,
 };
 use ttsr_agent::handoff::{
     ArrivedMessage, HandoffTools, StoredSessions, command, definitions, summary_prompt,
@@ -29,7 +29,7 @@ fn turn(
     let mut provider = Scripted::new(scripts);
     let (mut others, mut sessions) = (NoTools, StoredSessions::new("/nowhere"));
     let mut tools = HandoffTools::new(session, &mut others, &mut sessions);
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

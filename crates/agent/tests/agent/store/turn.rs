@@ -1,8 +1,8 @@
 //! Whole turns that are recorded.
 
 use ttsr::harness::{
-    AbortReason, Cancel, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply,
-    Settings, Tool, ToolCall, ToolFuture, ToolOutput, Tools, Turn, TurnOutcome,
+    AbortReason, AgentTurn, Cancel, End, Hooks, Message, Processor, Request, Scripted,
+    ScriptedReply, Settings, Tool, ToolCall, ToolFuture, ToolOutput, Tools, TurnOutcome,
 };
 use ttsr::{Pack, Session};
 use ttsr_agent::store::{OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions};
@@ -76,7 +76,7 @@ fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>
     ]);
     let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     let mut tools = Bash;
-    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
