@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // tests and other views use the rest
 
-#[path = "../../../src/view/code.rs"]
-pub(crate) mod code;
 #[path = "../../../src/view/chunk.rs"]
 pub(crate) mod chunk;
+#[path = "../../../src/view/code.rs"]
+pub(crate) mod code;
