@@ -39,7 +39,10 @@ fn message(message: &Message) -> ChatCompletionRequestMessage {
     }
 }
 
-fn read(chunk: CreateChatCompletionStreamResponse, parts: &mut EventBuilder) -> Result<(), Failure> {
+fn read(
+    chunk: CreateChatCompletionStreamResponse,
+    parts: &mut EventBuilder,
+) -> Result<(), Failure> {
     if let Some(usage) = chunk.usage {
         parts.usage(usage.prompt_tokens.into(), usage.completion_tokens.into());
     }
