@@ -10,9 +10,9 @@ use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use crate::PatternLimits;
+use crate::lazy_dfa::speculative::Tile;
 use crate::partition::{PartitionPlan, Spread};
 use crate::simd::SimdLevel;
-use crate::speculative::Tile;
 use crate::split::GapCriteria;
 use crate::table::sparse::SparseRows;
 use crate::{Matcher, SHORT, is_short, pattern};
@@ -79,14 +79,14 @@ pub(crate) const PLANS: [PartitionPlan; 10] = [
     // Sparse rows for all states without a report, and for those after the first few.
     PartitionPlan {
         sparse: SparseRows {
-            behind: 0,
+            full_rows: 0,
             entries: 2,
         },
         ..plan(Some(EVERY_GAP), 1, None)
     },
     PartitionPlan {
         sparse: SparseRows {
-            behind: 12,
+            full_rows: 12,
             entries: 1,
         },
         level: Some(SimdLevel::Portable),
@@ -94,7 +94,7 @@ pub(crate) const PLANS: [PartitionPlan; 10] = [
     },
     PartitionPlan {
         sparse: SparseRows {
-            behind: 0,
+            full_rows: 0,
             ..SparseRows::USUAL
         },
         ..plan(None, 2, None)
