@@ -206,7 +206,7 @@ const PREFILTERED: usize = 32;
 impl LazyDfa {
     /// Compiles the automaton of `nfa`. Its tables grow from generation to generation up to `config.budget`.
     pub(crate) fn new(nfa: Nfa, config: TableConfig) -> LazyDfa {
-        LazyDfa::with_first(nfa, config, config.of_generation(0)).prefiltered()
+        LazyDfa::with_first(nfa, config, config.first_generation()).prefiltered()
     }
 
     /// Adds a prefilter for long deltas, if the patterns and the processor allow one.
@@ -230,11 +230,7 @@ impl LazyDfa {
 
     /// Compiles an automaton without a prefilter, for profiling on a sample: its first table has `room` bytes.
     pub(crate) fn for_profile(nfa: Nfa, config: TableConfig, room: usize) -> LazyDfa {
-        let first = TableConfig {
-            budget: config.budget.min(room),
-            ..config
-        };
-        LazyDfa::with_first(nfa, config, first)
+        LazyDfa::with_first(nfa, config, config.limited_to(room))
     }
 
     fn with_first(nfa: Nfa, config: TableConfig, first: TableConfig) -> LazyDfa {

@@ -76,8 +76,8 @@ use nfa::Nfa;
 use partition::{Partition, PartitionPlan, SimplifiedPattern};
 use simd::SimdLevel;
 pub use table::SHORT;
-use table::TableConfig;
 use table::sparse::SparseRows;
+use table::{FIRST_BUDGET, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
 const MOST_SHORT: usize = 8;
@@ -206,6 +206,7 @@ impl Matcher {
             let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.with_distinct_starts();
             let config = TableConfig {
                 budget: table_bytes,
+                first_budget: FIRST_BUDGET,
                 level: SimdLevel::best(),
                 sparse: SparseRows::USUAL,
             };

@@ -14,6 +14,7 @@ use crate::lazy_dfa::speculative::Tile;
 use crate::partition::{PartitionPlan, Spread};
 use crate::simd::SimdLevel;
 use crate::split::GapCriteria;
+use crate::table::FIRST_BUDGET;
 use crate::table::sparse::SparseRows;
 use crate::{Matcher, SHORT, is_short, pattern};
 use ttsr_testing::{Random, pattern_text, sample};
@@ -70,7 +71,7 @@ pub(crate) const EVERY_GAP: GapCriteria = GapCriteria {
 };
 
 /// The usual layout, and forced ones.
-pub(crate) const PLANS: [PartitionPlan; 10] = [
+pub(crate) const PLANS: [PartitionPlan; 11] = [
     PartitionPlan::USUAL,
     PartitionPlan {
         level: Some(SimdLevel::Portable),
@@ -104,6 +105,11 @@ pub(crate) const PLANS: [PartitionPlan; 10] = [
     plan(Some(EVERY_GAP), 2, None),
     plan(None, 3, Some(SimdLevel::Portable)),
     plan(Some(EVERY_GAP), usize::MAX, None),
+    // A first table for a few states, as small as where memory cannot be reserved: the next ones grow from it.
+    PartitionPlan {
+        first_budget: 2 << 10,
+        ..plan(Some(EVERY_GAP), 1, None)
+    },
 ];
 
 pub(crate) const fn plan(
@@ -116,6 +122,7 @@ pub(crate) const fn plan(
         spread: Spread::InTurn(automata),
         level,
         sparse: SparseRows::USUAL,
+        first_budget: FIRST_BUDGET,
     }
 }
 

@@ -709,6 +709,46 @@ fn a_worn_table_is_replaced_once_and_again_when_nobody_uses_the_one_before() {
 }
 
 #[test]
+fn tables_that_grow_from_a_small_one_find_what_an_ample_one_finds() {
+    let small = PartitionPlan {
+        first_budget: 2 << 10,
+        ..PartitionPlan::USUAL
+    };
+    // The number of states is exponential in the middle repeat: no text visits all of them.
+    let patterns = ["[01]*1[01]{9}x", "[a-f]+-0{3}", r"\b1+\b-", "z[01]{4,30}z"];
+    let hirs = parsed(&patterns);
+    let mut random = Random::new(31);
+    let text: Vec<u8> = (0..200_000)
+        .map(|_| b"0101010101xa-z"[random.below(14)])
+        .collect();
+    let every = [true; 4];
+    let run = |matcher: &Matcher, delta: usize| {
+        let mut found = Vec::new();
+        let mut cursor = matcher.start();
+        for (index, bytes) in text.chunks(delta).enumerate() {
+            matcher.push(&mut cursor, bytes, |event| {
+                found.push((event.pattern, index * delta + event.at, event.back));
+            });
+        }
+        matcher.finish(&mut cursor, |event| {
+            found.push((event.pattern, text.len(), event.back))
+        });
+        found
+    };
+    let ample = matcher_of_ends(&hirs, 1 << 20, PartitionPlan::USUAL, &every);
+    let want = run(&ample, text.len());
+    assert!(want.len() > 100, "{}", want.len());
+    assert_eq!(ample.sizes().next().unwrap().generation, 0);
+    for delta in [1, 7, 64, 4096] {
+        let growing = matcher_of_ends(&hirs, 1 << 20, small, &every);
+        assert_eq!(run(&growing, delta), want, "deltas of {delta} bytes");
+        let size = growing.sizes().next().unwrap();
+        assert!(size.generation >= 2, "{size:?}");
+        assert!(size.table_bytes + size.set_bytes > 2 << 10, "{size:?}");
+    }
+}
+
+#[test]
 fn lanes_find_what_plain_steps_find() {
     let plain_only = Tile {
         least: usize::MAX,

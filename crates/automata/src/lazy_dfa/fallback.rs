@@ -43,7 +43,8 @@ impl LazyDfa {
 
     /// Moves a cursor in the fallback to another generation, if there is one or one may start.
     pub(super) fn move_to_current(&self, cursor: &mut DfaCursor) {
-        let make = |number| DfaCache::new(&self.nfa, self.config.of_generation(number));
+        let previous = cursor.generation.lock().budget();
+        let make = |_| DfaCache::new(&self.nfa, self.config.next_generation(previous));
         self.generations
             .move_to_current(&mut cursor.generation, make);
     }

@@ -105,10 +105,20 @@ fn tables_grow_up_to_the_budget() {
             room
         });
         assert_eq!(rooms, want);
-        assert_eq!(lazy.config.of_generation(u32::MAX).budget, budget);
+        assert_eq!(lazy.config.next_generation(usize::MAX).budget, budget);
     }
     // A profile uses a single table, whatever its budget.
     let LazyDfa { nfa, config, .. } = lazy(&["abc"], 64 << 20);
+    // Where a reservation is resident, the first table is smaller and the others grow from it.
+    let small = TableConfig {
+        first_budget: 256 << 10,
+        ..config
+    };
+    let mut room = small.first_generation().budget;
+    for want in [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 64 << 20] {
+        assert_eq!(room, want);
+        room = small.next_generation(room).budget;
+    }
     let tried = LazyDfa::for_profile(nfa, config, 32 << 20);
     assert_eq!(tried.generations.current().lock().budget(), 32 << 20);
     assert!(tried.has(config));
