@@ -479,7 +479,7 @@ pub struct CaseFailure {
     pub why: String,
     /// True if the case holds as written and fails once its deltas are cut into single bytes.
     pub is_in_single_bytes: bool,
-    /// The expected steps, one a line; or the text that must not be published.
+    /// The expected steps, one a line, and the text that must not be published and is.
     pub expected: String,
     /// The steps of the host, one a line.
     pub actual: String,
@@ -560,7 +560,7 @@ pub fn check(case: &ConformanceCase, host: &mut impl Host) -> Option<CaseFailure
     (wanted != in_bytes).then(|| failure(true, lines(&wanted), &in_bytes))
 }
 
-/// Returns a sentence about the first text that must not be published and is, in the joined text of any part.
+/// Returns the expected steps and the first text that must not be published and is, in the joined text of any part.
 fn leaked(case: &ConformanceCase, given: &[CaseStep]) -> Option<String> {
     let mut published: BTreeMap<String, String> = BTreeMap::new();
     for step in given.iter().filter(|step| step.kind() == "forward") {
@@ -568,7 +568,10 @@ fn leaked(case: &ConformanceCase, given: &[CaseStep]) -> Option<String> {
     }
     let is_leaked = |never: &&String| published.values().any(|text| text.contains(*never));
     let leaked = case.never.iter().find(is_leaked)?;
-    Some(format!("    no published text contains {leaked:?}\n"))
+    let steps = &case.expected_lines;
+    Some(format!(
+        "{steps}    and no published text contains {leaked:?}\n"
+    ))
 }
 
 fn lines(steps: &[CaseStep]) -> String {
