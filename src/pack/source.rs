@@ -266,7 +266,7 @@ impl FoundFile {
             Ok((found, real))
                 if found.is_dir() && folder.starts_with(&real) && real.starts_with(root) =>
             {
-                let message = "this link leads back to a folder it lies in; it is not followed";
+                let message = "this link leads to a folder that contains it, so it is not followed";
                 FoundFile::Problem(problem(&code::LINK_LOOP, &path, message))
             }
             Ok((_, real)) if !real.starts_with(root) => {

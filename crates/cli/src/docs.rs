@@ -26,8 +26,8 @@ const MARKER: &str = "<!-- ttsr docs: text above this line is kept -->";
 ///
 ///     ttsr docs --pack team --out docs/packs
 ///
-/// Text above the line `<!-- ttsr docs … -->` of an existing file belongs to its author and is kept. A file
-/// without that line is not changed.
+/// Text above the line `<!-- ttsr docs … -->` of an existing file is kept.
+/// A file without that line is not changed.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {

@@ -84,7 +84,7 @@ fn recover(reader: &mut RuleReader<'_>, imported: BTreeMap<String, Arc<[String]>
 fn cut(reader: &mut RuleReader<'_>, error: &Error) {
     let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
-    let help = "a `[` or `{` on a line above is not closed, or not where it should be; what follows was not read";
+    let help = "a `[` or `{` on an earlier line is not closed, or is in the wrong place; the text after it was not read";
     let fault = Fault::new(&code::SYNTAX, message).with_help(help);
     reader.fault(fault, error.span().unwrap_or(end..end));
 }

@@ -170,7 +170,7 @@ pub enum ChatAction {
     Abort,
     /// Close the event stream.
     Unsubscribe,
-    /// The prompt is over: deliver the whole reply as one message, or tell the user why there is none.
+    /// The prompt is done: deliver the whole reply as one message, or the reason for its absence.
     Done(Result<String, PromptError>),
     /// Hide the typing indicator, once the reply is delivered. The last action.
     StopTyping,

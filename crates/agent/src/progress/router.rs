@@ -223,8 +223,8 @@ where
     }
 }
 
-/// Replies to a message of the user: runs [`prompt_streaming`], sends one message with the whole reply or with the
-/// reason why there is none, and hides the typing indicator. After a cancel, which was acknowledged, nothing is sent.
+/// Replies to a message of the user: runs [`prompt_streaming`], sends one message with the whole reply or with an
+/// error, and hides the typing indicator. After a cancel, which was acknowledged, nothing is sent.
 /// Returns the other messages that arrived meanwhile in every case.
 ///
 /// A channel that does not accept the reply within the time limit, or before the user sends `/cancel`, has failed. If
