@@ -358,7 +358,7 @@ impl<'l> Check<'l> {
         let mut reported: HashSet<(usize, &'static str, String)> = HashSet::new();
         let mut cursor = TextCursor::new(text);
         for mark in marks {
-            let (line, column) = cursor.place(mark.start());
+            let (line, column) = cursor.line_column(mark.start());
             let problem = match mark {
                 Mark::Problem(problem) => problem,
                 Mark::Id(id) => match self.first_use(&id, name, line, column) {

@@ -105,8 +105,8 @@ impl Lock {
                 None => differences.push(format!("pack `{name}` is locked, but was not loaded")),
                 Some(now) if now.version != locked.version => differences.push(format!(
                     "pack `{name}` is locked at version {}, this is {}",
-                    shown(locked.version.as_ref()),
-                    shown(now.version.as_ref())
+                    version_text(locked.version.as_ref()),
+                    version_text(now.version.as_ref())
                 )),
                 Some(now) if now.hash != locked.hash => {
                     differences.push(format!("pack `{name}` has changed since it was locked"));
@@ -137,7 +137,7 @@ impl fmt::Display for Lock {
     }
 }
 
-fn shown(version: Option<&String>) -> String {
+fn version_text(version: Option<&String>) -> String {
     version.map_or_else(
         || "none".to_owned(),
         |version| version.escape_debug().to_string(),

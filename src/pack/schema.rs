@@ -622,7 +622,7 @@ struct DetectorWindow {
 }
 
 impl DetectorWindow {
-    fn of(within: Within) -> DetectorWindow {
+    fn from_within(within: Within) -> DetectorWindow {
         let mut window = DetectorWindow::default();
         match within {
             Within::Lines(lines) => window.lines = Some(lines),
@@ -714,7 +714,7 @@ impl Field<Draft> for WithinTable {
     fn write(&self, from: &Draft) -> KeyValue {
         let within = from.rule.condition.within;
         within.map_or(KeyValue::Absent, |within| {
-            KeyValue::Table(values(WITHIN, &DetectorWindow::of(within)))
+            KeyValue::Table(values(WITHIN, &DetectorWindow::from_within(within)))
         })
     }
 
@@ -735,7 +735,7 @@ impl Field<Draft> for WithinTable {
 
     fn check(&self, _: &Head, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
         if let Some(within) = draft.rule.condition.within {
-            check(WITHIN, &DetectorWindow::of(within), limits, found);
+            check(WITHIN, &DetectorWindow::from_within(within), limits, found);
         }
     }
 }

@@ -303,7 +303,7 @@ fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
-        let (line, column) = TextCursor::new(&before).place(at);
+        let (line, column) = TextCursor::new(&before).line_column(at);
         let wrong = error.as_bytes()[at];
         let message = format!("file is not UTF-8: byte {} is 0x{wrong:02x}", at + mark);
         let problem = Diagnostic::of_file(&code::ENCODING, name, message);

@@ -205,11 +205,11 @@ fn spaced(value: &mut Value) {
     } else {
         format!(" {suffix}")
     };
-    inner(value);
+    format_value(value);
     *value.decor_mut() = toml_edit::Decor::new(" ", suffix);
 }
 
-fn inner(value: &mut Value) {
+fn format_value(value: &mut Value) {
     match value {
         Value::Array(items) => array(items),
         Value::InlineTable(items) => inline(items),
@@ -236,7 +236,7 @@ fn array(items: &mut Array) {
             .and_then(|text| text.as_str())
             .unwrap_or_default()
             .to_owned();
-        inner(item);
+        format_value(item);
         let prefix = match (is_spread, number) {
             (true, _) => spread(&before),
             (false, 0) => String::new(),
@@ -260,7 +260,7 @@ fn array(items: &mut Array) {
         items.trailing().as_str().unwrap_or_default()
     );
     items.set_trailing(match is_spread {
-        true => format!("{}\n", kept(&trailing)),
+        true => format!("{}\n", kept_comments(&trailing)),
         false => String::new(),
     });
 }
@@ -268,11 +268,11 @@ fn array(items: &mut Array) {
 /// Returns the white space and comments before an item on its own line. A comment that follows the previous item stays
 /// on the line of that item.
 fn spread(before: &str) -> String {
-    format!("{}\n  ", kept(before))
+    format!("{}\n  ", kept_comments(before))
 }
 
 /// Returns the comments of `before`: the first one on the same line if it was there, the others on lines of their own.
-fn kept(before: &str) -> String {
+fn kept_comments(before: &str) -> String {
     let mut lines = before.split('\n');
     let first = lines.next().unwrap_or_default().trim();
     let mut kept = if first.is_empty() {
@@ -305,7 +305,7 @@ fn inline(items: &mut InlineTable) {
     }
     for (number, (mut key, item)) in items.iter_mut().enumerate() {
         *key.leaf_decor_mut() = toml_edit::Decor::new(" ", " ");
-        inner(item);
+        format_value(item);
         let end = if number == last { " " } else { "" };
         *item.decor_mut() = toml_edit::Decor::new(" ", end);
     }

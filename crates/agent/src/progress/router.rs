@@ -544,7 +544,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
     fn on_event(&mut self, event: Option<AgentEvent>, out: &mut Vec<ChatAction>) {
         let now = self.began.elapsed();
         match event {
-            Some(event) => self.prompting.see(now, &event, out),
+            Some(event) => self.prompting.push_event(now, &event, out),
             None => self.prompting.disconnected(now, out),
         }
     }
