@@ -63,10 +63,7 @@ mod event_tracker;
 pub mod fallback;
 mod handoff;
 mod hooks;
-mod json_scalars;
 mod message;
-#[cfg(all(test, loom))]
-mod models;
 mod processor;
 mod provider;
 mod record;
@@ -75,6 +72,8 @@ mod run;
 mod scripted;
 mod step;
 pub mod stream_adapter;
+#[cfg(all(test, loom))]
+mod tests;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
