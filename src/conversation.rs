@@ -99,7 +99,7 @@ struct AttemptState {
     reviews: Vec<CallReview>,
     /// Decisions that the reference loop has not acted on, each with its message, and true if the message waits for the
     /// next request because of it.
-    news: Vec<(Decision, String, bool)>,
+    new_decisions: Vec<(Decision, String, bool)>,
     /// Bytes that arrived after the end of the attempt.
     late_bytes: u64,
     /// The bytes that were released last.
@@ -334,7 +334,7 @@ impl Conversation {
             redacting: Vec::new(),
             records: Vec::new(),
             reviews: Vec::new(),
-            news: Vec::new(),
+            new_decisions: Vec::new(),
             late_bytes: 0,
             out: Vec::new(),
         }));
@@ -407,10 +407,11 @@ impl Conversation {
             session, attempt, ..
         } = self;
         if let Some(attempt) = attempt {
-            let _ = session.open(&mut attempt.stream, part, channel);
+            let verdict = session.open(&mut attempt.stream, part, channel);
             attempt.part_or_insert(part, channel);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Names the tool of a part and its call, at any time before the close. See [`Stream::tool`].
@@ -422,10 +423,11 @@ impl Conversation {
             session, attempt, ..
         } = self;
         if let Some(attempt) = attempt {
-            let _ = session.tool(&mut attempt.stream, part, name, call);
+            let verdict = session.tool(&mut attempt.stream, part, name, call);
             attempt.part_or_insert(part, Channel::Text);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Sets the file that a part is about, before its first delta. See [`Stream::set_path`].
@@ -455,16 +457,16 @@ impl Conversation {
             session, attempt, ..
         } = self;
         if let Some(attempt) = attempt {
-            let _ = session.push(&mut attempt.stream, part, bytes);
+            let verdict = session.push(&mut attempt.stream, part, bytes);
             let text = attempt.part_or_insert(part, Channel::Text);
             if !text.is_closed {
                 text.push(bytes);
             }
+            if verdict != Verdict::Continue || !session.decisions().is_empty() {
+                return self.act(verdict);
+            }
         }
-        match self.session.decisions().is_empty() {
-            true => Flow::Go,
-            false => self.act(),
-        }
+        Flow::Go
     }
 
     /// Applies an event of the reply to the attempt: the opening of a part, the name of its tool, a delta, the
@@ -532,12 +534,13 @@ impl Conversation {
             return self.flow();
         }
         if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.close(&mut attempt.stream, part);
+            let verdict = self.session.close(&mut attempt.stream, part);
             if let Some(index) = attempt.index(part) {
                 attempt.parts[index].close();
             }
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Ends the reply: closes the parts that are open, and decides the rules that need the whole reply. Nothing is read
@@ -546,16 +549,17 @@ impl Conversation {
         if !self.is_reading() {
             return self.flow();
         }
+        let Some(attempt) = &mut self.attempt else {
+            return self.flow();
+        };
         let mut calls_tool = false;
-        if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.finish(&mut attempt.stream);
-            attempt.is_finished = true;
-            for text in &mut attempt.parts {
-                text.close();
-                calls_tool |= text.channel == Channel::ToolInput;
-            }
+        let verdict = self.session.finish(&mut attempt.stream);
+        attempt.is_finished = true;
+        for text in &mut attempt.parts {
+            text.close();
+            calls_tool |= text.channel == Channel::ToolInput;
         }
-        let flow = self.act();
+        let flow = self.act(verdict);
         if flow == Flow::Go && !calls_tool && self.waiting.is_empty() {
             self.is_turn_open = false;
         }
@@ -568,9 +572,10 @@ impl Conversation {
             return self.flow();
         }
         if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.count_tokens(&mut attempt.stream, part, tokens);
+            let verdict = self.session.count_tokens(&mut attempt.stream, part, tokens);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Tells the time: any clock that never goes back, the same for the whole attempt. See [`Stream::tick`].
@@ -579,9 +584,10 @@ impl Conversation {
             return self.flow();
         }
         if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.tick(&mut attempt.stream, now);
+            let verdict = self.session.tick(&mut attempt.stream, now);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Returns the text of a part that may leave and was not taken before: not held back, with redactions applied; in
@@ -663,9 +669,9 @@ impl Conversation {
         self.flow()
     }
 
-    /// Acts on the decisions of the session's last call.
+    /// Acts on the decisions of the session's last call, which returned `verdict`.
     #[cold]
-    fn act(&mut self) -> Flow {
+    fn act(&mut self, verdict: Verdict) -> Flow {
         for decision in self.session.decisions().to_vec() {
             let Some(attempt) = &mut self.attempt else {
                 break;
@@ -674,7 +680,7 @@ impl Conversation {
             let record = DecisionRecord::new(&attempt.stream, &decision, message.clone());
             attempt.records.push(record);
             if decision.is_suppressed() {
-                self.tell_loop(decision, message, false);
+                self.record_for_loop(decision, message, false);
                 continue;
             }
             let mut is_queued = false;
@@ -702,14 +708,20 @@ impl Conversation {
                 Action::Handoff if self.is_loop => {}
                 _ => self.session.delivered(&decision),
             }
-            self.tell_loop(decision, message, is_queued);
+            self.record_for_loop(decision, message, is_queued);
         }
-        self.flow()
+        let flow = self.flow();
+        debug_assert_eq!(
+            matches!(verdict, Verdict::Act(decision) if decision.action.cuts()),
+            flow != Flow::Go,
+            "the verdict is among the decisions"
+        );
+        flow
     }
 
-    fn tell_loop(&mut self, decision: Decision, message: String, is_queued: bool) {
+    fn record_for_loop(&mut self, decision: Decision, message: String, is_queued: bool) {
         if let (Some(attempt), true) = (&mut self.attempt, self.is_loop) {
-            attempt.news.push((decision, message, is_queued));
+            attempt.new_decisions.push((decision, message, is_queued));
         }
     }
 
@@ -833,7 +845,7 @@ impl Conversation {
             text.push(&bytes);
         }
         if verdict != Verdict::Continue || !session.decisions().is_empty() {
-            let flow = self.act();
+            let flow = self.act(verdict);
             if flow != Flow::Go {
                 return nothing(flow);
             }
@@ -854,21 +866,23 @@ impl Conversation {
 
     /// Returns true if there are decisions that the loop has not acted on.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_new_decisions(&self) -> bool {
         let attempt = self.attempt.as_ref();
-        attempt.is_some_and(|attempt| !attempt.news.is_empty())
+        attempt.is_some_and(|attempt| !attempt.new_decisions.is_empty())
     }
 
     /// Returns the decisions that the loop has not acted on, the suppressed ones included, in their order.
-    pub(crate) fn take_news(&mut self) -> Vec<MadeDecision> {
+    pub(crate) fn take_new_decisions(&mut self) -> Vec<MadeDecision> {
         let attempt = self.attempt.as_mut();
-        let news = attempt.map_or_else(Vec::new, |attempt| std::mem::take(&mut attempt.news));
+        let new = attempt.map_or_else(Vec::new, |attempt| {
+            std::mem::take(&mut attempt.new_decisions)
+        });
         let made = |(decision, message, is_queued)| MadeDecision {
             decision,
             message,
             is_queued,
         };
-        news.into_iter().map(made).collect()
+        new.into_iter().map(made).collect()
     }
 
     /// Takes over the review of a call that a rule asks for. From then on it does not hold the input back.

@@ -358,7 +358,7 @@ impl Processor {
     pub(super) fn act(&mut self, flow: Flow, out: &mut Vec<Step>) -> bool {
         // Most decisions do not cut, and suppressed ones are recorded as well.
         match flow {
-            Flow::Go if !self.conversation.has_news() => false,
+            Flow::Go if !self.conversation.has_new_decisions() => false,
             flow => self.act_on_decisions(&flow, out),
         }
     }
@@ -366,7 +366,7 @@ impl Processor {
     #[cold]
     fn act_on_decisions(&mut self, flow: &Flow, out: &mut Vec<Step>) -> bool {
         let mut cause = None;
-        for made in self.conversation.take_news() {
+        for made in self.conversation.take_new_decisions() {
             let MadeDecision {
                 decision, message, ..
             } = made;
