@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pack::Pack;
-use crate::rule::{Action, Channel, Mode, Partial};
+use crate::rule::{Action, Channel, Mode, Partial, ToolOutcome};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
 use crate::verdict::{Decision, PartId, RuleId};
@@ -357,6 +357,19 @@ impl Conversation {
         if let Some(attempt) = attempt {
             attempt.stream.set_path(part, path);
             attempt.part_or_insert(part, Channel::Text, plan);
+        }
+        Flow::Go
+    }
+
+    /// Sets the outcome of the tool call whose output a part is, before its first delta. See [`Stream::set_outcome`].
+    pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) -> Flow {
+        if !self.is_reading() {
+            return self.flow();
+        }
+        let Conversation { plan, attempt, .. } = self;
+        if let Some(attempt) = attempt {
+            attempt.stream.set_outcome(part, outcome);
+            attempt.part_or_insert(part, Channel::ToolOutput, plan);
         }
         Flow::Go
     }

@@ -200,6 +200,13 @@ impl<S> Guarded<S> {
                     self.queue_text(part);
                 }
             }
+            Event::Outcome { part, outcome } => {
+                self.add_part(part);
+                let flow = self.conversation.set_outcome(part, outcome);
+                if self.queue_news(flow) {
+                    self.ready.push_back(GuardedItem::Event(event));
+                }
+            }
             Event::Delta { part, bytes } => self.push(part, &bytes),
             Event::Snapshot { part, bytes } => {
                 // Its first bytes were read as deltas; only what the provider has beyond them is new.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{CallReview, Conversation, DecisionRecord, Flow, Note, ScreenedText};
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::stream::Counters;
 use crate::verdict::PartId;
 
@@ -136,6 +136,11 @@ impl Attempt<'_> {
     /// Sets the file that a part is about. See [`Conversation::set_path`].
     pub fn set_path(&mut self, part: PartId, path: &str) -> Flow {
         self.conversation.set_path(part, path)
+    }
+
+    /// Sets the outcome of the tool call whose output a part is. See [`Conversation::set_outcome`].
+    pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) -> Flow {
+        self.conversation.set_outcome(part, outcome)
     }
 
     /// Reads a delta. See [`Conversation::push`].

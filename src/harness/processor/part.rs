@@ -11,6 +11,7 @@ use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::Step;
+use crate::rule::ToolOutcome;
 use crate::{Action, Channel, Decision, PartId, RuleId, Stream, Verdict};
 
 /// The number of identical tool calls in a row that is reported.
@@ -295,6 +296,17 @@ impl Processor {
             HookFault::Cancelled => return,
         };
         out.push(Step::Observe(observation));
+    }
+
+    /// Sets the outcome of the tool call whose output the part is.
+    pub(super) fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome, out: &mut Vec<Step>) {
+        let stream = &mut self.attempt.stream;
+        if stream.channel(part) == Some(Channel::ToolOutput) {
+            stream.set_outcome(part, outcome);
+        } else {
+            // A part that is unknown opens as text, which has no outcome.
+            self.growing(part, 0, out);
+        }
     }
 
     /// Returns the index of a part, which is opened as text if it is unknown; `None` if the part is complete.
