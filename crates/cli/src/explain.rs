@@ -500,8 +500,8 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
     if part.channel == Channel::ToolOutput {
         stream.set_outcome(PART, pack.rules()[0].outcome.unwrap_or_default());
     }
-    if let Some(call) = &part.call {
-        let _ = session.tool(&mut stream, PART, &call.tool, "call");
+    if let Some(tool) = &part.tool {
+        let _ = session.tool(&mut stream, PART, tool, "call");
         note(&session, &stream);
     }
     let _ = session.push(&mut stream, PART, &part.bytes);
