@@ -327,12 +327,7 @@ fn a_reply_without_end_is_bounded() {
         ScriptedReply::from(openings).finish("stop"),
     ] {
         let processor = Processor::new(pack().session(), Hooks::default(), settings.clone());
-        let played = play_with(
-            processor,
-            vec![script],
-            &ttsr::harness::Cancel::default(),
-            |_| {},
-        );
+        let played = play_with(processor, vec![script], &Cancel::default(), |_| {});
         assert_eq!(
             played.aborted()[0].source,
             AbortSource::Limit("reply_bytes")
