@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::pack::Pack;
-use crate::rule::{Action, Channel, Mode, Partial};
+use crate::rule::{Action, Channel, Mode, Partial, ToolOutcome};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
 use crate::verdict::{Decision, PartId, RuleId, Verdict};
@@ -442,6 +442,18 @@ impl Conversation {
         Flow::Go
     }
 
+    /// Sets the outcome of the tool call whose output a part is, before its first delta. See [`Stream::set_outcome`].
+    pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) -> Flow {
+        if !self.is_reading() {
+            return self.flow();
+        }
+        if let Some(attempt) = &mut self.attempt {
+            attempt.stream.set_outcome(part, outcome);
+            attempt.part_or_insert(part, Channel::ToolOutput);
+        }
+        Flow::Go
+    }
+
     /// Reads a delta. A part that was never opened opens as text. A delta of a closed part is counted in
     /// [`Counters::unscanned_bytes`] and never leaves.
     ///
@@ -513,6 +525,7 @@ impl Conversation {
             Event::Tool { part, tool, call } => {
                 self.tool(*part, tool, call.as_deref().unwrap_or_default())
             }
+            Event::Outcome { part, outcome } => self.set_outcome(*part, *outcome),
             Event::Delta { part, bytes } => self.push(*part, bytes),
             Event::Snapshot { part, bytes } => {
                 let known = usize::try_from(self.delivered(*part)).unwrap_or(usize::MAX);

@@ -610,6 +610,7 @@ impl Processor {
                 call,
             } => self.open(part, name, channel, (tool, call), out),
             Event::Tool { part, tool, call } => self.name_tool(part, tool, call, out),
+            Event::Outcome { part, outcome } => self.set_outcome(part, outcome, out),
             Event::PartEnd { part } => self.close(part, out),
             Event::Snapshot { part, bytes } => self.snapshot(part, bytes, out),
             Event::Usage { input, output } => {

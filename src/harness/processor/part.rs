@@ -12,7 +12,7 @@ use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::Step;
-use crate::rule::Consult;
+use crate::rule::{Consult, ToolOutcome};
 use crate::{Action, Channel, Decision, Flow, PartId};
 
 /// The number of identical tool calls in a row that is reported.
@@ -248,6 +248,18 @@ impl Processor {
             HookFault::Cancelled => return,
         };
         out.push(Step::Observe(observation));
+    }
+
+    /// Sets the outcome of the tool call whose output the part is.
+    pub(super) fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome, out: &mut Vec<Step>) {
+        let stream = self.conversation.stream();
+        if stream.and_then(|stream| stream.channel(part)) == Some(Channel::ToolOutput) {
+            let flow = self.conversation.set_outcome(part, outcome);
+            self.act(flow, out);
+        } else {
+            // A part that is unknown opens as text, which has no outcome.
+            self.growing(part, 0, out);
+        }
     }
 
     /// Returns the index of a part, which is opened as text if it is unknown; `None` if the part is complete.
