@@ -117,17 +117,6 @@ pub(crate) struct MadeDecision {
     pub(crate) is_queued: bool,
 }
 
-/// The result of [`Conversation::pass`].
-#[derive(Debug)]
-#[cfg(feature = "harness")]
-pub(crate) struct PassedText {
-    pub(crate) flow: Flow,
-    /// The text that may leave now.
-    pub(crate) text: Vec<u8>,
-    /// Number of bytes of the part that still wait.
-    pub(crate) waiting: usize,
-}
-
 const NO_TURN: &str = "no turn is open: begin one with the user's prompt, or reopen the last one";
 const NO_ATTEMPT: &str = "no attempt is in progress: begin one";
 
@@ -833,48 +822,32 @@ impl Conversation {
         }
     }
 
-    /// Reads a delta and returns the text of the part that may leave, as [`push`](Self::push) and [`take`](Self::take)
-    /// do. Where no rule holds text, it is the delta itself, without a copy.
+    /// Reads a delta as [`push`](Self::push) does. Returns `None` if nothing was decided and the delta leaves at once and
+    /// whole: then it is not copied, and there is nothing to take.
     #[inline]
-    pub(crate) fn pass(&mut self, part: PartId, bytes: Vec<u8>) -> PassedText {
-        let nothing = |flow| PassedText {
-            flow,
-            text: Vec::new(),
-            waiting: 0,
-        };
+    pub(crate) fn pass(&mut self, part: PartId, bytes: &[u8]) -> Option<Flow> {
         if !self.is_reading() {
-            return nothing(self.refuse(bytes.len() as u64));
+            return Some(self.refuse(bytes.len() as u64));
         }
         let Conversation {
             session, attempt, ..
         } = self;
         let Some(attempt) = attempt else {
-            return nothing(self.flow());
+            return Some(self.flow());
         };
-        let verdict = session.push(&mut attempt.stream, part, &bytes);
+        let verdict = session.push(&mut attempt.stream, part, bytes);
+        let is_decided = !session.decisions().is_empty();
         let text = attempt.part_or_insert(part, Channel::Text);
-        let passes = text.pass(&bytes);
-        if !passes && !text.is_closed {
-            text.push(&bytes);
+        if !is_decided && text.pass(bytes) {
+            return None;
         }
-        if verdict != Verdict::Continue || !session.decisions().is_empty() {
-            let flow = self.act(verdict);
-            if flow != Flow::Go {
-                return nothing(flow);
-            }
+        if !text.is_closed {
+            text.push(bytes);
         }
-        if passes {
-            return PassedText {
-                flow: Flow::Go,
-                text: bytes,
-                waiting: 0,
-            };
-        }
-        PassedText {
-            flow: Flow::Go,
-            text: self.take(part).to_vec(),
-            waiting: self.waiting_text(part).len(),
-        }
+        Some(match is_decided {
+            true => self.act(verdict),
+            false => Flow::Go,
+        })
     }
 
     /// Returns true if there are decisions that the loop has not acted on.

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use super::abort::AbortCause;
 use super::whole_text::Guidance;
 use super::{Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
-use crate::conversation::{MadeDecision, PassedText};
+use crate::conversation::MadeDecision;
 use crate::harness::consultation::Consultation;
 use crate::harness::event::{DecisionEvent, EventPart, LoopEvent};
 use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
@@ -113,16 +113,16 @@ impl Processor {
         if self.attempt.reply.bytes > self.settings.reply_bytes {
             return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
-        let PassedText {
-            flow,
-            text,
-            waiting,
-        } = self.conversation.pass(part, bytes);
-        if self.act(flow, out) {
-            return;
+        match self.conversation.pass(part, &bytes) {
+            None => self.forward(index, bytes, out),
+            Some(flow) => {
+                if !self.act(flow, out) {
+                    self.forward_released(index, out);
+                    let waiting = self.conversation.waiting_text(part).len();
+                    report_held(part, waiting, out);
+                }
+            }
         }
-        self.forward(index, text, out);
-        report_held(part, waiting, out);
     }
 
     /// Publishes the text of a part that the conversation has released.
