@@ -67,7 +67,7 @@ fn cases(toml: &str) -> Vec<String> {
 #[test]
 fn each_test_that_a_row_names_exists_and_begins_with_it() {
     let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
-    let names = names(&["tests", "crates"]);
+    let names = names(&["tests", "crates", "src/harness/conformance"]);
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -105,7 +105,7 @@ fn each_test_that_a_row_names_exists_and_begins_with_it() {
 #[test]
 fn each_test_that_a_fault_names_exists() {
     let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
-    let names = names(&["tests", "crates"]);
+    let names = names(&["tests", "crates", "src/harness/conformance"]);
     let mut count = 0;
     for line in text.lines().filter(|line| line.starts_with("| F")) {
         let tests = line.split('|').nth(3).unwrap_or_default();
@@ -328,7 +328,7 @@ fn written(faults: &[Fault]) -> String {
         "# Faults\n\n\
          Invalid inputs and failures of the environment, with the outcome of each and the tests that show it. {shown} of {} lines\n\
          have cases, {} by name; {} do not apply, with the reason. The names are those of tests, and of cases in `tests/data` and\n\
-         `crates/agent/tests/agent/conformance`. The name of a case states the defect that it would reveal. Each case of\n\
+         `src/harness/conformance`. The name of a case states the defect that it would reveal. Each case of\n\
          `tests/data` is run under many splits into deltas, and the hits must be the same under all of them.\n\n\
          `tests/core/rows.rs` generates this page from `tests/data/faults.toml` and checks that every case exists.\n\
          `UPDATE_GOLDEN=1 cargo test -p ttsr --test core rows` updates it.\n",
