@@ -417,7 +417,7 @@ impl Automaton {
         simplified: &[SimplifiedPattern],
         config: TableConfig,
     ) -> Result<Automaton, TooManyClasses> {
-        let (lazy, patterns) = part.lazy(simplified, config)?;
+        let (lazy, patterns) = part.into_automaton(simplified, config)?;
         Ok(Automaton { lazy, patterns })
     }
 

@@ -113,7 +113,7 @@ pub(crate) const fn plan(
 ) -> PartitionPlan {
     PartitionPlan {
         gaps,
-        spread: Spread::InTurn(automata),
+        spread: Spread::RoundRobin(automata),
         level,
         sparse: SparseRows::USUAL,
     }

@@ -3,6 +3,13 @@
 //! A symbol is a whole character, or one byte that belongs to none. `regex` decides a Unicode word boundary by
 //! decoding backwards over at most four bytes, and skips stray continuation bytes to the character before them. A
 //! stray byte within that window is therefore a symbol of its own ([`Symbol::Trailing`]), which keeps the look-behind.
+//!
+//! # Invariants
+//!
+//! 1. The symbols do not depend on how bytes are split over calls of `push`.
+//! 2. Every byte belongs to exactly one symbol, and symbols come in the order of their bytes.
+//! 3. A symbol is emitted at the first byte at which it is certain: a character at its last byte, a raw byte when the
+//!    next byte cannot complete it or the run of bytes ends.
 
 /// One symbol of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +40,15 @@ pub fn wide(bytes: &[u8]) -> Option<(char, usize)> {
             if is_continuation(second) && is_continuation(third) =>
         {
             let code = bits(first, 4) << 12 | bits(second, 6) << 6 | bits(third, 6);
+            // Overlong forms are rejected here; surrogates and code points beyond Unicode are rejected by `from_u32`
+            // below.
             // Overlong: invalid.
             (if code < 0x800 { u32::MAX } else { code }, 3)
         }
         [first @ 0xF0..=0xF4, second, third, fourth, ..]
             if is_continuation(second) && is_continuation(third) && is_continuation(fourth) =>
         {
+            // The largest first byte, 0xF4, admits code points beyond Unicode, which `from_u32` rejects.
             let upper = bits(first, 3) << 18 | bits(second, 6) << 12;
             let code = upper | bits(third, 6) << 6 | bits(fourth, 6);
             (if code < 0x10000 { u32::MAX } else { code }, 4)
@@ -68,6 +78,7 @@ impl Utf8Decoder {
     #[inline(always)]
     pub fn passed_ascii(&mut self) {
         debug_assert!(!self.is_pending());
+        // After one byte of a character, three more fit into the window of four.
         self.0 = 3 << 26;
     }
 
@@ -81,6 +92,7 @@ impl Utf8Decoder {
     /// Pushes one byte. Calls `on` for each symbol that is now certain, with the number of bytes between its end and the
     /// end of this byte.
     pub fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
+        // At most three bytes are pending, so with this one there are at most four, the longest character.
         let count = self.pending();
         let mut bytes = [self.0 as u8, (self.0 >> 8) as u8, (self.0 >> 16) as u8, 0];
         bytes[count] = byte;
@@ -91,11 +103,12 @@ impl Utf8Decoder {
             }
             Sequence::Incomplete => {
                 let packed = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-                // The window is set anew by the byte that completes the character or breaks it.
+                // The window is set by the byte that completes the character or breaks it.
                 self.0 = packed | (count as u32 + 1) << 24;
             }
             Sequence::Invalid if count == 0 => on(self.stray(byte), 0),
             Sequence::Invalid => {
+                // The bytes before this one belong to no character. This byte may still start one.
                 for (index, &raw) in bytes[..count].iter().enumerate() {
                     on(Symbol::Raw(raw), count - index);
                 }
@@ -119,6 +132,7 @@ impl Utf8Decoder {
     }
 
     fn stray(&mut self, byte: u8) -> Symbol {
+        // Only within the window: `regex` does not look further back.
         let room = self.0 >> 26 & 3;
         if is_continuation(byte) && room > 0 {
             self.0 = (room - 1) << 26;
