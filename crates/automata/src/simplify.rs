@@ -61,7 +61,7 @@ fn trim_concat(subs: &[Hir], edge: Edge) -> Hir {
 
 // An assertion matches the empty text and is no optional part: leaving it out would match more.
 fn is_optional(hir: &Hir) -> bool {
-    has_no_look(hir) && pattern::least_bytes(hir) == Some(0)
+    has_no_look(hir) && pattern::min_match_bytes(hir) == Some(0)
 }
 
 fn has_no_look(hir: &Hir) -> bool {
