@@ -9,6 +9,11 @@ use crate::rule::{Channel, Rule};
 use crate::verdict::{Hit, PartId, RuleId};
 use sample::Sample;
 
+pub use sample::{
+    arg_in_regions, arg_names_matching, name_matching, path_in_regions, path_matching,
+    tool_in_scope,
+};
+
 /// Runs the examples and cases of all rules of the pack, and returns the number of them.
 ///
 /// Each example is read on each channel of its rule, each case as it is written: whole, byte by byte, and split in two

@@ -1,5 +1,5 @@
-//! Invariance under splitting over the whole language: whatever the rules and the input, hits, decisions, redactions
-//! and counters are the same for every way to cut the text.
+//! Invariance under splitting over the whole language: for all rules and inputs, hits, decisions, redactions and
+//! counters are the same for every way to cut the text.
 //!
 //! Rules, texts and tool calls are random. Each input is read as generated, byte by byte, and at random cuts. The test
 //! asserts which parts of the language occur and hit, so that it cannot become vacuous. `TTSR_TEST_SCALE` (a

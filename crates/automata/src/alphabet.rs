@@ -223,6 +223,7 @@ impl Alphabet {
             SymbolSpace::Chars => CHARS_END,
             SymbolSpace::Bytes => BYTES_END,
         };
+        // Flags are sets of code points like classes, so that they split columns in the same way (invariant 2).
         let flag_sets = flag_sets(space, look_needs);
         let code_ranges = split_into_ranges(end, classes, &flag_sets);
         // Refused before the tables are allocated, because rules come from untrusted files.
@@ -244,6 +245,7 @@ impl Alphabet {
         for_each_member(&code_ranges, &flag_ranges, |set, range| {
             flags[column_of_range[range] as usize].0 |= flag_sets[set].0;
         });
+        // ASCII is in these tables, too: a decoded character needs no special case.
         let (blocks, table) = build_blocks(&code_ranges, &column_of_range, end);
         let mut alphabet = Alphabet {
             space,
@@ -254,6 +256,7 @@ impl Alphabet {
         };
         // Only ASCII bytes are decided by themselves. All others keep the decoding column.
         for byte in 0..128u8 {
+            // Fits into a byte by invariant 3.
             alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
         }
         Ok((alphabet, members))
@@ -321,6 +324,7 @@ impl Alphabet {
     fn char_bytes(&self, char: char, mut on: impl FnMut(usize, SymbolSpan)) {
         let mut buffer = [0; 4];
         let bytes = char.encode_utf8(&mut buffer).as_bytes();
+        // Both roles are needed at once: the first byte is a look-ahead, the last byte a look-behind.
         let word = is_word(char);
         // The last byte and the first one are different, because ASCII characters were handled before.
         let last = bytes.len() - 1;
@@ -451,6 +455,8 @@ fn split_into_ranges(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -
         .iter()
         .chain(flag_sets.iter().map(|(_, ranges)| ranges));
     for (index, ranges) in all.enumerate() {
+        // A class is identified by its index, so equal classes would be counted twice; that does not change the
+        // partition.
         let hash = hash::wide(index as u64);
         for &(start, last) in ranges {
             changes.push((start, hash));
@@ -463,6 +469,7 @@ fn split_into_ranges(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -
     let mut signature = 0u128;
     for (start, change) in changes {
         signature = signature.wrapping_add(change);
+        // Ranges of `SymbolSpace::Chars` may end at the last code point, and the change after it belongs to no range.
         if start >= end {
             break;
         }

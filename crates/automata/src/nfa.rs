@@ -140,6 +140,7 @@ impl Nfa {
         &self,
         entries: impl Iterator<Item = NfaStateId>,
     ) -> Vec<Vec<u32>> {
+        // Marked with the index of the entry, so that it is not cleared between entries.
         let mut seen = vec![u32::MAX; self.states.len()];
         let collect = |(round, entry): (u32, NfaStateId)| {
             let (mut stack, mut patterns) = (vec![entry], Vec::new());
@@ -323,6 +324,7 @@ impl NfaCompiler {
     }
 
     fn finish(self, patterns: &[Hir], starts: Vec<NfaStateId>) -> Result<Nfa, TooManyClasses> {
+        // The alphabet splits columns only at properties that some assertion asks about.
         let mut look_needs = LookNeeds::default();
         let mut has_look = false;
         for pattern in patterns {
@@ -569,6 +571,7 @@ impl NfaCompiler {
                 self.states[again as usize] = NfaState::Split(Box::new([copy, next]));
                 // With `x*` the loop may be skipped. With `x{n,}` the last required copy is the loop itself.
                 entry = if required == 0 { again } else { copy };
+                // One of the required copies is the loop itself.
                 required = required.saturating_sub(1);
                 return (0..required).fold(entry, |entry, _| {
                     self.compile_copy(UnrolledRepeat::BeforeLoop(repeat), entry, &mut body)
@@ -603,6 +606,7 @@ impl NfaCompiler {
         let first = self.states.len();
         let entry = body(self, next);
         let is_class = matches!(self.states.get(first), Some(NfaState::Class { .. }));
+        // A body of several states has other states between its copies, so neighbours in a set would not be copies.
         if is_class && self.states.len() == first + 1 {
             self.copies.resize(first, UnrolledRepeat::None);
             self.copies.push(role);

@@ -216,6 +216,7 @@ impl Partition {
             parts.push(self);
             return Ok(());
         }
+        // Too many states. The automaton of the profile is still needed for its cuts.
         let after_cuts = lazy.nfa().patterns_after_cuts();
         let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
         let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
@@ -245,6 +246,7 @@ impl Partition {
         for members in automata {
             parts.push(self.subset(&members, false));
         }
+        // The patterns that have been reported are one word of bits, which bounds their number.
         for members in common.chunks(MAX_SINGLE_MATCH) {
             // By invariant 4 the first automaton reports every match.
             let is_single_match = !parts.is_empty();
@@ -314,6 +316,7 @@ impl Partitioner {
             common.iter().for_each(|&pattern| is_free[pattern] = false);
             is_free
         };
+        // The trace of a group is the concatenation of the traces of its patterns: sums do not depend on the order.
         let mut entries: Vec<Vec<(u32, u64)>> = vec![Vec::new(); suffix_groups.len()];
         for (pattern, traced) in trace.patterns.into_iter().enumerate() {
             if is_free[pattern] {
@@ -321,6 +324,7 @@ impl Partitioner {
             }
         }
         let mut moved: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
+        // Those with a partial match at the most symbols come first; the others stay together in the first automaton.
         moved.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
         let mut rest = trace.before.clone();
         for (_, entries) in moved.drain(MAX_MOVED.min(moved.len())..) {
@@ -372,6 +376,7 @@ impl Partitioner {
         for (pattern, group) in self.group.iter().enumerate() {
             if let Some(group) = *group {
                 let automaton = automaton_of(group);
+                // Automata are created on demand, up to the last one that has a group.
                 automata.resize(automata.len().max(automaton + 1), Vec::new());
                 automata[automaton].push(pattern);
             }
@@ -397,6 +402,7 @@ impl Partitioner {
             let counts = sums.iter().map(|sums| self.count_distinct(sums, entries));
             let counts: Vec<usize> = counts.collect();
             let added = |automaton: &usize| counts[*automaton].saturating_sub(states[*automaton]);
+            // The first one of several: `min_by_key` is deterministic, and so is the partition.
             let automaton = (0..automata)
                 .min_by_key(added)
                 .expect("there is one at least");
@@ -452,6 +458,7 @@ impl Partition {
     fn round_robin(self, automata: usize, simplified: &[SimplifiedPattern]) -> Vec<Partition> {
         let mut parts: Vec<Partition> = Vec::new();
         for (index, pattern) in self.patterns.into_iter().enumerate() {
+            // The first patterns open one automaton each.
             if index < automata {
                 parts.push(Partition {
                     space: self.space,

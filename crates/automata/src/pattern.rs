@@ -39,6 +39,7 @@ pub enum Refused {
 }
 
 /// The largest number of characters that a pattern may look at beyond either end of its match.
+// It bounds the window that a stream keeps for each haystack, and the number of engines of a pattern.
 pub const REACH: usize = 256;
 
 /// The reason why a pattern with look-around or back-references cannot be loaded.
@@ -90,6 +91,7 @@ pub fn parse_syntax(
     ignores_case: bool,
     limits: &PatternLimits,
 ) -> Result<Parsed, Refused> {
+    // The parser is linear in the text and bounds its nesting by itself, so this bounds its work.
     if text.len() > limits.pattern_bytes {
         return Err(Refused::TooLong {
             bytes: text.len(),
@@ -123,6 +125,7 @@ pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, Refused> {
     if min_match_bytes(&hir) == Some(0) {
         return Err(Refused::MatchesEmpty);
     }
+    // After the check for the empty text, because that is the more helpful message.
     let states = states(&hir);
     if states > limits.rule_states {
         return Err(Refused::TooBig {
@@ -136,6 +139,7 @@ pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, Refused> {
 /// Returns true if the pattern is accepted and needs the engine for look-around.
 pub fn has_lookaround(text: &str, limits: &PatternLimits) -> bool {
     let mut plain = regex_syntax::ParserBuilder::new();
+    // A pattern that `regex-syntax` parses never needs the other engine.
     plain.utf8(false).build().parse(text).is_err() && parse(text, limits).is_ok()
 }
 
@@ -151,6 +155,7 @@ fn states_in(hir: &Hir, over_bytes: bool) -> usize {
         HirKind::Literal(literal) => literal.0.len(),
         HirKind::Class(Class::Unicode(class)) if over_bytes => {
             let ranges = class.ranges().iter();
+            // The same sequences that the NFA will have, so the estimate is exact for classes.
             let sequences = ranges.flat_map(|r| Utf8Sequences::new(r.start(), r.end()));
             sequences.map(|sequence| sequence.len()).sum::<usize>() + 1
         }
@@ -169,6 +174,7 @@ fn states_in(hir: &Hir, over_bytes: bool) -> usize {
         HirKind::Repetition(repetition) => {
             // Each optional copy has a split. An unbounded repeat is a loop over its last required copy.
             let copies = repetition.max.unwrap_or(repetition.min.max(1)) as usize;
+            // Saturating throughout: nested counts overflow easily, and any overflow is over the limit.
             let optional = copies.saturating_sub(repetition.min as usize);
             states_in(&repetition.sub, over_bytes)
                 .saturating_mul(copies)
@@ -194,6 +200,7 @@ pub fn min_match_bytes(hir: &Hir) -> Option<usize> {
         }),
         HirKind::Alternation(subs) => subs.iter().filter_map(min_match_bytes).min(),
         HirKind::Repetition(repetition) => match repetition.min {
+            // Also if the body matches nothing: zero copies match the empty text.
             0 => Some(0),
             copies => Some(min_match_bytes(&repetition.sub)?.saturating_mul(copies as usize)),
         },
@@ -206,6 +213,7 @@ pub(super) fn syntax_error(error: &regex_syntax::Error) -> Refused {
         regex_syntax::Error::Parse(error) => {
             let span = error.span().start.offset..error.span().end.offset;
             match error.kind() {
+                // Not a mistake of the author: these two are valid with the other engine.
                 ErrorKind::UnsupportedLookAround => {
                     return Refused::LookAround {
                         what: "look-around",

@@ -76,8 +76,10 @@ enum Inst {
 #[derive(Debug)]
 struct Set {
     /// The units below 256.
+    // ASCII is most of the text and needs one lookup in a bit set.
     low: ByteSet,
     /// The other units, as inclusive ranges in ascending order.
+    // Searched by bisection: `\w` has seven hundred ranges.
     high: Box<[(u32, u32)]>,
 }
 
@@ -148,6 +150,7 @@ impl Compiler {
             sets: Vec::new(),
             set_ids: HashMap::new(),
         };
+        // The program is compiled back to front, like the NFA, so that each instruction knows its target.
         let end = builder.add(Inst::Match);
         let entry = builder.compile(hir, end);
         let mut vm = PikeVm {
@@ -157,6 +160,7 @@ impl Compiler {
             first: ByteSet::ALL,
             over_bytes: needs_bytes(hir),
         };
+        // Needs the complete program.
         vm.first = vm.first_bytes();
         vm
     }
@@ -194,11 +198,14 @@ impl Builder<'_> {
             },
             HirKind::Class(class) => self.class(class, next),
             HirKind::Look(look) => {
+                // The assertions are evaluated by regex-automata's `LookMatcher`, so they have its semantics by
+                // construction.
                 let look = Look::from_repr(look.as_repr());
                 let look = look.expect("both crates number assertions alike");
                 self.add(Inst::Look { look, next })
             }
             HirKind::Capture(capture) if Some(capture.index) == self.group => {
+                // Other groups need no instruction: callers use at most one.
                 let close = self.add(Inst::Close { next });
                 let next = self.compile(&capture.sub, close);
                 self.add(Inst::Open { next })
@@ -261,6 +268,7 @@ impl Builder<'_> {
     }
 
     fn add_ranges(&mut self, ranges: Vec<(u32, u32)>, next: Pc) -> Pc {
+        // A class of one unit needs no set. This also covers literals that are written as classes.
         if let [(start, end)] = ranges[..]
             && start == end
         {
@@ -271,6 +279,7 @@ impl Builder<'_> {
     }
 
     fn intern_set(&mut self, ranges: Vec<(u32, u32)>) -> u32 {
+        // Patterns of a pack use the same classes again and again; each is built once for all of them.
         let shared = self.shared.entry(RangesKey(ranges));
         let set = shared.or_insert_with_key(|key| Arc::new(Set::new(&key.0)));
         let sets = &mut self.sets;
@@ -322,6 +331,7 @@ impl Builder<'_> {
                 (entry, min)
             }
         };
+        // The required copies come first in the text, so they are compiled last.
         (0..required).fold(entry, |entry, _| self.compile(body, entry))
     }
 
@@ -374,10 +384,12 @@ struct Search<'t> {
     /// True if a thread that matches does not drop the threads of lower priority.
     wants_every_end: bool,
     /// By instruction: the number of the position at which a thread last reached it.
+    // A position number instead of a flag, so that no array is cleared between positions.
     seen: Box<[u32]>,
     position: u32,
     /// Threads at this position, in order of priority.
     threads: Vec<Thread>,
+    // An explicit stack: the depth of splits is bounded by the program, not by the call stack.
     stack: Vec<Thread>,
 }
 
@@ -420,6 +432,7 @@ impl PikeVm {
                 });
                 last = chain.len() as u32 - 1;
             }
+            // At the end of the text only threads that match are of interest; they have been followed above.
             let Some(&byte) = text.get(at) else { break };
             let slots = Slots {
                 start: at,
@@ -440,6 +453,7 @@ impl PikeVm {
             matches.push(link.found.clone());
             last = link.before;
         }
+        // The chain leads from the last match to the first.
         matches.reverse();
         matches
     }
@@ -448,6 +462,7 @@ impl PikeVm {
     /// `text`.
     pub fn leftmost_start(&self, text: &[u8], from: usize, end: usize) -> Option<usize> {
         let mut search = Search::new(self, text);
+        // A thread that ends earlier must not drop the threads that end at `end`.
         search.wants_every_end = true;
         let mut threads: Vec<Thread> = Vec::new();
         let mut at = from;
@@ -621,6 +636,7 @@ impl<'t> Search<'t> {
     fn step(&mut self, at: usize, out: &mut Vec<Thread>) -> usize {
         let (unit, len) = self.vm.unit(self.text, at);
         out.clear();
+        // No instruction matches a byte of no character, so all threads end here.
         let Some(unit) = unit else { return len };
         for &Thread { pc, slots } in &self.threads {
             let next = match self.vm.program[pc as usize] {

@@ -1,7 +1,7 @@
-//! Random rules and random schedules: what a session decides is what a naive reading of its history says,
-//! whatever the order in which rules were loaded, and whenever it was written down and read again.
+//! Random rules and random schedules of calls. The decisions of a session must equal those of a naive model over its
+//! whole history, for every order of loading and every point at which the session is saved and restored.
 //!
-//! `TTSR_TEST_SCALE` (a percentage) says how many schedules are run.
+//! `TTSR_TEST_SCALE` (a percentage) scales the number of schedules.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use ttsr_testing::{Random, scale};
 const PACKS: usize = 400;
 const SCHEDULES_PER_PACK: usize = 30;
 const STEPS: usize = 24;
-/// Retries of all rules in a turn.
+/// The limit on the retries of all rules together in a turn.
 const BACKSTOP: u32 = 3;
 
 const WORDS: [&str; 4] = ["foo", "bar", "baz", "qux"];
@@ -33,7 +33,7 @@ const ACTIONS: [Action; 9] = [
     Action::Abort,
 ];
 
-/// A rule that makes sense as a whole: others are refused by the loader.
+/// Returns a rule whose keys are consistent; the loader refuses others.
 fn random_rule(random: &mut Random, number: usize) -> Rule {
     loop {
         let rule = any_rule(random, number);
@@ -85,14 +85,14 @@ fn pack(rules: &[Rule]) -> Pack {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// One call of a host.
+/// A call of the host.
 #[derive(Clone, Debug)]
 enum Call {
     BeginTurn,
     Stream,
     Push(u32, String),
     Check(String),
-    /// What becomes of the acting decision that many back, of those of this turn.
+    /// The outcome of an acting decision of this turn, by its distance from the last one.
     Delivered(usize),
     Dropped(usize),
     Compacted,
@@ -121,7 +121,7 @@ fn call(random: &mut Random) -> Call {
     }
 }
 
-/// A session, its running stream, and the acting decisions whose fate it was not told.
+/// A session, its running stream, and the acting decisions without an outcome so far.
 struct Host {
     session: Session,
     stream: Stream,
@@ -139,7 +139,7 @@ impl Host {
         }
     }
 
-    /// Makes the call; gives what was decided, and the decision whose fate was told.
+    /// Makes the call. Returns the new decisions, and the decision whose outcome the call reports.
     fn make(&mut self, call: &Call) -> (Vec<Decision>, Option<Decision>) {
         let decisions = match call {
             Call::Push(part, text) => {
@@ -194,7 +194,7 @@ impl Host {
     }
 }
 
-/// What is decided, with rules by name: the same for packs in which other rules stand beside them.
+/// Returns the decisions with the names of rules, which are equal for packs that contain other rules as well.
 fn shown(host: &Host, decisions: &[Decision]) -> Vec<(String, Action, Option<Suppression>)> {
     let show = |decision: &Decision| {
         let rule = decision.rule().expect("no limit is reached");
@@ -204,7 +204,7 @@ fn shown(host: &Host, decisions: &[Decision]) -> Vec<(String, Action, Option<Sup
     decisions.iter().map(show).collect()
 }
 
-/// The policy as a story: every act that ever was, and what became of it.
+/// The naive model of the policy: every act so far, with its outcome.
 #[derive(Default)]
 struct Story {
     turn: u32,
@@ -229,7 +229,7 @@ enum Fate {
 }
 
 impl Story {
-    /// What the rule must do about a hit now.
+    /// Returns the action that the rule must take for a hit now, and the reason if it is suppressed.
     fn expect(&self, rule: &Rule, is_cut: bool, is_input: bool) -> (Action, Option<Suppression>) {
         let is_shadow = rule.mode == Mode::Shadow || self.mode == Mode::Shadow;
         let all = || {
@@ -333,7 +333,7 @@ impl Story {
     }
 }
 
-/// Runs a schedule against the story, and checks what must hold of every schedule besides.
+/// Runs a schedule against the model, and checks the properties that hold for every schedule.
 fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
     let mut host = Host::new(pack);
     let mut story = Story::default();
@@ -387,7 +387,7 @@ fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
     tally
 }
 
-/// How much was seen: a property that is true of nothing proves nothing.
+/// Counts of the cases that occurred, so that the test fails if a property is never exercised.
 #[derive(Debug, Default)]
 struct Tally {
     acted: u32,
@@ -427,7 +427,7 @@ impl Tally {
     }
 }
 
-/// Every pack of the run, with schedules for it.
+/// Calls `check` for every random pack of the run.
 fn for_each_pack(mut check: impl FnMut(&mut Random, Vec<Rule>, u64)) {
     for seed in 0..scale(PACKS) as u64 {
         let mut random = Random::new(seed * 1_000_003);
@@ -509,7 +509,7 @@ fn a_restored_session_decides_as_the_original_would_have() {
             for point in 0..=calls.len() {
                 let (mut original, mut restored) = (Host::new(&pack), Host::new(&pack));
                 for (at, call) in calls.iter().enumerate() {
-                    // The last round takes the state up again at every point.
+                    // The last round saves and restores the state at every point.
                     if at == point || point == calls.len() {
                         restored.session = again(&pack, &restored.session);
                         points += 1;
@@ -543,7 +543,7 @@ fn a_reload_of_the_same_rules_changes_nothing_even_under_a_running_stream() {
     let mut reloads = 0;
     for_each_pack(|random, rules, seed| {
         let one = pack(&rules);
-        // Another rule before the others: every place in the pack moves.
+        // A rule before the others, so that every index in the pack changes.
         let silent = Rule::new("a/other", vec![Pattern::literal("never there")]);
         let other = pack(&[&[silent][..], &rules].concat());
         for _ in 0..SCHEDULES_PER_PACK {
@@ -594,7 +594,7 @@ fn no_schedule_retries_more_than_is_configured_or_acts_more_than_is_allowed() {
             let mut session: HashMap<String, u32> = HashMap::new();
             let mut all = 0;
             for call in schedule(random) {
-                // A dropped decision was not made: here none is.
+                // A dropped decision counts as not made, so these calls are left out.
                 if let Call::Dropped(_) = call {
                     continue;
                 }
@@ -650,7 +650,7 @@ fn no_schedule_retries_more_than_is_configured_or_acts_more_than_is_allowed() {
     assert!(retries > schedules / 20 && at_the_backstop > 0);
 }
 
-/// What a rule does whose retries are spent.
+/// Returns the action of a rule whose retries are spent.
 fn ladder_end(rule: &Rule) -> Action {
     match (rule.retry.then, rule.severity) {
         (Some(then), _) => then,
@@ -663,7 +663,7 @@ fn ladder_end(rule: &Rule) -> Action {
 fn a_rule_that_spent_its_allowance_silences_no_other() {
     let (mut schedules, mut spent) = (0, 0);
     for_each_pack(|random, mut rules, seed| {
-        // What only watches cuts nothing: the others decide as if it were not there.
+        // Rules that only observe cut nothing: the others decide as if they were absent.
         let without = pack(&rules);
         let mut noisy = random_rule(random, 99);
         noisy.action = Action::Observe;
@@ -675,7 +675,7 @@ fn a_rule_that_spent_its_allowance_silences_no_other() {
         for _ in 0..SCHEDULES_PER_PACK {
             let (mut a, mut b) = (Host::new(&without), Host::new(&with));
             for call in schedule(random) {
-                // Fates are told by how far back a decision is, and there are more of them with it.
+                // Outcomes refer to decisions by distance, and the distances differ if there are more rules.
                 if matches!(call, Call::Delivered(_) | Call::Dropped(_)) {
                     continue;
                 }

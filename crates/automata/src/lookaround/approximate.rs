@@ -71,6 +71,7 @@ pub fn parse(
     {
         return Err(refused);
     }
+    // Back-references name groups by number, and the numbers follow the order of the opening parentheses.
     let mut groups = Vec::new();
     let mut looks = Vec::new();
     collect_nodes(&tree.expr, &mut groups, &mut looks);
@@ -86,6 +87,7 @@ pub fn parse(
     };
     let part = approximator.approximate(&tree.expr)?;
     let size = approximator.size.saturating_add(expanded_size(&part.hir));
+    // The window that a stream keeps has room for this reach and no more.
     for (side, chars) in [("ahead", part.ahead), ("behind", part.behind)] {
         if chars > REACH {
             return Err(approximator.error_at(LookaroundFault::TooFar { side, chars }, &tree.expr));
@@ -104,6 +106,7 @@ fn expanded_size(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty => 0,
         HirKind::Literal(literal) => literal.0.len(),
+        // `fancy-regex` compiles a class to an engine whose size grows with its ranges.
         HirKind::Class(Class::Unicode(class)) => class.ranges().len().max(1),
         HirKind::Class(Class::Bytes(class)) => class.ranges().len().max(1),
         HirKind::Look(_) => 1,
@@ -113,6 +116,7 @@ fn expanded_size(hir: &Hir) -> usize {
             .map(expanded_size)
             .fold(1, usize::saturating_add),
         HirKind::Repetition(repetition) => {
+            // Repetitions are unrolled when they are compiled.
             let copies = repetition.max.unwrap_or(repetition.min.max(1));
             expanded_size(&repetition.sub).saturating_mul(copies as usize)
         }
@@ -153,12 +157,14 @@ pub fn without_assertions(hir: &Hir) -> Hir {
 
 /// Converts an error of `fancy-regex`.
 pub fn syntax_error(error: &fancy_regex::Error, text: &str) -> Refused {
+    // The error of `regex-syntax` has a more precise span, so it is preferred.
     if let Some(error) = diagnose::error(text) {
         return pattern::syntax_error(&error);
     }
     let (message, span) = match error {
         fancy_regex::Error::ParseError(at, kind) => {
             let next = text.get(*at..).and_then(|rest| rest.chars().next());
+            // `fancy-regex` gives an offset; the span covers the character there.
             let span = next.map_or(0..0, |char| *at..*at + char.len_utf8());
             (kind.to_string(), span)
         }
@@ -174,6 +180,7 @@ fn needs_verification(expr: &Expr) -> bool {
         Expr::LookAround(..)
             | Expr::Backref { .. }
             | Expr::BackrefWithRelativeRecursionLevel { .. }
+            // An atomic group has no look-around, but a regular expression would also match the ends that it gives up.
             | Expr::AtomicGroup(_)
             | Expr::Conditional { .. }
             | Expr::KeepOut
@@ -241,6 +248,7 @@ struct Approximator<'p> {
 
 impl<'p> Approximator<'p> {
     fn approximate(&mut self, expr: &'p Expr) -> Result<Approximation, Refused> {
+        // Before anything is built for the node.
         self.charge(1)?;
         Ok(match expr {
             Expr::Empty => Approximation::with_length(Hir::empty(), 0),
@@ -270,6 +278,7 @@ impl<'p> Approximator<'p> {
             // Each element must match at least `min` characters, so that much of what the others examine lies inside
             // the match.
             whole.ahead = part.ahead.max(whole.ahead.saturating_sub(part.min));
+            // The elements before it have matched at least `whole.min` characters, which it may examine.
             whole.behind = whole.behind.max(part.behind.saturating_sub(whole.min));
             whole.min = whole.min.saturating_add(part.min);
             whole.max = whole.max.zip(part.max).map(|(a, b)| a.saturating_add(b));
@@ -296,6 +305,7 @@ impl<'p> Approximator<'p> {
                 },
             });
         }
+        // The parser gives an alternation at least one alternative; the default only avoids a panic.
         let whole = whole.unwrap_or_else(|| Approximation::with_length(Hir::empty(), 0));
         // The order of alternatives decides which match a backtracking engine prefers, not which ends are possible.
         Ok(Approximation {
@@ -310,6 +320,7 @@ impl<'p> Approximator<'p> {
             .iter()
             // By address: two groups may have equal contents.
             .position(|other| std::ptr::eq(*other, sub));
+        // Open while its content is translated, so that a back-reference to it is found to be recursive.
         self.open.extend(number);
         let part = self.approximate(sub);
         self.open
@@ -329,6 +340,7 @@ impl<'p> Approximator<'p> {
             return Ok(Approximation::with_length(Hir::empty(), 0));
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        // `fancy-regex` writes "no upper bound" as the largest number.
         let most = (hi != usize::MAX).then_some(hi);
         let max = match (part.max, most) {
             // A repeat of the empty text matches the empty text, however often.
@@ -372,6 +384,7 @@ impl<'p> Approximator<'p> {
         // A look-around consumes nothing: in the hull it is empty, and its lengths become reach.
         let empty = Approximation::with_length(Hir::empty(), 0);
         Ok(if is_ahead {
+            // A look-ahead examines its own match, and beyond its ends what its content examines there.
             empty.with_reach(part.behind, max.saturating_add(part.ahead))
         } else {
             empty.with_reach(max.saturating_add(part.behind), part.ahead)
@@ -385,6 +398,7 @@ impl<'p> Approximator<'p> {
         let beyond = match (part.max, child) {
             // One more character decides that a repeat of a class ends.
             (_, Expr::Repeat { child, .. }) if is_one_char(child) => 1,
+            // Any alternative between the shortest and the longest match may be the one that the group gives up.
             (Some(max), _) => max - part.min,
             (None, _) => {
                 return Err(self.error_at(LookaroundFault::Unbounded("atomic group"), expr));
@@ -414,6 +428,7 @@ impl<'p> Approximator<'p> {
         if self.open.contains(&number) || self.depth >= MAX_BACKREF_DEPTH {
             return Err(self.error_at(LookaroundFault::Recursive, expr));
         }
+        // Bounds the recursion of this function; the number of nodes is bounded by `charge`.
         self.depth += 1;
         let part = self.group(sub);
         self.depth -= 1;
@@ -431,6 +446,7 @@ impl<'p> Approximator<'p> {
     fn literal(&mut self, text: &str, casei: bool) -> Result<Approximation, Refused> {
         // A literal is one node, and as many states as bytes.
         self.charge(text.len())?;
+        // `Hir` has no flag for case, so a literal is expanded to classes.
         let hir = Hir::literal(text.as_bytes());
         let hir = if casei { case_folded(&hir) } else { hir };
         Ok(Approximation::with_length(hir, text.chars().count()))
@@ -470,6 +486,7 @@ impl<'p> Approximator<'p> {
             Assertion::RightWordHalfBoundary => (Look::WordEndHalfUnicode, 0, 1),
             Assertion::WordBoundary => (Look::WordUnicode, 1, 1),
             Assertion::NotWordBoundary => (Look::WordUnicodeNegate, 1, 1),
+            // Anything else has no over-approximation that is known to be sound, so it is refused rather than guessed.
             _ => return Err(self.error_at(LookaroundFault::Unsupported("`\\Z`"), expr)),
         };
         Ok(Approximation::with_length(Hir::look(look), 0).with_reach(behind, ahead))
@@ -489,6 +506,7 @@ impl<'p> Approximator<'p> {
     }
 
     fn error_at(&self, fault: LookaroundFault, expr: &Expr) -> Refused {
+        // Only look-arounds have spans; other nodes are reported without one.
         let look = self
             .looks
             .iter()
@@ -537,6 +555,7 @@ fn dot(newline: bool, crlf: bool) -> Hir {
 /// Returns the approximation of `\R`. After `\r` it examines the next character, which may be `\n`.
 fn approximate_newline() -> Approximation {
     let range = |start, end| ClassUnicodeRange::new(start, end);
+    // The characters that `\R` matches by themselves: from line feed to carriage return, and the Unicode separators.
     let terminators = ClassUnicode::new([
         range('\n', '\r'),
         range('\u{85}', '\u{85}'),
@@ -572,6 +591,7 @@ fn case_folded(hir: &Hir) -> Hir {
             Hir::concat(chars.collect())
         }
         HirKind::Class(Class::Unicode(class)) => fold(class.clone()),
+        // A byte class that is not ASCII has no case.
         HirKind::Class(Class::Bytes(class)) => match class.to_unicode_class() {
             Some(class) => fold(class),
             None => hir.clone(),

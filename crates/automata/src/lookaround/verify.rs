@@ -151,6 +151,7 @@ impl Verifier {
         let Some(regex) = self.engines.get(text[to..].chars().count()) else {
             return Verification::BudgetSpent(start);
         };
+        // The search sees the text before `from`: look-behind of the match may examine it.
         match regex.find_input(RegexInput::new(&*text).from_pos(from)) {
             Ok(Some(found)) => Verification::Match(start + (found.start() - from)),
             Ok(None) => none,
@@ -311,6 +312,7 @@ impl fmt::Debug for Verifier {
 /// than `count` if the bytes end before. A byte that belongs to no character counts as one.
 pub fn nth_char_end(bytes: &[u8], count: usize) -> (usize, usize) {
     let mut decoder = Utf8Decoder::default();
+    // The decoder of the automaton, so that both count the same characters.
     let (mut end, mut seen) = (0, 0);
     for (at, &byte) in bytes.iter().enumerate() {
         if seen >= count {
