@@ -384,6 +384,7 @@ fn word_ranges() -> Ranges {
 /// Returns, for each flag that the patterns ask about, the code points that have it. A flag that no pattern asks about
 /// splits no class.
 fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
+    // Digits, capitals, the underscore and small letters.
     const ASCII_WORD: [(u32, u32); 4] = [(48, 57), (65, 90), (95, 95), (97, 122)];
     let mut classes = Vec::new();
     if look_needs.line || look_needs.crlf {
@@ -392,9 +393,11 @@ fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
     if look_needs.crlf {
         classes.push((SymbolFlags::CR, vec![(13, 13)]));
     }
+    // Apart from the Unicode property, because an ASCII assertion must not see other letters.
     if look_needs.word.ascii {
         classes.push((SymbolFlags::ASCII_WORD, ASCII_WORD.to_vec()));
     }
+    // The remaining flags are for Unicode word assertions only. Without them `\w` splits no class.
     if !look_needs.word.unicode {
         return classes;
     }
@@ -501,6 +504,7 @@ fn assign_columns(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     for byte in BY_FREQUENCY.iter().copied().chain(0..128) {
         assign(range_of(u32::from(byte)).signature, &mut next);
     }
+    // After the ASCII columns, so that it fits into a byte, and before all that a byte does not name.
     let decode_column = next as usize;
     next += 1;
     // Invalid input is rare: its code points are the last, and so are its columns.
@@ -523,6 +527,7 @@ fn for_each_member(
     for (index, ranges) in classes.iter().enumerate() {
         for &(start, last) in ranges {
             // Ranges never cross a bound of a class, so the members are a run of whole ranges.
+            // The sweep has split at the start of every range, so one starts exactly there.
             let first = code_ranges.partition_point(|range| range.start < start);
             let members = code_ranges[first..]
                 .iter()

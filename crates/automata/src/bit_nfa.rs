@@ -110,6 +110,7 @@ impl BitStateSet {
         let consumers = &bit_nfa.by_column[column * bit_nfa.words..][..bit_nfa.words];
         for &word in &self.active {
             let word = word as usize;
+            // All states of the word that match the symbol, in one operation.
             let bits = self.bits[word] & consumers[word];
             let shifted = bits & bit_nfa.shifted[word];
             // States move to lower numbers. The lowest bit of a word moves into the highest bit of the word before.
@@ -123,6 +124,7 @@ impl BitStateSet {
             let mut others = bits & !shifted;
             while others != 0 {
                 on(next, word as u32 * 64 + others.trailing_zeros());
+                // Clears the lowest bit, so the loop runs once for each state.
                 others &= others - 1;
             }
         }

@@ -57,8 +57,10 @@ pub(super) struct CacheBuilder {
     /// The encoded state sets, one after the other.
     codes: Vec<u8>,
     /// The state of each hash of an encoded set.
+    // A state is found by the hash of its encoded set, so the map needs no copy of the set as its key.
     by_hash: HashMap<u64, StateId, BuildHasherDefault<IdentityHasher>>,
     /// The start closure, by look-behind.
+    // Seven of them, computed with the cache. The search adds one at every position.
     start_closures: Vec<StartClosure>,
     /// The contribution of the start closure to a successor, by look-behind and column.
     start_contributions: Vec<Option<Box<Successor>>>,
@@ -142,6 +144,7 @@ impl CacheBuilder {
 
     /// Returns the number of states built, each counted once however many rows it has.
     pub(super) fn states(&self) -> usize {
+        // A promoted state has the key of its sparse row and that of its full row.
         self.keys() - self.promoted_rows
     }
 
@@ -188,6 +191,7 @@ impl CacheBuilder {
             // Text that thrashes would fill any table. A new one also computes the start closures, linear in the NFA.
             false => STEPS_PER_STATE * self.states() + self.determinizer.nfa_states(),
         };
+        // Only a full table is replaced: the others can still build states.
         self.is_full && self.fallback_steps > least
     }
 
@@ -213,6 +217,7 @@ impl CacheBuilder {
             let has_evidence =
                 self.states() > MIN_STATES_TO_JUDGE || self.set_bytes() > self.budget / 8;
             self.is_thrashing = is_wasteful && has_evidence;
+            // A new interval starts, so that one bad passage of the text does not count against the next.
             (self.built, self.symbols) = (0, 0);
             return !self.is_thrashing;
         }
@@ -251,6 +256,7 @@ impl CacheBuilder {
         // Only the budget can refuse these rows, so it is lifted for them.
         let budget = std::mem::replace(&mut self.budget, usize::MAX);
         let state = self.intern(table);
+        // Restored before anything else is built.
         self.budget = budget;
         state.expect("a new table has room for its first states")
     }
@@ -297,11 +303,13 @@ impl CacheBuilder {
         unbuilt: Unbuilt,
         symbols: u32,
     ) -> Option<StateId> {
+        // Before the check for thrashing: a promotion builds no state, and declining it would ask again at every entry.
         if let Unbuilt::FullRow(state) = unbuilt {
             // A promotion is no new state, but the symbols that led to it are use of the table.
             self.symbols = self.symbols.saturating_add(symbols);
             // Without a full row, the transitions of the sparse one remain in use.
             return Some(self.promote(table, state).unwrap_or_else(|| {
+                // Otherwise every entry of the state would ask for a promotion again.
                 table.cancel_promotion(state);
                 state
             }));
@@ -328,6 +336,7 @@ impl CacheBuilder {
             }
             Unbuilt::Reentry(suffix) => {
                 let state_set = self.decode_into_scratch(table, suffix);
+                // The position is the same for both copies, so the look-behind of the live one holds for the new one.
                 let cut = state_set.cut.expect("only suffixes are activated again");
                 self.determinizer
                     .activate_suffix(nfa, &state_set, cut, state_set.before);
@@ -336,6 +345,7 @@ impl CacheBuilder {
                 table.set_reentry(self.row_with_slot(table, suffix)?, next);
                 Some(next)
             }
+            // From the empty set: no copy of this suffix is live.
             Unbuilt::SuffixStart(cut, before) => {
                 self.determinizer
                     .activate_suffix(nfa, &StateSet::default(), cut, before);
@@ -369,6 +379,7 @@ impl CacheBuilder {
             late: &[],
         };
         // The encoded set is not copied: both keys name the same bytes.
+        // A promotion may exceed the budget like a new state. It then fails, and the state stays in its sparse row.
         let has_room = self.has_room(table, KEY_BYTES + table.row_bytes());
         let full = has_room.then(|| self.rows.add(table, new)).flatten();
         self.is_full |= full.is_none();
@@ -390,6 +401,7 @@ impl CacheBuilder {
 
     /// Computes the successor of a set that need not be in a table. The result is in `determinizer`.
     pub(super) fn step_set(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
+        // A suffix is anchored at its cut, so it has no start contribution.
         if state_set.cut.is_some() {
             return self.determinizer.step_suffix(nfa, state_set, column);
         }
@@ -431,6 +443,7 @@ impl CacheBuilder {
         let mut next = std::mem::take(&mut self.bit_states);
         self.determinizer
             .step_bit_states(nfa, bit_nfa, (&*bit_states, &mut next), column, after);
+        // The fallback keeps invariant 2 of `determinize` too, so that its sets can be looked up in the table.
         next.remove(&self.start_closures[after as usize].bits);
         if let Some(start_contribution) = &start_contribution {
             let states = start_contribution.state_set.states.iter();
@@ -446,6 +459,7 @@ impl CacheBuilder {
         }
         self.start_contributions[slot] = start_contribution;
         std::mem::swap(bit_states, &mut next);
+        // The old set becomes the buffer for the next step.
         self.bit_states = next;
         after
     }
@@ -467,6 +481,7 @@ impl CacheBuilder {
         self.step_set(nfa, &state_set, column);
         self.scratch = state_set;
         let successor = &self.determinizer.successor.state_set;
+        // Back to bits: after this symbol the set may have no assertion.
         bit_states.replace(bit_nfa, successor.states.iter().copied());
         successor.before
     }
@@ -490,6 +505,7 @@ impl CacheBuilder {
     }
 
     fn key(&self, table: &Table, state: StateId) -> &StateKey {
+        // Rows of each kind are numbered from 0, in the order in which they were added (invariant 1).
         let row = table.row(state);
         // The first row above the match bit is `UNKNOWN`, which has no state set.
         if state.is_sparse() {
@@ -583,6 +599,7 @@ impl CacheBuilder {
         self.is_full |= state.is_none();
         let state = state?;
         self.push_key(table, state, code);
+        // Last, so that a state that did not fit is not found later.
         self.by_hash.insert(hash, state);
         Some(state)
     }

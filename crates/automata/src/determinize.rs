@@ -169,11 +169,13 @@ impl Determinizer {
             }
             match &nfa.states[state as usize] {
                 NfaState::Class { .. } | NfaState::Match(_) => out.push(state),
+                // A split is never in a set: its targets are.
                 NfaState::Split(next) => self.stack.extend_from_slice(next),
                 NfaState::Cut { next, .. } if self.passes_cuts => self.stack.push(*next),
                 NfaState::Cut { .. } => out.push(state),
                 NfaState::Look { look, next } => match holds(*look, before, after) {
                     Some(true) => self.stack.push(*next),
+                    // Decided: no other symbol can make it true at this position.
                     Some(false) => {}
                     // Kept as a member of the set. `resolve` continues from here when the next symbol is known.
                     None => out.push(state),
@@ -192,6 +194,7 @@ impl Determinizer {
         column: usize,
         after: LookBehind,
     ) {
+        // Buffers are taken out and given back: the closure below borrows `self` mutably.
         let mut resolved = std::mem::take(&mut self.resolved);
         let mut successor = std::mem::take(&mut self.successor);
         successor.clear();
@@ -293,6 +296,7 @@ impl Determinizer {
         let states = &mut successor.state_set.states;
         self.epsilon_closure(nfa, entry, before, LookAhead::Unknown, states);
         self.passes_cuts = false;
+        // The live states follow the new ones; duplicates are removed by the sort below.
         states.extend_from_slice(&state_set.states);
         // The suffix starts at the position where the prefix ended. Both copies are at that position, so they have one
         // look-behind and invariant 4 holds for the union.
@@ -364,6 +368,7 @@ impl Determinizer {
                 _ => None,
             })
             .collect();
+        // In the order of pattern ids, so that reports at the end do not depend on the order of states.
         patterns.sort_unstable();
         patterns.dedup();
         patterns

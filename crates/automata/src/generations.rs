@@ -17,6 +17,7 @@ use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak
 #[derive(Debug)]
 pub(crate) struct Generations<T> {
     /// The number of the current generation. It is read without the lock, as a hint.
+    // Relaxed is enough: a stale value only delays the move of a cursor.
     latest: AtomicU32,
     held: Mutex<GenerationSlots<T>>,
 }
@@ -100,6 +101,7 @@ impl<T> Generations<T> {
             held.current = next;
             self.latest.store(number, Ordering::Relaxed);
         }
+        // Dropping the old handle may free a table. That happens under the lock, and at most once for each generation.
         *from = Arc::clone(&held.current);
     }
 

@@ -11,6 +11,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Hashes a number so that sums of different sets differ: the first output of SplitMix64 with this seed
 /// (<https://prng.di.unimi.it/splitmix64.c>).
 pub(super) fn of_number(value: u64) -> u64 {
+    // Without the increment 0 would hash to 0, and a set with the element 0 would have the sum of the set without it.
     let mixed = value.wrapping_add(GOLDEN);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -27,6 +28,7 @@ pub(super) fn wide(value: u64) -> u128 {
 /// (<https://github.com/wangyi-fudan/wyhash>).
 #[inline(always)]
 pub(super) fn combine(hash: u64, value: u64) -> u64 {
+    // Both halves of the product: the low one alone would ignore the high bits of the value.
     let product = u128::from(hash ^ value ^ 0x2545_F491_4F6C_DD1D) * u128::from(GOLDEN);
     product as u64 ^ (product >> 64) as u64
 }
@@ -85,6 +87,7 @@ impl Hasher for IdentityHasher {
         self.0 = combine(self.0, of_bytes(bytes));
     }
     fn write_u64(&mut self, value: u64) {
+        // The key has hashed itself, so its value is the hash.
         self.0 = value;
     }
 }

@@ -103,6 +103,7 @@ impl LookAhead {
         match self {
             LookAhead::Unknown => None,
             LookAhead::Symbol(flags) => Some(has(flags)),
+            // The end of the haystack has no property of a symbol.
             LookAhead::End => Some(false),
         }
     }
@@ -122,6 +123,7 @@ pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<
     let ascii = || after.flag(SymbolFlags::is_ascii_word);
     let was_word = before.is_word();
     let was_ascii = before == LookBehind::AsciiWord;
+    // The start of the haystack is valid, and not a word character.
     let was_valid = before != LookBehind::Invalid;
     // Each arm follows the definition in regex-syntax. An arm returns `Some` as soon as the look-behind alone decides:
     // an assertion that is decided early keeps its state set smaller and its report earlier.

@@ -120,6 +120,7 @@ impl Nfa {
         cuts: Option<SplitConfig<'_>>,
     ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
         let mut compiler = NfaCompiler::new(space, cuts);
+        // One tree for each pattern, compiled one after the other: states between two lengths belong to one pattern.
         let (mut starts, mut owners) = (Vec::new(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
             // A tree of one pattern still merges its alternatives: `ab|ac` has one state for `a`.
@@ -361,6 +362,7 @@ impl NfaCompiler {
     }
 
     fn add_class(&mut self, ranges: Ranges, next: NfaStateId) -> NfaStateId {
+        // Patterns of a pack repeat the same classes: each is one set of columns, however many states use it.
         let class = match self.ids.entry(RangesKey(ranges)) {
             Entry::Occupied(existing) => *existing.get(),
             Entry::Vacant(new) => {
@@ -497,6 +499,7 @@ impl NfaCompiler {
             (SymbolSpace::Chars, Ok(text)) => text.chars().rev().fold(next, |next, char| {
                 self.add_class(vec![(u32::from(char), u32::from(char))], next)
             }),
+            // Over bytes, or a literal that is not UTF-8: one state for each byte.
             _ => literal
                 .0
                 .iter()
@@ -568,6 +571,7 @@ impl NfaCompiler {
                 // The split is added first, empty, because the body of the loop leads back to it.
                 let again = self.add(NfaState::Split(Box::new([])));
                 let copy = self.compile_copy(UnrolledRepeat::Loop(repeat), again, &mut body);
+                // Patched now that both targets exist.
                 self.states[again as usize] = NfaState::Split(Box::new([copy, next]));
                 // With `x*` the loop may be skipped. With `x{n,}` the last required copy is the loop itself.
                 entry = if required == 0 { again } else { copy };

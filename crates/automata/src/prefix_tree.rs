@@ -117,6 +117,7 @@ impl PrefixTreeBuilder<'_> {
                 }
                 let end = steps
                     .into_iter()
+                    // From the root: elements that an earlier pattern has are followed, the others are added.
                     .fold(0, |node, step| self.child(node, step));
                 // Two alternatives may be equal. A pattern is reported once.
                 let ends = &mut self.tree.nodes[end as usize].ends;
@@ -188,6 +189,7 @@ fn flatten(space: SymbolSpace, hir: &Hir, out: &mut Vec<PatternStep>) {
             (SymbolSpace::Chars, Ok(text)) => {
                 out.extend(text.chars().map(|char| PatternStep::Unit(char.into())))
             }
+            // A literal that is not UTF-8 only occurs over bytes.
             _ => out.extend(literal.0.iter().map(|&byte| PatternStep::Unit(byte.into()))),
         },
         _ => out.push(PatternStep::Any(hir.clone())),

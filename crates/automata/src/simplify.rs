@@ -43,6 +43,7 @@ fn trim(hir: &Hir, edge: Edge) -> Hir {
 fn trim_concat(subs: &[Hir], edge: Edge) -> Hir {
     let mut subs = subs.to_vec();
     if edge == Edge::Front {
+        // One loop for both edges: the edge is at the end of the list.
         subs.reverse();
     }
     // Element by element from the edge. The first one that is not optional ends the loop, because a match must contain
@@ -64,6 +65,8 @@ fn is_optional(hir: &Hir) -> bool {
     has_no_look(hir) && pattern::min_match_bytes(hir) == Some(0)
 }
 
+// With an assertion inside, a copy matches or not depending on its neighbours, so fewer copies need not match where
+// more copies do.
 fn has_no_look(hir: &Hir) -> bool {
     hir.properties().look_set().is_empty()
 }

@@ -26,11 +26,14 @@ pub enum Symbol {
 ///
 /// Packed: bits 0..24 hold the pending bytes, 24..26 their number, 26..28 the rest of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Four bytes, because every cursor has one: a cursor with a single state fits into a cache line.
 pub struct Utf8Decoder(u32);
 
 /// Decodes the character at the start of `bytes`, if it is complete and not ASCII. Returns its code point and its
 /// number of bytes.
 #[inline(always)]
+// The fast path for text that is not ASCII: most characters arrive whole, and `push` would classify each of their
+// bytes.
 pub fn wide(bytes: &[u8]) -> Option<(char, usize)> {
     let (code, len) = match *bytes {
         [first @ 0xC2..=0xDF, second, ..] if is_continuation(second) => {
@@ -155,6 +158,7 @@ fn is_continuation(byte: u8) -> bool {
 }
 
 fn classify(bytes: &[u8]) -> Sequence {
+    // The standard library tells an incomplete sequence from an invalid one, which is the only hard part.
     match std::str::from_utf8(bytes) {
         Ok(text) => match text.chars().next() {
             Some(char) => Sequence::Complete(char),

@@ -125,7 +125,7 @@ fn call(random: &mut Random) -> Call {
 struct Host {
     session: Session,
     stream: Stream,
-    untold: Vec<Decision>,
+    undecided: Vec<Decision>,
 }
 
 impl Host {
@@ -135,7 +135,7 @@ impl Host {
         Host {
             session,
             stream,
-            untold: Vec::new(),
+            undecided: Vec::new(),
         }
     }
 
@@ -154,10 +154,12 @@ impl Host {
                     .check(Channel::UserInput, None, text.as_bytes());
                 checked.decisions().to_vec()
             }
-            Call::Delivered(_) | Call::Dropped(_) => return (Vec::new(), self.tell(call)),
+            Call::Delivered(_) | Call::Dropped(_) => {
+                return (Vec::new(), self.report_outcome(call));
+            }
             Call::BeginTurn => {
                 self.session.begin_turn();
-                self.untold.clear();
+                self.undecided.clear();
                 Vec::new()
             }
             Call::Stream => {
@@ -176,16 +178,16 @@ impl Host {
         let acting = decisions
             .iter()
             .filter(|decision| !decision.is_suppressed());
-        self.untold.extend(acting);
+        self.undecided.extend(acting);
         (decisions, None)
     }
 
-    fn tell(&mut self, call: &Call) -> Option<Decision> {
+    fn report_outcome(&mut self, call: &Call) -> Option<Decision> {
         let (Call::Delivered(back) | Call::Dropped(back)) = *call else {
             return None;
         };
-        let place = self.untold.len().checked_sub(back + 1)?;
-        let decision = self.untold.remove(place);
+        let index = self.undecided.len().checked_sub(back + 1)?;
+        let decision = self.undecided.remove(index);
         match call {
             Call::Delivered(_) => self.session.delivered(&decision),
             _ => self.session.dropped(&decision),
@@ -206,7 +208,7 @@ fn shown(host: &Host, decisions: &[Decision]) -> Vec<(String, Action, Option<Sup
 
 /// The naive model of the policy: every act so far, with its outcome.
 #[derive(Default)]
-struct Story {
+struct PolicyModel {
     turn: u32,
     mode: Mode,
     acts: Vec<Act>,
@@ -217,24 +219,24 @@ struct Act {
     action: Action,
     turn: u32,
     is_shadow: bool,
-    fate: Fate,
+    outcome: ActOutcome,
     left_context: bool,
 }
 
 #[derive(PartialEq)]
-enum Fate {
-    Untold,
+enum ActOutcome {
+    Unknown,
     Delivered,
     Dropped,
 }
 
-impl Story {
+impl PolicyModel {
     /// Returns the action that the rule must take for a hit now, and the reason if it is suppressed.
     fn expect(&self, rule: &Rule, is_cut: bool, is_input: bool) -> (Action, Option<Suppression>) {
         let is_shadow = rule.mode == Mode::Shadow || self.mode == Mode::Shadow;
         let all = || {
             let acts = self.acts.iter();
-            acts.filter(move |act| act.is_shadow == is_shadow && act.fate != Fate::Dropped)
+            acts.filter(move |act| act.is_shadow == is_shadow && act.outcome != ActOutcome::Dropped)
         };
         let own = || all().filter(|act| act.rule == rule.id);
         let this_turn = |act: &&Act| act.turn == self.turn;
@@ -278,18 +280,18 @@ impl Story {
         (action, suppression)
     }
 
-    fn note(&mut self, rule: &Rule, action: Action, suppression: Option<Suppression>) {
-        let fate = match suppression {
-            None => Fate::Untold,
-            Some(Suppression::Shadow) => Fate::Delivered,
+    fn record(&mut self, rule: &Rule, action: Action, suppression: Option<Suppression>) {
+        let outcome = match suppression {
+            None => ActOutcome::Unknown,
+            Some(Suppression::Shadow) => ActOutcome::Delivered,
             Some(_) => return,
         };
         self.acts.push(Act {
             rule: rule.id.clone(),
             action,
             turn: self.turn,
-            is_shadow: fate == Fate::Delivered,
-            fate,
+            is_shadow: outcome == ActOutcome::Delivered,
+            outcome,
             left_context: false,
         });
     }
@@ -299,8 +301,8 @@ impl Story {
             Call::BeginTurn => {
                 self.turn += 1;
                 for act in &mut self.acts {
-                    if act.fate == Fate::Untold {
-                        act.fate = Fate::Delivered;
+                    if act.outcome == ActOutcome::Unknown {
+                        act.outcome = ActOutcome::Delivered;
                     }
                 }
             }
@@ -310,21 +312,21 @@ impl Story {
                     let action = pack.rule(pack.find(&act.rule).unwrap()).action;
                     let is_told =
                         matches!(action, Action::Inject | Action::Retry | Action::Consult);
-                    act.left_context |= act.fate == Fate::Delivered && is_told;
+                    act.left_context |= act.outcome == ActOutcome::Delivered && is_told;
                 }
             }
             Call::Delivered(_) | Call::Dropped(_) => {
                 let is_it = |act: &&mut Act| {
-                    act.fate == Fate::Untold
+                    act.outcome == ActOutcome::Unknown
                         && Some(&*act.rule) == told
                         && Some(act.action) == action
                 };
                 if let Some(act) = self.acts.iter_mut().rev().find(is_it) {
                     let is_dropped = matches!(call, Call::Dropped(_));
-                    act.fate = if is_dropped {
-                        Fate::Dropped
+                    act.outcome = if is_dropped {
+                        ActOutcome::Dropped
                     } else {
-                        Fate::Delivered
+                        ActOutcome::Delivered
                     };
                 }
             }
@@ -334,9 +336,9 @@ impl Story {
 }
 
 /// Runs a schedule against the model, and checks the properties that hold for every schedule.
-fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
+fn run_against_model(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
     let mut host = Host::new(pack);
-    let mut story = Story::default();
+    let mut model = PolicyModel::default();
     let mut tally = Tally::default();
     let mut cuts = 0;
     let mut retries: HashMap<u32, u32> = HashMap::new();
@@ -344,39 +346,39 @@ fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
         let (decisions, told) = host.make(call);
         let told_rule = told.map(|told| pack.rule(told.rule().unwrap()).id.clone());
         let action = told.map(|told| told.action);
-        story.live(call, told_rule.as_deref(), action, pack);
+        model.live(call, told_rule.as_deref(), action, pack);
         let is_input = matches!(call, Call::Check(_));
         match call {
             Call::Stream | Call::Check(_) => cuts = if is_input { cuts } else { 0 },
             Call::Dropped(_) if action == Some(Action::Retry) => {
-                *retries.entry(story.turn).or_default() -= 1;
+                *retries.entry(model.turn).or_default() -= 1;
             }
             _ => {}
         }
         let mut is_cut = !is_input && cuts > 0;
         for decision in &decisions {
             let rule = pack.rule(decision.rule().unwrap());
-            let expected = story.expect(rule, is_cut, is_input);
+            let expected = model.expect(rule, is_cut, is_input);
             let got = (decision.action, decision.suppression);
             assert_eq!(
                 got, expected,
                 "seed {seed}, {}, {calls:?}, {rule:?}",
                 rule.id
             );
-            assert_eq!(decision.turn, story.turn);
-            story.note(rule, decision.action, decision.suppression);
+            assert_eq!(decision.turn, model.turn);
+            model.record(rule, decision.action, decision.suppression);
             let is_guard = rule.severity == Severity::Critical || rule.action == Action::Abort;
             if is_guard && rule.repeat.is_none() && rule.allowance == Allowance::default() {
                 assert_ne!(got.1, Some(Suppression::Repeat), "seed {seed}, {}", rule.id);
             }
-            tally.note(decision);
+            tally.record(decision);
             if !decision.is_suppressed() && decision.action.cuts() {
                 assert!(!is_cut, "seed {seed}: a second cut");
                 is_cut = true;
                 cuts += u32::from(!is_input);
             }
             if !decision.is_suppressed() && decision.action == Action::Retry {
-                *retries.entry(story.turn).or_default() += 1;
+                *retries.entry(model.turn).or_default() += 1;
             }
         }
         assert!(
@@ -399,7 +401,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, decision: &Decision) {
+    fn record(&mut self, decision: &Decision) {
         let seen = match decision.suppression {
             None => &mut self.acted,
             Some(Suppression::Cut) => &mut self.cut,
@@ -444,7 +446,7 @@ fn a_session_decides_what_its_whole_history_says() {
     for_each_pack(|random, rules, seed| {
         let pack = pack(&rules);
         for _ in 0..SCHEDULES_PER_PACK {
-            tally.add(&run_against_story(&pack, &schedule(random), seed));
+            tally.add(&run_against_model(&pack, &schedule(random), seed));
             schedules += 1;
         }
     });

@@ -31,6 +31,7 @@ pub(super) fn error(text: &str) -> Option<Error> {
                 | ErrorKind::RepetitionCountUnclosed
                 | ErrorKind::EscapeUnexpectedEof
         ),
+        // Found after parsing, in a part of the pattern that was not replaced.
         Error::Translate(_) => true,
         _ => false,
     };
@@ -95,6 +96,7 @@ fn escape_len(text: &str, is_in_class: bool) -> usize {
     let Some(kind) = chars.next() else {
         return 1;
     };
+    // Any other escape: `regex-syntax` decides if it exists.
     let plain = 1 + kind.len_utf8();
     let named = |close: char| text[3..].find(close).map(|at| 3 + at + 1);
     let length = match (kind, chars.next()) {

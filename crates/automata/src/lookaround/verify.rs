@@ -153,6 +153,7 @@ impl Verifier {
         };
         // The search sees the text before `from`: look-behind of the match may examine it.
         match regex.find_input(RegexInput::new(&*text).from_pos(from)) {
+            // The hull matches from `start` to `end`, so that text is valid UTF-8 and distances are equal in both.
             Ok(Some(found)) => Verification::Match(start + (found.start() - from)),
             Ok(None) => none,
             Err(_) => Verification::BudgetSpent(start),
@@ -371,6 +372,7 @@ impl StartFinder {
                 thompson::Config::new()
                     .reverse(true)
                     // A limit on its memory: the size of the hull was estimated, not measured.
+                    // Only the position of the start is needed.
                     .which_captures(thompson::WhichCaptures::None)
                     .nfa_size_limit(Some(64 << 20)),
             )
@@ -380,6 +382,7 @@ impl StartFinder {
         let dfa = DFA::builder()
             .configure(
                 DFA::config()
+                    // The default would stop at the preferred match, and the leftmost start could be missed.
                     .match_kind(MatchKind::All)
                     // Every start, not only that of the preferred match. The cache may be small: it is cleared when it
                     // is full.
@@ -402,6 +405,7 @@ impl StartFinder {
     }
 
     fn search(&self, window: &[u8], first: usize, end: usize) -> Option<(Option<usize>, bool)> {
+        // Returned to the pool when it is dropped, with the states that it has built.
         let mut cache = self.caches.get();
         let input = Input::new(window).range(first..end).anchored(Anchored::Yes);
         let mut state = self.dfa.start_state_reverse(&mut cache, &input).ok()?;
@@ -417,6 +421,7 @@ impl StartFinder {
                 start = Some(at + 1);
             }
         }
+        // The byte before `first` is not read, so the delayed match is asked for explicitly.
         if self.dfa.next_eoi_state(&mut cache, state).ok()?.is_match() {
             start = Some(first);
         }

@@ -43,6 +43,7 @@ impl ProfileRun {
         for window in TEXT.as_bytes().chunks(WINDOW) {
             run.windows += 1;
             let mut cursor = lazy.start();
+            // Once for each haystack, however often the pattern matches in it.
             let mut hit = vec![false; patterns];
             // Short deltas visit every state; the prefilter skips some of them in long deltas.
             for delta in window.chunks(SHORT) {
@@ -53,6 +54,7 @@ impl ProfileRun {
             let hits = run.hits.iter_mut().zip(hit);
             hits.for_each(|(hits, hit)| *hits += u32::from(hit));
         }
+        // Read at the end: the states of all haystacks are in one table.
         run.states = lazy.size().states;
         run
     }
@@ -96,12 +98,14 @@ impl StateTrace {
             patterns: vec![Vec::new(); patterns.len()],
         };
         for window in TEXT.as_bytes().chunks(WINDOW) {
+            // Every haystack starts anew, like a part of a reply.
             let mut search = StateSet::default();
             // A character that the edge of a haystack cuts becomes U+FFFD, which hardly changes the profile.
             for char in String::from_utf8_lossy(window).chars() {
                 nfa.alphabet.symbol(Symbol::Char(char), |column, _| {
                     cache.step_set(&nfa, &search, column);
                     let successor = &mut cache.determinizer.successor;
+                    // Before the contribution of the next symbol is computed in the same scratch space.
                     std::mem::swap(&mut search, &mut successor.state_set);
                     let at = trace.before.len() as u32;
                     trace
