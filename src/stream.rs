@@ -13,7 +13,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::detect::unknown_name::KnownNames;
 use crate::limits::OnLimit;
 use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule, ToolOutcome};
@@ -24,6 +23,7 @@ use part::OpenPart;
 pub(crate) use state::RecordedMatch;
 use state::{SharedState, StreamState};
 use ttsr_automata::Cursor;
+use ttsr_views::detect::unknown_name::KnownNames;
 
 /// The sizes of the buffers of text that a stream keeps.
 pub(crate) mod buffers {
@@ -358,7 +358,7 @@ impl Stream {
     pub fn set_path(&mut self, part: PartId, path: &str) {
         self.begin();
         if let Some(index) = self.index_or_open(part) {
-            let path = crate::view::path::normalise(path, self.pack.root());
+            let path = ttsr_views::path::normalise(path, self.pack.root());
             self.parts[index].set_path(path);
         }
     }

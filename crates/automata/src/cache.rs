@@ -248,7 +248,7 @@ impl CacheBuilder {
         // A dead suffix stays dead. Complete rows from the start keep the search from asking for its transitions.
         (0..self.columns).for_each(|column| table.set(dead, column, dead));
         // The first states are not counted against the full rows that text fills.
-        self.full_rows = table.sparse().behind.saturating_add(self.keys.len());
+        self.full_rows = table.sparse().full_rows.saturating_add(self.keys.len());
         (start_states, dead)
     }
 
