@@ -26,13 +26,13 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     code.clear();
     code.push(state_set.before as u8);
     // The largest cut is that of dead suffixes, `!CUT`, so adding one cannot overflow.
-    number(state_set.cut.map_or(0, |cut| cut + 1), code);
+    push_varint(state_set.cut.map_or(0, |cut| cut + 1), code);
     // The states come last, so they need no length.
     for list in [now, late] {
-        number(list.len() as u32, code);
-        numbers(list, code);
+        push_varint(list.len() as u32, code);
+        push_deltas(list, code);
     }
-    numbers(&state_set.states, code);
+    push_deltas(&state_set.states, code);
 }
 
 /// Decodes the state set; the reports are skipped.
@@ -40,30 +40,30 @@ pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut rest = &code[1..];
     state_set.before = LookBehind::ALL[usize::from(code[0])];
     // Zero means no cut, so the subtraction fails for it.
-    state_set.cut = next(&mut rest).checked_sub(1);
+    state_set.cut = read_varint(&mut rest).checked_sub(1);
     for _ in 0..2 {
-        for _ in 0..next(&mut rest) {
-            next(&mut rest);
+        for _ in 0..read_varint(&mut rest) {
+            read_varint(&mut rest);
         }
     }
     state_set.states.clear();
     let mut last = 0;
     while !rest.is_empty() {
-        last += next(&mut rest);
+        last += read_varint(&mut rest);
         state_set.states.push(last);
     }
 }
 
-fn numbers(list: &[u32], code: &mut Vec<u8>) {
+fn push_deltas(list: &[u32], code: &mut Vec<u8>) {
     let mut last = 0;
     for &value in list {
-        number(value - last, code);
+        push_varint(value - last, code);
         last = value;
     }
 }
 
 /// Appends a varint: seven bits in a byte, low bits first; the last byte is below 128 (LEB128).
-fn number(mut value: u32, code: &mut Vec<u8>) {
+fn push_varint(mut value: u32, code: &mut Vec<u8>) {
     while value >= 128 {
         code.push(value as u8 | 128);
         value >>= 7;
@@ -71,10 +71,10 @@ fn number(mut value: u32, code: &mut Vec<u8>) {
     code.push(value as u8);
 }
 
-fn next(rest: &mut &[u8]) -> u32 {
+fn read_varint(rest: &mut &[u8]) -> u32 {
     let (mut value, mut shift) = (0, 0);
-    while let [byte, behind @ ..] = *rest {
-        *rest = behind;
+    while let [byte, tail @ ..] = *rest {
+        *rest = tail;
         value |= u32::from(byte & 127) << shift;
         if *byte < 128 {
             break;
