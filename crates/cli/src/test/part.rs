@@ -1,4 +1,6 @@
-//! Builds the part of a reply for an example or a case: text, or a tool call that is within the scope of the rule.
+//! Builds the part of a reply that an example or a case describes.
+//!
+//! Makes up a tool call that is within the scope of the rule.
 
 use std::fmt::{self, Display};
 
