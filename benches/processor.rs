@@ -23,7 +23,7 @@ use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{Hooks, Input, Step};
 use ttsr::{Channel, Pack};
 
-/// Has the form of a credential and is none.
+/// A text with the form of a credential that is not one.
 const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 .\n\nIt ends. ";
 
 fn processor(criterion: &mut Criterion) {

@@ -44,7 +44,7 @@ impl Grammar {
     }
 
     /// Returns the grammar of code in this language, named as in info strings and file extensions.
-    pub(crate) fn of(language: &str) -> Option<Grammar> {
+    pub(crate) fn from_language(language: &str) -> Option<Grammar> {
         Some(match language {
             "rust" | "rs" => Grammar::Rust,
             "go" | "golang" => Grammar::Go,

@@ -9,6 +9,11 @@ use crate::rule::{Channel, Rule};
 use crate::verdict::{Hit, PartId, RuleId};
 use sample::Sample;
 
+pub use sample::{
+    arg_in_regions, arg_names_matching, name_matching, path_in_regions, path_matching,
+    tool_in_scope,
+};
+
 /// Runs the examples and cases of all rules of the pack, and returns the number of them.
 ///
 /// Each example is read on each channel of its rule, each case as it is written: whole, byte by byte, and split in two
@@ -47,7 +52,7 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
             run += 1;
             for &channel in &rule.on {
                 let sample = Sample::of_example(rule, channel, text);
-                let problem = judge(pack, id, &sample, must_hit, None);
+                let problem = check_sample(pack, id, &sample, must_hit, None);
                 failures
                     .extend(problem.map(|problem| TestFailure::new(rule, channel, text, problem)));
             }
@@ -55,7 +60,7 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
         for case in &rule.cases {
             run += 1;
             let sample = Sample::of_case(rule, case);
-            let problem = judge(pack, id, &sample, case.expect.is_some(), case.by_byte);
+            let problem = check_sample(pack, id, &sample, case.expect.is_some(), case.by_byte);
             let failure =
                 problem.map(|problem| TestFailure::new(rule, case.channel, &case.text, problem));
             failures.extend(failure);
@@ -140,7 +145,7 @@ impl fmt::Display for TestFailure {
 const PART: PartId = PartId(0);
 
 /// Returns the problem of a sample, if it has one.
-fn judge(
+fn check_sample(
     pack: &Pack,
     rule: RuleId,
     sample: &Sample,

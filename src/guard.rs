@@ -301,7 +301,7 @@ impl<S: futures_core::Stream<Item = Event>> FusedStream for Guarded<S> {
 
 impl<S> fmt::Debug for Guarded<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No text of the reply: it may hold what a rule keeps out of logs.
+        // The text of the reply is left out: a rule may keep parts of it out of logs.
         f.debug_struct("Guarded")
             .field("conversation", &self.conversation)
             .field("is_running", &self.inner.is_some())

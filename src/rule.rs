@@ -103,7 +103,7 @@ impl Channel {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolOutcome {
-    /// The tool did what it was asked for. An output whose outcome the host does not tell counts as this.
+    /// The call succeeded. Also the default for an output without a reported outcome.
     #[default]
     Ok,
     /// The tool failed: its output is an error.

@@ -110,12 +110,12 @@ impl ScanMatch {
     /// let rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
     /// let mut stream = Pack::builder().rule(rule).build()?.stream();
     /// let hits = stream.push(PartId(0), b"a TODO, a TODO ").to_vec();
-    /// let found = ScanMatch::of(&stream, &hits[0]).unwrap();
+    /// let found = ScanMatch::from_hit(&stream, &hits[0]).unwrap();
     /// assert_eq!((found.start, found.end), (2, 6));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
-    pub fn of(stream: &Stream, hit: &Hit) -> Option<ScanMatch> {
+    pub fn from_hit(stream: &Stream, hit: &Hit) -> Option<ScanMatch> {
         Some(ScanMatch::from_record(
             stream,
             hit.rule,
@@ -331,7 +331,7 @@ impl EveryMatch {
             if searched.binary_search(&hit.rule).is_ok() {
                 continue;
             }
-            found.extend(ScanMatch::of(first, hit));
+            found.extend(ScanMatch::from_hit(first, hit));
             if !self.readers.iter().any(|(rule, _)| *rule == hit.rule) {
                 scanned.incomplete.push(hit.rule);
             }

@@ -177,7 +177,7 @@ impl LazyDfa {
     }
 
     /// Records a match. A match state is entered one byte late.
-    fn note(&self, state: LazyStateID, end: u64, firsts: &mut [Option<u64>]) {
+    fn record_matches(&self, state: LazyStateID, end: u64, firsts: &mut [Option<u64>]) {
         if state.is_match() {
             for index in 0..self.dfa.match_len(&self.cache, state) {
                 let pattern = self.dfa.match_pattern(&self.cache, state, index).as_usize();
@@ -197,11 +197,11 @@ impl Engine for LazyDfa {
         let mut state = self.start();
         for (at, &byte) in text.bytes.iter().enumerate() {
             state = self.step(state, byte);
-            self.note(state, at as u64, &mut firsts);
+            self.record_matches(state, at as u64, &mut firsts);
         }
         let end = self.dfa.next_eoi_state(&mut self.cache, state);
         let end = end.expect("the cache is cleared, never full");
-        self.note(end, text.bytes.len() as u64, &mut firsts);
+        self.record_matches(end, text.bytes.len() as u64, &mut firsts);
         Some(firsts)
     }
 

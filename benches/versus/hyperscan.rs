@@ -186,7 +186,7 @@ impl Library {
     }
 }
 
-extern "C" fn note(
+extern "C" fn record_match(
     id: c_uint,
     _from: c_ulonglong,
     end: c_ulonglong,
@@ -260,8 +260,8 @@ impl Engine for Database<'_> {
         let with = (&raw mut firsts).cast();
         let stream = self.open();
         text.deltas()
-            .for_each(|delta| self.scan(stream, delta, note, with));
-        self.close(stream, note, with);
+            .for_each(|delta| self.scan(stream, delta, record_match, with));
+        self.close(stream, record_match, with);
         Some(firsts)
     }
 

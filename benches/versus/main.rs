@@ -92,7 +92,7 @@ fn main() {
         .figures
         .iter()
         .for_each(|figure| println!("{figure}"));
-    report.judge();
+    report.rate_targets();
     println!("\n| | what | target | found | |\n|---|---|---|---|---|");
     report
         .targets

@@ -82,8 +82,8 @@ impl Report {
             .map(|figure| figure.value)
     }
 
-    pub(crate) fn judge(&mut self) {
-        self.targets = targets::judge(self);
+    pub(crate) fn rate_targets(&mut self) {
+        self.targets = targets::rate(self);
     }
 
     /// Returns the minimum compile time of the libraries divided by that of this crate.

@@ -79,7 +79,7 @@ const BY_FIGURE: [(&str, &str, Bound); 19] = [
 ];
 
 /// Checks every target except S7, which has a separate bench.
-pub(crate) fn judge(report: &Report) -> Vec<Target> {
+pub(crate) fn rate(report: &Report) -> Vec<Target> {
     let mut targets = Vec::new();
     for (column, (id, case)) in COLUMNS.into_iter().enumerate() {
         for (rules, bounds) in AGAINST_LIBRARIES {

@@ -101,13 +101,13 @@ impl AstPatternSet {
     }
 
     /// Returns the patterns of a language, or `None` if it has none.
-    pub(super) fn of(&self, grammar: Grammar) -> Option<&GrammarPatterns> {
+    pub(super) fn for_grammar(&self, grammar: Grammar) -> Option<&GrammarPatterns> {
         Some(&self.tables[grammar as usize]).filter(|table| !table.patterns.is_empty())
     }
 
     /// Returns true if the language has patterns.
     pub(crate) fn reads(&self, grammar: Grammar) -> bool {
-        self.of(grammar).is_some()
+        self.for_grammar(grammar).is_some()
     }
 
     /// Returns the owners of all patterns. An owner can occur more than once.

@@ -129,7 +129,7 @@ impl Snippet {
         which: NodeSet,
         mut on: impl FnMut(u32, Range<usize>),
     ) -> Result<(), BudgetExceeded> {
-        let Some(table) = shapes.of(self.grammar) else {
+        let Some(table) = shapes.for_grammar(self.grammar) else {
             return Ok(());
         };
         let tree = self.parse(parser, budget)?;

@@ -4,10 +4,10 @@ use crate::conversation::push_json_escaped;
 use crate::pack::Pack;
 use crate::rule::{Case, Channel, Pattern, Region, Rule};
 
-/// The argument path that stands for the keys of objects.
+/// The argument path that selects object keys.
 const KEYS: &str = "$keys";
 
-/// Tool names to try if a scope names only tools that it excludes.
+/// Names to try if the scope only excludes tools.
 const PLAIN_TOOLS: [&str; 4] = ["tool", "x", "some_tool", "0"];
 
 /// One part, to be read by the rules of a pack.
@@ -19,7 +19,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Returns the example as text of that channel; as tool input, in a call of a tool of the rule's scope.
+    /// Returns the example as text of that channel. As tool input, it is in a call of a tool in the rule's scope.
     pub(super) fn of_example(rule: &Rule, channel: Channel, text: &str) -> Sample {
         let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
         let bytes = match channel {
@@ -56,14 +56,16 @@ fn in_code_block(rule: &Rule, text: &str) -> String {
     }
 }
 
-/// Returns the input of a call whose argument holds `text`: the first of `args`, else the argument that the regions of
-/// the rule ask for, else `content`; about a file that the first glob of `paths` matches.
+/// Returns the input of a call whose argument holds `text`: the first of `args`, else the argument that contains
+/// the regions of the rule. The call names a file that matches the first glob of `paths`.
 fn call_input(rule: &Rule, text: &str) -> String {
     let pattern_arg = rule.condition.patterns().find_map(|it| it.arg.as_ref());
     let arg = rule.args.first().or(pattern_arg);
-    let arg = arg.map_or_else(|| usual_arg(rule), String::as_str);
+    let arg = arg.map_or_else(|| arg_in_regions(rule), String::as_str);
     let path = rule.paths.iter().find(|glob| !glob.starts_with('!'));
-    let path = path.map(|glob| path_matching(glob)).or(code_file(rule));
+    let path = path
+        .map(|glob| path_matching(glob))
+        .or(path_in_regions(rule));
     let path = path.map(|path| format!("\"file_path\":{}", quoted(&path)));
     if arg == "$raw" {
         // Text after an object is not JSON, and the path is known by then.
@@ -72,7 +74,7 @@ fn call_input(rule: &Rule, text: &str) -> String {
     let value = if arg == KEYS {
         format!("{{{}:true}}", quoted(text))
     } else {
-        let names = arg_names(arg);
+        let names = arg_names_matching(arg);
         let nested = |value: String, name: &String| format!("{{{}:{value}}}", quoted(name));
         names.iter().rev().fold(quoted(text), nested)
     };
@@ -87,7 +89,9 @@ fn has_region(rule: &Rule, wanted: &[Region]) -> bool {
     patterns.any(|pattern| pattern.region.iter().any(|region| wanted.contains(region)))
 }
 
-fn usual_arg(rule: &Rule) -> &'static str {
+/// Returns the argument that contains the regions of the rule: `command` for shell commands, `old_string` for removed
+/// lines, otherwise `content`.
+pub fn arg_in_regions(rule: &Rule) -> &'static str {
     if has_region(rule, &[Region::Shell]) {
         "command"
     } else if has_region(rule, &[Region::Removed]) {
@@ -97,8 +101,8 @@ fn usual_arg(rule: &Rule) -> &'static str {
     }
 }
 
-/// Returns a file of the language that the rule reads, if it reads code.
-fn code_file(rule: &Rule) -> Option<String> {
+/// Returns a file of a language that the rule reads, if it reads syntax trees, or comments and strings.
+pub fn path_in_regions(rule: &Rule) -> Option<String> {
     let ast = rule.condition.ast.as_ref();
     let language = ast.and_then(|ast| ast.languages.first());
     let extension = language.map(|language| match language.as_str() {
@@ -120,8 +124,8 @@ fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns the names of an argument path that the dotted glob matches.
-fn arg_names(glob: &str) -> Vec<String> {
+/// Returns the names of an argument path that matches the dotted glob, outermost first.
+pub fn arg_names_matching(glob: &str) -> Vec<String> {
     let (mut names, mut name, mut chars) = (Vec::new(), String::new(), glob.chars());
     loop {
         match chars.next() {
@@ -148,7 +152,18 @@ fn arg_names(glob: &str) -> Vec<String> {
     names
 }
 
-fn tool_in_scope(rule: &Rule) -> String {
+/// Returns the name of a tool in the scope of the rule.
+///
+/// # Example: a scope that excludes a tool
+/// ```
+/// use ttsr::{Pattern, Rule, examples::tool_in_scope};
+/// let mut rule = Rule::new("mine/no-todo", vec![Pattern::literal("TODO")]);
+/// rule.tools = vec!["!tool".to_owned()];
+/// assert_eq!(tool_in_scope(&rule), "x");
+/// rule.tools = vec!["{edit,write}*".to_owned()];
+/// assert_eq!(tool_in_scope(&rule), "editx");
+/// ```
+pub fn tool_in_scope(rule: &Rule) -> String {
     let included = rule.tools.iter().filter(|glob| !glob.starts_with('!'));
     let mut names: Vec<String> = included.map(|glob| name_matching(glob)).collect();
     names.extend(PLAIN_TOOLS.map(str::to_owned));
@@ -166,7 +181,13 @@ fn tool_in_scope(rule: &Rule) -> String {
     found.cloned().unwrap_or_default()
 }
 
-fn path_matching(glob: &str) -> String {
+/// Returns a file path that matches the glob.
+///
+/// # Example: a glob over folders
+/// ```
+/// assert_eq!(ttsr::examples::path_matching("src/**/*.{rs,toml}"), "src/x.rs");
+/// ```
+pub fn path_matching(glob: &str) -> String {
     let glob = glob.trim_start_matches("./").trim_start_matches('/');
     let mut path = name_matching(&glob.replace("**/", ""));
     if path.is_empty() || path.ends_with('/') {
@@ -175,8 +196,8 @@ fn path_matching(glob: &str) -> String {
     path
 }
 
-/// Returns a name that the glob matches: the first alternative of each choice, and `x` for a wildcard.
-fn name_matching(glob: &str) -> String {
+/// Returns a name that matches the glob: the first alternative of each choice, and `x` for a wildcard.
+pub fn name_matching(glob: &str) -> String {
     let mut name = String::new();
     let mut chars = glob.chars().peekable();
     let mut depth = 0;
@@ -215,7 +236,7 @@ fn name_matching(glob: &str) -> String {
 fn class_member(chars: &mut impl Iterator<Item = char>) -> char {
     let first = chars.next().unwrap_or_default();
     let is_negated = matches!(first, '!' | '^');
-    // A bracket in the first place is a member.
+    // A bracket in first position is a member.
     let from = if is_negated {
         chars.next()
     } else {
@@ -228,13 +249,14 @@ fn class_member(chars: &mut impl Iterator<Item = char>) -> char {
     }
 }
 
+/// Returns a common character that is not in the class. Characters without case come first, because tool names are
+/// matched without case.
 fn char_outside(class: &str) -> char {
     let chars: Vec<char> = class.chars().collect();
     let contains = |char| {
         let in_range = |range: &[char]| range[1] == '-' && (range[0]..=range[2]).contains(&char);
         chars.contains(&char) || chars.windows(3).any(in_range)
     };
-    // Characters without case come first: case does not count for tools.
     let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
     usual.find(|&char| !contains(char)).unwrap_or('\u{e4}')
 }

@@ -24,7 +24,7 @@ use crate::rule::{Capture, Channel, Condition, Pattern, Rule, Severity};
 use crate::verdict::RuleId;
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
-use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
+use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pattern::{self, Refused};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_automata::{Matcher, TooManyClasses};
@@ -67,10 +67,10 @@ struct CompiledPattern {
     vm: Option<Arc<PikeVm>>,
     filter: Option<Arc<GroupFilter>>,
     #[cfg(feature = "lookaround")]
-    confirm: Option<Arc<Confirm>>,
+    confirm: Option<Arc<Verifier>>,
     /// Set for a pattern with look-around if every match is wanted.
     #[cfg(feature = "lookaround")]
-    around: Option<Arc<AroundSearch>>,
+    around: Option<Arc<LookaroundSearch>>,
 }
 
 impl CompiledPattern {
@@ -159,7 +159,7 @@ fn compile_patterns<'r>(
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
-                let confirm = Confirm::of(text, &limits.of_pattern());
+                let confirm = Verifier::compile(text, &limits.of_pattern());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
                 states = states.saturating_add(confirm.size());
                 if states > limits.pack_states {
@@ -167,7 +167,7 @@ fn compile_patterns<'r>(
                 }
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
-                    true => Some(AroundSearch::of(text).ok_or_else(|| {
+                    true => Some(LookaroundSearch::compile(text).ok_or_else(|| {
                         error(CompileErrorKind::Pattern(Refused::TooBig {
                             states: pattern::states(&lowered.hir),
                             limit: limits.rule_states,

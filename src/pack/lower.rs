@@ -76,7 +76,7 @@ impl Lowered {
 
 fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     // The unfolded text is parsed first, so that errors have positions in the text as written.
-    let written = pattern::syntax(text, false, &limits.of_pattern())?;
+    let written = pattern::parse_syntax(text, false, &limits.of_pattern())?;
     if written.is_hull {
         return around(text, written.hir, folds, limits);
     }
@@ -87,13 +87,13 @@ fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused
         )?));
     }
     let hir = match folds.contains(FoldSet::CASE) {
-        true => pattern::syntax(text, true, &limits.of_pattern())?.hir,
+        true => pattern::parse_syntax(text, true, &limits.of_pattern())?.hir,
         false => written.hir,
     };
     let folded = HirFolder { folds }
         .fold(&hir, false)
         .map_err(Refused::Folded)?;
-    let is_empty = |hir: &Hir| pattern::least_bytes(hir) == Some(0);
+    let is_empty = |hir: &Hir| pattern::min_match_bytes(hir) == Some(0);
     if is_empty(&folded) && !is_empty(&hir) {
         return Err(Refused::Folded(Unfolded::Nothing));
     }
@@ -121,7 +121,7 @@ fn around(text: &str, hull: Hir, folds: FoldSet, limits: &Limits) -> Result<Lowe
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
                 ..limits.clone()
             };
-            let hull = pattern::syntax(&text, false, &longer.of_pattern())?.hir;
+            let hull = pattern::parse_syntax(&text, false, &longer.of_pattern())?.hir;
             (text, hull)
         }
         false => (text.to_owned(), hull),

@@ -69,7 +69,7 @@ fn group_number(name: &str, hir: &Hir) -> Option<u32> {
 
 impl GroupFilter {
     /// Returns true if the group of `found` meets the requirements.
-    pub(crate) fn accepts(&self, found: &pike::Found, haystack: &[u8]) -> bool {
+    pub(crate) fn accepts(&self, found: &pike::PikeMatch, haystack: &[u8]) -> bool {
         let group = found.group.clone();
         let range = match self.group {
             CaptureGroup::Whole => Some(found.range.clone()),

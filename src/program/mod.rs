@@ -21,7 +21,7 @@ use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
 use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
-use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
+use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_views::chunk::RegionSet;
 use ttsr_views::path::ArgScope;
@@ -141,7 +141,7 @@ pub(crate) enum FullMatchSearch {
     Pike(Arc<PikeVm>),
     /// For a pattern with look-around, which only [`MatchMode::Every`] allows.
     #[cfg(feature = "lookaround")]
-    Around(Arc<AroundSearch>),
+    Around(Arc<LookaroundSearch>),
 }
 
 /// A pattern whose first end is enough.
@@ -153,7 +153,7 @@ pub(crate) struct FirstEndPattern {
     /// Finds the start of a match; `None` if `confirm` does.
     pub(crate) vm: Option<Arc<PikeVm>>,
     #[cfg(feature = "lookaround")]
-    pub(crate) confirm: Option<Arc<Confirm>>,
+    pub(crate) confirm: Option<Arc<Verifier>>,
 }
 
 impl ChannelRules {
@@ -230,7 +230,8 @@ impl FullMatchPattern {
             FullMatchSearch::Pike(vm) => {
                 let found = vm.find_all(text, from).into_iter();
                 let filter = self.filter.as_ref();
-                let accepts = |found: &pike::Found| filter.is_none_or(|it| it.accepts(found, text));
+                let accepts =
+                    |found: &pike::PikeMatch| filter.is_none_or(|it| it.accepts(found, text));
                 let found = found.filter(accepts).map(|found| found.range);
                 (found.collect(), true)
             }
@@ -249,7 +250,7 @@ impl FullMatchPattern {
 #[derive(Debug)]
 pub(crate) struct ConfirmTable {
     /// Indexed by pattern id of the matcher; empty if no pattern is confirmed.
-    by_pattern: Box<[Option<Arc<Confirm>>]>,
+    by_pattern: Box<[Option<Arc<Verifier>>]>,
     /// [`Limits::confirm_bytes`].
     pub(crate) bytes: usize,
     /// [`Limits::confirm_pending`].
@@ -260,7 +261,7 @@ pub(crate) struct ConfirmTable {
 impl ConfirmTable {
     pub(crate) fn new(patterns: &[FirstEndPattern], limits: &Limits) -> ConfirmTable {
         let confirms = patterns.iter().map(|pattern| pattern.confirm.clone());
-        let mut by_pattern: Vec<Option<Arc<Confirm>>> = confirms.collect();
+        let mut by_pattern: Vec<Option<Arc<Verifier>>> = confirms.collect();
         if by_pattern.iter().all(Option::is_none) {
             by_pattern.clear();
         }
@@ -280,7 +281,7 @@ impl ConfirmTable {
         self.by_pattern.iter().map(Option::is_some).collect()
     }
 
-    pub(crate) fn get(&self, pattern: u32) -> Option<&Confirm> {
+    pub(crate) fn get(&self, pattern: u32) -> Option<&Verifier> {
         self.by_pattern.get(pattern as usize)?.as_deref()
     }
 }

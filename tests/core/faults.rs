@@ -1,6 +1,6 @@
-//! Inputs too large or too many to be written down as cases, and what a session makes of faults.
+//! Inputs that are too large or too many to be cases in a file, and sessions with faults.
 //!
-//! Sizes are bounded, so that the whole runs in seconds; `TTSR_LONG` adds the one that needs more.
+//! Sizes are bounded, so that all tests together run in seconds. `TTSR_LONG` adds one that takes longer.
 
 use ttsr::limits::OnLimit;
 use ttsr::stream::Counters;
@@ -33,7 +33,7 @@ fn guard(text: &str) -> Rule {
     rule
 }
 
-/// The hits of one part, delivered in pieces of `size`, and the stream for its counters.
+/// Returns the hits of one part that is delivered in deltas of `size` bytes, and the stream for its counters.
 fn read(pack: &Pack, channel: Channel, bytes: &[u8], size: usize) -> (Vec<Hit>, Stream) {
     let mut stream = pack.stream();
     let mut hits = Vec::new();
@@ -255,7 +255,7 @@ fn d53_patterns_that_make_backtrackers_hang_are_linear() {
     }
 }
 
-/// Texts that visit many states of the pattern, from a small generator with a fixed beginning.
+/// Returns a text that visits many states of the pattern, from a small generator with this seed.
 fn bits(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -294,7 +294,7 @@ fn d56_an_exponential_pattern_hits_where_regex_does_whatever_its_budget() {
 #[test]
 fn g107_threads_that_share_rules_and_reload_them_find_what_one_finds() {
     let limits = Limits {
-        // So small that tables are worn and replaced under the threads.
+        // So small that tables are filled and replaced while the threads use them.
         table_bytes: 64 << 10,
         ..Limits::default()
     };
@@ -303,7 +303,7 @@ fn g107_threads_that_share_rules_and_reload_them_find_what_one_finds() {
         pack_with(rule, limits.clone())
     });
     let texts: Vec<Vec<u8>> = (0..16).map(|seed| bits(seed, 300)).collect();
-    // What a session decides of each text when its pack is exchanged before every reply.
+    // Collects the decisions for each text while the pack is replaced before every reply.
     let decide = |turn: usize| {
         let mut session = packs[turn % 2].session();
         let ends = texts.iter().enumerate().map(|(number, text)| {
@@ -344,7 +344,7 @@ fn g109_what_is_forgotten_or_dropped_in_any_order_hangs_nobody() {
         let _ = session.push(stream, PART, b"rm -");
     }
     std::mem::forget(forgotten);
-    // The pack and the session go first; a stream owns what it needs, on any thread.
+    // The pack and the session are dropped first. A stream owns everything that it needs, on any thread.
     let other = rules.clone();
     drop((rules, session));
     let hits = std::thread::spawn(move || kept.push(PART, b"rf").to_vec());

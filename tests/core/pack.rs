@@ -1,7 +1,7 @@
-//! Rule packs: what loads, what does not, and what authors are told.
+//! Rule packs: the files that load, the files that are refused, and the messages for their authors.
 //!
-//! Each `tests/core/pack/*.toml` is loaded; what is shown about it stands in the `.txt` beside it. Cases that
-//! need files, folders or limits make them and compare in the same way. `UPDATE_GOLDEN=1` rewrites.
+//! Each `tests/core/pack/*.toml` is loaded, and the output is compared with the `.txt` of the same name. Cases that
+//! need files, folders or limits create them and compare in the same way. `UPDATE_GOLDEN=1` rewrites the golden files.
 
 mod accepts;
 mod any;
@@ -28,7 +28,7 @@ fn golden_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/pack")
 }
 
-/// A minimal rule with that pattern table and more lines.
+/// Returns a minimal rule with that pattern table, and with more lines.
 fn rule(id: &str, pattern: &str, more: &str) -> String {
     format!(
         "[rule.{id}]\ndescription = \"d\"\nmatch.any = [{pattern}]\nexamples.match = [\"x\"]\n{more}\n"
@@ -39,7 +39,7 @@ fn with_rules(rules: &str) -> String {
     format!("{HEADER}{rules}")
 }
 
-/// What an author sees.
+/// Returns the text that an author sees.
 fn shown(result: &Result<Pack, LoadError>) -> String {
     let diagnostics = match result {
         Ok(pack) => pack.warnings(),
@@ -94,7 +94,7 @@ fn error_codes(text: &str) -> Vec<&'static str> {
 }
 
 trait GoldenFolder {
-    /// Loads the folder and compares, with the folder's own path left out.
+    /// Loads the folder and compares the output, without the path of the folder.
     fn golden(&self, name: &str, limits: Limits);
 }
 

@@ -1,4 +1,4 @@
-//! What a host relies on: sizes, threads, and the policy that turns hits into decisions.
+//! The guarantees for hosts: sizes, threads, and the policy that turns hits into decisions.
 
 mod any_host;
 mod host;
@@ -16,7 +16,7 @@ use ttsr::{
 
 const TEXT: PartId = PartId(0);
 
-/// A pack of rules `id = (key = value …, literal)`.
+/// Returns a pack of rules `id = (key = value …, literal)`.
 fn pack(rules: &[(&str, &str, &str)]) -> Pack {
     let mut text = String::from("schema = 1\n[pack]\nname = \"p\"\n");
     for (id, keys, literal) in rules {
@@ -28,7 +28,7 @@ fn pack(rules: &[(&str, &str, &str)]) -> Pack {
     Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Pushes a text as a new attempt; gives the decisions as `action rule`, those suppressed in brackets.
+/// Pushes a text as a new attempt. Returns the decisions as `action rule`, in brackets if they are suppressed.
 fn attempt(session: &mut Session, text: &str) -> Vec<String> {
     let mut stream = session.stream();
     stream.open(TEXT, Channel::Text);
@@ -410,7 +410,7 @@ fn time_and_tokens_that_the_host_tells_are_judged_like_text() {
     );
 }
 
-/// Tokens that the host counts are those of a whole call, not those of the arguments that a rule names.
+/// The host counts the tokens of a whole call, not of the arguments that a rule names.
 #[test]
 fn tokens_that_the_host_counts_are_not_those_of_an_argument() {
     for (args, hits) in [("", 1), ("args = ['content']", 0)] {

@@ -1,5 +1,5 @@
-//! Invariance under splitting over the whole language: whatever the rules and the input, hits, decisions, redactions
-//! and counters are the same for every way to cut the text.
+//! Invariance under splitting over the whole language: for all rules and inputs, hits, decisions, redactions and
+//! counters are the same for every way to cut the text.
 //!
 //! Rules, texts and tool calls are random. Each input is read as generated, byte by byte, and at random cuts. The test
 //! asserts which parts of the language occur and hit, so that it cannot become vacuous. `TTSR_TEST_SCALE` (a
@@ -8,14 +8,14 @@
 mod accepts;
 mod beside;
 mod language;
-mod told;
+mod outcome;
 
 use std::collections::BTreeMap;
 
 use ttsr::{Channel, Pack, PartId};
 
 use language::{FOLDS, REGIONS, Rules, Step, cut, reply};
-use told::outcome;
+use outcome::outcome;
 use ttsr_testing::{Random, scale};
 
 const PACKS: usize = 4_000;
@@ -23,7 +23,7 @@ const REPLIES: usize = 6;
 const CUTS: usize = 4;
 
 /// Counts the parts of the language in the text of a rule that hit.
-fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
+fn count_features(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
     const KEYS: [&str; 27] = [
         "match.all",
         "match.sequence",
@@ -101,7 +101,7 @@ fn a_match_over_several_views_waits_for_the_file_whatever_the_cut() {
     let places: Vec<_> = whole
         .hits
         .iter()
-        .map(|told| (told.hit.end, told.hit.decided))
+        .map(|reported| (reported.hit.end, reported.hit.decided))
         .collect();
     assert_eq!(
         places,
@@ -141,12 +141,12 @@ fn the_start_of_a_match_is_looked_for_in_text_that_hangs_together_whatever_the_c
     let long = format!("{}bar", "x".repeat(300));
     let steps = part(Channel::Text, &["foo ", &long]);
     let whole = outcome(&pack, &steps);
-    let told: Vec<_> = whole
+    let ends: Vec<_> = whole
         .hits
         .iter()
-        .map(|told| (told.hit.end, told.start))
+        .map(|reported| (reported.hit.end, reported.start))
         .collect();
-    assert_eq!(told, [(307, None)], "it begins too far back to be known");
+    assert_eq!(ends, [(307, None)], "the start is too far back to be found");
     assert_eq!(outcome(&pack, &cut(&steps, || true)), whole);
     assert_eq!(
         outcome(&pack, &part(Channel::Text, &[&format!("foo {long}")])),
@@ -181,8 +181,8 @@ fn rules_of_every_key_hit_the_same_whatever_the_cut() {
                 );
             }
             hits += whole.hits.len();
-            for told in &whole.hits {
-                note(&rules.rules[told.hit.rule.index()], &mut seen);
+            for reported in &whole.hits {
+                count_features(&rules.rules[reported.hit.rule.index()], &mut seen);
             }
         }
     }

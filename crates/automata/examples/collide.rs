@@ -62,12 +62,12 @@ fn main() -> ExitCode {
         }
     };
     if let Some(number) = options.only {
-        let mut done = Done::new(options.seed);
+        let mut done = Totals::new(options.seed);
         return conclude(run_set(options.seed, number, &mut done), &done);
     }
     let mut done = match &options.resume {
-        Some(file) if file.exists() => Done::load(file),
-        _ => Done::new(options.seed),
+        Some(file) if file.exists() => Totals::load(file),
+        _ => Totals::new(options.seed),
     };
     println!("seed {}, from set {}", done.seed, done.sets);
     let (mut shown, start, before) = (Instant::now(), Instant::now(), done.seconds);
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     conclude(Ok(()), &done)
 }
 
-fn conclude(outcome: Result<(), Box<Difference>>, done: &Done) -> ExitCode {
+fn conclude(outcome: Result<(), Box<Difference>>, done: &Totals) -> ExitCode {
     println!("{done}");
     match outcome {
         Ok(()) => {
@@ -134,7 +134,7 @@ impl Options {
 
 /// The number of comparisons so far.
 #[derive(Default)]
-struct Done {
+struct Totals {
     seed: u64,
     sets: u64,
     cases: u64,
@@ -144,20 +144,20 @@ struct Done {
     seconds: f64,
 }
 
-impl Done {
-    fn new(seed: u64) -> Done {
-        Done {
+impl Totals {
+    fn new(seed: u64) -> Totals {
+        Totals {
             seed,
-            ..Done::default()
+            ..Totals::default()
         }
     }
 
-    fn load(file: &Path) -> Done {
+    fn load(file: &Path) -> Totals {
         let text = std::fs::read_to_string(file).expect("the file to resume from can be read");
         let mut fields = text.split_whitespace();
         let mut next = || fields.next().expect("six numbers");
         let mut number = || next().parse().expect("a number");
-        Done {
+        Totals {
             seed: number(),
             sets: number(),
             cases: number(),
@@ -169,7 +169,7 @@ impl Done {
 
     /// Writes a temporary file and renames it, so that a killed run leaves the old file or the new one.
     fn save(&self, file: &Path) {
-        let Done { seed, sets, .. } = self;
+        let Totals { seed, sets, .. } = self;
         let (cases, pairs, matches) = (self.cases, self.pairs, self.matches);
         let text = format!("{seed} {sets} {cases} {pairs} {matches} {}\n", self.seconds);
         let beside = file.with_extension("new");
@@ -178,7 +178,7 @@ impl Done {
     }
 }
 
-impl fmt::Display for Done {
+impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cases, seconds) = (self.cases, self.seconds);
         write!(
@@ -192,7 +192,7 @@ impl fmt::Display for Done {
     }
 }
 
-fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference>> {
+fn run_set(seed: u64, number: u64, done: &mut Totals) -> Result<(), Box<Difference>> {
     let spread = Random::new(number).next();
     let mut random = Random::new(seed ^ spread);
     let layout = Layout::random(&mut random);
@@ -211,7 +211,7 @@ fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference
         for cuts in [Vec::new(), every].into_iter().chain(cuts) {
             done.cases += 1;
             let got = set.found(&text, &cuts);
-            if got.places == want && got == whole {
+            if got.matches == want && got == whole {
                 continue;
             }
             let case = Case {
@@ -226,15 +226,15 @@ fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference
     Ok(())
 }
 
-/// Returns the number of patterns with a match in these sorted places.
-fn matching(places: &[Place]) -> u64 {
-    let patterns = places.chunk_by(|one, next| one.pattern == next.pattern);
+/// Returns the number of patterns with a match among these sorted matches.
+fn matching(matches: &[FoundMatch]) -> u64 {
+    let patterns = matches.chunk_by(|one, next| one.pattern == next.pattern);
     patterns.count() as u64
 }
 
 /// The property compared for a set, and the interface through which it is obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Compared {
     /// The first end of each pattern, through the matcher.
     First,
     /// Every end of each pattern, through the matcher.
@@ -245,28 +245,28 @@ enum Asked {
     Matches,
 }
 
-impl Asked {
+impl Compared {
     /// Returns the number of texts of a set. It is smaller if the searches take longer.
     fn texts(self) -> usize {
         match self {
-            Asked::First | Asked::FirstOfPack => TEXTS,
-            Asked::EveryEnd | Asked::Matches => TEXTS / 4,
+            Compared::First | Compared::FirstOfPack => TEXTS,
+            Compared::EveryEnd | Compared::Matches => TEXTS / 4,
         }
     }
 }
 
-/// The place of a match.
+/// A match: its pattern, its end and, if compared, its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct FoundMatch {
     pattern: u32,
     /// 0 if it is not compared.
     start: usize,
     end: usize,
 }
 
-impl Place {
-    fn ends(pattern: u32, end: usize) -> Place {
-        Place {
+impl FoundMatch {
+    fn ends(pattern: u32, end: usize) -> FoundMatch {
+        FoundMatch {
             pattern,
             start: 0,
             end,
@@ -276,9 +276,9 @@ impl Place {
 
 /// The results of the crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Found {
+struct Results {
     /// Sorted.
-    places: Vec<Place>,
+    matches: Vec<FoundMatch>,
     /// Pattern, end and number of bytes seen at the report, for each reported hit.
     decided: Vec<(u32, usize, usize)>,
 }
@@ -286,7 +286,7 @@ struct Found {
 /// The layout of a set.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    asked: Asked,
+    asked: Compared,
     plan: PartitionPlan,
     table_bytes: usize,
     tile: Option<Tile>,
@@ -317,10 +317,10 @@ impl Layout {
         let level = [SimdLevel::Portable, SimdLevel::best()][random.below(2)];
         Layout {
             asked: match random.below(16) {
-                0 | 1 => Asked::FirstOfPack,
-                2 => Asked::Matches,
-                3 => Asked::EveryEnd,
-                _ => Asked::First,
+                0 | 1 => Compared::FirstOfPack,
+                2 => Compared::Matches,
+                3 => Compared::EveryEnd,
+                _ => Compared::First,
             },
             plan: PLANS[random.below(PLANS.len())],
             table_bytes,
@@ -390,7 +390,7 @@ fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
 struct Set {
     ours: Ours,
     oracle: Oracle,
-    asked: Asked,
+    asked: Compared,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one of them at a time")]
@@ -406,9 +406,9 @@ enum Oracle {
 }
 
 impl Oracle {
-    fn new(patterns: &[String], asked: Asked) -> Oracle {
+    fn new(patterns: &[String], asked: Compared) -> Oracle {
         let patterns = patterns.iter();
-        if asked == Asked::Matches {
+        if asked == Compared::Matches {
             return Oracle::Matches(patterns.map(|pattern| regex(pattern)).collect());
         }
         let ends = patterns.map(|pattern| {
@@ -433,9 +433,9 @@ impl Set {
     fn new(patterns: &[String], hirs: &[Hir], layout: Layout) -> Option<Set> {
         let asked = layout.asked;
         let ours = match asked {
-            Asked::FirstOfPack | Asked::Matches => Ours::Pack(pack(patterns, layout)?),
-            Asked::First | Asked::EveryEnd => {
-                let every_end = vec![asked == Asked::EveryEnd; hirs.len()];
+            Compared::FirstOfPack | Compared::Matches => Ours::Pack(pack(patterns, layout)?),
+            Compared::First | Compared::EveryEnd => {
+                let every_end = vec![asked == Compared::EveryEnd; hirs.len()];
                 let Layout {
                     table_bytes, plan, ..
                 } = layout;
@@ -457,22 +457,22 @@ impl Set {
     }
 
     /// Returns the matches that the oracle finds.
-    fn expected(&mut self, text: &[u8]) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn expected(&mut self, text: &[u8]) -> Vec<FoundMatch> {
+        let mut matches = Vec::new();
         match &mut self.oracle {
             Oracle::Ends(vms) => {
                 for ((vm, cache), pattern) in vms.iter_mut().zip(0..) {
                     let ends = match self.asked {
-                        Asked::EveryEnd => test_support::every_end_with(vm, cache, text),
+                        Compared::EveryEnd => test_support::every_end_with(vm, cache, text),
                         _ => Vec::from_iter(test_support::first_end_with(vm, cache, text)),
                     };
-                    places.extend(ends.into_iter().map(|end| Place::ends(pattern, end)));
+                    matches.extend(ends.into_iter().map(|end| FoundMatch::ends(pattern, end)));
                 }
             }
             Oracle::Matches(regexes) => {
                 for (regex, pattern) in regexes.iter().zip(0..) {
                     let found = regex.find_iter(text);
-                    places.extend(found.map(|found| Place {
+                    matches.extend(found.map(|found| FoundMatch {
                         pattern,
                         start: found.start(),
                         end: found.end(),
@@ -480,10 +480,10 @@ impl Set {
                 }
             }
         }
-        places
+        matches
     }
 
-    fn found(&self, text: &[u8], cuts: &[usize]) -> Found {
+    fn found(&self, text: &[u8], cuts: &[usize]) -> Results {
         match &self.ours {
             Ours::Matcher(matcher) => found_by_matcher(matcher, self.asked, text, cuts),
             Ours::Pack(pack) => found_by_pack(pack, self.asked, text, cuts),
@@ -491,9 +491,9 @@ impl Set {
     }
 }
 
-fn found_by_matcher(matcher: &Matcher, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
+fn found_by_matcher(matcher: &Matcher, asked: Compared, text: &[u8], cuts: &[usize]) -> Results {
     let decided: Vec<(u32, usize, usize)> = match asked {
-        Asked::EveryEnd => {
+        Compared::EveryEnd => {
             let found = test_support::every_end(matcher, text, cuts).into_iter();
             found
                 .map(|((pattern, end), seen)| (pattern, end, seen))
@@ -506,17 +506,17 @@ fn found_by_matcher(matcher: &Matcher, asked: Asked, text: &[u8], cuts: &[usize]
                 .collect()
         }
     };
-    Found {
-        places: ends_of(&decided),
+    Results {
+        matches: ends_of(&decided),
         decided,
     }
 }
 
-fn ends_of(decided: &[(u32, usize, usize)]) -> Vec<Place> {
-    let places = decided
+fn ends_of(decided: &[(u32, usize, usize)]) -> Vec<FoundMatch> {
+    let matches = decided
         .iter()
-        .map(|&(pattern, end, _)| Place::ends(pattern, end));
-    places.collect()
+        .map(|&(pattern, end, _)| FoundMatch::ends(pattern, end));
+    matches.collect()
 }
 
 fn pack(patterns: &[String], layout: Layout) -> Option<Pack> {
@@ -529,7 +529,7 @@ fn pack(patterns: &[String], layout: Layout) -> Option<Pack> {
         let mut rule = Rule::new(format!("set/p{number:02}"), vec![pattern]);
         rule.description = "A pattern of the set".to_owned();
         rule.on = vec![Channel::Text];
-        if layout.asked == Asked::Matches {
+        if layout.asked == Compared::Matches {
             rule.action = Action::Redact;
         }
         rule
@@ -538,7 +538,7 @@ fn pack(patterns: &[String], layout: Layout) -> Option<Pack> {
     builder.build().ok()
 }
 
-fn found_by_pack(pack: &Pack, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
+fn found_by_pack(pack: &Pack, asked: Compared, text: &[u8], cuts: &[usize]) -> Results {
     let part = PartId(0);
     let mut stream = pack.stream();
     stream.open(part, Channel::Text);
@@ -560,25 +560,25 @@ fn found_by_pack(pack: &Pack, asked: Asked, text: &[u8], cuts: &[usize]) -> Foun
     }
     note(&stream.close(part));
     decided.sort_unstable();
-    let places = match asked {
-        Asked::Matches => {
+    let matches = match asked {
+        Compared::Matches => {
             let redactions = stream.redactions().iter();
-            let mut places: Vec<Place> = redactions
-                .map(|redaction| Place {
+            let mut matches: Vec<FoundMatch> = redactions
+                .map(|redaction| FoundMatch {
                     pattern: redaction.rule.index() as u32,
                     start: redaction.start as usize,
                     end: redaction.end as usize,
                 })
                 .collect();
-            places.sort_unstable();
-            places
+            matches.sort_unstable();
+            matches
         }
         _ => {
             decided.dedup_by_key(|found| found.0);
             ends_of(&decided)
         }
     };
-    Found { places, decided }
+    Results { matches, decided }
 }
 
 /// One case with its complete input.
@@ -593,7 +593,7 @@ struct Case {
 impl Case {
     /// Returns the actual and expected results if they differ. Runs the text whole and split, twice each, because the first
     /// run builds the table.
-    fn difference(&self) -> Option<(Found, Vec<Place>)> {
+    fn difference(&self) -> Option<(Results, Vec<FoundMatch>)> {
         let limits = PatternLimits::default();
         let parse = |text: &String| pattern::parse(text, &limits).ok();
         let hirs: Vec<Hir> = self.patterns.iter().map(parse).collect::<Option<_>>()?;
@@ -604,11 +604,11 @@ impl Case {
         for cuts in [&[], self.cuts.as_slice(), &[]] {
             all.push(set.found(&self.text, cuts));
         }
-        let wrong = |got: &Found| got.places != want || *got != first;
+        let wrong = |got: &Results| got.matches != want || *got != first;
         all.into_iter().find(wrong).map(|got| (got, want.clone()))
     }
 
-    /// Returns every case with one thing removed, large things first.
+    /// Returns every case with one pattern, cut or piece of text removed, large pieces first.
     fn smaller(&self) -> Vec<Case> {
         let mut smaller = Vec::new();
         if self.patterns.len() > 1 {
@@ -658,7 +658,7 @@ impl Case {
 struct Difference {
     case: Case,
     /// Actual and expected results; `None` if the case only fails after others of its set.
-    what: Option<(Found, Vec<Place>)>,
+    what: Option<(Results, Vec<FoundMatch>)>,
     set: (u64, u64),
 }
 

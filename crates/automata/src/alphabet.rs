@@ -8,6 +8,19 @@
 //!
 //! The table knows a class by its *column*. Column 0 is `STAY`. The columns of ASCII bytes follow, frequent bytes
 //! first, then the column of bytes that need decoding, then all other classes.
+//!
+//! # Invariants
+//!
+//! 1. The columns partition the code points: every code point has exactly one column, and every class of a pattern is a
+//!    union of columns. A transition on a column is therefore the same for all of its code points.
+//! 2. The code points of one column have the same [`SymbolFlags`], so an assertion cannot distinguish them either.
+//! 3. The columns of ASCII bytes and the decoding column are at most 129, so they fit into a byte.
+//! 4. A code point has the same column wherever it occurs: it does not depend on deltas.
+//!
+//! # Complexity
+//!
+//! The classes are split at the bounds of their ranges: `O(n log n)` for `n` ranges of all classes together, and
+//! `O(ranges * classes)` in the worst case to find the members of each class, which [`MEMBERSHIPS`] bounds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -34,6 +47,8 @@ pub(crate) enum SymbolSpace {
 /// The column that leads every state to itself.
 pub(crate) const STAY: usize = 0;
 
+// Two code points beyond Unicode, for bytes of no character. The assertions can tell them from each other, and patterns
+// over characters can match neither.
 const RAW: u32 = 0x11_0000;
 const TRAILING: u32 = 0x11_0001;
 const CHARS_END: u32 = 0x11_0002;
@@ -70,6 +85,9 @@ impl SymbolSpan {
 }
 
 /// The position of a non-ASCII byte in a character. Its code point is `128 + 128 * role + (byte - 128)`.
+///
+/// The first and the last byte tell if the character is a word character, because `\b` next to them depends on it. The
+/// bytes between them cannot be next to the boundary of a character.
 #[derive(Clone, Copy)]
 enum ByteRole {
     Raw,
@@ -92,7 +110,8 @@ const BYTE_ROLES: [ByteRole; 7] = [
 ];
 const BYTES_END: u32 = 128 + 128 * BYTE_ROLES.len() as u32;
 
-fn placed(byte: u8, role: ByteRole) -> u32 {
+// Only for bytes from 128 on; ASCII bytes are their own code points in both spaces.
+fn code_in_role(byte: u8, role: ByteRole) -> u32 {
     128 + 128 * role as u32 + (u32::from(byte) - 128)
 }
 
@@ -101,6 +120,8 @@ fn placed(byte: u8, role: ByteRole) -> u32 {
 pub(crate) struct SymbolFlags(u8);
 
 impl SymbolFlags {
+    // `AHEAD` flags are read before the symbol, `BEHIND` flags after it. A letter has both word flags. Over bytes they
+    // differ: the first byte of a letter starts a word character and does not end one.
     const WORD_AHEAD: u8 = 1;
     const WORD_BEHIND: u8 = 2;
     const ASCII_WORD: u8 = 4;
@@ -173,15 +194,18 @@ pub struct TooManyClasses;
 #[derive(Debug)]
 pub(crate) struct Alphabet {
     space: SymbolSpace,
-    /// The column of each byte. Bytes that need decoding share one, on which no state has a transition.
+    /// The column of each byte. Bytes that need decoding share one, on which no state has a transition: the step leads
+    /// to `UNKNOWN`, and the search leaves its loop without a test for non-ASCII bytes.
     bytes: [u8; 256],
-    /// A two-stage table of the columns of all code points: the block of each 128 code points, then its columns.
+    /// A two-stage table of the columns of all code points: the block of each 128 code points, then its columns. Most
+    /// of the 8,705 blocks are equal, so the table fits into a few kilobytes.
     blocks: Box<[u16]>,
     columns: Box<[u16]>,
     flags: Box<[SymbolFlags]>,
 }
 
-const PAGE: usize = 128;
+// Small blocks are more often equal, large ones need fewer indices.
+const BLOCK_CODES: usize = 128;
 
 impl Alphabet {
     /// Builds the coarsest alphabet over which every class of `classes` is a union of columns. Also returns, by
@@ -199,26 +223,30 @@ impl Alphabet {
             SymbolSpace::Chars => CHARS_END,
             SymbolSpace::Bytes => BYTES_END,
         };
+        // Flags are sets of code points like classes, so that they split columns in the same way (invariant 2).
         let flag_sets = flag_sets(space, look_needs);
-        let code_ranges = split(end, classes, &flag_sets);
+        let code_ranges = split_into_ranges(end, classes, &flag_sets);
+        // Refused before the tables are allocated, because rules come from untrusted files.
         let signatures: HashSet<u128> = code_ranges.iter().map(|range| range.signature).collect();
         if signatures.len() > CLASSES
             || code_ranges.len().saturating_mul(classes.len()) > MEMBERSHIPS
         {
             return Err(TooManyClasses);
         }
-        let (column_of_piece, columns, decode_column) = number(&code_ranges);
+        let (column_of_range, columns, decode_column) = assign_columns(&code_ranges);
         let mut flags = vec![SymbolFlags::default(); columns];
         let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); classes.len()];
-        for_each_piece(&code_ranges, classes, |set, range| {
-            let column = column_of_piece[range] as usize;
+        // A range lies in a class as a whole or not at all, and so does the column of the range (invariant 1).
+        for_each_member(&code_ranges, classes, |set, range| {
+            let column = column_of_range[range] as usize;
             members[set][column / 64] |= 1 << (column % 64);
         });
         let flag_ranges: Vec<Ranges> = flag_sets.iter().map(|(_, ranges)| ranges.clone()).collect();
-        for_each_piece(&code_ranges, &flag_ranges, |set, range| {
-            flags[column_of_piece[range] as usize].0 |= flag_sets[set].0;
+        for_each_member(&code_ranges, &flag_ranges, |set, range| {
+            flags[column_of_range[range] as usize].0 |= flag_sets[set].0;
         });
-        let (blocks, table) = two_stage(&code_ranges, &column_of_piece, end);
+        // ASCII is in these tables, too: a decoded character needs no special case.
+        let (blocks, table) = build_blocks(&code_ranges, &column_of_range, end);
         let mut alphabet = Alphabet {
             space,
             bytes: [decode_column as u8; 256],
@@ -226,7 +254,9 @@ impl Alphabet {
             columns: table,
             flags: flags.into_boxed_slice(),
         };
+        // Only ASCII bytes are decided by themselves. All others keep the decoding column.
         for byte in 0..128u8 {
+            // Fits into a byte by invariant 3.
             alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
         }
         Ok((alphabet, members))
@@ -248,6 +278,7 @@ impl Alphabet {
     pub(crate) fn block(&self, bytes: &[u8]) -> [u8; BLOCK] {
         if let Some(block) = bytes.first_chunk::<BLOCK>() {
             return block.map(|byte| self.bytes[usize::from(byte)]);
+            // The loop over a whole block has no branch on the length, which is the common case by far.
         }
         let mut columns = [STAY as u8; BLOCK];
         for (column, &byte) in columns.iter_mut().zip(bytes) {
@@ -276,15 +307,15 @@ impl Alphabet {
             (SymbolSpace::Chars, Symbol::Trailing(_)) => on(self.column(TRAILING), one),
             (SymbolSpace::Bytes, Symbol::Char(char)) => self.char_bytes(char, on),
             (SymbolSpace::Bytes, Symbol::Raw(byte)) => {
-                on(self.column(placed(byte, ByteRole::Raw)), one)
+                on(self.column(code_in_role(byte, ByteRole::Raw)), one)
             }
             (SymbolSpace::Bytes, Symbol::Trailing(byte)) => {
-                on(self.column(placed(byte, ByteRole::Trailing)), one);
+                on(self.column(code_in_role(byte, ByteRole::Trailing)), one);
             }
         }
     }
 
-    /// Returns the column of a character, if characters are the symbols.
+    /// Returns the column of a character; `None` if the symbols are bytes.
     #[inline(always)]
     pub(crate) fn char(&self, char: char) -> Option<usize> {
         (self.space == SymbolSpace::Chars).then(|| self.column(u32::from(char)))
@@ -293,7 +324,9 @@ impl Alphabet {
     fn char_bytes(&self, char: char, mut on: impl FnMut(usize, SymbolSpan)) {
         let mut buffer = [0; 4];
         let bytes = char.encode_utf8(&mut buffer).as_bytes();
+        // Both roles are needed at once: the first byte is a look-ahead, the last byte a look-behind.
         let word = is_word(char);
+        // The last byte and the first one are different, because ASCII characters were handled before.
         let last = bytes.len() - 1;
         for (index, &byte) in bytes.iter().enumerate() {
             let role = match (index, word) {
@@ -303,30 +336,31 @@ impl Alphabet {
                 (_, false) if index == last => ByteRole::LastOfOther,
                 _ => ByteRole::Middle,
             };
-            let place = SymbolSpan {
+            let span = SymbolSpan {
                 at: 0,
                 back: last - index,
                 width: 1,
             };
-            on(self.column(placed(byte, role)), place);
+            on(self.column(code_in_role(byte, role)), span);
         }
     }
 
     #[inline(always)]
     fn column(&self, code: u32) -> usize {
-        let block = usize::from(self.blocks[code as usize / PAGE]);
-        usize::from(self.columns[block * PAGE + code as usize % PAGE])
+        let block = usize::from(self.blocks[code as usize / BLOCK_CODES]);
+        usize::from(self.columns[block * BLOCK_CODES + code as usize % BLOCK_CODES])
     }
 }
 
-/// Appends the code points that a byte range matches in [`SymbolSpace::Bytes`].
+/// Appends the code points that a byte range matches in [`SymbolSpace::Bytes`]: every role of a non-ASCII byte, because
+/// a byte pattern matches it wherever it is.
 pub(crate) fn byte_ranges(start: u8, end: u8, out: &mut Ranges) {
     if start < 128 {
         out.push((u32::from(start), u32::from(end.min(127))));
     }
     if end >= 128 {
         for role in BYTE_ROLES {
-            out.push((placed(start.max(128), role), placed(end, role)));
+            out.push((code_in_role(start.max(128), role), code_in_role(end, role)));
         }
     }
 }
@@ -347,8 +381,10 @@ fn word_ranges() -> Ranges {
     }
 }
 
-/// Returns, for each flag that the patterns ask about, the code points that have it.
+/// Returns, for each flag that the patterns ask about, the code points that have it. A flag that no pattern asks about
+/// splits no class.
 fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
+    // Digits, capitals, the underscore and small letters.
     const ASCII_WORD: [(u32, u32); 4] = [(48, 57), (65, 90), (95, 95), (97, 122)];
     let mut classes = Vec::new();
     if look_needs.line || look_needs.crlf {
@@ -357,19 +393,23 @@ fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
     if look_needs.crlf {
         classes.push((SymbolFlags::CR, vec![(13, 13)]));
     }
+    // Apart from the Unicode property, because an ASCII assertion must not see other letters.
     if look_needs.word.ascii {
         classes.push((SymbolFlags::ASCII_WORD, ASCII_WORD.to_vec()));
     }
+    // The remaining flags are for Unicode word assertions only. Without them `\w` splits no class.
     if !look_needs.word.unicode {
         return classes;
     }
-    let all = |role| (placed(128, role), placed(255, role));
+    let all = |role| (code_in_role(128, role), code_in_role(255, role));
     match space {
         SymbolSpace::Chars => {
             classes.push((
                 SymbolFlags::WORD_AHEAD | SymbolFlags::WORD_BEHIND,
                 word_ranges(),
             ));
+            // `\B` and the half boundaries do not hold next to a byte of no character, so such bytes have flags of
+            // their own.
             classes.push((SymbolFlags::INVALID_AHEAD, vec![(RAW, TRAILING)]));
             classes.push((SymbolFlags::INVALID_BEHIND, vec![(RAW, RAW)]));
             classes.push((SymbolFlags::TRAILING, vec![(TRAILING, TRAILING)]));
@@ -379,6 +419,7 @@ fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
             classes.push((SymbolFlags::WORD_AHEAD | SymbolFlags::WORD_BEHIND, ascii));
             classes.push((SymbolFlags::WORD_AHEAD, vec![all(ByteRole::FirstOfWord)]));
             classes.push((SymbolFlags::WORD_BEHIND, vec![all(ByteRole::LastOfWord)]));
+            // No character starts at these bytes.
             let no_start = [
                 ByteRole::Raw,
                 ByteRole::Trailing,
@@ -387,6 +428,7 @@ fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
                 ByteRole::LastOfWord,
             ];
             classes.push((SymbolFlags::INVALID_AHEAD, no_start.map(all).to_vec()));
+            // No character ends at these bytes. A trailing byte is not among them: decoding backwards passes over it.
             let no_end = [
                 ByteRole::Raw,
                 ByteRole::FirstOfOther,
@@ -404,19 +446,25 @@ fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
 /// contain it. Ranges with equal signatures have one column.
 struct CodeRange {
     start: u32,
+    // 128 bits make a collision of different sets of classes practically impossible, so the sets need not be compared.
+    // A sum, because entering and leaving a class are then one addition each.
     signature: u128,
 }
 
-fn split(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRange> {
+// A sweep over the bounds of all ranges: at each bound some classes begin or end.
+fn split_into_ranges(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRange> {
     let mut changes: Vec<(u32, u128)> = vec![(0, 0)];
     let all = classes
         .iter()
         .chain(flag_sets.iter().map(|(_, ranges)| ranges));
     for (index, ranges) in all.enumerate() {
+        // A class is identified by its index, so equal classes would be counted twice; that does not change the
+        // partition.
         let hash = hash::wide(index as u64);
         for &(start, last) in ranges {
             changes.push((start, hash));
             changes.push((last + 1, hash.wrapping_neg()));
+            // The order of the changes at one code point does not matter, because the sum is the same.
         }
     }
     changes.sort_unstable_by_key(|change| change.0);
@@ -424,10 +472,12 @@ fn split(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRa
     let mut signature = 0u128;
     for (start, change) in changes {
         signature = signature.wrapping_add(change);
+        // Ranges of `SymbolSpace::Chars` may end at the last code point, and the change after it belongs to no range.
         if start >= end {
             break;
         }
         match code_ranges.last_mut() {
+            // Several changes at one code point make one range.
             Some(last) if last.start == start => last.signature = signature,
             _ => code_ranges.push(CodeRange { start, signature }),
         }
@@ -435,70 +485,83 @@ fn split(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRa
     code_ranges
 }
 
-/// Bytes by falling frequency in text and code, so that hot columns share cache lines.
+/// Bytes by falling frequency in text and code, so that the columns of frequent bytes share cache lines of a row.
 pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
 
 /// Assigns columns. Returns the column of each range, the number of columns, and the decoding column.
-fn number(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
-    let mut of: HashMap<u128, u16> = HashMap::new();
+fn assign_columns(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
+    let mut column_of: HashMap<u128, u16> = HashMap::new();
     let mut next = STAY as u16 + 1;
-    let mut give = |signature: u128, next: &mut u16| {
-        of.entry(signature).or_insert_with(|| {
+    let mut assign = |signature: u128, next: &mut u16| {
+        column_of.entry(signature).or_insert_with(|| {
             *next += 1;
             *next - 1
         });
     };
-    let piece_of = |code: u32| &code_ranges[code_ranges.partition_point(|p| p.start <= code) - 1];
+    let range_of =
+        |code: u32| &code_ranges[code_ranges.partition_point(|range| range.start <= code) - 1];
+    // The chain names each byte at least once; bytes of a class that has a column are skipped.
     for byte in BY_FREQUENCY.iter().copied().chain(0..128) {
-        give(piece_of(u32::from(byte)).signature, &mut next);
+        assign(range_of(u32::from(byte)).signature, &mut next);
     }
+    // After the ASCII columns, so that it fits into a byte, and before all that a byte does not name.
     let decode_column = next as usize;
     next += 1;
     // Invalid input is rare: its code points are the last, and so are its columns.
     code_ranges
         .iter()
-        .for_each(|p| give(p.signature, &mut next));
-    let columns = code_ranges.iter().map(|p| of[&p.signature]).collect();
+        .for_each(|range| assign(range.signature, &mut next));
+    let columns = code_ranges
+        .iter()
+        .map(|range| column_of[&range.signature])
+        .collect();
     (columns, next as usize, decode_column)
 }
 
 /// Calls `on` with each pair of a class and a range that it contains.
-fn for_each_piece(code_ranges: &[CodeRange], classes: &[Ranges], mut on: impl FnMut(usize, usize)) {
+fn for_each_member(
+    code_ranges: &[CodeRange],
+    classes: &[Ranges],
+    mut on: impl FnMut(usize, usize),
+) {
     for (index, ranges) in classes.iter().enumerate() {
         for &(start, last) in ranges {
-            let first = code_ranges.partition_point(|p| p.start < start);
-            let held = code_ranges[first..]
+            // Ranges never cross a bound of a class, so the members are a run of whole ranges.
+            // The sweep has split at the start of every range, so one starts exactly there.
+            let first = code_ranges.partition_point(|range| range.start < start);
+            let members = code_ranges[first..]
                 .iter()
-                .take_while(|p| p.start <= last)
+                .take_while(|range| range.start <= last)
                 .count();
-            (first..first + held).for_each(|range| on(index, range));
+            (first..first + members).for_each(|range| on(index, range));
         }
     }
 }
 
-/// Builds the two-stage table: the block of each [`PAGE`] code points, and the columns of each distinct block.
-fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
-    let mut blocks = Vec::with_capacity(end as usize / PAGE + 1);
+/// Builds the two-stage table: the block of each [`BLOCK_CODES`] code points, and the columns of each distinct block.
+fn build_blocks(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
+    // Blocks are compared in full: a hash map of arrays, built once for each automaton.
+    let mut blocks = Vec::with_capacity(end as usize / BLOCK_CODES + 1);
     let mut table: Vec<u16> = Vec::new();
-    let mut known: HashMap<[u16; PAGE], u16> = HashMap::new();
-    // Most blocks have a single column, the same one as the block before.
+    let mut block_ids: HashMap<[u16; BLOCK_CODES], u16> = HashMap::new();
+    // Most blocks have a single column, the same one as the block before, so they need no lookup.
     let mut latest: Option<(u16, u16)> = None;
     let mut range = 0;
-    for start in (0..end).step_by(PAGE) {
-        let first = columns[piece_at(code_ranges, &mut range, start)];
+    for start in (0..end).step_by(BLOCK_CODES) {
+        let first = columns[range_at(code_ranges, &mut range, start)];
         let is_whole = code_ranges
             .get(range + 1)
-            .is_none_or(|next| next.start >= start + PAGE as u32);
+            .is_none_or(|next| next.start >= start + BLOCK_CODES as u32);
         match latest {
             Some((column, block)) if is_whole && column == first => blocks.push(block),
             _ => {
-                let mut cells = [first; PAGE];
+                let mut cells = [first; BLOCK_CODES];
                 for (offset, cell) in cells.iter_mut().enumerate().skip(1) {
-                    *cell = columns[piece_at(code_ranges, &mut range, start + offset as u32)];
+                    *cell = columns[range_at(code_ranges, &mut range, start + offset as u32)];
                 }
-                let block = *known.entry(cells).or_insert_with(|| {
+                let block = *block_ids.entry(cells).or_insert_with(|| {
                     table.extend_from_slice(&cells);
-                    (table.len() / PAGE - 1) as u16
+                    (table.len() / BLOCK_CODES - 1) as u16
                 });
                 latest = is_whole.then_some((first, block));
                 blocks.push(block);
@@ -508,8 +571,8 @@ fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]
     (blocks.into_boxed_slice(), table.into_boxed_slice())
 }
 
-/// Advances to the range that contains `code`.
-fn piece_at(code_ranges: &[CodeRange], range: &mut usize, code: u32) -> usize {
+/// Advances to the range that contains `code`. Codes must not decrease, so all calls together are linear.
+fn range_at(code_ranges: &[CodeRange], range: &mut usize, code: u32) -> usize {
     while code_ranges
         .get(*range + 1)
         .is_some_and(|next| next.start <= code)

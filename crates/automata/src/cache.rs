@@ -1,5 +1,16 @@
 //! The cache of DFA states: it interns state sets, allocates their rows, and decides when the table is full.
 //! `determinize` computes the sets themselves.
+//!
+//! # Invariants
+//!
+//! 1. Keys and rows correspond by position: the set of the n-th full row without a report is `keys[n]`, that of the
+//!    n-th row with a report `special_keys[n]`, that of the n-th sparse row `sparse_keys[n]`. A row and its key are
+//!    added together, under the lock.
+//! 2. Rows, keys and encoded sets are only appended. A state id that a cursor holds therefore keeps its set.
+//! 3. A state is interned, and its row complete, before any cell leads to it. The cell is written last.
+//! 4. `by_hash` leads to the row of a state that is to be used from now on: its full row once it was promoted.
+//! 5. No step changes anything if it runs out of budget. The cursor then continues in the fallback with the same set.
+//! 6. The budget covers rows, keys and encoded sets. It is checked before anything is allocated.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -13,7 +24,7 @@ use super::nfa::Nfa;
 use super::table::sparse::SPARSE_BYTES;
 use super::table::{RowAllocator, RowSpec, StateId, Table};
 
-/// Something that a step needs and the table does not have yet.
+/// A part of the table that a step needs and that is not built yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unbuilt {
     /// The transition of this state on this column.
@@ -26,25 +37,30 @@ pub(super) enum Unbuilt {
     FullRow(StateId),
 }
 
-/// Builds the states of a table. There is one for each table, behind its lock.
+/// Builds the states of one table, under the lock of that table.
 #[derive(Debug)]
 pub(super) struct CacheBuilder {
     rows: RowAllocator,
+    /// The bytes that rows and state sets may take together.
     budget: usize,
+    /// True once a state did not fit. It is never cleared: the next generation starts with an empty table.
     is_full: bool,
     /// The state sets of the rows, in the order of the rows: without a report, with a report, and sparse.
     keys: Vec<StateKey>,
     special_keys: Vec<StateKey>,
     sparse_keys: Vec<StateKey>,
-    /// The number of full rows without a report after which new states get a sparse row.
+    /// The number of full rows without a report after which new states get a sparse row. The states that text visits
+    /// first are mostly those that it visits most often, and full rows are faster.
     full_rows: usize,
     /// The number of sparse rows that have been promoted.
     promoted_rows: usize,
     /// The encoded state sets, one after the other.
     codes: Vec<u8>,
     /// The state of each hash of an encoded set.
+    // A state is found by the hash of its encoded set, so the map needs no copy of the set as its key.
     by_hash: HashMap<u64, StateId, BuildHasherDefault<IdentityHasher>>,
     /// The start closure, by look-behind.
+    // Seven of them, computed with the cache. The search adds one at every position.
     start_closures: Vec<StartClosure>,
     /// The contribution of the start closure to a successor, by look-behind and column.
     start_contributions: Vec<Option<Box<Successor>>>,
@@ -53,29 +69,31 @@ pub(super) struct CacheBuilder {
     fallback_steps: usize,
     scratch: StateSet,
     bit_states: BitStateSet,
+    /// Buffers that are kept between calls: this one for a decoded set, `bit_states` for a step of the fallback, and
+    /// `code` for an encoded set.
     code: Vec<u8>,
     /// The transitions built since the last check for thrashing, and the symbols stepped meanwhile.
     built: u32,
     symbols: u32,
     /// True if states are built about as often as they are used.
     is_thrashing: bool,
-    pub(super) step: Determinizer,
+    pub(super) determinizer: Determinizer,
 }
 
-/// The steps in the fallback that cost about as much as building a state.
+/// The number of steps in the fallback that cost about as much as building a state.
 const STEPS_PER_STATE: usize = 16;
 
-/// The transitions that are built between two checks for thrashing.
+/// The number of transitions that are built between two checks for thrashing.
 const BUILDS_PER_CHECK: u32 = 1024;
 
-/// The same while the cache is thrashing.
+/// The same while the cache is thrashing. It is small, so that ordinary text soon gets its states built again.
 const BUILDS_PER_RECHECK: u32 = 8;
 
-/// With fewer symbols than this for each transition built, the cache is thrashing: stepping such text as a bit-parallel
-/// NFA is ten times as fast. Ordinary text soon has twenty to fifty.
+/// The least number of symbols stepped for each transition built. Below it the cache is thrashing, and stepping the
+/// text as a bit-parallel NFA is ten times as fast. Ordinary text soon reaches twenty to fifty.
 const SYMBOLS_PER_STATE: u32 = 2;
 
-/// Below this number of states nothing is judged: every table is new once.
+/// With at most this number of states no verdict is reached: every table starts empty, and all of its states are new.
 const MIN_STATES_TO_JUDGE: usize = 8192;
 
 /// An encoded state set, as a range of [`CacheBuilder::codes`].
@@ -85,20 +103,23 @@ struct StateKey {
     len: u32,
 }
 
-/// The bytes that a state takes besides its row and its encoded set.
+/// The bytes that a state takes in addition to its row and its encoded set.
+// A hash table is between half full and nearly full, so an entry counts twice.
 const KEY_BYTES: usize = size_of::<StateKey>() + 2 * size_of::<(u64, StateId)>();
 
 impl CacheBuilder {
     pub(super) fn new(nfa: &Nfa, table: &Table, budget: usize) -> CacheBuilder {
-        let mut step = Determinizer::new(nfa.states.len());
+        let mut determinizer = Determinizer::new(nfa.states.len());
+        // Seven closures, one for each look-behind. They are computed here because every state depends on them.
         let start_closures = LookBehind::ALL
-            .map(|before| step.start_closure(nfa, before))
+            .map(|before| determinizer.start_closure(nfa, before))
             .into();
         let columns = nfa.alphabet.len();
         CacheBuilder {
             rows: RowAllocator::new(table),
             budget,
             is_full: false,
+            // No limit until the first states are built; `build_first_states` sets it.
             keys: Vec::new(),
             special_keys: Vec::new(),
             sparse_keys: Vec::new(),
@@ -107,6 +128,7 @@ impl CacheBuilder {
             codes: Vec::new(),
             by_hash: HashMap::default(),
             start_closures,
+            // Contributions are computed on first use: of all pairs of look-behind and column, text uses few.
             start_contributions: (0..LookBehind::ALL.len() * columns).map(|_| None).collect(),
             columns,
             fallback_steps: 0,
@@ -116,16 +138,17 @@ impl CacheBuilder {
             symbols: 0,
             is_thrashing: false,
             code: Vec::new(),
-            step,
+            determinizer,
         }
     }
 
-    /// Returns the number of states built.
+    /// Returns the number of states built, each counted once however many rows it has.
     pub(super) fn states(&self) -> usize {
+        // A promoted state has the key of its sparse row and that of its full row.
         self.keys() - self.promoted_rows
     }
 
-    /// Returns the number of keys: a promoted state has two.
+    /// Returns the number of keys. A promoted state has two.
     fn keys(&self) -> usize {
         self.keys.len() + self.special_keys.len() + self.sparse_keys.len()
     }
@@ -144,6 +167,7 @@ impl CacheBuilder {
 
     /// Returns the bytes of all state sets.
     pub(super) fn set_bytes(&self) -> usize {
+        // The capacity counts, not the length, because the capacity is what is allocated.
         self.codes.capacity() + self.keys() * KEY_BYTES
     }
 
@@ -157,14 +181,17 @@ impl CacheBuilder {
         self.is_full
     }
 
-    /// Returns true if a new table is worth it: at once if ordinary text filled this one, otherwise when so many
-    /// steps were taken in the fallback that building all states again would have been cheaper.
+    /// Returns true if a new table is worth its cost: at once if ordinary text filled this one, otherwise when the
+    /// steps taken in the fallback have cost more than building all states again would have.
     pub(super) fn should_replace_cache(&self) -> bool {
         let is_ordinary = !self.is_thrashing && self.states() > MIN_STATES_TO_JUDGE;
+        // Ordinary text uses its states again and again, so a larger table soon pays for itself.
         let least = match is_ordinary {
             true => self.states() / 16,
-            false => STEPS_PER_STATE * self.states() + self.step.states(),
+            // Text that thrashes would fill any table. A new one also computes the start closures, linear in the NFA.
+            false => STEPS_PER_STATE * self.states() + self.determinizer.nfa_states(),
         };
+        // Only a full table is replaced: the others can still build states.
         self.is_full && self.fallback_steps > least
     }
 
@@ -175,49 +202,61 @@ impl CacheBuilder {
 
     /// Counts a transition that is requested after `symbols` symbols. Returns true if it should be built.
     fn should_build(&mut self, symbols: u32) -> bool {
+        // The search stepped `symbols` symbols through the table before it needed this transition, so the sum of both
+        // compares the use of the table with the work of building it.
         self.built += 1;
         self.symbols = self.symbols.saturating_add(symbols);
-        let probed = if self.is_thrashing {
+        let interval = if self.is_thrashing {
             BUILDS_PER_RECHECK
         } else {
             BUILDS_PER_CHECK
         };
-        if self.built >= probed {
-            let is_dense = self.symbols < SYMBOLS_PER_STATE * self.built;
-            let is_telling =
+        if self.built >= interval {
+            // Few states and small sets are not judged: they are cheap, and every text starts with unbuilt states.
+            let is_wasteful = self.symbols < SYMBOLS_PER_STATE * self.built;
+            let has_evidence =
                 self.states() > MIN_STATES_TO_JUDGE || self.set_bytes() > self.budget / 8;
-            self.is_thrashing = is_dense && is_telling;
+            self.is_thrashing = is_wasteful && has_evidence;
+            // A new interval starts, so that one bad passage of the text does not count against the next.
             (self.built, self.symbols) = (0, 0);
             return !self.is_thrashing;
         }
         true
     }
 
-    /// Builds the start states, by look-behind, and the state of dead suffixes. They have rows whatever the budget.
-    pub(super) fn first_states(
+    /// Builds the start states, by look-behind, and the state of dead suffixes. They have rows even if the budget is
+    /// too small for them.
+    pub(super) fn build_first_states(
         &mut self,
         table: &Table,
     ) -> ([StateId; LookBehind::ALL.len()], StateId) {
+        // The start states come first, in the order of their look-behinds: `DfaCache::is_start_state` compares ids.
         let start_states = LookBehind::ALL.map(|before| {
-            self.step.successor.clear();
-            self.step.successor.state_set.before = before;
+            self.determinizer.successor.clear();
+            self.determinizer.successor.state_set.before = before;
+            // The cuts before the first symbol are activated by the cursor itself, from `initial_cuts`: no transition
+            // leads into the start of a haystack.
             if before != LookBehind::Start {
                 let cuts = &self.start_closures[before as usize].cuts;
-                self.step.successor.now.extend_from_slice(cuts);
+                self.determinizer.successor.now.extend_from_slice(cuts);
             }
             self.add_first(table)
         });
-        self.step.successor.clear();
-        self.step.successor.state_set = StateSet::dead();
+        self.determinizer.successor.clear();
+        self.determinizer.successor.state_set = StateSet::dead();
         let dead = self.add_first(table);
+        // A dead suffix stays dead. Complete rows from the start keep the search from asking for its transitions.
         (0..self.columns).for_each(|column| table.set(dead, column, dead));
+        // The first states are not counted against the full rows that text fills.
         self.full_rows = table.sparse().full_rows.saturating_add(self.keys.len());
         (start_states, dead)
     }
 
     fn add_first(&mut self, table: &Table) -> StateId {
+        // Only the budget can refuse these rows, so it is lifted for them.
         let budget = std::mem::replace(&mut self.budget, usize::MAX);
         let state = self.intern(table);
+        // Restored before anything else is built.
         self.budget = budget;
         state.expect("a new table has room for its first states")
     }
@@ -227,10 +266,10 @@ impl CacheBuilder {
         &self.start_closures[LookBehind::Start as usize].cuts
     }
 
-    /// Returns the state set of a state.
+    /// Returns the state set of a state, decoded from its key.
     pub(super) fn state_set(&self, table: &Table, state: StateId) -> StateSet {
         let mut state_set = StateSet::default();
-        state_repr::decode(self.code_of(table, state), &mut state_set);
+        state_repr::decode(self.encoded_set(table, state), &mut state_set);
         state_set
     }
 
@@ -241,10 +280,11 @@ impl CacheBuilder {
         table: &Table,
         state_set: &StateSet,
     ) -> Option<StateId> {
-        self.step.successor.clear();
-        self.step.successor.state_set.clone_from(state_set);
-        nfa.drop_subsumed(&mut self.step.successor.state_set.states);
-        // While thrashing, only a known state will do.
+        self.determinizer.successor.clear();
+        self.determinizer.successor.state_set.clone_from(state_set);
+        // The fallback does not drop subsumed copies. Without this, equal sets would have different representations.
+        nfa.drop_subsumed(&mut self.determinizer.successor.state_set.states);
+        // While the cache is thrashing, the cursor returns to the table only at a state that exists already.
         let was_full = self.is_full;
         self.is_full |= self.is_thrashing;
         let state = self.intern(table);
@@ -254,8 +294,8 @@ impl CacheBuilder {
         state
     }
 
-    /// Builds what is missing after `symbols` symbols in the table and returns it. Returns `None` if there is no
-    /// room, or if the cache is thrashing.
+    /// Builds what is missing and returns it. `symbols` is the number of symbols that the cursor stepped in the table
+    /// since it last asked. Returns `None` if there is no room, or if the cache is thrashing.
     pub(super) fn build(
         &mut self,
         nfa: &Nfa,
@@ -263,10 +303,13 @@ impl CacheBuilder {
         unbuilt: Unbuilt,
         symbols: u32,
     ) -> Option<StateId> {
+        // Before the check for thrashing: a promotion builds no state, and declining it would ask again at every entry.
         if let Unbuilt::FullRow(state) = unbuilt {
+            // A promotion is no new state, but the symbols that led to it are use of the table.
             self.symbols = self.symbols.saturating_add(symbols);
             // Without a full row, the transitions of the sparse one remain in use.
             return Some(self.promote(table, state).unwrap_or_else(|| {
+                // Otherwise every entry of the state would ask for a promotion again.
                 table.cancel_promotion(state);
                 state
             }));
@@ -276,40 +319,47 @@ impl CacheBuilder {
         }
         match unbuilt {
             Unbuilt::Transition(from, column) => {
-                let known = table.step(from, column);
-                if known != table.unknown() {
-                    return Some(known);
+                // Another thread may have built it while this one waited for the lock.
+                let existing = table.step(from, column);
+                if existing != table.unknown() {
+                    return Some(existing);
                 }
-                let state_set = self.decoded(table, from);
+                let state_set = self.decode_into_scratch(table, from);
                 self.step_set(nfa, &state_set, column);
+                // Give the buffer back before anything can return.
                 self.scratch = state_set;
                 let next = self.intern(table)?;
-                table.set(self.with_room(table, from)?, column, next);
+                // The row of `from` may have to become a full one first. If that fails, the successor stays interned
+                // and the transition unbuilt, which is consistent (invariant 5).
+                table.set(self.row_with_slot(table, from)?, column, next);
                 Some(next)
             }
             Unbuilt::Reentry(suffix) => {
-                let state_set = self.decoded(table, suffix);
+                let state_set = self.decode_into_scratch(table, suffix);
+                // The position is the same for both copies, so the look-behind of the live one holds for the new one.
                 let cut = state_set.cut.expect("only suffixes are activated again");
-                self.step
+                self.determinizer
                     .activate_suffix(nfa, &state_set, cut, state_set.before);
                 self.scratch = state_set;
                 let next = self.intern(table)?;
-                table.set_reentry(self.with_room(table, suffix)?, next);
+                table.set_reentry(self.row_with_slot(table, suffix)?, next);
                 Some(next)
             }
+            // From the empty set: no copy of this suffix is live.
             Unbuilt::SuffixStart(cut, before) => {
-                self.step
+                self.determinizer
                     .activate_suffix(nfa, &StateSet::default(), cut, before);
                 let first = self.intern(table)?;
-                // The list of suffix starts is never redirected, so it must hold a full row.
+                // The list of suffix starts is read without following promotions, so it must hold a full row. If there
+                // is no room for one, the suffix starts in the fallback.
                 self.promote(table, first)
             }
             Unbuilt::FullRow(_) => unreachable!("done above"),
         }
     }
 
-    /// Returns a row of the state that has room for another transition; `None` if there is no room.
-    fn with_room(&mut self, table: &Table, state: StateId) -> Option<StateId> {
+    /// Returns the row of the state, with room for another transition; `None` if there is no room for a full row.
+    fn row_with_slot(&mut self, table: &Table, state: StateId) -> Option<StateId> {
         let promoted = table.promoted(state);
         match table.has_slot(promoted) {
             true => Some(promoted),
@@ -317,7 +367,7 @@ impl CacheBuilder {
         }
     }
 
-    /// Returns the full row of a state, which it may get now; `None` if there is no room.
+    /// Returns the full row of a state, which is allocated now if it has none; `None` if there is no room for it.
     fn promote(&mut self, table: &Table, state: StateId) -> Option<StateId> {
         let sparse = table.promoted(state);
         if !sparse.is_sparse() {
@@ -328,6 +378,8 @@ impl CacheBuilder {
             now: &[],
             late: &[],
         };
+        // The encoded set is not copied: both keys name the same bytes.
+        // A promotion may exceed the budget like a new state. It then fails, and the state stays in its sparse row.
         let has_room = self.has_room(table, KEY_BYTES + table.row_bytes());
         let full = has_room.then(|| self.rows.add(table, new)).flatten();
         self.is_full |= full.is_none();
@@ -335,38 +387,41 @@ impl CacheBuilder {
         let key = *self.key(table, sparse);
         self.keys.push(key);
         self.promoted_rows += 1;
-        let hash = hash::of_bytes(self.code_of(table, sparse));
+        // Later lookups find the full row (invariant 4). The sparse row stays readable and leads to the full one.
+        let hash = hash::of_bytes(self.encoded_set(table, sparse));
         self.by_hash.insert(hash, full);
         table.promote(sparse, full);
         Some(full)
     }
 
-    /// Returns true if the budget has room for so many bytes more.
+    /// Returns true if the budget has room for `bytes` more.
     fn has_room(&self, table: &Table, bytes: usize) -> bool {
         !self.is_full && self.rows.bytes(table) + self.set_bytes() + bytes <= self.budget
     }
 
-    /// Computes the successor of a set that is in no table. The result is in `step`.
+    /// Computes the successor of a set that need not be in a table. The result is in `determinizer`.
     pub(super) fn step_set(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
+        // A suffix is anchored at its cut, so it has no start contribution.
         if state_set.cut.is_some() {
-            return self.step.step_suffix(nfa, state_set, column);
+            return self.determinizer.step_suffix(nfa, state_set, column);
         }
-        let slot = self.start_contribution(nfa, state_set.before, column);
+        // First, because it uses the same scratch space as the step below.
+        let slot = self.compute_start_contribution(nfa, state_set.before, column);
         let after = state_set
             .before
             .after(nfa.alphabet.flags(column), nfa.look_needs);
-        self.step.step(nfa, state_set, column, after);
-        let start_contributions = self.start_contributions[slot]
+        self.determinizer.step(nfa, state_set, column, after);
+        let start_contribution = self.start_contributions[slot]
             .as_ref()
-            .expect("it was just spawned");
-        self.step.add_start_contribution(
+            .expect("it was just computed");
+        self.determinizer.add_start_contribution(
             nfa,
-            start_contributions,
+            start_contribution,
             &self.start_closures[after as usize],
         );
     }
 
-    /// Steps the search of a cursor in the fallback. Its reports are in `step`, unsorted and possibly with
+    /// Steps the search of a cursor in the fallback. Its reports are in `determinizer`, unsorted and possibly with
     /// duplicates. Returns the new look-behind.
     pub(super) fn step_bit_states(
         &mut self,
@@ -376,36 +431,40 @@ impl CacheBuilder {
         before: LookBehind,
         column: usize,
     ) -> LookBehind {
-        if bit_states.looks(bit_nfa) {
+        // The bit-parallel step cannot resolve assertions, which need the next symbol.
+        if bit_states.has_assertion(bit_nfa) {
             return self.step_bit_states_as_list(nfa, bit_nfa, bit_states, before, column);
         }
-        let slot = self.start_contribution(nfa, before, column);
-        // Put back below: a reference count for every symbol would take an eighth of the time.
-        let start_contributions = self.start_contributions[slot].take();
+        let slot = self.compute_start_contribution(nfa, before, column);
+        // Taken out, because `determinizer` is borrowed mutably below, and put back at the end. With a reference count
+        // instead, a symbol would take an eighth longer.
+        let start_contribution = self.start_contributions[slot].take();
         let after = before.after(nfa.alphabet.flags(column), nfa.look_needs);
         let mut next = std::mem::take(&mut self.bit_states);
-        self.step
+        self.determinizer
             .step_bit_states(nfa, bit_nfa, (&*bit_states, &mut next), column, after);
-        next.remove(&self.start_closures[after as usize].holds);
-        if let Some(start_contributions) = &start_contributions {
-            let states = start_contributions.state_set.states.iter();
+        // The fallback keeps invariant 2 of `determinize` too, so that its sets can be looked up in the table.
+        next.remove(&self.start_closures[after as usize].bits);
+        if let Some(start_contribution) = &start_contribution {
+            let states = start_contribution.state_set.states.iter();
             states.for_each(|&state| next.add(state));
-            self.step
+            self.determinizer
                 .successor
                 .now
-                .extend_from_slice(&start_contributions.now);
-            self.step
+                .extend_from_slice(&start_contribution.now);
+            self.determinizer
                 .successor
                 .late
-                .extend_from_slice(&start_contributions.late);
+                .extend_from_slice(&start_contribution.late);
         }
-        self.start_contributions[slot] = start_contributions;
+        self.start_contributions[slot] = start_contribution;
         std::mem::swap(bit_states, &mut next);
+        // The old set becomes the buffer for the next step.
         self.bit_states = next;
         after
     }
 
-    /// [`step_bit_states`](Self::step_bit_states), state by state, for sets with assertions.
+    /// Does what [`step_bit_states`](Self::step_bit_states) does, with a list of states, for sets with assertions.
     fn step_bit_states_as_list(
         &mut self,
         nfa: &Nfa,
@@ -421,29 +480,32 @@ impl CacheBuilder {
         state_set.states.extend(bit_states.states());
         self.step_set(nfa, &state_set, column);
         self.scratch = state_set;
-        let successor = &self.step.successor.state_set;
+        let successor = &self.determinizer.successor.state_set;
+        // Back to bits: after this symbol the set may have no assertion.
         bit_states.replace(bit_nfa, successor.states.iter().copied());
         successor.before
     }
 
     /// Returns the patterns that match because the haystack ends here.
     pub(super) fn at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
-        let start_closures: &[u32] = match state_set.cut {
+        // The set leaves the start closure out, so it is added again (invariant 2 of `determinize`).
+        let start_closure: &[u32] = match state_set.cut {
             None => &self.start_closures[state_set.before as usize].states,
             Some(_) => &[],
         };
-        let states = state_set.states.iter().chain(start_closures).copied();
-        self.step.at_end(nfa, state_set.before, states)
+        let states = state_set.states.iter().chain(start_closure).copied();
+        self.determinizer.at_end(nfa, state_set.before, states)
     }
 
-    /// As [`CacheBuilder::state_set`], in scratch space that the caller must give back.
-    fn decoded(&mut self, table: &Table, state: StateId) -> StateSet {
+    /// Decodes a state set into scratch space, which the caller must give back.
+    fn decode_into_scratch(&mut self, table: &Table, state: StateId) -> StateSet {
         let mut state_set = std::mem::take(&mut self.scratch);
-        state_repr::decode(self.code_of(table, state), &mut state_set);
+        state_repr::decode(self.encoded_set(table, state), &mut state_set);
         state_set
     }
 
     fn key(&self, table: &Table, state: StateId) -> &StateKey {
+        // Rows of each kind are numbered from 0, in the order in which they were added (invariant 1).
         let row = table.row(state);
         // The first row above the match bit is `UNKNOWN`, which has no state set.
         if state.is_sparse() {
@@ -455,42 +517,50 @@ impl CacheBuilder {
         }
     }
 
-    fn code_of(&self, table: &Table, state: StateId) -> &[u8] {
+    fn encoded_set(&self, table: &Table, state: StateId) -> &[u8] {
         let key = self.key(table, state);
         &self.codes[key.start as usize..][..key.len as usize]
     }
 
-    /// Computes the contribution of the start closure, unless it is known. Returns its index in `start_contributions`.
-    fn start_contribution(&mut self, nfa: &Nfa, before: LookBehind, column: usize) -> usize {
+    /// Computes the contribution of the start closure, unless that has been done. Returns its index in
+    /// `start_contributions`.
+    fn compute_start_contribution(
+        &mut self,
+        nfa: &Nfa,
+        before: LookBehind,
+        column: usize,
+    ) -> usize {
         let slot = before as usize * self.columns + column;
         if self.start_contributions[slot].is_some() {
             return slot;
         }
         let after = before.after(nfa.alphabet.flags(column), nfa.look_needs);
+        // The closure itself is stepped here, so its states are an ordinary set. Cuts in it were moved to `cuts`.
         let states = self.start_closures[before as usize].states.to_vec();
         let state_set = StateSet {
             cut: None,
             before,
             states,
         };
-        self.step.step(nfa, &state_set, column, after);
-        let start_closures = &self.start_closures[after as usize];
-        let mut start_contributions = self.step.successor.clone();
-        start_contributions
+        self.determinizer.step(nfa, &state_set, column, after);
+        let start_closure = &self.start_closures[after as usize];
+        let mut start_contribution = self.determinizer.successor.clone();
+        // The result is stored without the closure after the symbol (invariant 2 of `determinize`).
+        start_contribution
             .state_set
             .states
-            .retain(|&state| !start_closures.holds(state));
-        start_contributions
+            .retain(|&state| !start_closure.contains(state));
+        start_contribution
             .now
-            .extend_from_slice(&start_closures.cuts);
-        self.start_contributions[slot] = Some(Box::new(start_contributions));
+            .extend_from_slice(&start_closure.cuts);
+        self.start_contributions[slot] = Some(Box::new(start_contribution));
         slot
     }
 
-    /// Returns the state whose set `step` has computed: a known one, or a new one if the budget allows.
+    /// Returns the state whose set `determinizer` has computed: an existing one, or a new one if the budget allows.
     fn intern(&mut self, table: &Table) -> Option<StateId> {
         let mut code = std::mem::take(&mut self.code);
-        state_repr::encode(&self.step.successor, &mut code);
+        state_repr::encode(&self.determinizer.successor, &mut code);
         let state = self.intern_code(table, &code);
         self.code = code;
         state
@@ -498,20 +568,22 @@ impl CacheBuilder {
 
     fn intern_code(&mut self, table: &Table, code: &[u8]) -> Option<StateId> {
         let hash = hash::of_bytes(code);
-        if let Some(&known) = self.by_hash.get(&hash) {
-            // A hash collision between different sets has never been seen. If there is one, the set stays in the fallback.
-            return (self.code_of(table, known) == code).then_some(known);
+        if let Some(&existing) = self.by_hash.get(&hash) {
+            // No hash collision between different sets has been seen. If there is one, the second set stays in the
+            // fallback.
+            return (self.encoded_set(table, existing) == code).then_some(existing);
         }
         let Successor {
             state_set,
             now,
             late,
-        } = &self.step.successor;
+        } = &self.determinizer.successor;
         let new = RowSpec {
             before: state_set.before as u32,
             now,
             late,
         };
+        // Rows with a report are always full: they lie above the match bit, and sparse rows below it.
         let is_sparse = !new.is_special() && self.keys.len() >= self.full_rows;
         let row = match is_sparse {
             true => SPARSE_BYTES,
@@ -522,14 +594,17 @@ impl CacheBuilder {
             true if is_sparse => self.rows.add_sparse(table, new),
             true => self.rows.add(table, new),
         };
+        // A row that does not fit makes the table full for good, even if a smaller one would still fit: otherwise the
+        // fallback would look for room at every step.
         self.is_full |= state.is_none();
         let state = state?;
-        self.remember(table, state, code);
+        self.push_key(table, state, code);
+        // Last, so that a state that did not fit is not found later.
         self.by_hash.insert(hash, state);
         Some(state)
     }
 
-    fn remember(&mut self, table: &Table, state: StateId, code: &[u8]) {
+    fn push_key(&mut self, table: &Table, state: StateId, code: &[u8]) {
         let start = self.codes.len() as u32;
         if self.codes.capacity() - self.codes.len() < code.len() {
             // Grow by a quarter, but leave the rows at least half of what the budget has left.
@@ -570,14 +645,14 @@ mod tests {
         };
         let table = Table::new(&nfa.alphabet, config);
         let mut cache = CacheBuilder::new(&nfa, &table, config.budget);
-        let (start_states, dead) = cache.first_states(&table);
+        let (start_states, dead) = cache.build_first_states(&table);
         let start = start_states[LookBehind::Start as usize];
         let column = usize::from(nfa.alphabet.bytes()[usize::from(b'a')]);
         // Give the hash of the state after `a` to another state, as if the two collided.
         let state_set = cache.state_set(&table, start);
         cache.step_set(&nfa, &state_set, column);
         let mut code = Vec::new();
-        state_repr::encode(&cache.step.successor, &mut code);
+        state_repr::encode(&cache.determinizer.successor, &mut code);
         cache.by_hash.insert(hash::of_bytes(&code), dead);
         let states = cache.states();
         let unbuilt = Unbuilt::Transition(start, column);
@@ -603,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_is_worn_when_building_it_anew_would_have_been_cheaper() {
+    fn a_full_table_is_replaced_when_building_it_anew_would_have_been_cheaper() {
         // Filled by ordinary text, by text that thrashes, and with too few states to judge.
         let cases = [
             (
@@ -627,7 +702,7 @@ mod tests {
             cache.is_thrashing = is_thrashing;
             let steps = match states > MIN_STATES_TO_JUDGE && !is_thrashing {
                 true => least,
-                false => least + cache.step.states(),
+                false => least + cache.determinizer.nfa_states(),
             };
             cache.fallback_steps = steps + 1;
             assert!(!cache.should_replace_cache(), "there is room");

@@ -1,20 +1,36 @@
-//! The determinizer: which NFA states a DFA state stands for, and how to compute its successor.
+//! The determinizer: subset construction, one successor at a time.
 //!
-//! A state of the search is a look-behind and the live NFA states *beyond* the start closure. The search is
-//! unanchored, so every position adds the start closure; its contribution to a successor depends only on the
-//! look-behind and the column, is computed once for each pair, and is left out of the set. A state of a suffix is the
-//! NFA states that are live after one cut.
+//! A DFA state of the search is a look-behind and the live NFA states *beyond* the start closure. The search is
+//! unanchored, so every position adds the epsilon closure of the start of every pattern. The contribution of that start
+//! closure to a successor depends only on the look-behind and the column. It is computed once for each pair and left
+//! out of the set. A DFA state of a suffix is the set of NFA states that are live after one cut.
 //!
-//! A successor has two lists of reports: patterns that match whatever comes next, and patterns that matched before
-//! the last symbol and needed it to be certain. A successor of the search also reports the cuts it reached.
+//! A successor has two lists of reports: patterns that match whatever symbol comes next (`now`), and patterns that
+//! matched before the last symbol and needed it to be certain (`late`). A successor of the search also reports the cuts
+//! that it reached.
+//!
+//! # Invariants
+//!
+//! 1. A set contains only classes and undecided assertions. Splits are followed, and matches and cuts are moved to the
+//!    reports.
+//! 2. The set of the search contains no state of the start closure after its look-behind, because that closure is
+//!    implied. The successor of the full set is the successor of the stored set united with the start contribution.
+//! 3. The lists are sorted and free of duplicates before they are encoded, so equal sets have equal representations.
+//! 4. An assertion stays in the set until the next symbol or the end of the haystack decides it. It is evaluated with
+//!    the look-behind at its own position, which is the look-behind of the whole set.
+//!
+//! # Complexity
+//!
+//! A step visits each NFA state and each epsilon transition at most twice, once to resolve assertions and once to close
+//! the targets: `O(states + transitions)`. Sorting adds a logarithm. Nothing is allocated once the buffers have grown.
 
 pub(super) mod state_repr;
 
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::look::{LookAhead, LookBehind, holds};
-use super::nfa::{Nfa, NfaState};
+use super::nfa::{Nfa, NfaCut, NfaState};
 
-/// The set of NFA states that a DFA state stands for.
+/// The set of NFA states that a DFA state represents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StateSet {
     /// The cut whose suffix this is; `None` for the search.
@@ -42,22 +58,25 @@ impl StateSet {
 
 /// The flag of a cut in a list of reports; a pattern does not have it.
 pub(super) const CUT: u32 = 1 << 31;
+// The flag cannot collide with an index: patterns and cuts have NFA states, and an NFA has far fewer than 2^31.
 
-/// The cut of all dead suffixes. No pattern set has so many cuts.
+/// The cut of all dead suffixes. No pattern set has that many cuts.
 const DEAD_CUT: u32 = !CUT;
 
-/// The epsilon closure of the start of every pattern.
+/// The epsilon closure of the start of every pattern, after one look-behind.
 #[derive(Debug)]
 pub(super) struct StartClosure {
+    /// The states as a list, to be stepped.
     pub(super) states: Box<[u32]>,
-    pub(super) holds: Box<[u64]>,
+    /// The same states as a bit vector, to be removed from a successor.
+    pub(super) bits: Box<[u64]>,
     /// The cuts in the closure.
     pub(super) cuts: Box<[u32]>,
 }
 
 impl StartClosure {
-    pub(super) fn holds(&self, state: u32) -> bool {
-        self.holds[state as usize / 64] >> (state % 64) & 1 == 1
+    pub(super) fn contains(&self, state: u32) -> bool {
+        self.bits[state as usize / 64] >> (state % 64) & 1 == 1
     }
 }
 
@@ -72,12 +91,13 @@ pub(super) struct Successor {
 /// The scratch space of the subset construction, with the successor it computed last.
 #[derive(Debug)]
 pub(super) struct Determinizer {
-    /// The round in which each NFA state was last reached.
+    /// By NFA state: the round in which the closure last reached it.
     seen: Vec<u64>,
+    // A round is a generation number for `seen`, so the marks need not be cleared. It has 64 bits and never wraps.
     round: u64,
     stack: Vec<u32>,
     resolved: Vec<u32>,
-    /// True if cuts are passed, as in a suffix, and not reported.
+    /// True while a suffix is stepped: its closure continues past cuts instead of reporting them.
     passes_cuts: bool,
     pub(super) successor: Successor,
 }
@@ -95,7 +115,7 @@ impl Determinizer {
     }
 
     /// Returns the number of NFA states.
-    pub(super) fn states(&self) -> usize {
+    pub(super) fn nfa_states(&self) -> usize {
         self.seen.len()
     }
 
@@ -103,9 +123,11 @@ impl Determinizer {
     pub(super) fn start_closure(&mut self, nfa: &Nfa, before: LookBehind) -> StartClosure {
         self.round += 1;
         let mut states = Vec::new();
+        // One round for all starts: a state that several patterns share is listed once.
         for &start in &nfa.starts {
             self.epsilon_closure(nfa, start, before, LookAhead::Unknown, &mut states);
         }
+        // A cut at the start of a pattern is reached at every position. `CacheBuilder` adds it to each contribution.
         let mut cuts = Vec::new();
         states.retain(|&state| match nfa.states[state as usize] {
             NfaState::Cut { cut, .. } => {
@@ -114,20 +136,23 @@ impl Determinizer {
             }
             _ => true,
         });
-        let mut holds = vec![0u64; nfa.states.len().div_ceil(64)].into_boxed_slice();
+        // The closure stops at undecided assertions: the assertion is in the list, its targets are not.
+        let mut bits = vec![0u64; nfa.states.len().div_ceil(64)].into_boxed_slice();
         for &state in &states {
-            holds[state as usize / 64] |= 1 << (state % 64);
+            bits[state as usize / 64] |= 1 << (state % 64);
         }
         cuts.sort_unstable();
         StartClosure {
             states: states.into_boxed_slice(),
-            holds,
+            bits,
             cuts: cuts.into_boxed_slice(),
         }
     }
 
-    /// Adds the epsilon closure of `state` to `out`: classes, matches, cuts that are not passed, and assertions that
-    /// `after` does not decide yet.
+    /// Adds the epsilon closure of `state` to `out`: its classes and matches, the cuts that are not passed, and the
+    /// assertions that `after` does not decide yet.
+    ///
+    /// The caller starts a round. Within a round each state is visited once, however many calls reach it.
     fn epsilon_closure(
         &mut self,
         nfa: &Nfa,
@@ -136,6 +161,7 @@ impl Determinizer {
         after: LookAhead,
         out: &mut Vec<u32>,
     ) {
+        // The order of visits does not matter: all ends are reported, so there are no priorities as in a Pike VM.
         self.stack.push(state);
         while let Some(state) = self.stack.pop() {
             if std::mem::replace(&mut self.seen[state as usize], self.round) == self.round {
@@ -143,19 +169,24 @@ impl Determinizer {
             }
             match &nfa.states[state as usize] {
                 NfaState::Class { .. } | NfaState::Match(_) => out.push(state),
+                // A split is never in a set: its targets are.
                 NfaState::Split(next) => self.stack.extend_from_slice(next),
                 NfaState::Cut { next, .. } if self.passes_cuts => self.stack.push(*next),
                 NfaState::Cut { .. } => out.push(state),
                 NfaState::Look { look, next } => match holds(*look, before, after) {
                     Some(true) => self.stack.push(*next),
+                    // Decided: no other symbol can make it true at this position.
                     Some(false) => {}
+                    // Kept as a member of the set. `resolve` continues from here when the next symbol is known.
                     None => out.push(state),
                 },
             }
         }
     }
 
-    /// Computes the successor of `state_set` on a column.
+    /// Computes the successor of `state_set` on a column. `after` is the look-behind after that symbol.
+    ///
+    /// The start closure is not added; [`add_start_contribution`](Self::add_start_contribution) does that.
     pub(super) fn step(
         &mut self,
         nfa: &Nfa,
@@ -163,20 +194,25 @@ impl Determinizer {
         column: usize,
         after: LookBehind,
     ) {
+        // Buffers are taken out and given back: the closure below borrows `self` mutably.
         let mut resolved = std::mem::take(&mut self.resolved);
         let mut successor = std::mem::take(&mut self.successor);
         successor.clear();
         resolved.clear();
+        // First decide the assertions, with the symbol as look-ahead: `a\b` matches before the symbol is consumed.
         let flags = LookAhead::Symbol(nfa.alphabet.flags(column));
         let states = state_set.states.iter().copied();
         self.resolve(nfa, states, state_set.before, flags, &mut resolved);
+        // A second round, because a state that was resolved may also be a target of this symbol.
         self.round += 1;
         for &state in &resolved {
             match nfa.states[state as usize] {
-                NfaState::Class { class, next } if nfa.holds(class, column) => {
+                NfaState::Class { class, next } if nfa.class_contains(class, column) => {
                     let states = &mut successor.state_set.states;
                     self.epsilon_closure(nfa, next, after, LookAhead::Unknown, states);
                 }
+                // Only a resolved assertion leads here: a match that needed no look-ahead was moved out of the set
+                // when it was reached. The match ends before this symbol, so the report is late.
                 NfaState::Match(pattern) => successor.late.push(pattern),
                 NfaState::Cut { cut, .. } => successor.late.push(CUT | cut),
                 _ => {}
@@ -184,29 +220,34 @@ impl Determinizer {
         }
         successor.state_set.cut = state_set.cut;
         successor.state_set.before = after;
+        // What the closure of the targets reached matches after this symbol, hence `now`.
         successor.split_off_reports(nfa);
         self.resolved = resolved;
         self.successor = successor;
     }
 
     /// Steps a bit-parallel set. Of the successor only the reports are set, unsorted and possibly with duplicates.
+    ///
+    /// The set contains no assertion, so there are no late reports.
     pub(super) fn step_bit_states(
         &mut self,
         nfa: &Nfa,
         bit_nfa: &BitNfa,
-        (step_bit_states, next): (&BitStateSet, &mut BitStateSet),
+        (states, next): (&BitStateSet, &mut BitStateSet),
         column: usize,
         after: LookBehind,
     ) {
         let mut reached = std::mem::take(&mut self.resolved);
         self.successor.clear();
         self.round += 1;
-        step_bit_states.step(bit_nfa, column, next, |next, state| {
+        states.step(bit_nfa, column, next, |next, state| {
             let NfaState::Class { next: to, .. } = nfa.states[state as usize] else {
+                // Subsumed copies of a repeat are not dropped here. A shift moves 64 of them at once, which is cheaper.
                 return;
             };
             reached.clear();
             self.epsilon_closure(nfa, to, after, LookAhead::Unknown, &mut reached);
+            // Targets of a shift are classes and need no closure. Only the other targets come here.
             for &state in &reached {
                 match nfa.states[state as usize] {
                     NfaState::Match(pattern) => self.successor.now.push(pattern),
@@ -218,10 +259,11 @@ impl Determinizer {
         self.resolved = reached;
     }
 
-    /// Computes the successor of a suffix.
+    /// Computes the successor of a suffix. Without an assertion in the suffix, its look-behind is always the same.
     pub(super) fn step_suffix(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
-        let cut = state_set.cut.expect("a tail has a cut");
+        let cut = state_set.cut.expect("a suffix has a cut");
         let has_look = nfa.cuts[cut as usize].has_look;
+        // One look-behind for all contexts gives one DFA state instead of up to seven.
         let after = match has_look {
             true => state_set
                 .before
@@ -231,11 +273,13 @@ impl Determinizer {
         self.passes_cuts = true;
         self.step(nfa, state_set, column, after);
         self.passes_cuts = false;
-        self.successor.sort(nfa);
+        self.successor.sort_lists(nfa);
         self.successor.canonicalize_dead();
     }
 
     /// Adds the start of a suffix to `state_set`, in which it may be live already.
+    ///
+    /// Two live copies of one suffix are one set: this bounds the live suffixes of a cursor by the number of cuts.
     pub(super) fn activate_suffix(
         &mut self,
         nfa: &Nfa,
@@ -245,27 +289,26 @@ impl Determinizer {
     ) {
         let mut successor = std::mem::take(&mut self.successor);
         successor.clear();
-        let about = nfa.cuts[cut as usize];
-        let before = if about.has_look {
-            before
-        } else {
-            LookBehind::Other
-        };
+        let NfaCut { entry, has_look } = nfa.cuts[cut as usize];
+        let before = if has_look { before } else { LookBehind::Other };
         self.passes_cuts = true;
         self.round += 1;
         let states = &mut successor.state_set.states;
-        self.epsilon_closure(nfa, about.entry, before, LookAhead::Unknown, states);
+        self.epsilon_closure(nfa, entry, before, LookAhead::Unknown, states);
         self.passes_cuts = false;
+        // The live states follow the new ones; duplicates are removed by the sort below.
         states.extend_from_slice(&state_set.states);
+        // The suffix starts at the position where the prefix ended. Both copies are at that position, so they have one
+        // look-behind and invariant 4 holds for the union.
         successor.state_set.cut = Some(cut);
         successor.state_set.before = before;
         successor.split_off_reports(nfa);
-        successor.sort(nfa);
+        successor.sort_lists(nfa);
         successor.canonicalize_dead();
         self.successor = successor;
     }
 
-    /// Replaces assertions by their targets or drops them, now that the look-ahead is known.
+    /// Replaces each assertion by its targets if it holds, and drops it if not, now that the look-ahead is known.
     fn resolve(
         &mut self,
         nfa: &Nfa,
@@ -275,6 +318,7 @@ impl Determinizer {
         out: &mut Vec<u32>,
     ) {
         if !nfa.has_look {
+            // Without assertions the set is its own closure.
             return out.extend(states);
         }
         self.round += 1;
@@ -282,26 +326,30 @@ impl Determinizer {
     }
 
     /// Adds the contribution of the start closure, and sorts the lists.
+    ///
+    /// States of the start closure are removed first (invariant 2). Nothing is lost: from one NFA state at one position
+    /// the same ends can be reached, whether the match is partial or starts here.
     pub(super) fn add_start_contribution(
         &mut self,
         nfa: &Nfa,
-        start_contributions: &Successor,
+        start_contribution: &Successor,
         start_closure: &StartClosure,
     ) {
         let successor = &mut self.successor;
         successor
             .state_set
             .states
-            .retain(|&state| !start_closure.holds(state));
+            .retain(|&state| !start_closure.contains(state));
         successor
             .state_set
             .states
-            .extend_from_slice(&start_contributions.state_set.states);
-        successor.now.extend_from_slice(&start_contributions.now);
-        successor.late.extend_from_slice(&start_contributions.late);
-        successor.sort(nfa);
+            .extend_from_slice(&start_contribution.state_set.states);
+        successor.now.extend_from_slice(&start_contribution.now);
+        successor.late.extend_from_slice(&start_contribution.late);
+        successor.sort_lists(nfa);
     }
 
+    /// Returns the patterns that match because the haystack ends, sorted.
     pub(super) fn at_end(
         &mut self,
         nfa: &Nfa,
@@ -309,6 +357,7 @@ impl Determinizer {
         states: impl Iterator<Item = u32>,
     ) -> Vec<u32> {
         let mut reached = Vec::new();
+        // A cut after an assertion that only the end decides can no longer activate its suffix, so it is passed.
         self.passes_cuts = true;
         self.resolve(nfa, states, before, LookAhead::End, &mut reached);
         self.passes_cuts = false;
@@ -319,6 +368,7 @@ impl Determinizer {
                 _ => None,
             })
             .collect();
+        // In the order of pattern ids, so that reports at the end do not depend on the order of states.
         patterns.sort_unstable();
         patterns.dedup();
         patterns
@@ -333,7 +383,7 @@ impl Successor {
         self.late.clear();
     }
 
-    /// Moves matches and cuts from the states to the reports.
+    /// Moves matches and cuts from the states to the reports that are certain now.
     fn split_off_reports(&mut self, nfa: &Nfa) {
         let now = &mut self.now;
         self.state_set
@@ -351,15 +401,16 @@ impl Successor {
             });
     }
 
-    fn sort(&mut self, nfa: &Nfa) {
+    fn sort_lists(&mut self, nfa: &Nfa) {
         for list in [&mut self.state_set.states, &mut self.now, &mut self.late] {
             list.sort_unstable();
             list.dedup();
         }
+        // `drop_subsumed` compares neighbours, so it needs the sorted list.
         nfa.drop_subsumed(&mut self.state_set.states);
     }
 
-    /// Gives all dead suffixes the same set.
+    /// Gives all dead suffixes the same set, so that the table has one dead state, which the search recognizes.
     fn canonicalize_dead(&mut self) {
         if self.state_set.states.is_empty() && self.now.is_empty() && self.late.is_empty() {
             self.state_set.cut = StateSet::dead().cut;
@@ -380,15 +431,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_search_holds_its_states_and_no_others() {
-        // More states than a word has bits, and starts on both sides of it.
+    fn a_start_closure_contains_its_states_and_no_others() {
+        // More states than a word has bits, and starts in more than one word.
         let patterns = parsed(&["[a-c]{70}x", "^y", r"\bz", "q{3}"]);
         let nfa = Nfa::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
         assert!(nfa.states.len() > 64);
-        let mut step = Determinizer::new(nfa.states.len());
+        let mut determinizer = Determinizer::new(nfa.states.len());
         for before in LookBehind::ALL {
-            let start_closure = step.start_closure(&nfa, before);
-            let held = (0..nfa.states.len() as u32).filter(|&state| start_closure.holds(state));
+            let start_closure = determinizer.start_closure(&nfa, before);
+            let held = (0..nfa.states.len() as u32).filter(|&state| start_closure.contains(state));
             let mut states = start_closure.states.to_vec();
             states.sort_unstable();
             assert_eq!(held.collect::<Vec<u32>>(), states, "{before:?}");

@@ -1,15 +1,23 @@
 //! Generations of a shared value that fills up: who uses which, and when a new one starts.
 //!
-//! This module knows nothing of tables. A generation lives as long as somebody holds it. A new one starts only when
-//! nobody holds the one before the current, so that at most two are in use. `crates/automata/tests/loom.rs` runs this file with
-//! loom's locks in place of the standard library's.
+//! This module does not depend on tables. `crates/automata/tests/loom.rs` compiles this file with loom's locks in place
+//! of the standard library's.
+//!
+//! # Invariants
+//!
+//! 1. A generation lives as long as a cursor holds it. Its values stay valid for that cursor.
+//! 2. A new generation starts only while nobody holds the one before the current, so at most two are in use, and memory
+//!    is at most twice the budget.
+//! 3. Only the current generation is replaced, under the lock. Cursors that ask at the same time for a replacement of
+//!    the same generation get one new generation, not several.
 
 use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak};
 
-/// The current generation and, while somebody holds it, the previous one.
+/// The current generation and, while a cursor holds it, the previous one.
 #[derive(Debug)]
 pub(crate) struct Generations<T> {
-    /// The number of the current generation: a hint that is read without the lock.
+    /// The number of the current generation. It is read without the lock, as a hint.
+    // Relaxed is enough: a stale value only delays the move of a cursor.
     latest: AtomicU32,
     held: Mutex<GenerationSlots<T>>,
 }
@@ -24,7 +32,7 @@ pub(crate) struct Generation<T> {
 #[derive(Debug)]
 struct GenerationSlots<T> {
     current: Arc<Generation<T>>,
-    /// The previous generation, while somebody holds it.
+    /// The previous generation, while a cursor holds it.
     previous: Weak<Generation<T>>,
 }
 
@@ -62,6 +70,7 @@ impl<T> Generations<T> {
 
     /// Returns the current generation.
     pub(crate) fn current(&self) -> Arc<Generation<T>> {
+        // A cursor calls this when it starts, not while it steps bytes.
         Arc::clone(&self.lock().current)
     }
 
@@ -72,8 +81,8 @@ impl<T> Generations<T> {
         generation.number == self.latest.load(Ordering::Relaxed)
     }
 
-    /// Replaces `from` by the current generation. If `from` is the current one, starts the next, unless the previous one
-    /// is still held: then `from` stays.
+    /// Replaces `from` by the current generation. If `from` is the current one, first starts the next, unless the
+    /// previous one is still held: then `from` stays.
     pub(crate) fn move_to_current(
         &self,
         from: &mut Arc<Generation<T>>,
@@ -81,14 +90,18 @@ impl<T> Generations<T> {
     ) {
         let mut held = self.lock();
         let is_current = Arc::ptr_eq(&held.current, from);
+        // `make` runs under the lock: a second cursor waits for the new table instead of building another one.
         if is_current && held.previous.strong_count() == 0 {
+            // Wrapping is harmless, because only equality with the current number is tested.
             let number = from.number.wrapping_add(1);
             let of = make(number);
             let next = Arc::new(Generation { number, of });
+            // Weak, so that the last cursor frees the table.
             held.previous = Arc::downgrade(&held.current);
             held.current = next;
             self.latest.store(number, Ordering::Relaxed);
         }
+        // Dropping the old handle may free a table. That happens under the lock, and at most once for each generation.
         *from = Arc::clone(&held.current);
     }
 

@@ -1,4 +1,7 @@
 //! Hash functions that are the same on every machine and in every run, so that layouts and tables are reproducible.
+//!
+//! They are not keyed. A collision of 64 bits costs speed or sends a state to the fallback; it changes no hit, because
+//! the values are compared in full wherever a hit depends on them. Sets of classes are identified by 128 bits alone.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -8,13 +11,14 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Hashes a number so that sums of different sets differ: the first output of SplitMix64 with this seed
 /// (<https://prng.di.unimi.it/splitmix64.c>).
 pub(super) fn of_number(value: u64) -> u64 {
+    // Without the increment 0 would hash to 0, and a set with the element 0 would have the sum of the set without it.
     let mixed = value.wrapping_add(GOLDEN);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ mixed >> 31
 }
 
-/// Hashes a number to 128 bits, for sums that identify a set with no other check.
+/// Hashes a number to 128 bits, for sums that identify a set without a comparison.
 pub(super) fn wide(value: u64) -> u128 {
     let [high, low] = [2 * value, 2 * value + 1].map(|half| u128::from(of_number(half)));
     high << 64 | low
@@ -23,21 +27,24 @@ pub(super) fn wide(value: u64) -> u128 {
 /// Combines the hash of a list with its next value: the halves of a product, as in wyhash
 /// (<https://github.com/wangyi-fudan/wyhash>).
 #[inline(always)]
-pub(super) fn with(hash: u64, value: u64) -> u64 {
+pub(super) fn combine(hash: u64, value: u64) -> u64 {
+    // Both halves of the product: the low one alone would ignore the high bits of the value.
     let product = u128::from(hash ^ value ^ 0x2545_F491_4F6C_DD1D) * u128::from(GOLDEN);
     product as u64 ^ (product >> 64) as u64
 }
 
+/// Hashes a byte string, eight bytes at a time.
 pub(super) fn of_bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     // The length distinguishes a list from the same list padded with zeros.
     let length = (bytes.len() as u64).wrapping_mul(GOLDEN);
-    let hash = words
-        .iter()
-        .fold(length, |hash, word| with(hash, u64::from_le_bytes(*word)));
+    let hash = words.iter().fold(length, |hash, word| {
+        combine(hash, u64::from_le_bytes(*word))
+    });
     let mut last = [0; 8];
+    // The last word is padded with zeros, also if it is empty, so that every length ends alike.
     last[..rest.len()].copy_from_slice(rest);
-    with(hash, u64::from_le_bytes(last))
+    combine(hash, u64::from_le_bytes(last))
 }
 
 /// The most ranges of a [`RangesKey`] that its hash includes.
@@ -53,10 +60,12 @@ pub(super) struct RangesKey(pub(super) Vec<(u32, u32)>);
 impl Hash for RangesKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let ranges = &self.0;
+        // Every n-th range and the last one: two classes that differ only in between share a hash and are then
+        // compared.
         let step = ranges.len().div_ceil(HASHED_RANGES).max(1);
         let sample = ranges.iter().step_by(step).chain(ranges.last());
         let hash = sample.fold(ranges.len() as u64, |hash, &(start, end)| {
-            with(hash, u64::from(start) << 32 | u64::from(end))
+            combine(hash, u64::from(start) << 32 | u64::from(end))
         });
         state.write_u64(hash);
     }
@@ -75,9 +84,10 @@ impl Hasher for IdentityHasher {
         self.0
     }
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = with(self.0, of_bytes(bytes));
+        self.0 = combine(self.0, of_bytes(bytes));
     }
     fn write_u64(&mut self, value: u64) {
+        // The key has hashed itself, so its value is the hash.
         self.0 = value;
     }
 }
@@ -118,7 +128,7 @@ mod tests {
     fn numbers_are_mixed() {
         assert_mixes(64, |value| of_number(value).into());
         assert_mixes(128, wide);
-        // No half is that of another number, or the other half of the same.
+        // No half equals a half of another number, or the other half of the same number.
         let halves = (0..1000)
             .map(wide)
             .flat_map(|hash| [(hash >> 64) as u64, hash as u64]);
@@ -155,8 +165,8 @@ mod tests {
             assert!((0.45..0.55).contains(&share), "bit {bit}: {share}");
         }
         assert_ne!(
-            with(with(0, 1), 2),
-            with(with(0, 2), 1),
+            combine(combine(0, 1), 2),
+            combine(combine(0, 2), 1),
             "their order counts"
         );
     }
@@ -189,6 +199,6 @@ mod tests {
         hasher.write_u64(7);
         assert_eq!(hasher.finish(), 7);
         hasher.write(b"ab");
-        assert_eq!(hasher.finish(), with(7, of_bytes(b"ab")));
+        assert_eq!(hasher.finish(), combine(7, of_bytes(b"ab")));
     }
 }

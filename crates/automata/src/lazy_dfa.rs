@@ -131,7 +131,7 @@ impl DfaCache {
     fn new(nfa: &Nfa, config: TableConfig) -> DfaCache {
         let table = Table::new(&nfa.alphabet, config);
         let mut cache = CacheBuilder::new(nfa, &table, config.budget);
-        let (start_states, dead) = cache.first_states(&table);
+        let (start_states, dead) = cache.build_first_states(&table);
         let suffixes = nfa.cuts.len() * LookBehind::ALL.len();
         DfaCache {
             table,

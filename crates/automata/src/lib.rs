@@ -80,6 +80,7 @@ use table::sparse::SparseRows;
 use table::{FIRST_BUDGET, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
+// A delta is stepped in all automata before any cursor moves, and the results are kept on the stack meanwhile.
 const MOST_SHORT: usize = 8;
 
 /// A match event: a pattern matches, and no further input can change that.
@@ -110,13 +111,16 @@ pub struct Matcher {
 #[derive(Debug)]
 struct Automaton {
     lazy: LazyDfa,
+    // An automaton numbers its patterns from 0; this maps them to the numbers of the caller.
     patterns: Box<[u32]>,
 }
 
 /// The search state of one haystack.
 #[derive(Clone, Debug)]
 pub struct Cursor {
+    // Not boxed: nearly every matcher has one automaton, and its cursor is then read without an indirection.
     first: lazy_dfa::DfaCursor,
+    // `None` for one automaton, so that such a cursor allocates nothing.
     more: Option<Box<[lazy_dfa::DfaCursor]>>,
 }
 
@@ -130,6 +134,7 @@ impl Cursor {
         room: &mut [u8; SHORT],
         agrees: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
+        // Several automata would have to agree before any of them moves. That is left to `Matcher::push_short`.
         self.more.is_none() && self.first.push_short(bytes, room, agrees)
     }
 }
@@ -159,6 +164,7 @@ impl Matcher {
         every_end: &[bool],
         plan: PartitionPlan,
     ) -> Result<Matcher, TooManyClasses> {
+        // A pattern whose every end counts keeps its back: trimming it there would remove all ends but the first.
         let simplified: Vec<SimplifiedPattern> = patterns
             .iter()
             .enumerate()
@@ -173,12 +179,14 @@ impl Matcher {
                 },
             })
             .collect();
+        // The budget is shared equally, because the size that each table will need depends on the text.
         let layout = plan.partition(&simplified, table_bytes)?;
         let config = plan.config(layout.len(), table_bytes);
         let automata = layout
             .into_iter()
             .map(|part| Automaton::new(part, &simplified, config));
         let mut automata = automata.collect::<Result<Vec<Automaton>, _>>()?.into_iter();
+        // Without patterns there is still an automaton: it counts the invalid bytes of the haystack.
         let first = match automata.next() {
             Some(first) => first,
             None => Automaton::new(Partition::default(), &[], TableConfig::BARE)?,
@@ -198,6 +206,8 @@ impl Matcher {
         let all = 0..patterns.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) =
             all.partition(|&index| nfa::needs_bytes(&patterns[index as usize]));
+        // One automaton for all patterns of a symbol space, not a partition: idleness is a property of all of them
+        // together.
         let automaton = |space, members: Vec<u32>| {
             let own = members
                 .iter()
@@ -215,6 +225,7 @@ impl Matcher {
                 patterns: members.into_boxed_slice(),
             })
         };
+        // The first automaton is over characters even if it has no patterns, for the invalid bytes.
         let has_bytes = !bytes.is_empty();
         let more = has_bytes
             .then(|| automaton(SymbolSpace::Bytes, bytes))
@@ -230,6 +241,7 @@ impl Matcher {
     pub fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
         match self.more.is_empty() {
             true => self.first.lazy.run(&mut cursor.first, bytes),
+            // Two automata are idle at different positions. An empty run makes the caller step the bytes with `push`.
             false => IdleRun::default(),
         }
     }
@@ -311,6 +323,7 @@ impl Matcher {
 
     /// [`push_short`](Self::push_short) over several automata: all of them accept the delta, or none steps it.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        // First step all automata without moving a cursor: if one declines, none may have moved.
         let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
         let cursors = cursor.more.as_deref_mut()?;
         let mut shorts = [first; MOST_SHORT];
@@ -322,6 +335,7 @@ impl Matcher {
                 *short = automaton.lazy.try_step_short(cursor, bytes)?;
             }
         }
+        // All of them have accepted. From here on nothing can fail.
         self.first.lazy.accept_short(&mut cursor.first, &first);
         for ((automaton, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
             if !cursor.is_exhausted() {
@@ -415,7 +429,7 @@ impl Automaton {
         simplified: &[SimplifiedPattern],
         config: TableConfig,
     ) -> Result<Automaton, TooManyClasses> {
-        let (lazy, patterns) = part.lazy(simplified, config)?;
+        let (lazy, patterns) = part.into_automaton(simplified, config)?;
         Ok(Automaton { lazy, patterns })
     }
 

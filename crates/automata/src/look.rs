@@ -1,4 +1,14 @@
 //! Look-behind and look-ahead at a position, and the assertions they decide.
+//!
+//! The look-behind is part of a DFA state, so an assertion sees the symbol before a position at no cost. The look-ahead
+//! is known one symbol later: until then the assertion stays in the state set, undecided.
+//!
+//! # Invariants
+//!
+//! 1. An assertion has the result that regex-automata's `LookMatcher` has on the whole haystack. Deltas make no
+//!    difference, because the end of a delta is not a look-ahead.
+//! 2. A decided assertion stays decided: `Some` for an unknown look-ahead is the result for every look-ahead.
+//! 3. A look-behind that no pattern asks about is `Other`, so it does not multiply states.
 
 use regex_syntax::hir::Look;
 
@@ -24,6 +34,7 @@ pub(crate) enum LookBehind {
 }
 
 impl LookBehind {
+    // In the order of the discriminants: arrays by look-behind are indexed by them, and encoded sets store them.
     pub(crate) const ALL: [LookBehind; 7] = [
         LookBehind::Start,
         LookBehind::Lf,
@@ -34,9 +45,10 @@ impl LookBehind {
         LookBehind::Invalid,
     ];
 
-    /// Returns the look-behind after a symbol with these flags. A property that no pattern asks about has no flag, so it
-    /// does not distinguish states.
+    /// Returns the look-behind after a symbol with these flags. A property that no pattern asks about has no flag, so
+    /// it does not distinguish states.
     pub(crate) fn after(self, flags: SymbolFlags, look_needs: LookNeeds) -> LookBehind {
+        // A trailing byte comes first: it has no other flag, and its look-behind depends on the one before it.
         let after = if flags.is_trailing() {
             self.after_trailing()
         } else if flags.is_invalid_behind() {
@@ -53,16 +65,19 @@ impl LookBehind {
             LookBehind::Other
         };
         match after {
+            // Without a Unicode boundary a non-ASCII word character is like any other character.
             LookBehind::Word if !look_needs.word.unicode => LookBehind::Other,
             after => after,
         }
     }
 
-    /// `regex` decodes backwards over stray continuation bytes to the character before them.
+    /// Returns the look-behind after a trailing byte: `regex` decodes backwards over stray continuation bytes to the
+    /// character before them.
     fn after_trailing(self) -> LookBehind {
         match self {
             LookBehind::Start | LookBehind::Invalid => LookBehind::Invalid,
             LookBehind::Lf | LookBehind::Cr | LookBehind::Other => LookBehind::Other,
+            // The window no longer ends in an ASCII character, so an ASCII boundary sees no word character here.
             LookBehind::AsciiWord | LookBehind::Word => LookBehind::Word,
         }
     }
@@ -88,12 +103,13 @@ impl LookAhead {
         match self {
             LookAhead::Unknown => None,
             LookAhead::Symbol(flags) => Some(has(flags)),
+            // The end of the haystack has no property of a symbol.
             LookAhead::End => Some(false),
         }
     }
 }
 
-/// Returns whether the assertion holds between `before` and `after`; `None` if that depends on an unknown `after`.
+/// Returns true if the assertion holds between `before` and `after`; `None` if an unknown `after` decides it.
 pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<bool> {
     let at_end = || match after {
         LookAhead::Unknown => None,
@@ -107,7 +123,10 @@ pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<
     let ascii = || after.flag(SymbolFlags::is_ascii_word);
     let was_word = before.is_word();
     let was_ascii = before == LookBehind::AsciiWord;
+    // The start of the haystack is valid, and not a word character.
     let was_valid = before != LookBehind::Invalid;
+    // Each arm follows the definition in regex-syntax. An arm returns `Some` as soon as the look-behind alone decides:
+    // an assertion that is decided early keeps its state set smaller and its report earlier.
     match look {
         Look::Start => Some(before == LookBehind::Start),
         Look::End => at_end(),
@@ -115,11 +134,14 @@ pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<
         Look::EndLF => Some(at_end()? || lf()?),
         Look::StartCRLF => match before {
             LookBehind::Start | LookBehind::Lf => Some(true),
+            // `\r\n` is one line terminator: no line starts between its two characters.
             LookBehind::Cr => lf().map(|lf| !lf),
             _ => Some(false),
         },
+        // For the same reason no line ends between them.
         Look::EndCRLF => Some(at_end()? || cr()? || (lf()? && before != LookBehind::Cr)),
         Look::WordUnicode => word().map(|word| was_word != word),
+        // `regex` never lets `\B` hold next to a byte of no character, even where `\b` does not hold.
         Look::WordUnicodeNegate => both(was_valid, || Some(!invalid()? && was_word == word()?)),
         Look::WordStartUnicode => both(!was_word, word),
         Look::WordEndUnicode => both(was_word, || word().map(|word| !word)),

@@ -1,4 +1,19 @@
 //! A Thompson NFA compiled from the syntax tree, with one state for each character class.
+//!
+//! # Invariants
+//!
+//! 1. States are compiled back to front: a state has a larger number than its targets, except where the loop of an
+//!    unbounded repeat leads back.
+//! 2. A class state has one target. Only splits have several, and a split with no target is a dead end.
+//! 3. The copies of a counted repeat of one class are numbered from the last to the first, with only their splits in
+//!    between. `drop_subsumed` relies on it. Required copies have no splits, so their numbers are consecutive, and
+//!    `bit_nfa` steps them by a shift.
+//! 4. No loop contains a cut: the states of a suffix do not lead back to its cut.
+//!
+//! # Complexity
+//!
+//! Compiling is linear in the number of states, which [`states`](super::pattern::states) bounds before anything is
+//! compiled. Over characters a class is one state; over bytes it is one state for each byte of each UTF-8 sequence.
 
 use std::collections::hash_map::Entry;
 
@@ -40,15 +55,21 @@ pub(crate) struct NfaCut {
 }
 
 /// The role of a state among the unrolled copies of a counted repeat. One copy subsumes another if everything
-/// reachable from the other is reachable from it. The copies of a repeat have consecutive numbers, the last first.
+/// reachable from the other is reachable from it.
+// A search in `x{2,40}` may be in any subset of the copies, and each subset would be a DFA state. Subsumption leaves
+// one live copy among those after which the repeat may be over, so there are about forty states and not 2^40.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum UnrolledRepeat {
     /// Not a copy.
     #[default]
     None,
     /// A copy in `x{2,9}` after which the repeat may be over. The earliest live copy subsumes the later ones.
+    // Both may leave the repeat after one more symbol, and the earlier one may stay in it for longer. A required copy that
+    // another required copy follows has no role: it needs more symbols than a later copy and accepts more, so neither
+    // subsumes the other.
     Bounded(u32),
     /// The loop at the end of `x{5,}`. It subsumes the copies before it.
+    // The loop may be left after any symbol, or never; a copy before it still needs some.
     Loop(u32),
     /// A copy before such a loop.
     BeforeLoop(u32),
@@ -59,6 +80,7 @@ pub(crate) enum UnrolledRepeat {
 pub(crate) struct Nfa {
     pub(crate) states: Vec<NfaState>,
     /// By state: the repeat that it is a copy of.
+    // Empty if no pattern has a counted repeat of a class, so that `drop_subsumed` returns at once.
     copies: Vec<UnrolledRepeat>,
     /// By class: the columns it contains.
     pub(crate) classes: Vec<ColumnSet>,
@@ -84,38 +106,44 @@ impl Nfa {
         cuts: Option<SplitConfig<'_>>,
     ) -> Result<Nfa, TooManyClasses> {
         let mut compiler = NfaCompiler::new(space, cuts);
-        let starts = compiler.tree(&PrefixTree::new(space, patterns, cuts));
+        let starts = compiler.compile_tree(&PrefixTree::new(space, patterns, cuts));
         compiler.finish(patterns, starts)
     }
 
-    /// Compiles the patterns without shared prefixes; also returns the pattern of each state.
+    /// Compiles the patterns without shared prefixes. Also returns, by state, the pattern that owns it.
+    ///
+    /// Each pattern then has states of its own, so a suffix belongs to one pattern and a profile can tell patterns
+    /// apart.
     pub(crate) fn without_prefix_sharing(
         space: SymbolSpace,
         patterns: &[Hir],
         cuts: Option<SplitConfig<'_>>,
     ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
         let mut compiler = NfaCompiler::new(space, cuts);
+        // One tree for each pattern, compiled one after the other: states between two lengths belong to one pattern.
         let (mut starts, mut owners) = (Vec::new(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
-            let tree = PrefixTree::of(space, [(index as u32, pattern)], cuts);
-            starts.extend(compiler.tree(&tree));
+            // A tree of one pattern still merges its alternatives: `ab|ac` has one state for `a`.
+            let tree = PrefixTree::from_named(space, [(index as u32, pattern)], cuts);
+            starts.extend(compiler.compile_tree(&tree));
             owners.resize(compiler.states.len(), index as u32);
         }
         Ok((compiler.finish(patterns, starts)?, owners))
     }
 
-    /// Returns, by cut, the patterns after it.
+    /// Returns, by cut, the patterns whose suffix starts at it.
     pub(crate) fn patterns_after_cuts(&self) -> Vec<Vec<u32>> {
         self.patterns_reachable_from(self.cuts.iter().map(|cut| cut.entry))
     }
 
-    /// Returns, by state, the patterns that it leads to.
+    /// Returns, by entry, the patterns that can be reached from it. Each entry costs a walk over the states it reaches.
     pub(crate) fn patterns_reachable_from(
         &self,
         entries: impl Iterator<Item = NfaStateId>,
     ) -> Vec<Vec<u32>> {
+        // Marked with the index of the entry, so that it is not cleared between entries.
         let mut seen = vec![u32::MAX; self.states.len()];
-        let patterns_reachable_from = |(round, entry): (u32, NfaStateId)| {
+        let collect = |(round, entry): (u32, NfaStateId)| {
             let (mut stack, mut patterns) = (vec![entry], Vec::new());
             while let Some(state) = stack.pop() {
                 if std::mem::replace(&mut seen[state as usize], round) == round {
@@ -133,18 +161,22 @@ impl Nfa {
             patterns.dedup();
             patterns
         };
-        (0..).zip(entries).map(patterns_reachable_from).collect()
+        (0..).zip(entries).map(collect).collect()
     }
 
-    /// Adds copies of the start states, so that no start state is ever entered again. A partial match can then be
-    /// distinguished from the start closure.
+    /// Adds copies of the start states, so that no start state is ever entered again.
+    ///
+    /// A loop at the start of a pattern (`(?:ab)+`) otherwise leads back into the start closure, and a partial match
+    /// that waits there could not be told from a search that has not started.
     pub(crate) fn with_distinct_starts(mut self) -> Nfa {
+        // Every state gets a copy, because splits and assertions of the start closure may lead anywhere. The copies
+        // that no start reaches stay unused.
         let shift = self.states.len() as NfaStateId;
         let copies: Vec<NfaState> = self
             .states
             .iter()
             .map(|state| match state {
-                // The first symbol leads to the original states, and from there to no copy.
+                // The first symbol leads to the original states, and no original state leads to a copy.
                 NfaState::Class { .. } | NfaState::Match(_) | NfaState::Cut { .. } => state.clone(),
                 NfaState::Split(to) => {
                     NfaState::Split(to.iter().map(|next| next + shift).collect())
@@ -156,12 +188,13 @@ impl Nfa {
             })
             .collect();
         self.states.extend(copies);
+        // A copy of a repeat's copy has no role: its number is not next to those of the original ones.
         self.copies.resize(self.states.len(), UnrolledRepeat::None);
         self.starts.iter_mut().for_each(|start| *start += shift);
         self
     }
 
-    /// Removes states that others in the sorted list subsume.
+    /// Removes the states that others in the sorted list subsume, in one pass.
     // PERF: without this, 742 rules of kingfisher visit 121,033 states on 12 MB of text, because counted classes
     // overlap themselves (`cargo bench --bench hard -- kingfisher`).
     pub(crate) fn drop_subsumed(&self, states: &mut Vec<NfaStateId>) {
@@ -169,18 +202,22 @@ impl Nfa {
             return;
         }
         let mut kept = 0usize;
+        // Sorted numbers put the copies of one repeat next to each other (invariant 3), so comparing neighbours
+        // suffices. A lower number is a later copy.
         for at in 0..states.len() {
             let state = states[at];
-            let last = kept.checked_sub(1).map(|last| self.copies_of(states[last]));
-            match (last, self.copies_of(state)) {
+            let last = kept.checked_sub(1).map(|last| self.copy_role(states[last]));
+            match (last, self.copy_role(state)) {
                 (Some(UnrolledRepeat::Bounded(last)), UnrolledRepeat::Bounded(this))
                     if last == this =>
                 {
+                    // The last one kept is a later copy, which this one subsumes: it is replaced.
                     kept -= 1
                 }
                 (Some(UnrolledRepeat::Loop(last)), UnrolledRepeat::BeforeLoop(this))
                     if last == this =>
                 {
+                    // The loop has the lowest number of its repeat, so it comes before the copies that it subsumes.
                     continue;
                 }
                 _ => {}
@@ -191,13 +228,13 @@ impl Nfa {
         states.truncate(kept);
     }
 
-    fn copies_of(&self, state: NfaStateId) -> UnrolledRepeat {
+    fn copy_role(&self, state: NfaStateId) -> UnrolledRepeat {
         self.copies[state as usize]
     }
 
     /// Returns true if the class contains the column.
     #[inline]
-    pub(crate) fn holds(&self, class: u32, column: usize) -> bool {
+    pub(crate) fn class_contains(&self, class: u32, column: usize) -> bool {
         self.classes[class as usize][column / 64] >> (column % 64) & 1 == 1
     }
 }
@@ -215,7 +252,8 @@ pub(crate) fn needs_bytes(hir: &Hir) -> bool {
     }
 }
 
-fn ask(look_needs: &mut LookNeeds, look: Look) {
+fn record_look(look_needs: &mut LookNeeds, look: Look) {
+    // `^` and `$` need no property of a symbol: the start and the end of the haystack are no symbols.
     match look {
         Look::Start | Look::End => {}
         Look::StartLF | Look::EndLF => look_needs.line = true,
@@ -235,36 +273,39 @@ fn ask(look_needs: &mut LookNeeds, look: Look) {
     }
 }
 
-/// Returns, by state, whether it leads to an assertion.
-fn looking(states: &[NfaState]) -> Vec<bool> {
-    let mut looking = vec![false; states.len()];
-    // Only loops lead forward, so a few rounds suffice.
+/// Returns, by state, true if an assertion can be reached from it.
+fn reaches_assertion(states: &[NfaState]) -> Vec<bool> {
+    let mut reaches = vec![false; states.len()];
+    // By invariant 1 one pass decides all states outside of loops. Loops need a few more passes.
     let mut has_changed = true;
     while std::mem::take(&mut has_changed) {
         for (state, kind) in states.iter().enumerate() {
-            let is_looking = match kind {
+            let is_reached = match kind {
                 NfaState::Look { .. } => true,
                 NfaState::Match(_) => false,
                 NfaState::Class { next, .. } | NfaState::Cut { next, .. } => {
-                    looking[*next as usize]
+                    reaches[*next as usize]
                 }
-                NfaState::Split(next) => next.iter().any(|&next| looking[next as usize]),
+                NfaState::Split(next) => next.iter().any(|&next| reaches[next as usize]),
             };
-            has_changed |= is_looking && !looking[state];
-            looking[state] = is_looking;
+            has_changed |= is_reached && !reaches[state];
+            reaches[state] = is_reached;
         }
     }
-    looking
+    reaches
 }
 
 struct NfaCompiler {
     space: SymbolSpace,
     gaps: Option<GapCriteria>,
+    /// By cut: the first state of its suffix.
     cuts: Vec<NfaStateId>,
     states: Vec<NfaState>,
-    /// Only as long as the last copy; other states are no copies.
+    /// By state, up to the last copy of a repeat; later states are no copies.
     copies: Vec<UnrolledRepeat>,
+    /// The number of repeats so far, which identifies a repeat.
     repeats: u32,
+    /// By class: its ranges. `ids` finds a class that occurred before, so that equal classes have one set of columns.
     classes: Vec<Ranges>,
     ids: IdentityMap<RangesKey, u32>,
 }
@@ -284,19 +325,20 @@ impl NfaCompiler {
     }
 
     fn finish(self, patterns: &[Hir], starts: Vec<NfaStateId>) -> Result<Nfa, TooManyClasses> {
+        // The alphabet splits columns only at properties that some assertion asks about.
         let mut look_needs = LookNeeds::default();
         let mut has_look = false;
         for pattern in patterns {
             for look in pattern.properties().look_set().iter() {
                 has_look = true;
-                ask(&mut look_needs, look);
+                record_look(&mut look_needs, look);
             }
         }
         let (alphabet, classes) = Alphabet::new(self.space, &self.classes, look_needs)?;
-        let looking = looking(&self.states);
+        let reaches_assertion = reaches_assertion(&self.states);
         let cuts = self.cuts.into_iter().map(|entry| NfaCut {
             entry,
-            has_look: looking[entry as usize],
+            has_look: reaches_assertion[entry as usize],
         });
         let mut copies = self.copies;
         if !copies.is_empty() {
@@ -320,8 +362,9 @@ impl NfaCompiler {
     }
 
     fn add_class(&mut self, ranges: Ranges, next: NfaStateId) -> NfaStateId {
+        // Patterns of a pack repeat the same classes: each is one set of columns, however many states use it.
         let class = match self.ids.entry(RangesKey(ranges)) {
-            Entry::Occupied(known) => *known.get(),
+            Entry::Occupied(existing) => *existing.get(),
             Entry::Vacant(new) => {
                 let class = self.classes.len() as u32;
                 self.classes.push(new.key().0.clone());
@@ -332,8 +375,8 @@ impl NfaCompiler {
     }
 
     /// Compiles a prefix tree. Returns the entries of the root's branches.
-    fn tree(&mut self, tree: &PrefixTree) -> Vec<NfaStateId> {
-        // A node comes before its children, and states are compiled back to front.
+    fn compile_tree(&mut self, tree: &PrefixTree) -> Vec<NfaStateId> {
+        // A node comes before its children, and states are compiled back to front, so the nodes are visited in reverse.
         let mut entries: Vec<Vec<NfaStateId>> = vec![Vec::new(); tree.nodes.len()];
         for (index, node) in tree.nodes.iter().enumerate().rev() {
             let mut entry: Vec<NfaStateId> = node
@@ -342,20 +385,21 @@ impl NfaCompiler {
                 .map(|&pattern| self.add(NfaState::Match(pattern)))
                 .collect();
             for (step, to) in &node.branches {
+                // A chain of elements needs no split.
                 let next = match entries[*to as usize].as_slice() {
                     &[next] => next,
                     several => self.add(NfaState::Split(several.into())),
                 };
-                // No other branch leads there.
+                // Each node has one parent, so this entry is not needed again.
                 entries[*to as usize] = Vec::new();
-                entry.push(self.step(step, next));
+                entry.push(self.compile_step(step, next));
             }
             entries[index] = entry;
         }
         std::mem::take(&mut entries[0])
     }
 
-    fn step(&mut self, step: &PatternStep, next: NfaStateId) -> NfaStateId {
+    fn compile_step(&mut self, step: &PatternStep, next: NfaStateId) -> NfaStateId {
         match (step, self.space) {
             (PatternStep::Unit(code), SymbolSpace::Chars) => {
                 self.add_class(vec![(*code, *code)], next)
@@ -364,21 +408,25 @@ impl NfaCompiler {
                 self.byte(*byte as u8, *byte as u8, next)
             }
             (PatternStep::Any(hir), _) => self.compile(hir, next),
+            // Without criteria there are no cuts; the element is then compiled as a whole.
             (PatternStep::Cutting(hir, before), _) => match self.gaps {
                 Some(gaps) => self.compile_cutting(hir, next, gaps, *before),
                 None => self.compile(hir, next),
             },
-            (PatternStep::Cut, _) => self.cut(next),
+            (PatternStep::Cut, _) => self.add_cut(next),
         }
     }
 
-    fn cut(&mut self, next: NfaStateId) -> NfaStateId {
+    fn add_cut(&mut self, next: NfaStateId) -> NfaStateId {
         let cut = self.cuts.len() as u32;
         self.cuts.push(next);
         self.add(NfaState::Cut { cut, next })
     }
 
-    /// Compiles an element that contains gaps to cut before.
+    /// Compiles an element with gaps inside it, and cuts before each gap.
+    ///
+    /// `before` is the selectivity of everything in front of the element: a cut is worth it only after a selective
+    /// prefix.
     fn compile_cutting(
         &mut self,
         hir: &Hir,
@@ -386,13 +434,15 @@ impl NfaCompiler {
         gaps: GapCriteria,
         before: Selectivity,
     ) -> NfaStateId {
+        // A path may contain several cuts. The search stops at the first one; its suffix passes the others.
         if gaps.is_gap(hir, before) {
             let entry = self.compile(hir, next);
-            return self.cut(entry);
+            return self.add_cut(entry);
         }
         match hir.kind() {
             HirKind::Capture(capture) => self.compile_cutting(&capture.sub, next, gaps, before),
             HirKind::Concat(subs) => {
+                // The prefix of a later element includes the elements before it.
                 let befores: Vec<Selectivity> = subs
                     .iter()
                     .scan(before, |total, sub| {
@@ -407,14 +457,16 @@ impl NfaCompiler {
                 })
             }
             HirKind::Alternation(subs) => {
+                // Each alternative may be cut at a gap of its own, with a suffix of its own.
                 let entries = subs
                     .iter()
                     .map(|sub| self.compile_cutting(sub, next, gaps, before))
                     .collect();
                 self.add(NfaState::Split(entries))
             }
+            // At most one copy, so the cut inside it is in no loop (invariant 4).
             HirKind::Repetition(repetition) if is_single(repetition) => {
-                self.repetition_of(repetition, next, |compiler, next| {
+                self.compile_repetition(repetition, next, |compiler, next| {
                     compiler.compile_cutting(&repetition.sub, next, gaps, before)
                 })
             }
@@ -438,7 +490,7 @@ impl NfaCompiler {
                 let entries = subs.iter().map(|sub| self.compile(sub, next)).collect();
                 self.add(NfaState::Split(entries))
             }
-            HirKind::Repetition(repetition) => self.repetition(repetition, next),
+            HirKind::Repetition(repetition) => self.plain_repetition(repetition, next),
         }
     }
 
@@ -447,6 +499,7 @@ impl NfaCompiler {
             (SymbolSpace::Chars, Ok(text)) => text.chars().rev().fold(next, |next, char| {
                 self.add_class(vec![(u32::from(char), u32::from(char))], next)
             }),
+            // Over bytes, or a literal that is not UTF-8: one state for each byte.
             _ => literal
                 .0
                 .iter()
@@ -463,6 +516,7 @@ impl NfaCompiler {
 
     fn class(&mut self, class: &Class, next: NfaStateId) -> NfaStateId {
         match (class, self.space) {
+            // A byte range includes every role that the byte can have in a character.
             (Class::Bytes(class), _) => {
                 let mut ranges = Ranges::new();
                 class
@@ -481,6 +535,7 @@ impl NfaCompiler {
                 )
             }
             (Class::Unicode(class), SymbolSpace::Bytes) => {
+                // One chain of states for each UTF-8 sequence: characters are not symbols of this alphabet.
                 let mut entries = Vec::new();
                 for range in class.ranges() {
                     for sequence in Utf8Sequences::new(range.start(), range.end()) {
@@ -493,14 +548,14 @@ impl NfaCompiler {
         }
     }
 
-    fn repetition(&mut self, repetition: &Repetition, next: NfaStateId) -> NfaStateId {
-        self.repetition_of(repetition, next, |compiler, next| {
+    fn plain_repetition(&mut self, repetition: &Repetition, next: NfaStateId) -> NfaStateId {
+        self.compile_repetition(repetition, next, |compiler, next| {
             compiler.compile(&repetition.sub, next)
         })
     }
 
     /// Compiles a repetition whose body is compiled by `body`.
-    fn repetition_of(
+    fn compile_repetition(
         &mut self,
         repetition: &Repetition,
         next: NfaStateId,
@@ -508,47 +563,57 @@ impl NfaCompiler {
     ) -> NfaStateId {
         let mut entry = next;
         let mut required = repetition.min;
+        // One identity for the whole repeat; nested repeats get their own.
         self.repeats += 1;
         let repeat = self.repeats;
         match repetition.max {
             None => {
+                // The split is added first, empty, because the body of the loop leads back to it.
                 let again = self.add(NfaState::Split(Box::new([])));
-                let single_match = self.copy(UnrolledRepeat::Loop(repeat), again, &mut body);
-                self.states[again as usize] = NfaState::Split(Box::new([single_match, next]));
-                entry = if required == 0 { again } else { single_match };
+                let copy = self.compile_copy(UnrolledRepeat::Loop(repeat), again, &mut body);
+                // Patched now that both targets exist.
+                self.states[again as usize] = NfaState::Split(Box::new([copy, next]));
+                // With `x*` the loop may be skipped. With `x{n,}` the last required copy is the loop itself.
+                entry = if required == 0 { again } else { copy };
+                // One of the required copies is the loop itself.
                 required = required.saturating_sub(1);
                 return (0..required).fold(entry, |entry, _| {
-                    self.copy(UnrolledRepeat::BeforeLoop(repeat), entry, &mut body)
+                    self.compile_copy(UnrolledRepeat::BeforeLoop(repeat), entry, &mut body)
                 });
             }
             Some(max) => {
                 for _ in repetition.min..max {
-                    let single_match = self.copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
-                    entry = self.add(NfaState::Split(Box::new([single_match, next])));
+                    // Each optional copy is entered by a choice: take it, or leave the repeat.
+                    let copy = self.compile_copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
+                    entry = self.add(NfaState::Split(Box::new([copy, next])));
                 }
-                // After the last required copy the repeat may be over, too.
+                // After the last required copy the repeat may be over, too, so this copy takes part in subsumption.
                 if required > 0 {
-                    entry = self.copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
+                    entry = self.compile_copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
                     required -= 1;
                 }
             }
         }
+        // The other required copies must all be matched; none of them subsumes another.
         (0..required).fold(entry, |entry, _| body(self, entry))
     }
 
     /// Compiles one copy of the body, and records its role if the body is a single class.
-    fn copy(
+    ///
+    /// Copies of a longer body overlap in more ways than one, so they are not compared.
+    fn compile_copy(
         &mut self,
-        copies: UnrolledRepeat,
+        role: UnrolledRepeat,
         next: NfaStateId,
         body: &mut impl FnMut(&mut NfaCompiler, NfaStateId) -> NfaStateId,
     ) -> NfaStateId {
-        let known = self.states.len();
+        let first = self.states.len();
         let entry = body(self, next);
-        let is_set = matches!(self.states.get(known), Some(NfaState::Class { .. }));
-        if is_set && self.states.len() == known + 1 {
-            self.copies.resize(known, UnrolledRepeat::None);
-            self.copies.push(copies);
+        let is_class = matches!(self.states.get(first), Some(NfaState::Class { .. }));
+        // A body of several states has other states between its copies, so neighbours in a set would not be copies.
+        if is_class && self.states.len() == first + 1 {
+            self.copies.resize(first, UnrolledRepeat::None);
+            self.copies.push(role);
         }
         entry
     }

@@ -1,4 +1,23 @@
 //! Decides how patterns are partitioned over automata, and which of them are cut.
+//!
+//! Patterns share an automaton if their DFA states do not multiply. That is measured, not derived: a sample of text is
+//! stepped through one automaton of all patterns. If it has too many states, a trace of the partial matches of each
+//! pattern tells how many states any grouping would have, without building it.
+//!
+//! # Invariants
+//!
+//! 1. The partition decides speed and memory, never a hit: an automaton reports its patterns at the same ends whatever
+//!    other patterns it has.
+//! 2. Every pattern is in exactly one automaton. Patterns over characters come first, patterns over bytes last.
+//! 3. Patterns that share a suffix stay together, because a suffix is stepped once for all of them.
+//! 4. The first automaton is never a `single_match` one: it counts the invalid bytes of the haystack, so it must be
+//!    stepped to the end.
+//! 5. The result depends on the patterns and the sample alone, so it is the same in every run and on every machine.
+//!
+//! # Complexity
+//!
+//! With `m` groups to distribute and a sample of `n` symbols, trying `k` automata counts the states of `m * k`
+//! candidates, `O(n)` each. [`MAX_MOVED`] and [`AUTOMATON_COUNTS`] bound `m` and `k`.
 
 pub(super) mod profile;
 
@@ -47,7 +66,7 @@ pub(crate) enum Spread {
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    InTurn(usize),
+    RoundRobin(usize),
 }
 
 /// The patterns of one automaton.
@@ -62,31 +81,36 @@ pub(crate) struct Partition {
     /// True if each pattern is reported once; then no two of them share a suffix.
     pub(crate) is_single_match: bool,
     /// The automaton that profiling built, with the states that the sample visits.
-    tried: Option<LazyDfa>,
+    profiled: Option<LazyDfa>,
 }
 
 impl Partition {
     /// Builds the automaton, with tables of these parameters.
-    pub(crate) fn lazy(
+    pub(crate) fn into_automaton(
         mut self,
         simplified: &[SimplifiedPattern],
         config: TableConfig,
     ) -> Result<(LazyDfa, Box<[u32]>), TooManyClasses> {
-        let lazy = match self.tried.take() {
-            Some(tried) if tried.has(config) => tried.prefiltered(),
-            Some(tried) => LazyDfa::new(tried.into_nfa(), config),
-            None if self.is_single_match => LazyDfa::single_match(self.nfa(simplified)?, config),
-            None => LazyDfa::new(self.nfa(simplified)?, config),
+        // Profiling built this automaton with the first patterns of the sample, so its states are kept. If the budget
+        // has changed meanwhile, only the NFA is reused.
+        let lazy = match self.profiled.take() {
+            Some(profiled) if profiled.has(config) => profiled.prefiltered(),
+            Some(profiled) => LazyDfa::new(profiled.into_nfa(), config),
+            None if self.is_single_match => {
+                LazyDfa::single_match(self.compile_nfa(simplified)?, config)
+            }
+            None => LazyDfa::new(self.compile_nfa(simplified)?, config),
         };
         Ok((lazy, self.patterns.into_boxed_slice()))
     }
 
-    fn nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
+    fn compile_nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
         let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
         let patterns: Vec<Hir> = self.patterns.iter().map(subset).collect();
         let whole = &self.whole;
         let cuts = self.gaps.map(|gaps| SplitConfig { gaps, whole });
         match self.is_single_match {
+            // An automaton that reports each pattern once drops a suffix with its pattern, so no suffix may be shared.
             true => Ok(Nfa::without_prefix_sharing(self.space, &patterns, cuts)?.0),
             false => Nfa::new(self.space, &patterns, cuts),
         }
@@ -105,7 +129,7 @@ impl PartitionPlan {
     /// Returns the table parameters of `automata` automata that share `table_bytes`.
     pub(crate) fn config(&self, automata: usize, table_bytes: usize) -> TableConfig {
         TableConfig {
-            // Without patterns there is nothing to build, and nothing to reserve memory for.
+            // Without patterns nothing is built, and no memory is reserved.
             budget: table_bytes / automata.max(1),
             first_budget: self.first_budget,
             level: self.level.unwrap_or_else(SimdLevel::best),
@@ -120,6 +144,7 @@ impl PartitionPlan {
         simplified: &[SimplifiedPattern],
         table_bytes: usize,
     ) -> Result<Vec<Partition>, TooManyClasses> {
+        // The two symbol spaces cannot share an alphabet, hence not an automaton either.
         let needs_bytes = |&pattern: &u32| nfa::needs_bytes(&simplified[pattern as usize].hir);
         let all = 0..simplified.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) = all.partition(needs_bytes);
@@ -136,36 +161,42 @@ impl PartitionPlan {
                 gaps: self.gaps,
                 whole,
                 is_single_match: false,
-                tried: None,
+                profiled: None,
             };
             match self.spread {
-                Spread::Sampled => part.sampled(self, simplified, table_bytes, &mut parts)?,
-                Spread::InTurn(automata) => parts.extend(part.in_turn(automata, simplified)),
+                Spread::Sampled => {
+                    part.partition_by_profile(self, simplified, table_bytes, &mut parts)?
+                }
+                Spread::RoundRobin(automata) => {
+                    parts.extend(part.round_robin(automata, simplified))
+                }
             }
         }
         Ok(parts)
     }
 }
 
-/// Fewer patterns share one automaton without profiling, which would cost more than it saves.
-const FEW: usize = 128;
+/// Below this number of patterns they share one automaton without profiling, which would cost more than it saves.
+const MIN_TO_PROFILE: usize = 128;
 
-/// The most states that one automaton may have on the sample. 5,000 rules of ordinary code patterns have fewer.
-const MANY: usize = 2000;
+/// The most states that one automaton may have on the sample. 5,000 rules of ordinary code patterns have fewer, and
+/// such a table stays in the cache of the processor.
+const MAX_STATES: usize = 2000;
 
 // Leaving patterns uncut whose suffixes are live most of the time did not help. CRS has 12.8 live suffixes at every
 // byte of the sample and takes 409 ns a delta with all gaps cut. With the suffixes uncut that live at more than 60 % of
 // the bytes it takes 320 to 440 ns, depending on the number of automata; at more than 30 %, two to four times the
 // states; at 10 % the tables overflowed five times in 3 MB and a delta took 7,389 ns (all on one busy machine).
 
-/// The most patterns that are moved between automata: those with the most states.
-const MOVED: usize = 120;
+/// The most groups of patterns that are moved between automata: those with the most states. It bounds the time of a
+/// load.
+const MAX_MOVED: usize = 120;
 
 /// The numbers of automata that are tried.
-const AUTOMATA: [usize; 5] = [1, 2, 3, 4, 6];
+const AUTOMATON_COUNTS: [usize; 5] = [1, 2, 3, 4, 6];
 
 /// The least bytes of the table that profiling builds. The smaller one, for the reason given at [`FIRST_BUDGET`], has
-/// room for [`MANY`] states of patterns that distinguish two hundred classes of characters.
+/// room for [`MAX_STATES`] states of patterns that distinguish two hundred classes of characters.
 const TRIAL_BYTES: usize = match cfg!(target_family = "wasm") {
     true => 2 << 20,
     false => 32 << 20,
@@ -173,25 +204,27 @@ const TRIAL_BYTES: usize = match cfg!(target_family = "wasm") {
 
 impl Partition {
     /// Distributes the patterns by profiling on the sample.
-    fn sampled(
+    fn partition_by_profile(
         mut self,
         plan: &PartitionPlan,
         simplified: &[SimplifiedPattern],
         table_bytes: usize,
         parts: &mut Vec<Partition>,
     ) -> Result<(), TooManyClasses> {
-        if self.patterns.len() < FEW {
+        if self.patterns.len() < MIN_TO_PROFILE {
             parts.push(self);
             return Ok(());
         }
         let config = plan.config(1, table_bytes.max(TRIAL_BYTES));
-        let lazy = LazyDfa::for_profile(self.nfa(simplified)?, config, TRIAL_BYTES);
-        let trial = ProfileRun::new(&lazy, self.patterns.len());
-        if trial.states <= MANY {
-            self.tried = Some(lazy);
+        let lazy = LazyDfa::for_profile(self.compile_nfa(simplified)?, config, TRIAL_BYTES);
+        let run = ProfileRun::new(&lazy, self.patterns.len());
+        // Few states: one automaton for all, with the states of the sample already built.
+        if run.states <= MAX_STATES {
+            self.profiled = Some(lazy);
             parts.push(self);
             return Ok(());
         }
+        // Too many states. The automaton of the profile is still needed for its cuts.
         let after_cuts = lazy.nfa().patterns_after_cuts();
         let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
         let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
@@ -201,25 +234,29 @@ impl Partition {
             &hirs,
             self.gaps.map(|gaps| SplitConfig { gaps, whole }),
         )?;
+        // A pattern that matches nearly any text keeps its automaton in states with a report. It has an automaton that
+        // stops after the first report of each pattern, unless every end is wanted.
         let is_single_match = |index: usize| {
             let wants_every_end = simplified[self.patterns[index] as usize].wants_every_end;
-            trial.is_common(index) && !wants_every_end
+            run.is_common(index) && !wants_every_end
         };
         let common: Vec<usize> = (0..self.patterns.len())
             .filter(|&at| is_single_match(at))
             .collect();
         let suffix_groups = suffix_groups(&after_cuts, self.patterns.len());
         let automata = Partitioner::new(trace, &common, suffix_groups).best();
+        // No distribution is better than one automaton, which is built already.
         if automata.len() == 1 && common.is_empty() {
-            self.tried = Some(lazy);
+            self.profiled = Some(lazy);
             parts.push(self);
             return Ok(());
         }
         for members in automata {
             parts.push(self.subset(&members, false));
         }
+        // The patterns that have been reported are one word of bits, which bounds their number.
         for members in common.chunks(MAX_SINGLE_MATCH) {
-            // The first automaton counts invalid bytes, so it must be stepped to the end.
+            // By invariant 4 the first automaton reports every match.
             let is_single_match = !parts.is_empty();
             parts.push(self.subset(members, is_single_match));
         }
@@ -234,17 +271,18 @@ impl Partition {
             gaps: self.gaps,
             whole: members.iter().map(|&index| self.whole[index]).collect(),
             is_single_match,
-            tried: None,
+            profiled: None,
         }
     }
 }
 
-/// Returns, by pattern, the first pattern that it shares a suffix with, directly or not.
+/// Returns, by pattern, the first pattern that it shares a suffix with, directly or through others (union-find).
 fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
     let mut suffix_groups: Vec<usize> = (0..patterns).collect();
     for patterns in after_cuts {
         for pair in patterns.windows(2) {
             let [first, second] = [root(&suffix_groups, pair[0]), root(&suffix_groups, pair[1])];
+            // The smaller index is the root, so a root is its own representative and indices only decrease.
             suffix_groups[first.max(second)] = first.min(second);
         }
     }
@@ -254,6 +292,7 @@ fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
 }
 
 fn root(suffix_groups: &[usize], pattern: u32) -> usize {
+    // Without path compression: chains are short, because few patterns share a suffix.
     let mut at = pattern as usize;
     while suffix_groups[at] != at {
         at = suffix_groups[at];
@@ -263,13 +302,17 @@ fn root(suffix_groups: &[usize], pattern: u32) -> usize {
 
 /// Distributes patterns whose states multiply over different automata.
 struct Partitioner {
-    /// By symbol of the sample: the hash of the partial matches of the patterns that are not moved.
+    /// By symbol of the sample: the summed hashes of the partial matches of the patterns that are not moved. They stay
+    /// in the first automaton.
     rest: Vec<u64>,
+    /// By symbol of the sample: the hash of the look-behind, which every automaton has.
     before: Vec<u64>,
     /// The groups of patterns that may be moved, each with the hashes of its partial matches by symbol.
+    // A group may be many patterns: sums of hashes describe it as they describe a single one.
     moved: Vec<(usize, Vec<(u32, u64)>)>,
-    /// By pattern: its group; `None` if it has another automaton already.
+    /// By pattern: its group; `None` if it has a `single_match` automaton.
     group: Vec<Option<usize>>,
+    /// Buffers of `count_distinct`, which is called for every candidate.
     sums: Vec<u64>,
     table: Vec<u32>,
 }
@@ -281,6 +324,7 @@ impl Partitioner {
             common.iter().for_each(|&pattern| is_free[pattern] = false);
             is_free
         };
+        // The trace of a group is the concatenation of the traces of its patterns: sums do not depend on the order.
         let mut entries: Vec<Vec<(u32, u64)>> = vec![Vec::new(); suffix_groups.len()];
         for (pattern, traced) in trace.patterns.into_iter().enumerate() {
             if is_free[pattern] {
@@ -288,13 +332,14 @@ impl Partitioner {
             }
         }
         let mut moved: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
+        // Those with a partial match at the most symbols come first; the others stay together in the first automaton.
         moved.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
         let mut rest = trace.before.clone();
-        for (_, entries) in moved.drain(MOVED.min(moved.len())..) {
-            add(&mut rest, &entries);
+        for (_, entries) in moved.drain(MAX_MOVED.min(moved.len())..) {
+            add_hashes(&mut rest, &entries);
         }
         let group = suffix_groups.iter().zip(is_free);
-        let mut spreading = Partitioner {
+        let mut partitioner = Partitioner {
             rest,
             before: trace.before,
             moved,
@@ -304,81 +349,95 @@ impl Partitioner {
             sums: Vec::new(),
             table: Vec::new(),
         };
-        spreading.order();
-        spreading
+        partitioner.sort_groups();
+        partitioner
     }
 
-    /// Sorts the groups: those that multiply the most states for the longest time come first.
-    fn order(&mut self) {
+    /// Sorts the groups: those that multiply the most states for the longest time come first. Greedy assignment is
+    /// sensitive to the order. The groups that do the most damage are placed while automata are empty.
+    fn sort_groups(&mut self) {
         let mut moved = std::mem::take(&mut self.moved);
         moved.sort_by_cached_key(|(_, entries)| {
             let mut alone = self.before.clone();
-            add(&mut alone, entries);
-            std::cmp::Reverse(self.distinct(&alone, &[]) * entries.len())
+            add_hashes(&mut alone, entries);
+            std::cmp::Reverse(self.count_distinct(&alone, &[]) * entries.len())
         });
         self.moved = moved;
     }
 
-    /// Returns the automata, as indices of patterns, with the number of automata that has the lowest cost.
+    /// Returns the patterns of each automaton, for the number of automata with the lowest estimated cost.
     fn best(mut self) -> Vec<Vec<usize>> {
         let (mut best, mut least) = (Vec::new(), f64::MAX);
-        for automata in AUTOMATA {
-            let (places, states) = self.assign(automata);
-            let cost = cost(automata, states);
+        for automata in AUTOMATON_COUNTS {
+            let (assigned, states) = self.assign(automata);
+            let cost = estimated_cost(automata, states);
+            // Strictly less: of equal costs the smaller number of automata wins.
             if cost < least {
-                (best, least) = (places, cost);
+                (best, least) = (assigned, cost);
             }
         }
         let mut automata: Vec<Vec<usize>> = Vec::new();
-        let union_of = |group: usize| {
-            let assign = self.moved.iter().position(|(moved, _)| *moved == group);
-            assign.map_or(0, |assign| best[assign])
+        let automaton_of = |group: usize| {
+            let index = self.moved.iter().position(|(moved, _)| *moved == group);
+            index.map_or(0, |index| best[index])
         };
         for (pattern, group) in self.group.iter().enumerate() {
             if let Some(group) = *group {
-                let automaton = union_of(group);
+                let automaton = automaton_of(group);
+                // Automata are created on demand, up to the last one that has a group.
                 automata.resize(automata.len().max(automaton + 1), Vec::new());
                 automata[automaton].push(pattern);
             }
         }
+        // An automaton that no group was assigned to costs a step for nothing.
         automata.retain(|members| !members.is_empty());
         automata
     }
 
-    /// Assigns each group to the automaton in which it adds the fewest states. Returns the automata and all states.
+    /// Assigns each group to the automaton in which it adds the fewest states. Returns the automaton of each group, and
+    /// the number of all states.
     fn assign(&mut self, automata: usize) -> (Vec<usize>, usize) {
         let mut sums = vec![self.before.clone(); automata];
+        // Patterns that are not moved are in the first automaton from the start.
         sums[0].clone_from(&self.rest);
-        let mut states: Vec<usize> = sums.iter().map(|sums| self.distinct(sums, &[])).collect();
+        let mut states: Vec<usize> = sums
+            .iter()
+            .map(|sums| self.count_distinct(sums, &[]))
+            .collect();
         let moved = std::mem::take(&mut self.moved);
-        let mut places = Vec::with_capacity(moved.len());
+        let mut assigned = Vec::with_capacity(moved.len());
         for (_, entries) in &moved {
-            let with = sums.iter().map(|sums| self.distinct(sums, entries));
-            let with: Vec<usize> = with.collect();
-            let more = |automaton: &usize| with[*automaton].saturating_sub(states[*automaton]);
+            let counts = sums.iter().map(|sums| self.count_distinct(sums, entries));
+            let counts: Vec<usize> = counts.collect();
+            let added = |automaton: &usize| counts[*automaton].saturating_sub(states[*automaton]);
+            // The first one of several: `min_by_key` is deterministic, and so is the partition.
             let automaton = (0..automata)
-                .min_by_key(more)
+                .min_by_key(added)
                 .expect("there is one at least");
-            states[automaton] = with[automaton];
-            add(&mut sums[automaton], entries);
-            places.push(automaton);
+            states[automaton] = counts[automaton];
+            add_hashes(&mut sums[automaton], entries);
+            assigned.push(automaton);
         }
         self.moved = moved;
-        (places, states.iter().sum())
+        (assigned, states.iter().sum())
     }
 
+    // The states of an automaton on the sample are the distinct sums of the hashes of its partial matches, look-behind
+    // included: equal sums are equal sets, except for a collision in 64 bits, which would cost only speed.
     /// Returns the number of distinct values of `sums` with `entries` added.
-    fn distinct(&mut self, sums: &[u64], entries: &[(u32, u64)]) -> usize {
+    fn count_distinct(&mut self, sums: &[u64], entries: &[(u32, u64)]) -> usize {
         self.sums.clear();
         self.sums.extend_from_slice(sums);
-        add(&mut self.sums, entries);
-        // A hash table of the upper halves, at most half full. Equal halves of different sums are rare.
+        add_hashes(&mut self.sums, entries);
+        // A hash table of the upper halves, at most half full. Equal halves of different sums are rare, and they only
+        // make the estimate smaller. Bit 0 is set so that 0 can mean an empty slot.
         let size = (2 * sums.len()).next_power_of_two();
         self.table.clear();
         self.table.resize(size, 0);
         let mut distinct = 0;
         for &sum in &self.sums {
             let half = (sum >> 32) as u32 | 1;
+            // The slot comes from the low bits and the value from the high ones, which are independent.
             let mut slot = sum as usize & (size - 1);
             while self.table[slot] != half && self.table[slot] != 0 {
                 slot = (slot + 1) & (size - 1);
@@ -390,22 +449,24 @@ impl Partitioner {
     }
 }
 
-fn add(sums: &mut [u64], entries: &[(u32, u64)]) {
+fn add_hashes(sums: &mut [u64], entries: &[(u32, u64)]) {
     for &(at, hash) in entries {
         sums[at as usize] = sums[at as usize].wrapping_add(hash);
     }
 }
 
-/// Estimates the cost of a delta in nanoseconds: that of another automaton against that of leaving the caches. Both
-/// were measured on one machine.
-fn cost(automata: usize, states: usize) -> f64 {
-    5.0 * automata as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
+/// Estimates the cost of a delta in nanoseconds: 5 for each automaton, and 14 for each doubling of the states beyond
+/// those that fit into the caches. Both figures were measured on one machine.
+fn estimated_cost(automata: usize, states: usize) -> f64 {
+    5.0 * automata as f64 + 14.0 * (states.max(MAX_STATES) as f64 / MAX_STATES as f64).log2()
 }
 
 impl Partition {
-    fn in_turn(self, automata: usize, simplified: &[SimplifiedPattern]) -> Vec<Partition> {
+    /// Distributes the patterns in turn over `automata` automata, for tests that force a layout.
+    fn round_robin(self, automata: usize, simplified: &[SimplifiedPattern]) -> Vec<Partition> {
         let mut parts: Vec<Partition> = Vec::new();
         for (index, pattern) in self.patterns.into_iter().enumerate() {
+            // The first patterns open one automaton each.
             if index < automata {
                 parts.push(Partition {
                     space: self.space,
@@ -417,7 +478,7 @@ impl Partition {
             part.patterns.push(pattern);
             part.whole.push(self.whole[index]);
         }
-        // The first automaton counts invalid bytes, so it must be stepped to the end.
+        // By invariant 4 the first automaton reports every match.
         for part in parts.iter_mut().skip(1) {
             let is_single_match = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
             if part.patterns.iter().all(is_single_match) {
@@ -439,30 +500,31 @@ mod tests {
         (0..symbols).map(|at| (at, state(at))).collect()
     }
 
-    fn spreading(symbols: u32, patterns: Vec<Vec<(u32, u64)>>, common: &[usize]) -> Partitioner {
+    fn partitioner(symbols: u32, patterns: Vec<Vec<(u32, u64)>>, common: &[usize]) -> Partitioner {
         let suffix_groups = (0..patterns.len()).collect();
         let before = vec![0; symbols as usize];
         Partitioner::new(StateTrace { before, patterns }, common, suffix_groups)
     }
 
     #[test]
-    fn patterns_that_share_a_tail_directly_or_not_are_one_group() {
+    fn patterns_that_share_a_suffix_directly_or_not_are_one_group() {
         let after_cuts = [vec![2, 4], vec![5], vec![1, 4], vec![0, 7, 8]];
         assert_eq!(suffix_groups(&after_cuts, 9), [0, 1, 1, 3, 1, 5, 6, 0, 0]);
     }
 
     #[test]
     fn one_more_automaton_is_worth_less_than_twice_the_states() {
-        assert_eq!(cost(1, 0), 5.0);
-        assert_eq!(cost(1, MANY), 5.0);
-        assert_eq!(cost(1, 2 * MANY), 19.0);
-        assert_eq!(cost(3, 8 * MANY), 57.0);
+        assert_eq!(estimated_cost(1, 0), 5.0);
+        assert_eq!(estimated_cost(1, MAX_STATES), 5.0);
+        assert_eq!(estimated_cost(1, 2 * MAX_STATES), 19.0);
+        assert_eq!(estimated_cost(3, 8 * MAX_STATES), 57.0);
     }
 
     #[test]
     fn different_sums_are_counted() {
-        let mut spreading = spreading(0, Vec::new(), &[]);
-        let mut distinct = |sums: &[u64], entries: &[(u32, u64)]| spreading.distinct(sums, entries);
+        let mut partitioner = partitioner(0, Vec::new(), &[]);
+        let mut distinct =
+            |sums: &[u64], entries: &[(u32, u64)]| partitioner.count_distinct(sums, entries);
         assert_eq!(distinct(&[], &[]), 0);
         assert_eq!(distinct(&[1 << 32, 5 << 32, 1 << 32], &[]), 2);
         assert_eq!(distinct(&[1 << 32, 1 << 32], &[(1, 2 << 32)]), 2);
@@ -476,8 +538,8 @@ mod tests {
     fn what_makes_the_most_states_for_the_longest_time_is_placed_first() {
         // Symbols with a partial match times distinct states: 40 * 2, 20 * 21, 1 * 2.
         let patterns = vec![traced(40, 0, 1), traced(20, 1, 20), traced(1, 2, 1)];
-        let spreading = spreading(60, patterns, &[]);
-        let order: Vec<usize> = spreading.moved.iter().map(|moved| moved.0).collect();
+        let partitioner = partitioner(60, patterns, &[]);
+        let order: Vec<usize> = partitioner.moved.iter().map(|moved| moved.0).collect();
         assert_eq!(order, [1, 0, 2]);
     }
 
@@ -493,24 +555,24 @@ mod tests {
             traced(symbols, 2, 103),
             never(),
         ];
-        let automata = spreading(symbols, patterns.clone(), &[]).best();
+        let automata = partitioner(symbols, patterns.clone(), &[]).best();
         assert_eq!(automata.len(), 3, "{automata:?}");
         for pair in [[0, 1], [0, 3], [1, 3]] {
             let is_together = |members: &&Vec<usize>| pair.iter().all(|at| members.contains(at));
             assert_eq!(automata.iter().find(is_together), None);
         }
         // Patterns that have an automaton already are in none of these.
-        let automata = spreading(symbols, patterns, &[1, 4]).best();
+        let automata = partitioner(symbols, patterns, &[1, 4]).best();
         let mut members: Vec<usize> = automata.iter().flatten().copied().collect();
         members.sort_unstable();
         assert_eq!((automata.len(), members), (2, vec![0, 2, 3]));
         // One automaton of few states is the cheapest.
         let few = vec![traced(100, 0, 10), traced(100, 1, 9)];
-        assert_eq!(spreading(100, few, &[]).best(), [[0, 1]]);
+        assert_eq!(partitioner(100, few, &[]).best(), [[0, 1]]);
     }
 
     #[test]
-    fn patterns_in_turn_are_told_once_where_nobody_wants_every_end() {
+    fn patterns_in_turn_are_reported_once_where_nobody_wants_every_end() {
         let simplified: Vec<SimplifiedPattern> = (0..9)
             .map(|pattern| SimplifiedPattern {
                 hir: Hir::literal(*b"word"),
@@ -522,8 +584,8 @@ mod tests {
             patterns,
             ..Partition::default()
         };
-        let parts = part((0..9).collect()).in_turn(4, &simplified);
-        let told: Vec<(Vec<u32>, bool)> = parts
+        let parts = part((0..9).collect()).round_robin(4, &simplified);
+        let layout: Vec<(Vec<u32>, bool)> = parts
             .into_iter()
             .map(|part| (part.patterns, part.is_single_match))
             .collect();
@@ -533,11 +595,11 @@ mod tests {
             (vec![2, 6], false),
             (vec![3, 7], true),
         ];
-        assert_eq!(told, want);
-        // An automaton that reports each pattern once holds at most so many.
+        assert_eq!(layout, want);
+        // An automaton that reports each pattern once holds at most `MAX_SINGLE_MATCH` patterns.
         for (more, is_single_match) in [(0, true), (1, false)] {
             let patterns = vec![3; 2 * (MAX_SINGLE_MATCH + more)];
-            let parts = part(patterns).in_turn(2, &simplified);
+            let parts = part(patterns).round_robin(2, &simplified);
             assert_eq!(parts[1].is_single_match, is_single_match, "{more}");
         }
     }

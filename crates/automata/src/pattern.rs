@@ -1,7 +1,8 @@
-//! From the text of a pattern to a checked syntax tree, with an estimate of its cost.
+//! Parses a pattern to a checked syntax tree, with an estimate of its cost.
 //!
-//! Nothing here does work proportional to what a pattern *expands* to: `(a{1000}){1000}` is refused
-//! from its syntax tree of three nodes.
+//! No work is proportional to the *expansion* of a pattern: `(a{1000}){1000}` is refused from its syntax tree of three
+//! nodes. A pattern that is accepted has at least one byte in every match and at most
+//! [`rule_states`](PatternLimits::rule_states) states, so compiling it cannot run out of time or memory.
 
 use std::ops::Range;
 
@@ -11,33 +12,34 @@ use regex_syntax::utf8::Utf8Sequences;
 use super::nfa::needs_bytes;
 use crate::PatternLimits;
 
-/// Why a pattern cannot be loaded.
+/// The reason why a pattern cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Longer than [`PatternLimits::pattern_bytes`].
+    /// It is longer than [`PatternLimits::pattern_bytes`].
     TooLong { bytes: usize, limit: usize },
-    /// Not a regular expression; `span` counts bytes of its text.
+    /// It is not a regular expression. `span` counts bytes of its text.
     Syntax { message: String, span: Range<usize> },
-    /// Look-around or a back-reference, which need the feature `lookaround`.
+    /// It has look-around or a back-reference, which need the feature `lookaround`.
     LookAround {
         what: &'static str,
         span: Range<usize>,
     },
-    /// Look-around or a back-reference that no bounded window can confirm; the span is empty where it
-    /// is not known which part of the text it is.
+    /// It has look-around or a back-reference that cannot be verified in a bounded window. `span` is empty if the part
+    /// of the text is unknown.
     Around {
         fault: LookaroundFault,
         span: Range<usize>,
     },
-    /// It matches the empty text, so it would hit everywhere.
+    /// It matches the empty text, so it would match everywhere.
     MatchesEmpty,
-    /// Some of it can never match text that is folded.
+    /// A part of it can never match folded text.
     Folded(Unfolded),
-    /// More than [`PatternLimits::rule_states`].
+    /// It has more states than [`PatternLimits::rule_states`].
     TooBig { states: usize, limit: usize },
 }
 
 /// The largest number of characters that a pattern may look at beyond either end of its match.
+// It bounds the window that a stream keeps for each haystack, and the number of engines of a pattern.
 pub const REACH: usize = 256;
 
 /// The reason why a pattern with look-around or back-references cannot be loaded.
@@ -53,37 +55,43 @@ pub enum LookaroundFault {
     Recursive,
 }
 
-/// Why a pattern cannot be folded like the text that it reads.
+/// The reason why a pattern cannot be folded like the text that it is matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfolded {
-    /// Nothing is left of it.
+    /// No character of it is left after folding.
     Nothing,
-    /// None of these characters is in folded text.
+    /// Folded text contains none of the characters of this class.
     Class(String),
-    /// This text begins with a character that folding joins with the one before it.
+    /// This literal begins with a character that folding joins with the one before it.
     Joins(String),
-    /// This text is not its own fold, and stands in a pattern that looks around.
+    /// This literal differs from its fold, and it is in a pattern with look-around, which cannot be folded.
     Around(String),
 }
 
-/// Parses a regular expression as the `regex` crate would (Unicode on, arbitrary bytes allowed), and accepts it.
+/// Parses a regular expression with the syntax of the `regex` crate (Unicode on, arbitrary bytes allowed), and checks
+/// it against the limits.
 ///
-/// With the feature `lookaround`, a pattern that looks around or refers back gives its hull: a regular
-/// expression that matches wherever the pattern does. `confirm` knows which patterns these are.
+/// With the feature `lookaround`, a pattern with look-around or back-references is parsed to its hull: a regular
+/// expression that matches wherever the pattern does. `lookaround::verify` decides its candidates.
 pub fn parse(text: &str, limits: &PatternLimits) -> Result<Hir, Refused> {
-    accept(syntax(text, false, limits)?.hir, limits)
+    accept(parse_syntax(text, false, limits)?.hir, limits)
 }
 
-/// A regular expression that was parsed and is not accepted yet.
+/// A regular expression that was parsed and not checked against the limits yet.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     pub hir: Hir,
-    /// Whether `hir` is a hull, so that `confirm` has to decide.
+    /// True if `hir` is the hull of a pattern with look-around, so that each match must be verified.
     pub is_hull: bool,
 }
 
-/// Parses a regular expression, as `(?i)` where case is ignored.
-pub fn syntax(text: &str, ignores_case: bool, limits: &PatternLimits) -> Result<Parsed, Refused> {
+/// Parses a regular expression, case-insensitively if `ignores_case`. Only the length of the text is checked.
+pub fn parse_syntax(
+    text: &str,
+    ignores_case: bool,
+    limits: &PatternLimits,
+) -> Result<Parsed, Refused> {
+    // The parser is linear in the text and bounds its nesting by itself, so this bounds its work.
     if text.len() > limits.pattern_bytes {
         return Err(Refused::TooLong {
             bytes: text.len(),
@@ -91,6 +99,7 @@ pub fn syntax(text: &str, ignores_case: bool, limits: &PatternLimits) -> Result<
         });
     }
     let parsed = regex_syntax::ParserBuilder::new()
+        // Patterns may match bytes of no character: the haystack need not be valid UTF-8.
         .utf8(false)
         .case_insensitive(ignores_case)
         .build()
@@ -102,6 +111,8 @@ pub fn syntax(text: &str, ignores_case: bool, limits: &PatternLimits) -> Result<
         }),
         #[cfg(feature = "lookaround")]
         Err(error @ regex_syntax::Error::Parse(_)) => Ok(Parsed {
+            // Only a syntax error can be due to look-around. A translation error, such as an unknown Unicode property,
+            // is final.
             hir: crate::lookaround::verify::hull(text, limits, syntax_error(&error))?,
             is_hull: true,
         }),
@@ -109,11 +120,12 @@ pub fn syntax(text: &str, ignores_case: bool, limits: &PatternLimits) -> Result<
     }
 }
 
-/// Accepts a pattern that needs some text to match, and no more states than the limit.
+/// Accepts a pattern that does not match the empty text and has at most `rule_states` states.
 pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, Refused> {
-    if least_bytes(&hir) == Some(0) {
+    if min_match_bytes(&hir) == Some(0) {
         return Err(Refused::MatchesEmpty);
     }
+    // After the check for the empty text, because that is the more helpful message.
     let states = states(&hir);
     if states > limits.rule_states {
         return Err(Refused::TooBig {
@@ -124,64 +136,73 @@ pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, Refused> {
     Ok(hir)
 }
 
-/// Whether the pattern is one that can be matched, though not by an automaton alone.
-pub fn looks_around(text: &str, limits: &PatternLimits) -> bool {
+/// Returns true if the pattern is accepted and needs the engine for look-around.
+pub fn has_lookaround(text: &str, limits: &PatternLimits) -> bool {
     let mut plain = regex_syntax::ParserBuilder::new();
+    // A pattern that `regex-syntax` parses never needs the other engine.
     plain.utf8(false).build().parse(text).is_err() && parse(text, limits).is_ok()
 }
 
-/// Number of automaton states the tree needs, saturating: one a character class, or in a pattern that can match single
-/// bytes of characters one for each byte of each sequence that encodes the class.
+/// Returns the number of automaton states that the tree needs, saturating. A character class is one state. In a pattern
+/// that can match single bytes of characters it is one state for each byte of each sequence that encodes the class.
 pub fn states(hir: &Hir) -> usize {
     states_in(hir, needs_bytes(hir))
 }
 
-fn states_in(hir: &Hir, takes_bytes: bool) -> usize {
+fn states_in(hir: &Hir, over_bytes: bool) -> usize {
     match hir.kind() {
         HirKind::Empty => 0,
         HirKind::Literal(literal) => literal.0.len(),
-        HirKind::Class(Class::Unicode(class)) if takes_bytes => {
+        HirKind::Class(Class::Unicode(class)) if over_bytes => {
             let ranges = class.ranges().iter();
+            // The same sequences that the NFA will have, so the estimate is exact for classes.
             let sequences = ranges.flat_map(|r| Utf8Sequences::new(r.start(), r.end()));
             sequences.map(|sequence| sequence.len()).sum::<usize>() + 1
         }
+        // A class is one state over the alphabet, however many ranges it has.
         HirKind::Class(_) | HirKind::Look(_) => 1,
-        HirKind::Capture(capture) => states_in(&capture.sub, takes_bytes),
+        HirKind::Capture(capture) => states_in(&capture.sub, over_bytes),
         HirKind::Concat(subs) => subs
             .iter()
-            .map(|sub| states_in(sub, takes_bytes))
+            .map(|sub| states_in(sub, over_bytes))
             .fold(0, usize::saturating_add),
         HirKind::Alternation(subs) => subs
             .iter()
-            .map(|sub| states_in(sub, takes_bytes))
+            // One more for the split.
+            .map(|sub| states_in(sub, over_bytes))
             .fold(1, usize::saturating_add),
         HirKind::Repetition(repetition) => {
+            // Each optional copy has a split. An unbounded repeat is a loop over its last required copy.
             let copies = repetition.max.unwrap_or(repetition.min.max(1)) as usize;
+            // Saturating throughout: nested counts overflow easily, and any overflow is over the limit.
             let optional = copies.saturating_sub(repetition.min as usize);
-            states_in(&repetition.sub, takes_bytes)
+            states_in(&repetition.sub, over_bytes)
                 .saturating_mul(copies)
                 .saturating_add(optional)
         }
     }
 }
 
-/// Bytes of the shortest match, or a lower bound of it, saturating; `None` if nothing matches.
+/// Returns a lower bound of the length of a match in bytes, saturating; `None` if the pattern matches nothing.
 ///
-/// What `Properties::minimum_len` says is not asked: it takes `[^\s\S]*`, which matches the empty text, for a pattern
-/// that matches nothing, as what is repeated there does.
-pub fn least_bytes(hir: &Hir) -> Option<usize> {
+/// `Properties::minimum_len` is wrong for repetitions of the empty class: it reports no match for `[^\s\S]*`, which
+/// matches the empty text.
+pub fn min_match_bytes(hir: &Hir) -> Option<usize> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => Some(0),
         HirKind::Literal(literal) => Some(literal.0.len()),
         HirKind::Class(class) => class.minimum_len(),
-        HirKind::Capture(capture) => least_bytes(&capture.sub),
+        HirKind::Capture(capture) => min_match_bytes(&capture.sub),
+        // A sequence with an element that matches nothing matches nothing; an alternation needs one alternative that
+        // matches.
         HirKind::Concat(subs) => subs.iter().try_fold(0, |least: usize, sub| {
-            Some(least.saturating_add(least_bytes(sub)?))
+            Some(least.saturating_add(min_match_bytes(sub)?))
         }),
-        HirKind::Alternation(subs) => subs.iter().filter_map(least_bytes).min(),
+        HirKind::Alternation(subs) => subs.iter().filter_map(min_match_bytes).min(),
         HirKind::Repetition(repetition) => match repetition.min {
+            // Also if the body matches nothing: zero copies match the empty text.
             0 => Some(0),
-            copies => Some(least_bytes(&repetition.sub)?.saturating_mul(copies as usize)),
+            copies => Some(min_match_bytes(&repetition.sub)?.saturating_mul(copies as usize)),
         },
     }
 }
@@ -192,6 +213,7 @@ pub(super) fn syntax_error(error: &regex_syntax::Error) -> Refused {
         regex_syntax::Error::Parse(error) => {
             let span = error.span().start.offset..error.span().end.offset;
             match error.kind() {
+                // Not a mistake of the author: these two are valid with the other engine.
                 ErrorKind::UnsupportedLookAround => {
                     return Refused::LookAround {
                         what: "look-around",
@@ -257,7 +279,7 @@ mod tests {
             (r"a[^\s\S]{2,}", None),
         ] {
             let hir = parse(text, &PatternLimits::default()).expect(text);
-            assert_eq!(least_bytes(&hir), least, "{text}");
+            assert_eq!(min_match_bytes(&hir), least, "{text}");
         }
         for text in [r"[^\s\S]*", r"(?:[^\s\S]+)?", r"x*[^\s\S]*\b"] {
             assert_eq!(refused(text), Refused::MatchesEmpty, "{text}");
@@ -289,7 +311,7 @@ mod tests {
     #[cfg(feature = "lookaround")]
     #[test]
     fn what_cannot_be_compiled_is_refused_unless_there_is_a_better_reason() {
-        let told = |text: &str| match refused(text) {
+        let reason_of = |text: &str| match refused(text) {
             Refused::Syntax { .. } => "does not compile",
             Refused::MatchesEmpty => "matches the empty text",
             Refused::TooBig { .. } => "is too big",
@@ -300,7 +322,7 @@ mod tests {
             (r"(?!x)(?:\w{500})?", "matches the empty text"),
             (r"(?!x)(?:\w{500}){200}", "is too big"),
         ] {
-            assert_eq!(told(text), reason, "{text}");
+            assert_eq!(reason_of(text), reason, "{text}");
         }
     }
 

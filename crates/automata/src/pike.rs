@@ -1,14 +1,28 @@
-//! A Pike VM: whole matches with leftmost-first semantics, and the start of a match with a known end.
+//! A Pike VM: full matches with leftmost-first semantics, and the start of a match with a known end.
 //!
-//! The program has one instruction per character class, so `\w{8,256}` is 256 instructions and not the 80,000 states
-//! of an automaton over bytes. Compiling cannot fail, and [`pattern::states`](super::pattern::states) bounds the size
-//! of the program, so nothing is left to be built, and nothing can be found too large, while text is read.
+//! The program has one instruction per character class, so `\w{8,256}` is 256 instructions and not the 80,000 states of
+//! an automaton over bytes. Compiling cannot fail, and [`pattern::states`](super::pattern::states) bounds the size of
+//! the program, so a search needs no budget and builds nothing while text is read.
 //!
-//! All matches of a text come from one pass. Threads are kept in order of priority, and each carries the matches that
-//! were complete before it began. A thread that matches cuts off all threads behind it, and the search for the next
-//! match begins at once, behind the threads that may still replace this match with a better one. Of two threads at the
-//! same instruction the first is kept: whatever comes next, both fare alike. A pass therefore costs at most the length
-//! of the text times that of the program; a search that starts again behind each match would cost the square.
+//! # All matches in one pass
+//!
+//! A thread is an instruction with the start of its match, the capture group, and the last match that was complete when
+//! it started. When a thread matches, the threads of lower priority are dropped, and the search for the next match
+//! begins at once, as a new thread of the lowest priority. The threads that remain may still replace this match by a
+//! better one. At the end the chain of matches of the last match is the result.
+//!
+//! # Invariants
+//!
+//! 1. Threads are in order of priority: by leftmost start first, then by the preference of the pattern.
+//! 2. At most one thread is at an instruction. Of two threads the first is kept: both can reach the same ends, and the
+//!    first has the higher priority.
+//! 3. A match never overlaps the match before it: a thread carries a chain that ends where the thread started or
+//!    before.
+//!
+//! # Complexity
+//!
+//! A pass costs at most the length of the text times the length of the program. A search that starts again after each
+//! match would be quadratic.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +38,7 @@ use super::nfa::needs_bytes;
 /// Index of an instruction.
 type Pc = u32;
 
-/// Stands for "no match" in chains, and for the place of a repetition that is not known yet.
+/// The end of a chain of matches, and the target of a split that is not patched yet.
 const NONE: u32 = u32::MAX;
 
 /// A compiled pattern.
@@ -33,37 +47,39 @@ pub struct PikeVm {
     program: Box<[Inst]>,
     sets: Box<[Arc<Set>]>,
     entry: Pc,
-    /// The bytes that a match can begin with.
+    /// The bytes that a match can start with.
     first: ByteSet,
-    /// Whether instructions take bytes; otherwise they take characters.
-    takes_bytes: bool,
+    /// True if instructions match bytes; otherwise they match characters.
+    over_bytes: bool,
 }
 
-/// One instruction. A unit is a character, or a byte in a program that takes bytes.
+/// One instruction. A unit is a character, or a byte in a program over bytes.
 #[derive(Clone, Copy, Debug)]
 enum Inst {
-    /// Takes this unit.
+    /// Matches this unit.
     Unit { code: u32, next: Pc },
-    /// Takes a unit of the set.
+    /// Matches a unit of the set.
     Set { set: u32, next: Pc },
-    /// Goes on at both, preferably at the first.
+    /// Continues at both targets. The first one has priority.
     Split { first: Pc, second: Pc },
-    /// Goes on where the assertion holds.
+    /// Continues if the assertion holds.
     Look { look: Look, next: Pc },
-    /// Notes where the group begins.
+    /// Records the start of the capture group.
     Open { next: Pc },
-    /// Notes where the group ends.
+    /// Records the end of the capture group.
     Close { next: Pc },
     /// The pattern has matched.
     Match,
 }
 
-/// Units that one instruction takes.
+/// The units that one instruction matches.
 #[derive(Debug)]
 struct Set {
-    /// Those below 256.
+    /// The units below 256.
+    // ASCII is most of the text and needs one lookup in a bit set.
     low: ByteSet,
-    /// The others: ranges, both ends included, in order.
+    /// The other units, as inclusive ranges in ascending order.
+    // Searched by bisection: `\w` has seven hundred ranges.
     high: Box<[(u32, u32)]>,
 }
 
@@ -74,7 +90,7 @@ impl ByteSet {
     const ALL: ByteSet = ByteSet([u64::MAX; 4]);
 
     #[inline]
-    fn holds(&self, byte: u8) -> bool {
+    fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte) / 64] >> (byte % 64) & 1 == 1
     }
 
@@ -97,9 +113,9 @@ impl Set {
     }
 
     #[inline]
-    fn holds(&self, code: u32) -> bool {
+    fn contains(&self, code: u32) -> bool {
         match u8::try_from(code) {
-            Ok(byte) => self.low.holds(byte),
+            Ok(byte) => self.low.contains(byte),
             Err(_) => {
                 let after = self.high.partition_point(|&(start, _)| start <= code);
                 after > 0 && code <= self.high[after - 1].1
@@ -108,32 +124,33 @@ impl Set {
     }
 }
 
-/// A match, and the group that the program notes.
+/// A full match, and the range of the capture group that the program records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct PikeMatch {
     pub range: Range<usize>,
-    /// None where the match has no such group, or the program notes none.
+    /// `None` if the match does not set the group, or if the program records none.
     pub group: Option<Range<usize>>,
 }
 
-/// Compiles patterns; patterns that it has compiled share the tables of their classes.
+/// Compiles patterns. Programs of one compiler share the sets of their classes.
 #[derive(Debug, Default)]
 pub struct Compiler {
     sets: IdentityMap<RangesKey, Arc<Set>>,
 }
 
 impl Compiler {
-    /// Compiles a pattern that [`pattern::accept`](super::pattern::accept) has accepted. Of its groups, the program notes the one
-    /// with the index `group`.
+    /// Compiles a pattern that [`pattern::accept`](super::pattern::accept) has accepted. The program records the
+    /// capture group with the index `group`, and no other.
     pub fn compile(&mut self, hir: &Hir, group: Option<u32>) -> PikeVm {
         let mut builder = Builder {
             shared: &mut self.sets,
             group,
-            takes_bytes: needs_bytes(hir),
+            over_bytes: needs_bytes(hir),
             program: Vec::new(),
             sets: Vec::new(),
-            known: HashMap::new(),
+            set_ids: HashMap::new(),
         };
+        // The program is compiled back to front, like the NFA, so that each instruction knows its target.
         let end = builder.add(Inst::Match);
         let entry = builder.compile(hir, end);
         let mut vm = PikeVm {
@@ -141,8 +158,9 @@ impl Compiler {
             sets: builder.sets.into_boxed_slice(),
             entry,
             first: ByteSet::ALL,
-            takes_bytes: needs_bytes(hir),
+            over_bytes: needs_bytes(hir),
         };
+        // Needs the complete program.
         vm.first = vm.first_bytes();
         vm
     }
@@ -151,11 +169,11 @@ impl Compiler {
 struct Builder<'c> {
     shared: &'c mut IdentityMap<RangesKey, Arc<Set>>,
     group: Option<u32>,
-    takes_bytes: bool,
+    over_bytes: bool,
     program: Vec<Inst>,
     sets: Vec<Arc<Set>>,
-    /// The index of each set, by its address.
-    known: HashMap<*const Set, u32>,
+    /// The index of each set in `sets`, by its address: sets that are shared have one address.
+    set_ids: HashMap<*const Set, u32>,
 }
 
 impl Builder<'_> {
@@ -164,12 +182,12 @@ impl Builder<'_> {
         self.program.len() as Pc - 1
     }
 
-    /// Compiles the pattern so that it continues at `next`; returns its entry.
+    /// Compiles the pattern so that it continues at `next`. Returns its entry.
     fn compile(&mut self, hir: &Hir, next: Pc) -> Pc {
         match hir.kind() {
             HirKind::Empty => next,
             HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
-                Ok(text) if !self.takes_bytes => text.chars().rev().fold(next, |next, char| {
+                Ok(text) if !self.over_bytes => text.chars().rev().fold(next, |next, char| {
                     let code = u32::from(char);
                     self.add(Inst::Unit { code, next })
                 }),
@@ -180,11 +198,14 @@ impl Builder<'_> {
             },
             HirKind::Class(class) => self.class(class, next),
             HirKind::Look(look) => {
+                // The assertions are evaluated by regex-automata's `LookMatcher`, so they have its semantics by
+                // construction.
                 let look = Look::from_repr(look.as_repr());
                 let look = look.expect("both crates number assertions alike");
                 self.add(Inst::Look { look, next })
             }
             HirKind::Capture(capture) if Some(capture.index) == self.group => {
+                // Other groups need no instruction: callers use at most one.
                 let close = self.add(Inst::Close { next });
                 let next = self.compile(&capture.sub, close);
                 self.add(Inst::Open { next })
@@ -196,25 +217,25 @@ impl Builder<'_> {
                 .fold(next, |next, sub| self.compile(sub, next)),
             HirKind::Alternation(subs) => {
                 let entries: Vec<Pc> = subs.iter().map(|sub| self.compile(sub, next)).collect();
-                self.union(entries)
+                self.add_splits(entries)
             }
             HirKind::Repetition(repetition) => self.repetition(repetition, next),
         }
     }
 
-    /// Goes on at each entry, preferably at the earlier ones.
-    fn union(&mut self, mut entries: Vec<Pc>) -> Pc {
+    /// Adds splits over all entries. The earlier ones have priority.
+    fn add_splits(&mut self, mut entries: Vec<Pc>) -> Pc {
         let Some(last) = entries.pop() else {
-            return self.never();
+            return self.add_fail();
         };
         entries.into_iter().rev().fold(last, |second, first| {
             self.add(Inst::Split { first, second })
         })
     }
 
-    /// An instruction that no text gets past.
-    fn never(&mut self) -> Pc {
-        let set = self.set(Vec::new());
+    /// Adds an instruction that matches no unit.
+    fn add_fail(&mut self) -> Pc {
+        let set = self.intern_set(Vec::new());
         self.add(Inst::Set { set, next: 0 })
     }
 
@@ -224,231 +245,253 @@ impl Builder<'_> {
                 let ranges = class.ranges().iter();
                 ranges.map(|r| (r.start().into(), r.end().into())).collect()
             }
-            Class::Unicode(class) if self.takes_bytes => {
+            Class::Unicode(class) if self.over_bytes => {
                 let mut entries = Vec::new();
                 for range in class.ranges() {
                     for sequence in Utf8Sequences::new(range.start(), range.end()) {
                         let bytes = sequence.as_slice().iter().rev();
                         entries.push(bytes.fold(next, |next, r| {
-                            self.one_of(vec![(r.start.into(), r.end.into())], next)
+                            self.add_ranges(vec![(r.start.into(), r.end.into())], next)
                         }));
                     }
                 }
-                return self.union(entries);
+                return self.add_splits(entries);
             }
             Class::Unicode(class) => {
+                // Over characters a class is one instruction. Over bytes, above, it is one for each byte of each
+                // sequence.
                 let ranges = class.ranges().iter();
                 ranges.map(|r| (r.start().into(), r.end().into())).collect()
             }
         };
-        self.one_of(ranges, next)
+        self.add_ranges(ranges, next)
     }
 
-    fn one_of(&mut self, ranges: Vec<(u32, u32)>, next: Pc) -> Pc {
+    fn add_ranges(&mut self, ranges: Vec<(u32, u32)>, next: Pc) -> Pc {
+        // A class of one unit needs no set. This also covers literals that are written as classes.
         if let [(start, end)] = ranges[..]
             && start == end
         {
             return self.add(Inst::Unit { code: start, next });
         }
-        let set = self.set(ranges);
+        let set = self.intern_set(ranges);
         self.add(Inst::Set { set, next })
     }
 
-    fn set(&mut self, ranges: Vec<(u32, u32)>) -> u32 {
+    fn intern_set(&mut self, ranges: Vec<(u32, u32)>) -> u32 {
+        // Patterns of a pack use the same classes again and again; each is built once for all of them.
         let shared = self.shared.entry(RangesKey(ranges));
         let set = shared.or_insert_with_key(|key| Arc::new(Set::new(&key.0)));
         let sets = &mut self.sets;
-        *self.known.entry(Arc::as_ptr(set)).or_insert_with(|| {
+        *self.set_ids.entry(Arc::as_ptr(set)).or_insert_with(|| {
             sets.push(Arc::clone(set));
             sets.len() as u32 - 1
         })
     }
 
-    // Which iteration of a loop is preferred where its body may be empty is as in regex-automata's compiler.
+    // The preference between iterations whose body may be empty is the same as in regex-automata's compiler: `(?:a?)*?`
+    // must record the same group.
     fn repetition(&mut self, repetition: &Repetition, next: Pc) -> Pc {
         let Repetition {
             min, max, greedy, ..
         } = *repetition;
         let body = &repetition.sub;
         let (entry, required) = match max {
+            // The body cannot be empty, so one split is enough: it is both the entry and the loop.
             None if min == 0 && body.properties().minimum_len().is_some_and(|len| len > 0) => {
-                let again = self.choice();
+                let again = self.reserve_split();
                 let once = self.compile(body, again);
-                self.choose(again, once, next, greedy);
+                self.patch_split(again, once, next, greedy);
                 (again, 0)
             }
+            // The body may be empty: `x*` is compiled as `(?:x+)?`. With a single split, leaving the loop after an
+            // empty iteration would have another priority.
             None => {
-                let again = self.choice();
+                let again = self.reserve_split();
                 let once = self.compile(body, again);
-                self.choose(again, once, next, greedy);
+                self.patch_split(again, once, next, greedy);
                 match min {
                     0 => {
-                        let entry = self.choice();
-                        self.choose(entry, once, next, greedy);
+                        let entry = self.reserve_split();
+                        self.patch_split(entry, once, next, greedy);
                         (entry, 0)
                     }
                     _ => (once, min - 1),
                 }
             }
             Some(max) => {
+                // From the last optional copy to the first, each entered by a split that may leave the repetition.
                 let mut entry = next;
                 for _ in min..max {
                     let once = self.compile(body, entry);
-                    let choice = self.choice();
-                    self.choose(choice, once, next, greedy);
-                    entry = choice;
+                    let split = self.reserve_split();
+                    self.patch_split(split, once, next, greedy);
+                    entry = split;
                 }
                 (entry, min)
             }
         };
+        // The required copies come first in the text, so they are compiled last.
         (0..required).fold(entry, |entry, _| self.compile(body, entry))
     }
 
-    fn choice(&mut self) -> Pc {
+    fn reserve_split(&mut self) -> Pc {
         self.add(Inst::Split {
             first: NONE,
             second: NONE,
         })
     }
 
-    /// Whether the choice goes on with the body or behind the repetition.
-    fn choose(&mut self, choice: Pc, body: Pc, behind: Pc, greedy: bool) {
+    /// Patches a split: the body has priority if the repetition is greedy, otherwise the exit.
+    fn patch_split(&mut self, split: Pc, body: Pc, exit: Pc, greedy: bool) {
         let (first, second) = match greedy {
-            true => (body, behind),
-            false => (behind, body),
+            true => (body, exit),
+            false => (exit, body),
         };
-        self.program[choice as usize] = Inst::Split { first, second };
+        self.program[split as usize] = Inst::Split { first, second };
     }
 }
 
-/// A thread: where it is, and what it has noted.
+/// A thread: its instruction, and the values that it has recorded.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     pc: Pc,
-    notes: Notes,
+    slots: Slots,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Notes {
+struct Slots {
+    /// The start of the match, in bytes of the text.
     start: usize,
-    /// Where the group begins and ends; `usize::MAX` where it is not known.
+    /// The start and the end of the capture group; `usize::MAX` while not recorded.
     group: (usize, usize),
-    /// The last match before this one, an index of [`Search::chain`].
+    /// The last match that was complete when the thread started, an index of `chain`.
     before: u32,
 }
 
-/// A complete match and the one before it.
+/// A complete match, and the index of the match before it.
 #[derive(Debug)]
-struct Link {
-    found: Found,
+struct MatchLink {
+    found: PikeMatch,
     before: u32,
 }
 
-/// What a search has to remember.
+/// The scratch space of a search.
 struct Search<'t> {
     vm: &'t PikeVm,
     text: &'t [u8],
     looks: LookMatcher,
-    /// Whether a thread that matches leaves those behind it.
+    /// True if a thread that matches does not drop the threads of lower priority.
     wants_every_end: bool,
-    /// By instruction: the number of the position at which a thread came to it last.
+    /// By instruction: the number of the position at which a thread last reached it.
+    // A position number instead of a flag, so that no array is cleared between positions.
     seen: Box<[u32]>,
     position: u32,
     /// Threads at this position, in order of priority.
     threads: Vec<Thread>,
+    // An explicit stack: the depth of splits is bounded by the program, not by the call stack.
     stack: Vec<Thread>,
 }
 
 impl PikeVm {
-    /// The matches in `text` from `from` on, as `regex::find_iter` finds them. Assertions see all of `text`.
-    pub fn find_all(&self, text: &[u8], from: usize) -> Vec<Found> {
+    /// Returns the matches in `text` from `from` on, as `regex::find_iter` finds them. Assertions see all of `text`.
+    pub fn find_all(&self, text: &[u8], from: usize) -> Vec<PikeMatch> {
         let mut search = Search::new(self, text);
-        let mut chain: Vec<Link> = Vec::new();
+        let mut chain: Vec<MatchLink> = Vec::new();
         let mut last = NONE;
         let mut at = from;
         let mut threads: Vec<Thread> = Vec::new();
         loop {
+            // Without threads no match can start before the next first byte, so the bytes up to there are skipped.
             if threads.is_empty() {
                 let rest = &text[at..];
-                match rest.iter().position(|&byte| self.first.holds(byte)) {
+                match rest.iter().position(|&byte| self.first.contains(byte)) {
                     Some(skipped) => at += skipped,
                     None => break,
                 }
             }
-            search.begin();
+            search.start_position();
             let mut matched = None;
             for thread in threads.drain(..) {
-                matched = search.follow(thread, at);
+                matched = search.epsilon_closure(thread, at);
                 if matched.is_some() {
+                    // The threads after this one have lower priority than a complete match, so they are dropped.
                     break;
                 }
             }
-            if let Some(notes) = matched {
-                let (start, end) = notes.group;
-                let found = Found {
-                    range: notes.start..at,
+            if let Some(slots) = matched {
+                let (start, end) = slots.group;
+                let found = PikeMatch {
+                    range: slots.start..at,
                     group: (end != usize::MAX).then_some(start..end),
                 };
-                chain.push(Link {
+                // A replaced match stays in `chain` and is no longer referred to.
+                chain.push(MatchLink {
                     found,
-                    before: notes.before,
+                    before: slots.before,
                 });
                 last = chain.len() as u32 - 1;
             }
+            // At the end of the text only threads that match are of interest; they have been followed above.
             let Some(&byte) = text.get(at) else { break };
-            let notes = Notes {
+            let slots = Slots {
                 start: at,
                 group: (usize::MAX, usize::MAX),
                 before: last,
             };
-            if self.first.holds(byte) {
-                // What is accepted matches no empty text, so nothing matches at once.
+            // The lowest priority: the new thread is added after all others.
+            if self.first.contains(byte) {
+                // An accepted pattern does not match the empty text, so this thread cannot match at once.
                 let pc = self.entry;
-                search.follow(Thread { pc, notes }, at);
+                search.epsilon_closure(Thread { pc, slots }, at);
             }
             at += search.step(at, &mut threads);
         }
+        // The chain starts with the last match.
         let mut matches = Vec::new();
         while let Some(link) = chain.get(last as usize) {
             matches.push(link.found.clone());
             last = link.before;
         }
+        // The chain leads from the last match to the first.
         matches.reverse();
         matches
     }
 
-    /// The leftmost start, not before `from`, of a match in `text` that ends at `end`. Assertions see all of `text`.
-    pub fn start(&self, text: &[u8], from: usize, end: usize) -> Option<usize> {
+    /// Returns the leftmost start, not before `from`, of a match in `text` that ends at `end`. Assertions see all of
+    /// `text`.
+    pub fn leftmost_start(&self, text: &[u8], from: usize, end: usize) -> Option<usize> {
         let mut search = Search::new(self, text);
+        // A thread that ends earlier must not drop the threads that end at `end`.
         search.wants_every_end = true;
         let mut threads: Vec<Thread> = Vec::new();
         let mut at = from;
         loop {
-            search.begin();
+            search.start_position();
             for thread in threads.drain(..) {
-                let matched = search.follow(thread, at);
-                // Threads that began earlier come first.
-                if let Some(notes) = matched.filter(|_| at == end) {
-                    return Some(notes.start);
+                let matched = search.epsilon_closure(thread, at);
+                // Threads are in the order of their starts, so the first match has the leftmost start.
+                if let Some(slots) = matched.filter(|_| at == end) {
+                    return Some(slots.start);
                 }
             }
             if at >= end {
                 return None;
             }
-            let notes = Notes {
+            let slots = Slots {
                 start: at,
                 group: (usize::MAX, usize::MAX),
                 before: NONE,
             };
-            if self.first.holds(text[at]) {
+            if self.first.contains(text[at]) {
                 let pc = self.entry;
-                search.follow(Thread { pc, notes }, at);
+                search.epsilon_closure(Thread { pc, slots }, at);
             }
             at += search.step(at, &mut threads);
         }
     }
 
-    /// The bytes that a match can begin with, assertions aside.
+    /// Returns the bytes that a match can start with, ignoring assertions.
     fn first_bytes(&self) -> ByteSet {
         let mut first = ByteSet::default();
         let mut seen = vec![false; self.program.len()];
@@ -462,13 +505,13 @@ impl PikeVm {
                 Inst::Look { next, .. } | Inst::Open { next } | Inst::Close { next } => {
                     stack.push(next);
                 }
-                // The empty text is matched by nothing that is accepted; a program that did would miss nothing.
+                // An accepted pattern does not match the empty text. If one did, no byte may be skipped.
                 Inst::Match => return ByteSet::ALL,
                 Inst::Unit { code, .. } => self.add_first(code, code, &mut first),
                 Inst::Set { set, .. } => {
                     let set = &self.sets[set as usize];
                     for byte in 0..=255 {
-                        if set.low.holds(byte) {
+                        if set.low.contains(byte) {
                             self.add_first(byte.into(), byte.into(), &mut first);
                         }
                     }
@@ -483,21 +526,22 @@ impl PikeVm {
 
     /// Adds the first bytes of units from `start` to `end`.
     fn add_first(&self, start: u32, end: u32, first: &mut ByteSet) {
-        if self.takes_bytes {
+        if self.over_bytes {
             return first.add(start as u8);
         }
         let [start, end] = [start, end].map(|code| {
             let char = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+            // First bytes ascend with code points, so the range of first bytes covers all units between the two.
             char.encode_utf8(&mut [0; 4]).as_bytes()[0]
         });
         (start..=end).for_each(|byte| first.add(byte));
     }
 
-    /// The unit at `at` and its length in bytes; none for a byte that belongs to no character.
+    /// Returns the unit at `at` and its length in bytes; no unit for a byte that belongs to no character.
     #[inline]
     fn unit(&self, text: &[u8], at: usize) -> (Option<u32>, usize) {
         let byte = text[at];
-        if self.takes_bytes || byte.is_ascii() {
+        if self.over_bytes || byte.is_ascii() {
             return (Some(byte.into()), 1);
         }
         let len = match byte {
@@ -506,6 +550,7 @@ impl PikeVm {
             0xF0..=0xF4 => 4,
             _ => return (None, 1),
         };
+        // The length comes from the first byte; the other bytes are validated here.
         let char = text.get(at..at + len).map(std::str::from_utf8);
         match char {
             Some(Ok(text)) => (text.chars().next().map(u32::from), len),
@@ -528,40 +573,44 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// A position begins.
-    fn begin(&mut self) {
+    /// Starts a position: no instruction is reached yet.
+    fn start_position(&mut self) {
         self.threads.clear();
         self.position = self.position.wrapping_add(1);
+        // After 2^32 positions old marks could equal new ones.
         if self.position == 0 {
             self.seen.fill(0);
             self.position = 1;
         }
     }
 
-    /// Adds the threads that the thread becomes without taking anything; returns what the first that matches has noted.
-    /// That one cuts off those behind it, unless every end is wanted.
-    fn follow(&mut self, thread: Thread, at: usize) -> Option<Notes> {
+    /// Adds the epsilon closure of a thread to `threads`, in order of priority. Returns the slots of the first thread
+    /// that matches. That thread drops those of lower priority, unless every end is wanted.
+    fn epsilon_closure(&mut self, thread: Thread, at: usize) -> Option<Slots> {
         let mut matched = None;
         self.stack.push(thread);
-        while let Some(Thread { pc, mut notes }) = self.stack.pop() {
+        while let Some(Thread { pc, mut slots }) = self.stack.pop() {
+            // Invariant 2: a thread of higher priority is at this instruction already.
             let seen = &mut self.seen[pc as usize];
             if std::mem::replace(seen, self.position) == self.position {
                 continue;
             }
             let next = match self.vm.program[pc as usize] {
                 Inst::Unit { .. } | Inst::Set { .. } => {
-                    self.threads.push(Thread { pc, notes });
+                    self.threads.push(Thread { pc, slots });
                     continue;
                 }
                 Inst::Match => {
-                    matched = matched.or(Some(notes));
+                    matched = matched.or(Some(slots));
                     if !self.wants_every_end {
                         self.stack.clear();
                     }
                     continue;
                 }
                 Inst::Split { first, second } => {
-                    self.stack.push(Thread { pc: second, notes });
+                    // The stack is last in, first out, so the preferred target is explored completely before the other
+                    // one.
+                    self.stack.push(Thread { pc: second, slots });
                     first
                 }
                 Inst::Look { look, next } => match self.looks.matches(look, self.text, at) {
@@ -569,31 +618,33 @@ impl<'t> Search<'t> {
                     false => continue,
                 },
                 Inst::Open { next } => {
-                    notes.group.0 = at;
+                    slots.group.0 = at;
                     next
                 }
                 Inst::Close { next } => {
-                    notes.group.1 = at;
+                    slots.group.1 = at;
                     next
                 }
             };
-            self.stack.push(Thread { pc: next, notes });
+            self.stack.push(Thread { pc: next, slots });
         }
         matched
     }
 
-    /// Takes the unit at `at`: `out` gets the threads that are left, and the length of the unit is returned.
+    /// Steps the threads over the unit at `at`. Replaces `out` by the threads that are left, in the same order. Returns
+    /// the length of the unit in bytes.
     fn step(&mut self, at: usize, out: &mut Vec<Thread>) -> usize {
         let (unit, len) = self.vm.unit(self.text, at);
         out.clear();
+        // No instruction matches a byte of no character, so all threads end here.
         let Some(unit) = unit else { return len };
-        for &Thread { pc, notes } in &self.threads {
+        for &Thread { pc, slots } in &self.threads {
             let next = match self.vm.program[pc as usize] {
                 Inst::Unit { code, next } if code == unit => next,
-                Inst::Set { set, next } if self.vm.sets[set as usize].holds(unit) => next,
+                Inst::Set { set, next } if self.vm.sets[set as usize].contains(unit) => next,
                 _ => continue,
             };
-            out.push(Thread { pc: next, notes });
+            out.push(Thread { pc: next, slots });
         }
         len
     }

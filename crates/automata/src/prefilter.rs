@@ -472,7 +472,9 @@ impl PrefixClass {
 /// Returns the ASCII bytes of a class.
 fn ascii(nfa: &Nfa, class: u32) -> AsciiSet {
     (0..128u8)
-        .filter(|&byte| nfa.holds(class, usize::from(nfa.alphabet.bytes()[usize::from(byte)])))
+        .filter(|&byte| {
+            nfa.class_contains(class, usize::from(nfa.alphabet.bytes()[usize::from(byte)]))
+        })
         .fold(0, |bytes, byte| bytes | 1 << byte)
 }
 

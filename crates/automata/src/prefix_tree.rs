@@ -1,7 +1,14 @@
 //! A prefix tree over the elements of patterns.
 //!
 //! Thousands of rules start alike (`from ['"]…`). The tree holds their common prefix once, so a search inside it
-//! has one NFA state and not one for each rule.
+//! has one NFA state instead of one for each rule.
+//!
+//! # Invariants
+//!
+//! 1. A node comes before its children, and each node but the root has one parent. The NFA is compiled from the last
+//!    node to the first.
+//! 2. No two branches of a node have equal elements.
+//! 3. Branches keep the order in which patterns were added, so NFA states have the same numbers in every build.
 
 use std::collections::HashMap;
 
@@ -43,12 +50,12 @@ pub(crate) enum PatternStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SplitConfig<'a> {
     pub(crate) gaps: GapCriteria,
-    /// By pattern: never cut. Patterns after the end of the slice may be.
+    /// True for patterns that are never cut, by pattern. Patterns after the end of the slice may be cut.
     pub(crate) whole: &'a [bool],
 }
 
 impl SplitConfig<'_> {
-    fn of(&self, pattern: u32) -> Option<GapCriteria> {
+    fn gaps_of(&self, pattern: u32) -> Option<GapCriteria> {
         let is_whole = self.whole.get(pattern as usize) == Some(&true);
         (!is_whole).then_some(self.gaps)
     }
@@ -62,11 +69,11 @@ impl PrefixTree {
         cuts: Option<SplitConfig<'_>>,
     ) -> PrefixTree {
         let named = patterns.iter().enumerate();
-        PrefixTree::of(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
+        PrefixTree::from_named(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
     }
 
     /// Builds the tree of patterns with the given names.
-    pub(crate) fn of<'a>(
+    pub(crate) fn from_named<'a>(
         space: SymbolSpace,
         patterns: impl IntoIterator<Item = (u32, &'a Hir)>,
         cuts: Option<SplitConfig<'_>>,
@@ -77,7 +84,7 @@ impl PrefixTree {
             tree: PrefixTree {
                 nodes: vec![PrefixNode::default()],
             },
-            known: HashMap::new(),
+            by_fingerprint: HashMap::new(),
         };
         for (name, pattern) in patterns {
             builder.add(pattern, name);
@@ -90,24 +97,29 @@ struct PrefixTreeBuilder<'a> {
     space: SymbolSpace,
     cuts: Option<SplitConfig<'a>>,
     tree: PrefixTree,
-    /// The candidates for an equal branch, by node and fingerprint. Equal fingerprints do not prove equality.
-    known: HashMap<(u32, u64), Vec<u32>>,
+    /// The branches of a node with equal fingerprints, by node and fingerprint. The elements are then compared.
+    // Without it, adding `n` patterns with different first elements would compare every pair of them.
+    by_fingerprint: HashMap<(u32, u64), Vec<u32>>,
 }
 
 impl PrefixTreeBuilder<'_> {
     fn add(&mut self, pattern: &Hir, index: u32) {
         match pattern.kind() {
+            // Alternatives at the top are prefixes of their own, so that `from|for` shares its first element with
+            // others.
             HirKind::Alternation(subs) => subs.iter().for_each(|sub| self.add(sub, index)),
             HirKind::Capture(capture) => self.add(&capture.sub, index),
             _ => {
                 let mut steps = Vec::new();
                 flatten(self.space, pattern, &mut steps);
-                if let Some(gaps) = self.cuts.and_then(|cuts| cuts.of(index)) {
-                    cut(gaps, &mut steps);
+                if let Some(gaps) = self.cuts.and_then(|cuts| cuts.gaps_of(index)) {
+                    mark_cut(gaps, &mut steps);
                 }
                 let end = steps
                     .into_iter()
-                    .fold(0, |node, step| self.branch(node, step));
+                    // From the root: elements that an earlier pattern has are followed, the others are added.
+                    .fold(0, |node, step| self.child(node, step));
+                // Two alternatives may be equal. A pattern is reported once.
                 let ends = &mut self.tree.nodes[end as usize].ends;
                 if !ends.contains(&index) {
                     ends.push(index);
@@ -116,17 +128,20 @@ impl PrefixTreeBuilder<'_> {
         }
     }
 
-    /// Returns the node that `step` leads to from `node`.
-    fn branch(&mut self, node: u32, step: PatternStep) -> u32 {
+    /// Returns the node that `step` leads to from `node`, which is added if there is none.
+    fn child(&mut self, node: u32, step: PatternStep) -> u32 {
         let branches = &self.tree.nodes[node as usize].branches;
-        let alike = self.known.entry((node, fingerprint(&step))).or_default();
-        if let Some(&known) = alike
+        let candidates = self
+            .by_fingerprint
+            .entry((node, fingerprint(&step)))
+            .or_default();
+        if let Some(&existing) = candidates
             .iter()
             .find(|&&branch| branches[branch as usize].0 == step)
         {
-            return branches[known as usize].1;
+            return branches[existing as usize].1;
         }
-        alike.push(branches.len() as u32);
+        candidates.push(branches.len() as u32);
         let to = self.tree.nodes.len() as u32;
         self.tree.nodes[node as usize].branches.push((step, to));
         self.tree.nodes.push(PrefixNode::default());
@@ -134,12 +149,14 @@ impl PrefixTreeBuilder<'_> {
     }
 }
 
-/// Marks the cut of a pattern: before its first gap, or inside an element before that.
-fn cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
+/// Marks the cut of a pattern: before its first gap, or inside the element that contains it.
+fn mark_cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
     if steps.len() > 1 && is_start(&steps[0]) {
-        // A pattern anchored at the start of the haystack is a search of its own.
+        // Only one position can match `^`. The cursor activates the suffix there, and the states of the search do not
+        // multiply.
         return steps.insert(1, PatternStep::Cut);
     }
+    // Each element adds to the selectivity of the prefix, because a match must pass all of them.
     let mut before: Selectivity = 0;
     for at in 0..steps.len() {
         let PatternStep::Any(hir) = &steps[at] else {
@@ -149,11 +166,12 @@ fn cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
         if gaps.is_gap(hir, before) {
             return steps.insert(at, PatternStep::Cut);
         }
-        let behind = before + selectivity(hir);
+        let after = before + selectivity(hir);
+        // No return: a later gap of the pattern may be cut, too.
         if gaps.is_inside(hir, before) {
             steps[at] = PatternStep::Cutting(hir.clone(), before);
         }
-        before = behind;
+        before = after;
     }
 }
 
@@ -161,6 +179,7 @@ fn is_start(step: &PatternStep) -> bool {
     matches!(step, PatternStep::Any(hir) if matches!(hir.kind(), HirKind::Look(Look::Start)))
 }
 
+// Only sequences are flattened. Everything else is one element, compared as a whole.
 fn flatten(space: SymbolSpace, hir: &Hir, out: &mut Vec<PatternStep>) {
     match hir.kind() {
         HirKind::Empty => {}
@@ -170,28 +189,29 @@ fn flatten(space: SymbolSpace, hir: &Hir, out: &mut Vec<PatternStep>) {
             (SymbolSpace::Chars, Ok(text)) => {
                 out.extend(text.chars().map(|char| PatternStep::Unit(char.into())))
             }
+            // A literal that is not UTF-8 only occurs over bytes.
             _ => out.extend(literal.0.iter().map(|&byte| PatternStep::Unit(byte.into()))),
         },
         _ => out.push(PatternStep::Any(hir.clone())),
     }
 }
 
-/// Returns a hash that is equal for equal elements.
+/// Returns a hash that is equal for equal elements. Different elements rarely have the same one.
 fn fingerprint(step: &PatternStep) -> u64 {
     match step {
         PatternStep::Unit(code) => (*code).into(),
-        PatternStep::Any(hir) => hash::with(1, of_hir(hir)),
-        PatternStep::Cutting(hir, before) => hash::with(of_hir(hir), (*before).into()),
+        PatternStep::Any(hir) => hash::combine(1, hash_hir(hir)),
+        PatternStep::Cutting(hir, before) => hash::combine(hash_hir(hir), (*before).into()),
         PatternStep::Cut => u64::MAX,
     }
 }
 
-fn of_hir(hir: &Hir) -> u64 {
-    let all = |tag: u64, subs: &[Hir]| subs.iter().map(of_hir).fold(tag, hash::with);
-    // A class contributes its bounds and its number of ranges; all ranges of `\w` would be seven hundred.
+fn hash_hir(hir: &Hir) -> u64 {
+    let all = |tag: u64, subs: &[Hir]| subs.iter().map(hash_hir).fold(tag, hash::combine);
+    // A class contributes its bounds and its number of ranges: `\w` has seven hundred ranges.
     let class = |tag: u64, first: Option<u32>, last: Option<u32>, ranges: usize| {
         let ends = [first, last].map(|end| end.map_or(0, u64::from));
-        ends.into_iter().fold(tag + ranges as u64, hash::with)
+        ends.into_iter().fold(tag + ranges as u64, hash::combine)
     };
     match hir.kind() {
         HirKind::Empty => 1,
@@ -208,14 +228,14 @@ fn of_hir(hir: &Hir) -> u64 {
             let last = ranges.last().map(|range| range.end().into());
             class(1 << 32, first, last, ranges.len())
         }
-        HirKind::Look(look) => hash::with(3, look.as_repr().into()),
+        HirKind::Look(look) => hash::combine(3, look.as_repr().into()),
         HirKind::Repetition(repetition) => {
             let max = repetition.max.map_or(u64::MAX, u64::from);
             [u64::from(repetition.min), max]
                 .into_iter()
-                .fold(of_hir(&repetition.sub), hash::with)
+                .fold(hash_hir(&repetition.sub), hash::combine)
         }
-        HirKind::Capture(capture) => of_hir(&capture.sub),
+        HirKind::Capture(capture) => hash_hir(&capture.sub),
         HirKind::Concat(subs) => all(4, subs),
         HirKind::Alternation(subs) => all(5, subs),
     }
@@ -226,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn common_beginnings_are_there_once() {
+    fn common_prefixes_occur_once() {
         let patterns: Vec<Hir> = [
             "from 'a'", "from 'b'", r"\w+x", r"\w+y", "from|z", "from 'a'",
         ]
@@ -235,7 +255,8 @@ mod tests {
         let tree = PrefixTree::new(SymbolSpace::Chars, &patterns, None);
         let root = &tree.nodes[0];
         assert_eq!(root.branches.len(), 3, "f, a word, z: {root:?}");
-        // f r o m space quote, then a and b with a quote each; the word, x and y; z; and the root.
+        // The nodes of `from` with a space and a quote, then of `a` and `b` with a quote each; of the word, `x` and
+        // `y`; of `z`; and the root.
         assert_eq!(tree.nodes.len(), 6 + 4 + 3 + 1 + 1);
         let ends: Vec<&Vec<u32>> = tree
             .nodes
@@ -257,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_what_is_empty_part_nothing() {
+    fn groups_and_empty_elements_separate_no_prefixes() {
         let parse = |text: &&str| regex_syntax::parse(text).unwrap();
         let plain = ["from", "for", ""].map(|text| parse(&text));
         let grouped = ["(f(?:ro)m)", "(f(o)(r)|)", "()"].map(|text| parse(&text));
@@ -313,7 +334,7 @@ mod tests {
         fingerprints.dedup();
         assert_eq!(fingerprints.len(), steps.len());
         let captured = regex_syntax::parse("([ab])").unwrap();
-        assert_eq!(of_hir(&captured), of_hir(&hirs[0]));
+        assert_eq!(hash_hir(&captured), hash_hir(&hirs[0]));
     }
 
     #[test]

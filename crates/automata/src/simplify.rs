@@ -1,7 +1,7 @@
 //! Rewrites that preserve detection: a smaller pattern with the same earliest end in every haystack.
 //!
 //! The earliest end of an unanchored search does not depend on optional parts at either edge: a match of
-//! `[\w.-]{0,50}key` ends where a match of `key` ends, and the first end of `sk_[a-z]{32,64}` is that of
+//! `[\w.-]{0,50}key` ends where a match of `key` ends, and the first end of `sk_[a-z]{32,64}` is the first end of
 //! `sk_[a-z]{32}`. This removes most of the state blow-up of real secret rules. Assertions at an edge are kept, and
 //! so is everything inside of them. Starts are not preserved: callers that need one use the original pattern.
 
@@ -27,7 +27,10 @@ enum Edge {
 
 fn trim(hir: &Hir, edge: Edge) -> Hir {
     match hir.kind() {
+        // Groups are dropped: an automaton has no captures.
         HirKind::Capture(capture) => trim(&capture.sub, edge),
+        // `x{2,9}` at an edge is `x{2}`: the shortest match ends first, and at the front any match contains a shortest
+        // one.
         HirKind::Repetition(repetition) if has_no_look(&repetition.sub) => shortest(repetition),
         HirKind::Concat(subs) => trim_concat(subs, edge),
         HirKind::Alternation(subs) => {
@@ -40,8 +43,11 @@ fn trim(hir: &Hir, edge: Edge) -> Hir {
 fn trim_concat(subs: &[Hir], edge: Edge) -> Hir {
     let mut subs = subs.to_vec();
     if edge == Edge::Front {
+        // One loop for both edges: the edge is at the end of the list.
         subs.reverse();
     }
+    // Element by element from the edge. The first one that is not optional ends the loop, because a match must contain
+    // it.
     while subs.last().is_some_and(is_optional) {
         subs.pop();
     }
@@ -54,10 +60,13 @@ fn trim_concat(subs: &[Hir], edge: Edge) -> Hir {
     Hir::concat(subs)
 }
 
+// An assertion matches the empty text and is no optional part: leaving it out would match more.
 fn is_optional(hir: &Hir) -> bool {
-    has_no_look(hir) && pattern::least_bytes(hir) == Some(0)
+    has_no_look(hir) && pattern::min_match_bytes(hir) == Some(0)
 }
 
+// With an assertion inside, a copy matches or not depending on its neighbours, so fewer copies need not match where
+// more copies do.
 fn has_no_look(hir: &Hir) -> bool {
     hir.properties().look_set().is_empty()
 }
@@ -90,7 +99,7 @@ mod tests {
             (r"^a*b", "^a*b"),
         ] {
             let parse = |text: &str| regex_syntax::parse(text).unwrap();
-            // Printing flattens groups that trimming leaves behind.
+            // Printing flattens the groups that trimming keeps.
             let got = parse(&simplify(&parse(pattern)).to_string());
             assert_eq!(got, parse(&parse(want).to_string()), "{pattern}");
         }

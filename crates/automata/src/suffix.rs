@@ -158,7 +158,7 @@ impl NfaCursor {
     ) {
         let before = self.before;
         self.before = cache.step_bit_states(nfa, bit_nfa, &mut self.search, before, column);
-        let successor = &mut cache.step.successor;
+        let successor = &mut cache.determinizer.successor;
         if self.suffixes.is_empty() && successor.now.is_empty() && successor.late.is_empty() {
             return;
         }
@@ -171,7 +171,7 @@ impl NfaCursor {
         }
         self.suffixes.retain_mut(|(_, state_set)| {
             cache.step_set(nfa, state_set, column);
-            let successor = &mut cache.step.successor;
+            let successor = &mut cache.determinizer.successor;
             successor
                 .late
                 .iter()
@@ -187,8 +187,8 @@ impl NfaCursor {
         for &now in &now {
             self.on_report(nfa, cache, now, before, false, hits);
         }
-        cache.step.successor.now = now;
-        cache.step.successor.late = late;
+        cache.determinizer.successor.now = now;
+        cache.determinizer.successor.late = late;
     }
 
     fn on_report(
@@ -217,8 +217,8 @@ impl NfaCursor {
         hits: &mut StepReports,
     ) {
         let known = self.suffixes.iter_mut().find(|suffix| suffix.0 == cut);
-        let step = &mut cache.step;
-        step.activate_suffix(
+        let determinizer = &mut cache.determinizer;
+        determinizer.activate_suffix(
             nfa,
             known
                 .as_ref()
@@ -226,7 +226,7 @@ impl NfaCursor {
             cut,
             before,
         );
-        let successor = &mut step.successor;
+        let successor = &mut determinizer.successor;
         successor
             .now
             .iter()

@@ -119,7 +119,7 @@ pub(crate) const fn plan(
 ) -> PartitionPlan {
     PartitionPlan {
         gaps,
-        spread: Spread::InTurn(automata),
+        spread: Spread::RoundRobin(automata),
         level,
         sparse: SparseRows::USUAL,
         first_budget: FIRST_BUDGET,

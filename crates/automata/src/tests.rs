@@ -24,7 +24,7 @@ fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
     matcher_of(&parsed(patterns), table_bytes, PartitionPlan::USUAL)
 }
 
-/// Whole, byte by byte, and at every two-way cut.
+/// Checks a text whole, byte by byte, and at every two-way cut.
 fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
     let decided: Vec<Firsts> = PLANS
         .map(|plan| check_plan(patterns, text, table_bytes, plan))
@@ -137,7 +137,7 @@ fn first_ends_are_those_of_regex_under_every_cut() {
     }
 }
 
-/// Every assertion about words.
+/// Every assertion about words that has a short form.
 const BOUNDARIES: [&str; 6] = [
     r"\b",
     r"\B",
@@ -244,7 +244,7 @@ fn gaps_of_every_kind_are_cut_without_a_trace() {
         (&["ab.*c", "ab.*d", "ab.*", "a.*c", "a[^c]*d"], b"ab ab c d"),
         (&["a.*?a.*?a", "(?:a.*){3}b", "(?:a.*b){2}"], b"a-a-a-b a b"),
         (&["^a.*b", "^a", "^.c", "^(?:ab|ac)+d"], b"acacd b"),
-        // What looks around stands in a loop behind the gap.
+        // The assertion is in a loop after the gap.
         (&[r"k[^x]*(?:x\B)*z", r"k[^-]*(?:-\B)*y"], b"kaxz ka-y --y"),
         (&[r"k[^x]*(?:x\B)*z"], b"kax-z kaxz"),
     ];
@@ -329,7 +329,7 @@ fn random_patterns_that_want_every_end_agree_with_regex_under_random_cuts() {
 
 #[test]
 fn a_pattern_that_can_begin_at_the_start_or_anywhere_is_not_over_with_the_start() {
-    // The second pattern is reported once; where its anchored branch has failed the other is still to come.
+    // The second pattern is reported once. After its anchored branch has failed, its other branch can still match.
     let patterns = ["x", "^a|b"];
     let matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(Some(EVERY_GAP), 2, None));
     let found = firsts(&matcher, b"xxb", &[1, 2]);
@@ -350,7 +350,7 @@ fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_late
     assert_eq!(decided("sk_[a-z]{2,9}", "sk_abcdef"), (5, 5));
 }
 
-/// What may follow a text: nothing, any byte, and enough of characters of every kind.
+/// Returns the texts that a prefix is continued with: the empty text, every byte, and characters of every kind.
 fn continuations() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     all.push(Vec::new());
@@ -394,7 +394,8 @@ fn a_hit_is_told_at_the_first_byte_where_it_is_certain_or_with_the_character_it_
             before
                 .iter()
                 .for_each(|&byte| decoder.push(byte, |_, _| {}));
-            // Of several assertions one may hold whatever comes: each is decided by itself, by the next character.
+            // One of several assertions may hold for every next character. Each is still decided by itself, by that
+            // character.
             let is_exact = hirs[0].properties().look_set().len() < 2;
             let is_late = is_exact && !decoder.is_pending() && is_certain(before);
             assert!(!is_late, "too late: {shown:?}");
@@ -403,7 +404,7 @@ fn a_hit_is_told_at_the_first_byte_where_it_is_certain_or_with_the_character_it_
     assert!(told > 0);
 }
 
-/// The first hit, unless it takes the end of the text to be certain.
+/// Returns the first hit, unless only the end of the text makes it certain.
 fn first_before_the_end(matcher: &Matcher, text: &[u8]) -> Option<(usize, usize)> {
     let (mut cursor, mut first) = (matcher.start(), None);
     matcher.push(&mut cursor, text, |event| {
@@ -467,7 +468,7 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
     );
 }
 
-/// All patterns of at most three atoms and two operators over `abc.`.
+/// Returns all patterns of at most three atoms and two operators over `abc.`.
 fn small_patterns() -> Vec<String> {
     const ATOMS: [&str; 4] = ["a", "b", "c", "."];
     const UNARY: [&str; 3] = ["*", "+", "?"];
@@ -553,14 +554,14 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
     );
 }
 
-/// What happens if the promise is broken on purpose.
+/// The ways in which the tests break the promise on purpose.
 #[derive(Clone, Copy, Debug)]
 enum Sabotage {
-    /// Nothing is carried from one delta to the next.
+    /// No state is carried from one delta to the next.
     DropState,
-    /// The end of the part is not told.
+    /// The end of the haystack is not announced.
     SkipEnd,
-    /// The automaton has one state: a byte leads nowhere.
+    /// The automaton has one state, to which every byte leads back.
     OneState,
     /// An incomplete character is dropped at the end of a delta.
     DropPending,
@@ -620,7 +621,7 @@ fn breaking_the_promise_is_noticed() {
     }
 }
 
-/// Text that leads to a state never seen before at nearly every byte.
+/// Returns a text that reaches an unbuilt state at nearly every byte.
 fn hostile_text(bytes: usize) -> Vec<u8> {
     let mut random = Random::new(99);
     (0..bytes).map(|_| b"01"[random.below(2)]).collect()
@@ -638,7 +639,7 @@ fn past_the_budget_memory_stays_flat_and_hits_stay_exact() {
     let cuts: Vec<usize> = (5..text.len()).step_by(5).collect();
     assert_eq!(ends(&firsts(&matcher, &text, &cuts)), expected(&vms, &text));
     let size = matcher.sizes().next().unwrap();
-    // Nearly every byte leads to a new state, so building them is given up, or the table is replaced.
+    // Nearly every byte leads to a new state, so the cache stops building states, or the table is replaced.
     assert!(
         size.generation > 0 || size.states < 4096,
         "the table takes all that the text asks for: {size:?}"
@@ -772,7 +773,7 @@ fn lanes_find_what_plain_steps_find() {
             least: 1,
         });
         for _ in 0..20 {
-            // Mostly ASCII without much to match, so that lanes get through.
+            // Mostly ASCII with few matches, so that lanes are not stopped.
             let mut text: Vec<u8> = (0..400)
                 .map(|_| *random.pick(&[b"-", b" ", b"z", b"a", b"1"]))
                 .map(|[byte]| byte)
@@ -889,7 +890,7 @@ fn a_filter_finds_what_regex_and_plain_steps_find() {
 #[test]
 fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
     let cases: &[(&[&str], &[u8])] = &[
-        // The tail is live where the search has nothing in progress, and no window fits what ends it.
+        // The suffix is live while the search is idle, and the text that ends it fits no window.
         (
             &["QzQ#.*e"],
             b"QzQ#----------------------e---------------------------------",
@@ -917,7 +918,7 @@ fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
                 let mut matcher = matcher_of(&hirs, budget, plan);
                 matcher.set_prefiltered(1, SimdLevel::best());
                 prefiltered += matcher.filters();
-                // Once to build the table, and once through it.
+                // The first run builds the table, the second one only reads it.
                 for _ in 0..2 {
                     let found = ends(&firsts(&matcher, text, &[cut]));
                     assert_eq!(found, expected(&vms, text), "{patterns:?}, {plan:?}");
@@ -959,7 +960,7 @@ fn copies_of_a_class_that_cover_others_lose_no_end() {
 fn outside_the_table_a_long_repeat_is_stepped_through_every_copy() {
     let patterns = ["a[01]{150}x", "a[01]{200}y"];
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
-    // Nothing has room there.
+    // No state fits into a budget of 0.
     let matcher = matcher(&patterns, 0);
     for (digits, end) in [(150, "x"), (149, "x"), (200, "y"), (201, "y"), (150, "y")] {
         let text = format!("-a{}{end}-", "01".repeat(101).split_at(digits).0);
@@ -984,8 +985,8 @@ fn counted_classes_that_overlap_themselves_visit_few_states() {
     assert!(states < 4000, "{states}");
 }
 
-/// 130 patterns, some of which hit any text, and some of which are in progress at every word, each in a way of its own:
-/// in one automaton their states multiply.
+/// Returns 130 patterns. Some match any text, and some have a partial match at every word, each a different one: in one
+/// automaton their states multiply.
 fn patterns_that_multiply() -> Vec<String> {
     let common = ["[a-z]", r"\w\w", " ", r"\b[a-z]+ "].map(str::to_owned);
     let letters = "etaoinshrdlcum".chars();
@@ -996,7 +997,7 @@ fn patterns_that_multiply() -> Vec<String> {
     common.into_iter().chain(busy).chain(rare).collect()
 }
 
-/// Or tests that compare what is forced would compare nothing.
+/// Without this, tests that compare forced layouts could compare equal layouts.
 #[test]
 fn what_is_forced_is_what_is_done() {
     let patterns = patterns_that_multiply();
@@ -1104,7 +1105,7 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
             matcher.push(&mut cursor, before.as_bytes(), |_| ());
             let is_short = matcher.push_short(&mut cursor, delta.as_bytes()).is_some();
             if !is_short {
-                // This builds the states that are missing.
+                // This builds the missing states.
                 matcher.push(&mut cursor, delta.as_bytes(), |_| ());
             }
             is_short
@@ -1244,7 +1245,7 @@ fn what_would_be_found_everywhere_is_not_filtered() {
 
 #[test]
 fn a_filter_begins_with_what_stands_before_the_byte_it_begins_at() {
-    // A window at the farthest place, into which a byte falls that is not ASCII.
+    // A window at the largest distance, which contains a byte that is not ASCII.
     let hirs = parsed(&[r"\b[a-z]{4}qxj[zé]", r"\B[a-z]{4}vxj[zé]"]);
     for (text, hits) in [
         (" abcdqxjé", 1),
@@ -1291,7 +1292,7 @@ fn a_tail_is_stepped_through_what_lanes_could_step() {
 
 #[test]
 fn a_window_inside_the_beginning_of_another_match_does_not_hide_it() {
-    // The window of the first is behind fifteen bytes, in which that of the second stands.
+    // The window of the first pattern comes after fifteen bytes, which contain the window of the second.
     let patterns = ["[a-z]{15}Q#~Q", "abca[a-z]{9}Z"];
     let hirs = parsed(&patterns);
     let mut matcher = matcher_of(&hirs, 1 << 24, PartitionPlan::USUAL);

@@ -3,6 +3,13 @@
 //! A symbol is a whole character, or one byte that belongs to none. `regex` decides a Unicode word boundary by
 //! decoding backwards over at most four bytes, and skips stray continuation bytes to the character before them. A
 //! stray byte within that window is therefore a symbol of its own ([`Symbol::Trailing`]), which keeps the look-behind.
+//!
+//! # Invariants
+//!
+//! 1. The symbols do not depend on how bytes are split over calls of `push`.
+//! 2. Every byte belongs to exactly one symbol, and symbols come in the order of their bytes.
+//! 3. A symbol is emitted at the first byte at which it is certain: a character at its last byte, a raw byte when the
+//!    next byte cannot complete it or the run of bytes ends.
 
 /// One symbol of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +26,14 @@ pub enum Symbol {
 ///
 /// Packed: bits 0..24 hold the pending bytes, 24..26 their number, 26..28 the rest of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Four bytes, because every cursor has one: a cursor with a single state fits into a cache line.
 pub struct Utf8Decoder(u32);
 
 /// Decodes the character at the start of `bytes`, if it is complete and not ASCII. Returns its code point and its
 /// number of bytes.
 #[inline(always)]
+// The fast path for text that is not ASCII: most characters arrive whole, and `push` would classify each of their
+// bytes.
 pub fn wide(bytes: &[u8]) -> Option<(char, usize)> {
     let (code, len) = match *bytes {
         [first @ 0xC2..=0xDF, second, ..] if is_continuation(second) => {
@@ -33,12 +43,15 @@ pub fn wide(bytes: &[u8]) -> Option<(char, usize)> {
             if is_continuation(second) && is_continuation(third) =>
         {
             let code = bits(first, 4) << 12 | bits(second, 6) << 6 | bits(third, 6);
+            // Overlong forms are rejected here; surrogates and code points beyond Unicode are rejected by `from_u32`
+            // below.
             // Overlong: invalid.
             (if code < 0x800 { u32::MAX } else { code }, 3)
         }
         [first @ 0xF0..=0xF4, second, third, fourth, ..]
             if is_continuation(second) && is_continuation(third) && is_continuation(fourth) =>
         {
+            // The largest first byte, 0xF4, admits code points beyond Unicode, which `from_u32` rejects.
             let upper = bits(first, 3) << 18 | bits(second, 6) << 12;
             let code = upper | bits(third, 6) << 6 | bits(fourth, 6);
             (if code < 0x10000 { u32::MAX } else { code }, 4)
@@ -68,6 +81,7 @@ impl Utf8Decoder {
     #[inline(always)]
     pub fn passed_ascii(&mut self) {
         debug_assert!(!self.is_pending());
+        // After one byte of a character, three more fit into the window of four.
         self.0 = 3 << 26;
     }
 
@@ -81,6 +95,7 @@ impl Utf8Decoder {
     /// Pushes one byte. Calls `on` for each symbol that is now certain, with the number of bytes between its end and the
     /// end of this byte.
     pub fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
+        // At most three bytes are pending, so with this one there are at most four, the longest character.
         let count = self.pending();
         let mut bytes = [self.0 as u8, (self.0 >> 8) as u8, (self.0 >> 16) as u8, 0];
         bytes[count] = byte;
@@ -91,11 +106,12 @@ impl Utf8Decoder {
             }
             Sequence::Incomplete => {
                 let packed = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-                // The window is set anew by the byte that completes the character or breaks it.
+                // The window is set by the byte that completes the character or breaks it.
                 self.0 = packed | (count as u32 + 1) << 24;
             }
             Sequence::Invalid if count == 0 => on(self.stray(byte), 0),
             Sequence::Invalid => {
+                // The bytes before this one belong to no character. This byte may still start one.
                 for (index, &raw) in bytes[..count].iter().enumerate() {
                     on(Symbol::Raw(raw), count - index);
                 }
@@ -119,6 +135,7 @@ impl Utf8Decoder {
     }
 
     fn stray(&mut self, byte: u8) -> Symbol {
+        // Only within the window: `regex` does not look further back.
         let room = self.0 >> 26 & 3;
         if is_continuation(byte) && room > 0 {
             self.0 = (room - 1) << 26;
@@ -141,6 +158,7 @@ fn is_continuation(byte: u8) -> bool {
 }
 
 fn classify(bytes: &[u8]) -> Sequence {
+    // The standard library tells an incomplete sequence from an invalid one, which is the only hard part.
     match std::str::from_utf8(bytes) {
         Ok(text) => match text.chars().next() {
             Some(char) => Sequence::Complete(char),

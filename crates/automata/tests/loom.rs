@@ -1,5 +1,5 @@
-//! Models for loom, which tries every order of their threads (up to `LOOM_MAX_PREEMPTIONS` preemptions): who uses
-//! which generation of a table, and what one table holds while threads add to it.
+//! Models for loom, which explores every interleaving of their threads (up to `LOOM_MAX_PREEMPTIONS` preemptions): the
+//! users of the generations of a table, and the contents of one table while threads add to it.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ttsr-automata --test loom`
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize as Count, Ordering::SeqCst};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// The matcher's own files, on loom's locks and cells: who uses which table, and what is in one.
+/// The source files of the automaton for generations and tables, compiled with loom's locks and atomics.
 #[path = "../src"]
 #[allow(dead_code)] // these models are about a part of them
 mod matcher {
@@ -18,8 +18,8 @@ mod matcher {
     pub(crate) mod simd;
     pub(crate) mod table;
 
-    /// The columns of `a` and `b` beside the one that stays, which is enough to go from one state to another and on,
-    /// and that of everything else.
+    /// A stand-in for the alphabet: `STAY`, the columns of `a` and `b`, and one column for everything else. Two symbols
+    /// are enough to step from one state to another and on.
     pub(crate) mod alphabet {
         pub(crate) const STAY: usize = 0;
 
@@ -51,8 +51,8 @@ mod matcher {
         pub(crate) use loom::sync::{Mutex, MutexGuard};
         pub(crate) use std::sync::PoisonError;
 
-        /// loom's has no weak end. This one counts those who hold it in a cell that loom knows, with the
-        /// orders of the standard library.
+        /// An `Arc` with weak references, which loom's does not have. Its count is an atomic of loom, with the memory
+        /// orderings of the standard library.
         #[derive(Debug)]
         pub(crate) struct Arc<T> {
             of: std::sync::Arc<T>,
@@ -125,7 +125,7 @@ mod matcher {
     }
 }
 
-/// Runs a model of the matcher; how many orders there were.
+/// Runs a model of the matcher and prints the number of interleavings.
 fn explore_matcher(model: impl Fn() + Send + Sync + 'static) {
     let orders = std::sync::Arc::new(Count::new(0));
     let counted = std::sync::Arc::clone(&orders);
@@ -139,20 +139,21 @@ fn explore_matcher(model: impl Fn() + Send + Sync + 'static) {
     println!("{} orders", orders.load(SeqCst));
 }
 
-/// What streams share, as the matcher has it; the text of a table is left out, and who uses it is counted.
-mod book {
+/// The state that streams share. Tables are replaced by a count of their users.
+mod model {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::{Arc as Shared, Mutex as Plain};
 
     use super::matcher::generations::{Generation, Generations};
     use super::matcher::sync::Arc;
 
-    /// Stands for a table.
+    /// A stand-in for a table.
     pub(super) struct Table {
         users: Shared<AtomicUsize>,
     }
 
-    /// The users of every table there ever was. Of the model, not of what is modelled: loom does not see it.
+    /// The number of users of every table so far. It belongs to the model, not to the modelled code, so loom does not
+    /// track it.
     pub(super) type Ledger = Shared<Plain<Vec<Shared<AtomicUsize>>>>;
 
     pub(super) fn table(ledger: &Ledger) -> Table {
@@ -161,7 +162,7 @@ mod book {
         Table { users }
     }
 
-    /// A stream: it steps one table at a time.
+    /// A stream, which steps one table at a time.
     pub(super) struct Stream {
         generations: Shared<Generations<Table>>,
         ledger: Ledger,
@@ -169,7 +170,7 @@ mod book {
     }
 
     impl Stream {
-        pub(super) fn begin(generations: &Shared<Generations<Table>>, ledger: &Ledger) -> Stream {
+        pub(super) fn start(generations: &Shared<Generations<Table>>, ledger: &Ledger) -> Stream {
             let at = generations.current();
             at.users.fetch_add(1, SeqCst);
             Stream {
@@ -183,36 +184,36 @@ mod book {
             self.at.number()
         }
 
-        /// Its table is full: `Lazy::push_over`. Says whether it made a new one.
-        pub(super) fn is_worn(&mut self) -> bool {
+        /// Models `LazyDfa::push_fallback` with a full table. Returns true if it created a new one.
+        pub(super) fn replace_full_table(&mut self) -> bool {
             let (before, is_latest) = (self.at.number(), self.generations.is_latest(&self.at));
-            let has_made = self.move_on();
+            let has_created = self.move_to_current();
             let after = self.at.number();
             assert!(after >= before, "from table {before} back to {after}");
-            // Who only heard that there is a newer one finds it, and makes none.
+            // A stream that learns of a newer table moves to it and creates none.
             assert!(is_latest || after > before, "there is none after {before}");
             assert!(
-                is_latest || !has_made,
+                is_latest || !has_created,
                 "a table that is not full was replaced"
             );
-            has_made
+            has_created
         }
 
-        fn move_on(&mut self) -> bool {
+        fn move_to_current(&mut self) -> bool {
             self.at.users.fetch_sub(1, SeqCst);
-            let (ledger, mut has_made) = (&self.ledger, false);
+            let (ledger, mut has_created) = (&self.ledger, false);
             self.generations.move_to_current(&mut self.at, |_| {
-                has_made = true;
+                has_created = true;
                 let used = |users: &&Shared<AtomicUsize>| users.load(SeqCst) > 0;
                 let used = ledger.lock().unwrap().iter().filter(used).count();
                 assert!(used <= 1, "a third table while {used} are in use");
                 table(ledger)
             });
             self.at.users.fetch_add(1, SeqCst);
-            has_made
+            has_created
         }
 
-        /// Another text begins: `Lazy::restart`.
+        /// Models `LazyDfa::restart`.
         pub(super) fn restart(&mut self) {
             if !self.generations.is_latest(&self.at) {
                 let before = self.at.number();
@@ -231,25 +232,25 @@ mod book {
     }
 }
 
-/// Streams come, fill their tables, move on and go, all at once. Whatever the order, nobody steps a table that
-/// was given up, none is replaced that is not full, and two are in use at most.
+/// Streams start, fill their tables, move to others and end, all at once. In every order, no stream steps a table that
+/// was freed, no table is replaced that is not full, and at most two are in use.
 #[test]
 fn a_full_table_is_replaced_while_others_step_it() {
     explore_matcher(|| {
-        let ledger = book::Ledger::default();
-        let first = book::table(&ledger);
+        let ledger = model::Ledger::default();
+        let first = model::table(&ledger);
         let generations = matcher::generations::Generations::new(first);
         let generations = std::sync::Arc::new(generations);
         let stream = {
             let (generations, ledger) = (generations.clone(), ledger.clone());
-            move || book::Stream::begin(&generations, &ledger)
+            move || model::Stream::start(&generations, &ledger)
         };
         let old = stream();
         let filling = thread::spawn({
             let stream = stream.clone();
             move || {
                 let mut stream = stream();
-                u32::from(stream.is_worn()) + u32::from(stream.is_worn())
+                u32::from(stream.replace_full_table()) + u32::from(stream.replace_full_table())
             }
         });
         let reading = thread::spawn({
@@ -257,9 +258,9 @@ fn a_full_table_is_replaced_while_others_step_it() {
             move || {
                 let mut stream = stream();
                 stream.restart();
-                let made = u32::from(stream.is_worn());
+                let made = u32::from(stream.replace_full_table());
                 drop(old);
-                made + u32::from(stream.is_worn())
+                made + u32::from(stream.replace_full_table())
             }
         });
         let made = filling.join().unwrap() + reading.join().unwrap();
@@ -268,8 +269,8 @@ fn a_full_table_is_replaced_while_others_step_it() {
     });
 }
 
-/// Two streams meet a state that is not built. One builds it, or both one after the other; who finds it built
-/// finds all of it, though it took no lock.
+/// Two streams reach a state that is not built. One of them builds it, or both do one after the other. A stream that
+/// finds it built finds its whole row, although it takes no lock.
 #[test]
 fn a_row_is_whole_before_anyone_steps_into_it() {
     use matcher::alphabet::Alphabet;
@@ -277,7 +278,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
 
     struct Shared {
         table: Table,
-        /// Who hands out rows, and the row of the state that is missing.
+        /// The allocator of rows, and the row of the missing state once it is built.
         rows: Mutex<(RowAllocator, Option<StateId>)>,
         start: StateId,
     }
@@ -296,7 +297,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
                 .iter()
                 .map(|pattern| pattern.load(loom::sync::atomic::Ordering::Relaxed));
             assert_eq!(now.collect::<Vec<_>>(), [7], "what it reports");
-            assert_eq!(self.table.before(next), 3, "what stands before it");
+            assert_eq!(self.table.before(next), 3, "the look-behind");
             let on = self.table.next(next, 2);
             assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
         }
@@ -341,11 +342,11 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
     });
 }
 
-/// A state with a narrow row leads to the same, before it is widened, while it is, and behind.
-// Here, too, one thread only writes. What is seen behind its end is not asserted: to loom a number of entries that was
-// replaced may still be the latest.
+/// A state with a sparse row leads to the same states before, during and after its promotion.
+// One thread only writes. The values after its end are not asserted: in loom's model a replaced entry count may still
+// be the latest value.
 #[test]
-fn a_narrow_row_leads_where_the_full_one_does() {
+fn a_sparse_row_leads_where_the_full_one_does() {
     use matcher::alphabet::Alphabet;
     use matcher::table::sparse::SparseRows;
     use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
@@ -353,7 +354,7 @@ fn a_narrow_row_leads_where_the_full_one_does() {
     struct Shared {
         table: Table,
         start: StateId,
-        narrow: StateId,
+        sparse: StateId,
         target: StateId,
     }
 
@@ -366,19 +367,19 @@ fn a_narrow_row_leads_where_the_full_one_does() {
     }
 
     impl Shared {
-        /// Steps to the state with the narrow row and on; says whether it was wide then.
+        /// Steps to the state with the sparse row and on. Returns true if it had a full row by then.
         fn step(&self) -> bool {
             let state = self.table.step(self.start, 1);
-            assert_eq!(self.table.before(state), 2, "what stands before it");
+            assert_eq!(self.table.before(state), 2, "the look-behind");
             let target = self.table.step(state, 2);
-            assert_eq!(target, self.target, "where it leads");
+            assert_eq!(target, self.target, "the target");
             let other = self.table.step(state, 1);
-            assert_eq!(other, self.table.unknown(), "nowhere else");
+            assert_eq!(other, self.table.unknown(), "no other transition");
             !state.is_sparse()
         }
     }
 
-    // Not of loom: what is seen over all orders.
+    // Atomics of the standard library: they count over all interleavings.
     let seen = [0, 0].map(|_| std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)));
     explore_matcher({
         let seen = seen.clone();
@@ -394,25 +395,25 @@ fn a_narrow_row_leads_where_the_full_one_does() {
             let mut rows = RowAllocator::new(&table);
             let mut add = |before| rows.add(&table, new(before)).expect("there is room");
             let (start, target) = (add(0), add(1));
-            let narrow = rows.add_sparse(&table, new(2)).expect("there is room");
-            table.set(start, 1, narrow);
-            table.set(narrow, 2, target);
+            let sparse = rows.add_sparse(&table, new(2)).expect("there is room");
+            table.set(start, 1, sparse);
+            table.set(sparse, 2, target);
             let shared = Arc::new(Shared {
                 table,
                 start,
-                narrow,
+                sparse,
                 target,
             });
             let other = thread::spawn({
                 let shared = Arc::clone(&shared);
                 move || {
                     let full = rows.add(&shared.table, new(2)).expect("there is room");
-                    shared.table.promote(shared.narrow, full);
+                    shared.table.promote(shared.sparse, full);
                 }
             });
             for _ in 0..2 {
-                let is_wide = shared.step();
-                seen[usize::from(is_wide)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let is_full = shared.step();
+                seen[usize::from(is_full)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
             other.join().unwrap();
         }

@@ -328,7 +328,7 @@ fn place_of(stream: &Stream, hit: &Hit) -> Range<u64> {
 }
 
 fn excerpt_of(stream: &Stream, hit: &Hit) -> MaskedExcerpt {
-    let found = ScanMatch::of(stream, hit);
+    let found = ScanMatch::from_hit(stream, hit);
     let (text, matched) = found.map_or_else(Default::default, |found| {
         (found.excerpt().to_owned(), found.matched())
     });

@@ -442,7 +442,9 @@ impl<'a> FileScan<'a> {
     ) -> Vec<ScanMatch> {
         let FirstPass { stream, hits, .. } = first;
         if self.options.first || hits.is_empty() {
-            let matches = hits.iter().filter_map(|hit| ScanMatch::of(stream, hit));
+            let matches = hits
+                .iter()
+                .filter_map(|hit| ScanMatch::from_hit(stream, hit));
             let mut matches: Vec<ScanMatch> = matches.collect();
             matches.sort_by_key(|found| (shown(found).start, found.end, found.rule));
             return matches;

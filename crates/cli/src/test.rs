@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde::Serialize;
+use ttsr::examples::name_matching;
 use ttsr::rule::Case;
 use ttsr::stream::Hits;
 use ttsr::{Action, Channel, Level, Origin, Pack, PartId, Rule};
@@ -22,7 +23,7 @@ use crate::report::{Finding, FindingProblem, FindingReport};
 use crate::source_index::{SourceIndex, SourceItem};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
-use part::{ExampleCall, ExamplePart, instance};
+use part::{ExampleCall, ExamplePart};
 use split::{PartSplit, splits};
 use update::{Update, Updates};
 
@@ -245,7 +246,7 @@ fn follows_retries(
 ) -> Result<bool, CommandError> {
     let pack = load::build([rule.clone()].into_iter())?;
     let mut session = pack.session();
-    let first = |globs: &[String]| globs.first().map(|glob| instance(glob));
+    let first = |globs: &[String]| globs.first().map(|glob| name_matching(glob));
     session.set_origin(Origin {
         agent: first(&rule.agents),
         model: first(&rule.models),

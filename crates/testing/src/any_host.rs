@@ -1,13 +1,13 @@
-//! Whatever a host does with the answers of a conversation, and however the text is split: no byte of a match that is
-//! held or redacted is ever taken, none that decides a cut, none of a tool call that a rule cuts, and what is taken is
-//! the redacted text, or the beginning of it if the attempt is cut.
+//! Random hosts over a conversation. For every host and every split of the text, the text that the host takes is the
+//! redacted text, or the beginning of it if the attempt is cut. It contains no byte of a match that is held or
+//! redacted, no byte that decides a cut, and no byte of a tool call that a rule cuts.
 //!
 //! The host of each run ignores every answer. Packs, texts, splits and the order of calls come from the input.
 
 use regex::Regex;
 use ttsr::{Action, Channel, Conversation, Flow, Mode, Pack, PartId, Pattern, Rule};
 
-/// Choices read from the input; when it ends, every choice is the first.
+/// Choices read from the input. After its end, every choice is the first one.
 struct Choices<'d>(&'d [u8]);
 
 impl Choices<'_> {
@@ -114,8 +114,8 @@ fn regex(rule: &Rule) -> Regex {
     Regex::new(&rule.condition.any[0].text).expect("the patterns are right")
 }
 
-/// Redacts a text as a search over all of it does. Returns the result, and for each byte of the text up to its end the
-/// number of bytes of the result that come from the bytes before it.
+/// Redacts a text by a search over all of it. Returns the result and, for each offset of the text up to its end, the
+/// number of bytes of the result that come from the bytes before the offset.
 fn redacted(rules: &[&Rule], text: &str) -> (String, Vec<usize>) {
     let redacting = rules.iter().filter(|rule| rule.action == Action::Redact);
     let mut spans: Vec<(usize, usize)> = redacting
@@ -150,7 +150,7 @@ fn redacted(rules: &[&Rule], text: &str) -> (String, Vec<usize>) {
     (out, ends)
 }
 
-/// The number of bytes of a text that can leave before a rule cuts.
+/// Returns the number of bytes of a text that may leave before a rule cuts.
 fn limit(rules: &[&Rule], text: &str) -> usize {
     let cutting = rules.iter().filter(|rule| rule.action.cuts());
     let limits = cutting.filter_map(|rule| {
@@ -168,7 +168,7 @@ fn limit(rules: &[&Rule], text: &str) -> usize {
 /// Runs one host.
 ///
 /// # Panics
-/// If what it takes is more than may leave.
+/// Panics if the host can take more than may leave.
 pub fn run(data: &[u8]) {
     let mut choices = Choices(data);
     let rules = rules(&mut choices);

@@ -1,9 +1,9 @@
-//! Bodies of recorded responses inside YAML cassettes: as much of YAML as those files use.
+//! Reads the bodies of recorded responses from YAML cassettes. Only the part of YAML that those files use is supported.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The bodies of all responses in the order of the file.
+/// Returns the bodies of all responses in the order of the file.
 pub fn bodies(yaml: &str) -> Vec<Vec<u8>> {
     let lines: Vec<&str> = yaml.lines().collect();
     let mut bodies = Vec::new();
@@ -59,7 +59,8 @@ fn scalar(first: &str, indent: usize, following: &[&str]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A line break with the blanks around it is a space; each blank line more is a line break.
+/// Folds a line break with the blanks around it to a space, and each further blank line to a line break. Returns the
+/// number of bytes read.
 fn fold(text: &str, out: &mut String) -> usize {
     let space = text.len() - text.trim_start_matches([' ', '\t', '\n']).len();
     let breaks = text[..space].matches('\n').count();
@@ -104,7 +105,7 @@ fn double_quoted(text: &str) -> String {
     }
 }
 
-/// What follows a backslash; how many bytes of it were read.
+/// Decodes the escape after a backslash. Returns the number of bytes read.
 fn escape(text: &str, out: &mut String) -> usize {
     let hex = |digits: usize| {
         let code = u32::from_str_radix(&text[1..=digits], 16).expect("escapes have hex digits");
@@ -153,8 +154,8 @@ fn quoting_styles() {
     );
 }
 
-/// The body of the response in a transcript of one exchange, which names the lengths of both in its second
-/// line.
+/// Returns the body of the response in a transcript of one exchange. The second line of the transcript has the lengths
+/// of request and response.
 pub fn transcript_body(transcript: &[u8]) -> Vec<u8> {
     let mut lines = transcript.splitn(3, |byte| *byte == b'\n');
     let (_, lengths) = (lines.next(), lines.next().expect("lengths come second"));

@@ -1,10 +1,10 @@
-//! A folder of a test's own.
+//! A temporary folder for one test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Empty at first; gone with the test, also where it fails.
+/// A folder that is empty at first and is removed when the value is dropped, also after a failure.
 #[derive(Debug)]
 pub struct Folder(pub PathBuf);
 
@@ -15,17 +15,17 @@ impl Default for Folder {
 }
 
 impl Folder {
-    /// Among what was built, so that a test that is killed leaves nothing elsewhere.
+    /// Creates the folder below `target`, so that a killed test leaves no files elsewhere.
     pub fn new() -> Folder {
         Folder::within(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tmp"))
     }
 
-    /// Outside of the checkout, for what would take it for a project of its own.
+    /// Creates the folder outside of the checkout, for programs that would find the checkout as its project.
     pub fn outside() -> Folder {
         Folder::within(std::env::temp_dir())
     }
 
-    /// Writes a file at a path inside the folder; makes the folders above it.
+    /// Writes a file at a path inside the folder, and creates the folders above it.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -38,7 +38,7 @@ impl Folder {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ttsr-{}-{count}", std::process::id());
         let path = parent.as_ref().join(name);
-        // Of a process of the same number that was killed.
+        // A killed process with the same id may have left it.
         fs::remove_dir_all(&path).ok();
         fs::create_dir_all(&path).unwrap();
         Folder(path.canonicalize().unwrap())
@@ -47,7 +47,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A panic on the way out of a failed test would hide why it failed.
+        // A panic while a failed test unwinds would hide the failure.
         fs::remove_dir_all(&self.0).ok();
     }
 }

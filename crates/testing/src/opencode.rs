@@ -1,4 +1,4 @@
-//! An imitation of a server: replays a capture, and waits where whoever watches is to act.
+//! An imitation of an OpenCode server. It replays a capture, and waits at the points where the watcher has to act.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,46 +10,46 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// A request that came.
+/// A request that the server has received.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
-    /// Method and path.
-    pub what: String,
+pub struct RecordedRequest {
+    /// The method and the path.
+    pub line: String,
     pub body: String,
     pub authorization: Option<String>,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub fn is_announcement(&self) -> bool {
-        self.what == "POST /tui/publish"
+        self.line == "POST /tui/publish"
     }
 }
 
-/// One thing that an event stream does.
+/// One action of an event stream.
 #[derive(Clone, Debug)]
 pub enum Play {
     /// Sends an event.
     Send(String),
-    /// Waits for a request whose method and path end like that.
+    /// Waits for a request whose method and path end with this text.
     Await(&'static str),
-    /// Sends the event that follows from the request waited for last.
-    Answer(fn(&Asked) -> String),
+    /// Sends the event that is computed from the request that was waited for last.
+    Answer(fn(&RecordedRequest) -> String),
     /// Breaks the connection.
     Break,
 }
 
 /// Answers a request with JSON, or with `None` never.
-type Responder = Box<dyn FnMut(&Asked) -> Option<String> + Send>;
+type Responder = Box<dyn FnMut(&RecordedRequest) -> Option<String> + Send>;
 
 #[derive(Default)]
 struct Shared {
-    /// Those for events too.
-    asked: Mutex<Vec<Asked>>,
-    /// What each connection to the events plays, the first one first; those after the last one stay silent.
+    /// All requests, including those for event streams.
+    requests: Mutex<Vec<RecordedRequest>>,
+    /// The actions of each event stream, in the order of their connections. Further connections stay silent.
     plays: Mutex<VecDeque<Vec<Play>>>,
-    /// Answers that differ from the usual, by method and the end of the path, each used once.
+    /// The answers that differ from the usual one, by method and end of the path. Each is used once.
     answers: Mutex<Vec<(&'static str, String)>>,
-    /// Connections to the events, in all and still open.
+    /// The number of event streams so far, and the number of open ones.
     streams: Mutex<(u32, u32)>,
     /// Answers every request but those for events.
     responder: Mutex<Option<Responder>>,
@@ -88,47 +88,50 @@ impl Imitation {
         imitation
     }
 
-    /// The next request that ends like that is answered so.
-    pub fn answer(&self, what: &'static str, answer: impl Into<String>) {
-        let answer = (what, answer.into());
+    /// Answers the next request whose method and path end with `line` with this response.
+    pub fn answer(&self, line: &'static str, answer: impl Into<String>) {
+        let answer = (line, answer.into());
         self.shared.answers.lock().unwrap().push(answer);
     }
 
-    /// The next request that ends like that is answered with this JSON.
-    pub fn answer_json(&self, what: &'static str, json: &str) {
+    /// Answers the next request whose method and path end with `line` with this JSON.
+    pub fn answer_json(&self, line: &'static str, json: &str) {
         let length = json.len();
         let head = "200 OK\r\ncontent-type: application/json\r\ncontent-length";
-        self.answer(what, format!("{head}: {length}\r\n\r\n{json}"));
+        self.answer(line, format!("{head}: {length}\r\n\r\n{json}"));
     }
 
     /// Answers every further request but those for events with the JSON that `responder` returns; a request for which it
     /// returns `None` gets no answer.
-    pub fn respond(&self, responder: impl FnMut(&Asked) -> Option<String> + Send + 'static) {
+    pub fn respond(&self, responder: impl FnMut(&RecordedRequest) -> Option<String> + Send + 'static) {
         *self.shared.responder.lock().unwrap() = Some(Box::new(responder));
     }
 
-    /// Every request that changes something: without reads, and without what watchers tell one another.
-    pub fn asked(&self) -> Vec<Asked> {
-        let mut asked = self.all_asked();
-        asked.retain(|asked| !asked.what.starts_with("GET ") && !asked.is_announcement());
-        asked
+    /// Returns the requests that change something: without reads, and without announcements between watchers.
+    pub fn changing_requests(&self) -> Vec<RecordedRequest> {
+        let mut requests = self.all_requests();
+        requests.retain(|request| !request.line.starts_with("GET ") && !request.is_announcement());
+        requests
     }
 
-    pub fn all_asked(&self) -> Vec<Asked> {
-        self.shared.asked.lock().unwrap().clone()
+    pub fn all_requests(&self) -> Vec<RecordedRequest> {
+        self.shared.requests.lock().unwrap().clone()
     }
 
-    /// Method and path of every request, sessions and all.
-    pub fn whats(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.what).collect()
+    /// Returns the method and the path of each request that changes something.
+    pub fn request_lines(&self) -> Vec<String> {
+        self.changing_requests()
+            .into_iter()
+            .map(|request| request.line)
+            .collect()
     }
 
     pub fn connections(&self) -> u32 {
         self.shared.streams.lock().unwrap().0
     }
 
-    /// Waits until nobody hears the events any more.
-    pub async fn unheard(&self) {
+    /// Waits until every event stream is closed.
+    pub async fn wait_until_closed(&self) {
         let mut changed = self.changed.subscribe();
         let is_closed = || self.shared.streams.lock().unwrap().1 == 0;
         let closed = changed.wait_for(|_| is_closed());
@@ -142,12 +145,16 @@ impl Imitation {
 const USUAL: &str = "200 OK\r\ncontent-type: application/json\r\ncontent-length: 4\r\n\r\ntrue";
 
 async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sender<u64>) {
-    let Some(asked) = request(&mut socket).await else {
+    let Some(recorded) = request(&mut socket).await else {
         return;
     };
     let bump = || changed.send_modify(|count| *count += 1);
-    shared.asked.lock().unwrap().push(asked.clone());
-    if asked.what.ends_with("/event") && !has_answer(&shared, &asked.what) {
+    shared
+        .requests
+        .lock()
+        .unwrap()
+        .push(recorded.clone());
+    if recorded.line.ends_with("/event") && !has_answer(&shared, &recorded.line) {
         {
             let mut streams = shared.streams.lock().unwrap();
             *streams = (streams.0 + 1, streams.1 + 1);
@@ -161,7 +168,7 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
     }
     let responded = {
         let mut responder = shared.responder.lock().unwrap();
-        responder.as_mut().map(|responder| responder(&asked))
+        responder.as_mut().map(|responder| responder(&recorded))
     };
     let answer = match responded {
         Some(Some(json)) => {
@@ -172,12 +179,12 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
         }
         Some(None) => {
             bump();
-            // Until the other side is gone.
+            // Waits until the client closes the connection.
             let mut end = [0];
             while matches!(socket.read(&mut end).await, Ok(read) if read > 0) {}
             return;
         }
-        None => answer(&shared, &asked.what),
+        None => answer(&shared, &recorded.line),
     };
     bump();
     socket
@@ -187,18 +194,18 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
     socket.shutdown().await.ok();
 }
 
-fn has_answer(shared: &Shared, what: &str) -> bool {
+fn has_answer(shared: &Shared, line: &str) -> bool {
     let answers = shared.answers.lock().unwrap();
-    answers.iter().any(|(end, _)| what.ends_with(end))
+    answers.iter().any(|(end, _)| line.ends_with(end))
 }
 
-fn answer(shared: &Shared, what: &str) -> String {
+fn answer(shared: &Shared, line: &str) -> String {
     let mut answers = shared.answers.lock().unwrap();
-    let known = answers.iter().position(|(end, _)| what.ends_with(end));
+    let known = answers.iter().position(|(end, _)| line.ends_with(end));
     known.map_or_else(|| USUAL.to_owned(), |known| answers.remove(known).1)
 }
 
-async fn request(socket: &mut TcpStream) -> Option<Asked> {
+async fn request(socket: &mut TcpStream) -> Option<RecordedRequest> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -212,8 +219,8 @@ async fn request(socket: &mut TcpStream) -> Option<Asked> {
             let length = header("content-length").map_or(0, |length| length.parse().unwrap());
             if body.len() >= length {
                 let mut words = head.split(' ');
-                return Some(Asked {
-                    what: format!("{} {}", words.next()?, words.next()?),
+                return Some(RecordedRequest {
+                    line: format!("{} {}", words.next()?, words.next()?),
                     body: body.to_owned(),
                     authorization: header("authorization"),
                 });
@@ -234,7 +241,7 @@ async fn stream(
 ) {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     socket.write_all(HEAD).await.ok();
-    let mut heard = shared.asked.lock().unwrap().len();
+    let mut heard = shared.requests.lock().unwrap().len();
     for play in plays {
         match play {
             Play::Break => return,
@@ -245,18 +252,18 @@ async fn stream(
                 }
             }
             Play::Answer(event) => {
-                let asked = shared.asked.lock().unwrap()[heard - 1].clone();
-                let frame = format!("data: {}\n\n", event(&asked));
+                let recorded = shared.requests.lock().unwrap()[heard - 1].clone();
+                let frame = format!("data: {}\n\n", event(&recorded));
                 if socket.write_all(frame.as_bytes()).await.is_err() {
                     return;
                 }
             }
             Play::Await(end) => {
                 let mut found = || {
-                    let asked = shared.asked.lock().unwrap();
-                    let next = asked[heard..]
+                    let requests = shared.requests.lock().unwrap();
+                    let next = requests[heard..]
                         .iter()
-                        .position(|asked| asked.what.ends_with(end));
+                        .position(|recorded| recorded.line.ends_with(end));
                     next.inspect(|next| heard += next + 1).is_some()
                 };
                 let waiting = changed.wait_for(|_| found());
@@ -265,15 +272,15 @@ async fn stream(
             }
         }
     }
-    // Until the other side has had enough.
+    // Wait until the client closes the connection.
     let mut end = [0];
     while matches!(socket.read(&mut end).await, Ok(read) if read > 0) {}
 }
 
-/// What a capture says that the server does. Where rules hit and where the one who captured it acted, whoever
-/// watches now has to act.
+/// Returns the actions of the server in a capture. Where a rule hits, and where the recorded client acted, the actions
+/// wait for the watcher to act.
 pub fn plays(capture: &str, stop: &'static str, prompt: &'static str) -> Vec<Play> {
-    // Captures of both interfaces at once say which one a line is from.
+    // A capture of both interfaces names the interface of each line.
     let is_second = capture.contains("\"sub\":\"/api/event\"");
     let mut plays = Vec::new();
     let mut has_hit = false;

@@ -58,7 +58,7 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
         return Some(fault.within(Some(at..at + 1)));
     }
     match lower(pattern, limits) {
-        Ok(lowered) if pattern::least_bytes(&lowered.hir).is_some() => None,
+        Ok(lowered) if pattern::min_match_bytes(&lowered.hir).is_some() => None,
         Ok(_) => Some(
             Fault::new(&code::NEVER_MATCHES, "this pattern can never match")
                 .with_help(

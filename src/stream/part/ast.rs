@@ -131,7 +131,7 @@ impl CodeTrees {
         }
         match self.tag.language {
             Some(language) => {
-                let grammar = Grammar::of(language.name())?;
+                let grammar = Grammar::from_language(language.name())?;
                 shapes.reads(grammar).then_some(Some(grammar))
             }
             None => (self.source == ViewSource::Edits).then_some(None),
@@ -179,7 +179,7 @@ impl CodeTrees {
         };
         let extension = path.rsplit_once('.').map(|(_, extension)| extension);
         let extension = extension.map(str::to_ascii_lowercase);
-        let grammar = extension.and_then(|name| Grammar::of(&name));
+        let grammar = extension.and_then(|name| Grammar::from_language(&name));
         let grammar = grammar.filter(|grammar| shapes.reads(*grammar));
         for mut block in std::mem::take(&mut self.unnamed) {
             if let Some(grammar) = grammar {

@@ -35,7 +35,7 @@ impl TailWindow {
     /// most [`WINDOW`] bytes before the byte that decided it, however the text was cut.
     pub(super) fn context(&self, found: Detection, piece: &[u8]) -> MatchContext {
         let (before, _) = self.window.with(&[]);
-        // All indices are in the haystack. `from` is that of the first byte at hand.
+        // All indices are in the haystack. `from` is the index of the first byte in the window.
         let from = self.places.byte_len() - (piece.len() + before.len()) as u64;
         let seen = self.places.before(found.decided.max(found.end));
         let end = self.places.before(found.end).min(seen);

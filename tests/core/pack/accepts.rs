@@ -1,4 +1,4 @@
-//! What `check` accepts loads, and matches any text without a panic. Each case did not.
+//! Every pack that `check` accepts loads, and matches any text without a panic. Each case failed at least once.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use ttsr::{Action, Channel, Limits, Pack, PartId, Pattern, Rule};
 
 use super::{error_codes, errors, rule, with_rules};
 
-/// Reads a text in deltas and as a whole text.
+/// Reads a text in deltas and as a whole. Returns the number of hits.
 fn read(pack: &Pack, text: &str) -> usize {
     let mut hits = 0;
     let mut session = pack.session();
@@ -76,7 +76,7 @@ fn patterns_with_large_classes_match_under_every_action_and_condition() {
     }
 }
 
-/// The text was put into another text, where a comment swallowed what followed.
+/// The text was inserted into another text, in which its comment extended over the rest.
 #[test]
 fn a_line_is_asked_for_whatever_the_pattern_is_written_like() {
     for regex in ["(?x)abc # comment", "abc(?x) #", "a|b", "(?i)ABC"] {
@@ -92,10 +92,10 @@ fn a_line_is_asked_for_whatever_the_pattern_is_written_like() {
     assert!(read(&pack, "x\nabc\ny") > 0);
 }
 
-/// Escaped, such a text was longer than patterns may be.
+/// The escaped form of such a literal was longer than a pattern may be.
 #[test]
 fn a_literal_is_as_long_as_it_is_written() {
-    // It begins at one place only, or every place of the text would begin a match.
+    // It can start at one position only; otherwise a match would start at every position of the text.
     let long = format!("x{}", ".".repeat(Limits::default().pattern_bytes - 1));
     for (kind, text) in [
         ("literal", long.as_str()),
@@ -112,7 +112,7 @@ fn a_literal_is_as_long_as_it_is_written() {
                 &format!("{{ {kind} = '{text}' }}"),
                 more,
             )));
-            // With what makes it a line it is longer than a stretch may be.
+            // With its line boundaries the pattern is longer than a stretch may be.
             let is_cut = more.contains("line");
             assert!(read(&pack, text) > 0 || is_cut, "{kind} with {more}");
         }
@@ -153,7 +153,7 @@ fn a_pattern_that_its_fold_leaves_nothing_of_is_an_error_at_its_place() {
     assert_eq!(error.diagnostics()[0].code(), "fold");
 }
 
-/// A class takes as many states as it has sequences of bytes, in a pattern that can match single bytes.
+/// In a pattern that can match single bytes, a class has a state for each byte of its UTF-8 sequences.
 #[test]
 fn large_classes_in_patterns_over_bytes_are_told_by_their_size() {
     let text = with_rules(&rule("a", "{ regex = '\\w{9000}(?-u:\\xFF)' }", ""));
@@ -168,7 +168,7 @@ fn large_classes_in_patterns_over_bytes_are_told_by_their_size() {
     read(&loaded(&small), "aaaaaaaaa");
 }
 
-/// A rule made in code takes what a rule in a file may say, and no more.
+/// The bounds of keys in files also hold for rules that are built in code.
 #[test]
 fn numbers_of_rules_made_in_code_have_the_limits_of_files() {
     let with = |set: fn(&mut Rule)| {

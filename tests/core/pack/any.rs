@@ -5,7 +5,7 @@ use ttsr::{Level, Pack};
 
 use super::Folder;
 
-/// Loading returns; what it shows can be shown and points into the text.
+/// Asserts that loading returns, and that each diagnostic can be printed and has a span inside the text.
 fn survives(text: &str) {
     let result = Pack::from_toml(text);
     let diagnostics = match &result {
@@ -40,7 +40,7 @@ fn survives(text: &str) {
     }
 }
 
-/// Pieces that a rule file is made of, and some that it is not.
+/// Pieces of rule files, and some that do not belong in one.
 const PIECES: [&str; 60] = [
     "schema = 1\n",
     "schema = 2\n",

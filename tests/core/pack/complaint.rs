@@ -1,10 +1,11 @@
-//! What users of other rule formats complained about.
+//! Regression tests for complaints of users of other rule formats.
 
 use ttsr::Pack;
 
 use super::{HEADER, error_codes, rule, with_rules};
 
-/// Complaints 5, 38 and 40 about other rule formats: what can never act, or is never read, was accepted.
+/// Complaints 5, 38 and 40 about other rule formats: rules that can never act, and keys that are never read, were
+/// accepted.
 #[test]
 fn complaints_c5_c38_c40_a_rule_that_loads_can_act() {
     for (more, code) in [

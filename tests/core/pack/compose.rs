@@ -1,4 +1,4 @@
-//! Packs above packs: `extends`, overrides, allows, grants, locks.
+//! Packs that build on packs: `extends`, overrides, allows, grants, locks.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use ttsr::{Action, Channel, Diagnostic, Level, Pack, Rule, Severity};
 
 use super::{Folder, golden, golden_error, pack_of, rule, shown, shown_problems};
 
-/// The example of the rule language, whole.
+/// Loads the complete example of the rule language.
 #[test]
 fn the_pack_that_shows_everything_loads() {
     let builder = Pack::builder().toml(
@@ -38,7 +38,7 @@ fn the_pack_that_shows_everything_loads() {
     );
 }
 
-/// However a pack is loaded, an `allow` whose last day is over excuses nothing.
+/// An `allow` that has expired allows nothing, by every way to load a pack.
 #[test]
 fn an_allow_that_has_ended_excuses_nothing_however_the_pack_is_loaded() {
     let pack_until = |day: &str| {
@@ -80,7 +80,7 @@ fn an_allow_that_has_ended_excuses_nothing_however_the_pack_is_loaded() {
         let found = ttsr::check(&[&file], &ttsr::Limits::default());
         let mut found = found.iter().map(Diagnostic::code);
         assert_eq!(found.any(|code| code == "expired-allow"), hit == 1, "{day}");
-        // Nobody says which day it is: it is not applied, and told.
+        // Without a date it is not applied, and there is a warning.
         let builder = Pack::builder().toml("demo.toml", text.as_str());
         let undated = builder.without_clock().build().unwrap();
         assert_eq!(
@@ -208,7 +208,7 @@ fn an_override_adds_channels_and_cases_to_those_that_are_there() {
         .map(|it| (it.channel, &*it.text))
         .collect();
     assert_eq!(cases, [(Channel::Text, "x"), (Channel::Reasoning, "so x")]);
-    // Without the channel the case expects what cannot be.
+    // Without the channel the case cannot hit.
     let error = load(&team.replace("append.on = ['reasoning', 'text']\n", "")).unwrap_err();
     let message = "a case expects something on `reasoning`, which the rule does not read";
     assert!(error.to_string().contains(message), "{error}");
@@ -283,7 +283,7 @@ fn d61_packs_that_extend_each_other_in_circles_and_too_deep_chains_are_errors() 
     let error = chain(1000).build().unwrap_err();
     assert_eq!(error.diagnostics()[0].code(), "extends-too-deep");
 
-    // A diamond is no circle.
+    // A diamond of `extends` is not a cycle.
     let diamond = Pack::builder()
         .toml("top", one("top", "'left', 'right'"))
         .toml("left", one("left", "'std/secrets'"))
@@ -321,7 +321,7 @@ fn d61_what_a_pack_extends_lies_beside_it_and_nowhere_else() {
     // The same when the whole folder is loaded.
     assert_eq!(Pack::load(&folder.0).unwrap().rules().len(), 2);
 
-    // What came along with one of them is not looked for again.
+    // A pack that one of them extends is not looked up again.
     let both = pack_of("top", "extends = ['one', 'two']", "");
     let folder_of_two = Folder::new();
     let file_of_both = folder_of_two.write("top.toml", both);
@@ -379,7 +379,7 @@ fn lists_of_a_pack_below_can_be_named() {
     };
     assert_eq!(load("@shells", "bash").unwrap().rules()[0].tools, ["bash"]);
     assert_eq!(load("@b/shells", "zsh").unwrap().rules()[0].tools, ["zsh"]);
-    // Two packs mean different things by it.
+    // Two packs define it differently.
     let error = load("@shells", "zsh").unwrap_err();
     assert_eq!(
         error
@@ -415,7 +415,7 @@ fn grants_are_a_ceiling_for_actions_and_for_what_follows_them() {
         "grants-refused",
         builder.grants(&[Action::Retry, Action::Inject]),
     );
-    // Whoever makes an action stronger needs the grant for it.
+    // An override that makes an action stronger needs the grant for it.
     let weak = pack_of(
         "weak",
         "grants = []",
@@ -488,7 +488,7 @@ fn a_lock_is_kept_or_the_load_fails() {
     };
     let lock = load("{ literal = 'x' }").build().unwrap().lock().clone();
     assert!(load("{ literal = 'x' }").lock(lock.clone()).build().is_ok());
-    // What is locked has to be there, with the version that it had.
+    // A locked pack must be present, with the locked version.
     let versions = [("version = '1.0.0'", "1.0.0"), ("", "none")];
     for ((was, shown), (now, found)) in [(versions[0], versions[1]), (versions[1], versions[0])] {
         let demo = |head: &str| {

@@ -212,7 +212,7 @@ fn d64_size_and_number_of_files_are_capped() {
     );
 }
 
-/// A file that grows while it is read looks like one of the kernel's: it has more than its length says.
+/// A file that grows while it is read looks like a file of the kernel: it has more bytes than its length.
 #[cfg(target_os = "linux")]
 #[test]
 fn d64_a_file_that_is_longer_than_it_says_is_read_to_its_bound() {
@@ -261,7 +261,7 @@ fn d65_a_bad_new_pack_leaves_the_old_one_whole() {
     );
 }
 
-/// Whoever replaces a file by renaming another one over it: each load has the one or the other, whole.
+/// A file is replaced by renaming another one over it. Each load reads the old file or the new one as a whole.
 #[test]
 fn d65_a_file_that_is_replaced_while_it_is_loaded_is_one_of_the_two() {
     let folder = Folder::new();

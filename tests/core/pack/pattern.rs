@@ -1,4 +1,4 @@
-//! Patterns, globs and budgets: what is refused, and what only looks dangerous.
+//! Patterns, globs and budgets: those that are refused, and those that only look dangerous.
 
 use ttsr::pack::LoadErrorKind;
 use ttsr::{Limits, Pack};
@@ -112,7 +112,8 @@ fn d58_look_around_is_named_where_it_stands() {
     }
 }
 
-/// Such patterns are confirmed at their ends: what wants whole matches would not see what they look at.
+/// Patterns with look-around are verified at their ends. A rule that needs full matches would not see the text around
+/// them, so it is refused.
 #[cfg(feature = "lookaround")]
 #[test]
 fn d58_look_around_is_refused_where_it_would_not_be_looked_at() {

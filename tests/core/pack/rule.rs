@@ -1,4 +1,4 @@
-//! Rules, however they come: in code, in any order, from several threads.
+//! Rules from other sources than files: built in code, in any order, on several threads.
 
 use ttsr::rule::{
     Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, Per, Region, Repeat, Repetition,
@@ -33,8 +33,8 @@ fn rules_made_in_code_are_checked_like_others() {
     );
 }
 
-/// What has no effect, what can never be met and what cannot be done: in code there is no schema that would have
-/// refused it before.
+/// Keys without effect, conditions that never hold and actions that are impossible. No schema refuses them in code, so
+/// the builder must.
 #[test]
 fn rules_made_in_code_that_mean_nothing_are_refused() {
     type Row = (&'static str, fn(&mut Rule));
@@ -260,7 +260,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
     assert_eq!(refusals(rule), "");
 }
 
-/// A condition without patterns.
+/// Returns a rule with a condition that has no patterns.
 fn detector(set: impl Fn(&mut Condition)) -> Condition {
     let mut condition = Condition::default();
     set(&mut condition);
@@ -274,7 +274,7 @@ const REPETITION: Repetition = Repetition {
     turns: None,
 };
 
-/// Code and message of each problem of a pack of that rule.
+/// Returns the code and the message of each problem of a pack of that rule.
 fn refusals(rule: Rule) -> String {
     let Err(error) = Pack::builder().rule(rule).build() else {
         return String::new();

@@ -1,4 +1,4 @@
-//! What authors are shown: the text of every problem, in golden files.
+//! The messages for authors: the text of every problem, in golden files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn every_toml_file_shows_what_its_golden_file_says() {
         let folder = Folder::new();
         let copy = folder.write(&format!("{name}.toml"), fs::read(&path).unwrap());
         let text = shown(&Pack::load(copy));
-        // What features make of these is another story.
+        // The messages depend on these features.
         let has_all = cfg!(all(feature = "ast", feature = "unicode"));
         let has_any = cfg!(any(feature = "ast", feature = "unicode"));
         let told = match name.as_str() {
@@ -44,7 +44,7 @@ fn every_toml_file_shows_what_its_golden_file_says() {
     }
 }
 
-/// Files in which one thing is wrong, named after it: what `check` tells of them.
+/// Each file has one fault and is named after it. `check` reports the fault at its place.
 #[test]
 fn each_thing_that_is_wrong_is_told_where_it_stands() {
     let folder = golden_folder().join("one-by-one");
@@ -68,7 +68,7 @@ fn each_thing_that_is_wrong_is_told_where_it_stands() {
         assert!(!problems.is_empty(), "{name} shows nothing");
         let rendered = shown_problems(&problems);
         golden(&format!("one-by-one/{name}"), &rendered);
-        // What is wrong with a pattern is shown inside it.
+        // A fault in a pattern is marked inside the pattern.
         if name.contains("pattern") || name.contains("regular") {
             let caret = rendered.lines().nth(4).unwrap().find('^').unwrap();
             let pattern = rendered.lines().nth(3).unwrap().find("regex = '").unwrap();
@@ -142,7 +142,7 @@ fn limits_are_named_in_what_is_shown() {
         Pack::builder().toml("demo.toml", HEADER).limits(no_work),
     );
 
-    // Bytes, entries of scopes and patterns are work; what loads within a limit loads there everywhere.
+    // Bytes, scope entries and patterns cost steps. A pack that loads within a limit loads within it on every machine.
     let lists = |entries: usize| format!("tools = [{}]", vec!["'a'"; entries].join(","));
     let knows = |id: &str, known: &str| {
         format!("[rule.{id}]\ndescription = 'd'\nmatch.unknown-name.known = [{known}]\n")
@@ -305,7 +305,8 @@ fn lints_are_told_by_check_alone_and_name_what_to_do() {
     golden("lints", &shown_problems(odd.warnings()));
 }
 
-/// What is odd is told with what to do about it, and what is not odd is not told.
+/// A lint fires for a rule that does not do what its author seems to mean, says what to write instead, and is silent
+/// otherwise.
 #[test]
 fn lints_see_what_a_rule_really_does() {
     let told = |keys: &str| {
@@ -321,7 +322,7 @@ fn lints_see_what_a_rule_really_does() {
     let deprecated = told("status = 'deprecated'\nmatch.any = [{ literal = 'bad' }]");
     let help = "deprecated-rule: remove it, or name its replacement in `replaced-by`";
     assert_eq!(deprecated, [help]);
-    // What is counted in characters keeps no more than those.
+    // A distance in characters retains no more than these characters.
     let held = |within: &str| {
         told(&format!(
             "hold = true\nmatch.all = [{{ literal = 'bad' }}, {{ literal = 'worse' }}]\nmatch.within = {within}"
@@ -333,7 +334,7 @@ fn lints_see_what_a_rule_really_does() {
         "{:?}",
         held("{ part = true }")
     );
-    // A boundary behind a sign, at the end and inside of a group.
+    // A boundary after a punctuation character, at the end and inside of a group.
     for regex in [r"todo!\b", r"(?:todo!\b)", r"fix|(?:todo!\b)"] {
         let told = told(&format!("match.any = [{{ regex = '{regex}' }}]"));
         assert!(
@@ -344,7 +345,7 @@ fn lints_see_what_a_rule_really_does() {
     assert_eq!(told(r"match.any = [{ regex = 'todo\b' }]"), [""; 0]);
 }
 
-/// An exception that no match can be is told; one that may be is not.
+/// An allowed text that no match can equal is reported; one that a match may equal is not.
 #[test]
 fn texts_that_are_allowed_may_be_matches() {
     let told = |pattern: &str, text: &str| {
@@ -358,7 +359,7 @@ fn texts_that_are_allowed_may_be_matches() {
     };
     assert_eq!(told("{ regex = 'x[0-9]+' }", "X12"), [""; 0]);
     assert_eq!(told("{ regex = 'x[0-9]+' }", "y12"), ["unused-allow"]);
-    // With a wildcard, and where text is folded, anything may be meant.
+    // A wildcard, or folded text, may equal a match.
     assert_eq!(told("{ regex = 'x[0-9]+' }", "y*"), [""; 0]);
     assert_eq!(
         told("{ regex = 'x[0-9]+', fold = ['invisible'] }", "y12"),

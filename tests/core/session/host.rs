@@ -1,4 +1,4 @@
-//! What went wrong in hosts that followed the documentation of 0.1.0, case by case, through the handle for hosts.
+//! The failures of hosts that followed the documentation of 0.1.0, case by case, against `Conversation`.
 
 use ttsr::conversation::CutSource;
 use ttsr::{
@@ -41,7 +41,7 @@ fn f1_a_cut_repeats_until_the_attempt_ends_whatever_the_host_ignored() {
     let mut conversation = conversation([rule]);
     let _ = conversation.open(CALL, Channel::ToolInput);
     let _ = conversation.push(CALL, br#"{"command": "rm -rf /"}"#);
-    // The cut is in this answer.
+    // This return value contains the cut, and the host ignores it.
     let _ = conversation.tool(CALL, "bash", "call_1");
     for flow in [
         conversation.flow(),

@@ -1,7 +1,7 @@
-//! Random rules and random schedules: what a session decides is what a naive reading of its history says,
-//! whatever the order in which rules were loaded, and whenever it was written down and read again.
+//! Random rules and random schedules of calls. The decisions of a session must equal those of a naive model over its
+//! whole history, for every order of loading and every point at which the session is saved and restored.
 //!
-//! `TTSR_TEST_SCALE` (a percentage) says how many schedules are run.
+//! `TTSR_TEST_SCALE` (a percentage) scales the number of schedules.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use ttsr_testing::{Random, scale};
 const PACKS: usize = 400;
 const SCHEDULES_PER_PACK: usize = 30;
 const STEPS: usize = 24;
-/// Retries of all rules in a turn.
+/// The limit on the retries of all rules together in a turn.
 const BACKSTOP: u32 = 3;
 
 const WORDS: [&str; 4] = ["foo", "bar", "baz", "qux"];
@@ -33,7 +33,7 @@ const ACTIONS: [Action; 9] = [
     Action::Abort,
 ];
 
-/// A rule that makes sense as a whole: others are refused by the loader.
+/// Returns a rule whose keys are consistent; the loader refuses others.
 fn random_rule(random: &mut Random, number: usize) -> Rule {
     loop {
         let rule = any_rule(random, number);
@@ -85,14 +85,14 @@ fn pack(rules: &[Rule]) -> Pack {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// One call of a host.
+/// A call of the host.
 #[derive(Clone, Debug)]
 enum Call {
     BeginTurn,
     Stream,
     Push(u32, String),
     Check(String),
-    /// What becomes of the acting decision that many back, of those of this turn.
+    /// The outcome of an acting decision of this turn, by its distance from the last one.
     Delivered(usize),
     Dropped(usize),
     Compacted,
@@ -121,11 +121,11 @@ fn call(random: &mut Random) -> Call {
     }
 }
 
-/// A session, its running stream, and the acting decisions whose fate it was not told.
+/// A session, its running stream, and the acting decisions without an outcome so far.
 struct Host {
     session: Session,
     stream: Stream,
-    untold: Vec<Decision>,
+    undecided: Vec<Decision>,
 }
 
 impl Host {
@@ -135,11 +135,11 @@ impl Host {
         Host {
             session,
             stream,
-            untold: Vec::new(),
+            undecided: Vec::new(),
         }
     }
 
-    /// Makes the call; gives what was decided, and the decision whose fate was told.
+    /// Makes the call. Returns the new decisions, and the decision whose outcome the call reports.
     fn make(&mut self, call: &Call) -> (Vec<Decision>, Option<Decision>) {
         let decisions = match call {
             Call::Push(part, text) => {
@@ -154,10 +154,12 @@ impl Host {
                     .check(Channel::UserInput, None, text.as_bytes());
                 checked.decisions().to_vec()
             }
-            Call::Delivered(_) | Call::Dropped(_) => return (Vec::new(), self.tell(call)),
+            Call::Delivered(_) | Call::Dropped(_) => {
+                return (Vec::new(), self.report_outcome(call));
+            }
             Call::BeginTurn => {
                 self.session.begin_turn();
-                self.untold.clear();
+                self.undecided.clear();
                 Vec::new()
             }
             Call::Stream => {
@@ -176,16 +178,16 @@ impl Host {
         let acting = decisions
             .iter()
             .filter(|decision| !decision.is_suppressed());
-        self.untold.extend(acting);
+        self.undecided.extend(acting);
         (decisions, None)
     }
 
-    fn tell(&mut self, call: &Call) -> Option<Decision> {
+    fn report_outcome(&mut self, call: &Call) -> Option<Decision> {
         let (Call::Delivered(back) | Call::Dropped(back)) = *call else {
             return None;
         };
-        let place = self.untold.len().checked_sub(back + 1)?;
-        let decision = self.untold.remove(place);
+        let index = self.undecided.len().checked_sub(back + 1)?;
+        let decision = self.undecided.remove(index);
         match call {
             Call::Delivered(_) => self.session.delivered(&decision),
             _ => self.session.dropped(&decision),
@@ -194,7 +196,7 @@ impl Host {
     }
 }
 
-/// What is decided, with rules by name: the same for packs in which other rules stand beside them.
+/// Returns the decisions with the names of rules, which are equal for packs that contain other rules as well.
 fn shown(host: &Host, decisions: &[Decision]) -> Vec<(String, Action, Option<Suppression>)> {
     let show = |decision: &Decision| {
         let rule = decision.rule().expect("no limit is reached");
@@ -204,9 +206,9 @@ fn shown(host: &Host, decisions: &[Decision]) -> Vec<(String, Action, Option<Sup
     decisions.iter().map(show).collect()
 }
 
-/// The policy as a story: every act that ever was, and what became of it.
+/// The naive model of the policy: every act so far, with its outcome.
 #[derive(Default)]
-struct Story {
+struct PolicyModel {
     turn: u32,
     mode: Mode,
     acts: Vec<Act>,
@@ -217,24 +219,24 @@ struct Act {
     action: Action,
     turn: u32,
     is_shadow: bool,
-    fate: Fate,
+    outcome: ActOutcome,
     left_context: bool,
 }
 
 #[derive(PartialEq)]
-enum Fate {
-    Untold,
+enum ActOutcome {
+    Unknown,
     Delivered,
     Dropped,
 }
 
-impl Story {
-    /// What the rule must do about a hit now.
+impl PolicyModel {
+    /// Returns the action that the rule must take for a hit now, and the reason if it is suppressed.
     fn expect(&self, rule: &Rule, is_cut: bool, is_input: bool) -> (Action, Option<Suppression>) {
         let is_shadow = rule.mode == Mode::Shadow || self.mode == Mode::Shadow;
         let all = || {
             let acts = self.acts.iter();
-            acts.filter(move |act| act.is_shadow == is_shadow && act.fate != Fate::Dropped)
+            acts.filter(move |act| act.is_shadow == is_shadow && act.outcome != ActOutcome::Dropped)
         };
         let own = || all().filter(|act| act.rule == rule.id);
         let this_turn = |act: &&Act| act.turn == self.turn;
@@ -278,18 +280,18 @@ impl Story {
         (action, suppression)
     }
 
-    fn note(&mut self, rule: &Rule, action: Action, suppression: Option<Suppression>) {
-        let fate = match suppression {
-            None => Fate::Untold,
-            Some(Suppression::Shadow) => Fate::Delivered,
+    fn record(&mut self, rule: &Rule, action: Action, suppression: Option<Suppression>) {
+        let outcome = match suppression {
+            None => ActOutcome::Unknown,
+            Some(Suppression::Shadow) => ActOutcome::Delivered,
             Some(_) => return,
         };
         self.acts.push(Act {
             rule: rule.id.clone(),
             action,
             turn: self.turn,
-            is_shadow: fate == Fate::Delivered,
-            fate,
+            is_shadow: outcome == ActOutcome::Delivered,
+            outcome,
             left_context: false,
         });
     }
@@ -299,8 +301,8 @@ impl Story {
             Call::BeginTurn => {
                 self.turn += 1;
                 for act in &mut self.acts {
-                    if act.fate == Fate::Untold {
-                        act.fate = Fate::Delivered;
+                    if act.outcome == ActOutcome::Unknown {
+                        act.outcome = ActOutcome::Delivered;
                     }
                 }
             }
@@ -310,21 +312,21 @@ impl Story {
                     let action = pack.rule(pack.find(&act.rule).unwrap()).action;
                     let is_told =
                         matches!(action, Action::Inject | Action::Retry | Action::Consult);
-                    act.left_context |= act.fate == Fate::Delivered && is_told;
+                    act.left_context |= act.outcome == ActOutcome::Delivered && is_told;
                 }
             }
             Call::Delivered(_) | Call::Dropped(_) => {
                 let is_it = |act: &&mut Act| {
-                    act.fate == Fate::Untold
+                    act.outcome == ActOutcome::Unknown
                         && Some(&*act.rule) == told
                         && Some(act.action) == action
                 };
                 if let Some(act) = self.acts.iter_mut().rev().find(is_it) {
                     let is_dropped = matches!(call, Call::Dropped(_));
-                    act.fate = if is_dropped {
-                        Fate::Dropped
+                    act.outcome = if is_dropped {
+                        ActOutcome::Dropped
                     } else {
-                        Fate::Delivered
+                        ActOutcome::Delivered
                     };
                 }
             }
@@ -333,10 +335,10 @@ impl Story {
     }
 }
 
-/// Runs a schedule against the story, and checks what must hold of every schedule besides.
-fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
+/// Runs a schedule against the model, and checks the properties that hold for every schedule.
+fn run_against_model(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
     let mut host = Host::new(pack);
-    let mut story = Story::default();
+    let mut model = PolicyModel::default();
     let mut tally = Tally::default();
     let mut cuts = 0;
     let mut retries: HashMap<u32, u32> = HashMap::new();
@@ -344,39 +346,39 @@ fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
         let (decisions, told) = host.make(call);
         let told_rule = told.map(|told| pack.rule(told.rule().unwrap()).id.clone());
         let action = told.map(|told| told.action);
-        story.live(call, told_rule.as_deref(), action, pack);
+        model.live(call, told_rule.as_deref(), action, pack);
         let is_input = matches!(call, Call::Check(_));
         match call {
             Call::Stream | Call::Check(_) => cuts = if is_input { cuts } else { 0 },
             Call::Dropped(_) if action == Some(Action::Retry) => {
-                *retries.entry(story.turn).or_default() -= 1;
+                *retries.entry(model.turn).or_default() -= 1;
             }
             _ => {}
         }
         let mut is_cut = !is_input && cuts > 0;
         for decision in &decisions {
             let rule = pack.rule(decision.rule().unwrap());
-            let expected = story.expect(rule, is_cut, is_input);
+            let expected = model.expect(rule, is_cut, is_input);
             let got = (decision.action, decision.suppression);
             assert_eq!(
                 got, expected,
                 "seed {seed}, {}, {calls:?}, {rule:?}",
                 rule.id
             );
-            assert_eq!(decision.turn, story.turn);
-            story.note(rule, decision.action, decision.suppression);
+            assert_eq!(decision.turn, model.turn);
+            model.record(rule, decision.action, decision.suppression);
             let is_guard = rule.severity == Severity::Critical || rule.action == Action::Abort;
             if is_guard && rule.repeat.is_none() && rule.allowance == Allowance::default() {
                 assert_ne!(got.1, Some(Suppression::Repeat), "seed {seed}, {}", rule.id);
             }
-            tally.note(decision);
+            tally.record(decision);
             if !decision.is_suppressed() && decision.action.cuts() {
                 assert!(!is_cut, "seed {seed}: a second cut");
                 is_cut = true;
                 cuts += u32::from(!is_input);
             }
             if !decision.is_suppressed() && decision.action == Action::Retry {
-                *retries.entry(story.turn).or_default() += 1;
+                *retries.entry(model.turn).or_default() += 1;
             }
         }
         assert!(
@@ -387,7 +389,7 @@ fn run_against_story(pack: &Pack, calls: &[Call], seed: u64) -> Tally {
     tally
 }
 
-/// How much was seen: a property that is true of nothing proves nothing.
+/// Counts of the cases that occurred, so that the test fails if a property is never exercised.
 #[derive(Debug, Default)]
 struct Tally {
     acted: u32,
@@ -399,7 +401,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, decision: &Decision) {
+    fn record(&mut self, decision: &Decision) {
         let seen = match decision.suppression {
             None => &mut self.acted,
             Some(Suppression::Cut) => &mut self.cut,
@@ -427,7 +429,7 @@ impl Tally {
     }
 }
 
-/// Every pack of the run, with schedules for it.
+/// Calls `check` for every random pack of the run.
 fn for_each_pack(mut check: impl FnMut(&mut Random, Vec<Rule>, u64)) {
     for seed in 0..scale(PACKS) as u64 {
         let mut random = Random::new(seed * 1_000_003);
@@ -444,7 +446,7 @@ fn a_session_decides_what_its_whole_history_says() {
     for_each_pack(|random, rules, seed| {
         let pack = pack(&rules);
         for _ in 0..SCHEDULES_PER_PACK {
-            tally.add(&run_against_story(&pack, &schedule(random), seed));
+            tally.add(&run_against_model(&pack, &schedule(random), seed));
             schedules += 1;
         }
     });
@@ -509,7 +511,7 @@ fn a_restored_session_decides_as_the_original_would_have() {
             for point in 0..=calls.len() {
                 let (mut original, mut restored) = (Host::new(&pack), Host::new(&pack));
                 for (at, call) in calls.iter().enumerate() {
-                    // The last round takes the state up again at every point.
+                    // The last round saves and restores the state at every point.
                     if at == point || point == calls.len() {
                         restored.session = again(&pack, &restored.session);
                         points += 1;
@@ -543,7 +545,7 @@ fn a_reload_of_the_same_rules_changes_nothing_even_under_a_running_stream() {
     let mut reloads = 0;
     for_each_pack(|random, rules, seed| {
         let one = pack(&rules);
-        // Another rule before the others: every place in the pack moves.
+        // A rule before the others, so that every index in the pack changes.
         let silent = Rule::new("a/other", vec![Pattern::literal("never there")]);
         let other = pack(&[&[silent][..], &rules].concat());
         for _ in 0..SCHEDULES_PER_PACK {
@@ -594,7 +596,7 @@ fn no_schedule_retries_more_than_is_configured_or_acts_more_than_is_allowed() {
             let mut session: HashMap<String, u32> = HashMap::new();
             let mut all = 0;
             for call in schedule(random) {
-                // A dropped decision was not made: here none is.
+                // A dropped decision counts as not made, so these calls are left out.
                 if let Call::Dropped(_) = call {
                     continue;
                 }
@@ -650,7 +652,7 @@ fn no_schedule_retries_more_than_is_configured_or_acts_more_than_is_allowed() {
     assert!(retries > schedules / 20 && at_the_backstop > 0);
 }
 
-/// What a rule does whose retries are spent.
+/// Returns the action of a rule whose retries are spent.
 fn ladder_end(rule: &Rule) -> Action {
     match (rule.retry.then, rule.severity) {
         (Some(then), _) => then,
@@ -663,7 +665,7 @@ fn ladder_end(rule: &Rule) -> Action {
 fn a_rule_that_spent_its_allowance_silences_no_other() {
     let (mut schedules, mut spent) = (0, 0);
     for_each_pack(|random, mut rules, seed| {
-        // What only watches cuts nothing: the others decide as if it were not there.
+        // Rules that only observe cut nothing: the others decide as if they were absent.
         let without = pack(&rules);
         let mut noisy = random_rule(random, 99);
         noisy.action = Action::Observe;
@@ -675,7 +677,7 @@ fn a_rule_that_spent_its_allowance_silences_no_other() {
         for _ in 0..SCHEDULES_PER_PACK {
             let (mut a, mut b) = (Host::new(&without), Host::new(&with));
             for call in schedule(random) {
-                // Fates are told by how far back a decision is, and there are more of them with it.
+                // Outcomes refer to decisions by distance, and the distances differ if there are more rules.
                 if matches!(call, Call::Delivered(_) | Call::Dropped(_)) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Snapshots and reloads: what of a session's state survives.
+//! Snapshots and reloads: the parts of a session's state that survive.
 
 use ttsr::rule::{Count, Per};
 use ttsr::{Action, Channel, Pack, PartId, Snapshot, Verdict};
@@ -122,7 +122,7 @@ fn d65_a_bad_new_pack_leaves_the_old_one_live() {
     let mut session = pack([rule("a", Action::Inject)]).session();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
     let before = session.snapshot();
-    // There is no pack to reload with: the error is all that a bad file gives.
+    // A file with an error gives no pack to reload with.
     match Pack::from_toml("schema = 1\n[rule.a]\nmacth = 1") {
         Ok(pack) => drop(session.reload(pack)),
         Err(error) => assert!(!error.diagnostics().is_empty()),
@@ -237,14 +237,14 @@ fn what_was_counted_goes_on_under_a_new_pack_that_has_the_rule_still() {
         told
     };
     assert!(reply(&mut session, "b b").is_empty());
-    // It has another place there.
+    // It has another index in that pack.
     assert!(
         session
             .reload(pack([counting("a"), counting("b")]))
             .is_empty()
     );
     assert_eq!(reply(&mut session, "b a a"), ["warn b"]);
-    // A pack without the rule forgets what it counted; what the other counted stays.
+    // Reloading a pack without the rule drops its counts and keeps those of the other rule.
     let _ = session.reload(pack([counting("a")]));
     let _ = session.reload(pack([counting("a"), counting("b")]));
     assert_eq!(reply(&mut session, "b b a"), ["warn a"]);

@@ -381,7 +381,7 @@ fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usiz
 }
 
 /// Counts the parts of the language that a rule with hits uses, so that the test cannot become vacuous.
-fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
+fn count_features(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
     const KEYS: [&str; 22] = [
         "match.any",
         "match.all",
@@ -443,7 +443,7 @@ fn what_is_accepted_reads_any_text() {
         }
         if found > 0 {
             let rules = written.find("[rule.").unwrap_or_default();
-            note(&written[rules..], &mut seen);
+            count_features(&written[rules..], &mut seen);
         }
         hits += found;
         if random.one_in(8) {

@@ -4,8 +4,8 @@
 use ttsr::{Pack, PartId};
 
 use super::language::{Rules, Step, cut, reply};
+use super::outcome::{Outcome, Reading, ReportedHit, outcome};
 use super::shown;
-use super::told::{Outcome, Reading, Told, outcome};
 use ttsr_testing::{Random, scale};
 
 const PACKS: usize = 1_000;
@@ -13,10 +13,10 @@ const REPLIES: usize = 4;
 
 /// Returns the output of the rules, without numbers that depend on the pack and in no order. `of` selects rules and
 /// parts.
-fn told(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<String> {
-    let hits = outcome.hits.iter().map(|told| {
-        let (hit, id) = (told.hit, pack.rule(told.hit.rule).id.as_str());
-        let rest = (&told.arg, told.start, &told.matched);
+fn output_lines(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<String> {
+    let hits = outcome.hits.iter().map(|reported| {
+        let (hit, id) = (reported.hit, pack.rule(reported.hit.rule).id.as_str());
+        let rest = (&reported.arg, reported.start, &reported.matched);
         (
             of(id, hit.part),
             format!("{id} {}: {} {rest:?}", hit.part.0, hit.end),
@@ -36,15 +36,16 @@ fn told(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Ve
 }
 
 /// Returns the time at which each of these hits was certain, and its excerpt then.
-fn when(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<When> {
-    let is_meant = |told: &&Told| of(&pack.rule(told.hit.rule).id, told.hit.part);
+fn decision_times(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<When> {
+    let is_meant =
+        |reported: &&ReportedHit| of(&pack.rule(reported.hit.rule).id, reported.hit.part);
     let hits = outcome.hits.iter().filter(is_meant);
     let mut all: Vec<When> = hits
-        .map(|told| When {
-            part: told.hit.part,
-            end: told.hit.end,
-            decided: told.hit.decided,
-            excerpt: told.excerpt.clone(),
+        .map(|reported| When {
+            part: reported.hit.part,
+            end: reported.hit.end,
+            decided: reported.hit.decided,
+            excerpt: reported.excerpt.clone(),
         })
         .collect();
     all.sort_unstable();
@@ -84,15 +85,15 @@ fn a_rule_tells_the_same_whatever_rules_stand_beside_it() {
                 let id = alone.rules()[0].id.as_str();
                 let by_itself = outcome(alone, &steps);
                 let context = || format!("seed {seed}\n{}\n{}", rules.text(), shown(&steps));
-                let found = told(alone, &by_itself, |_, _| true);
-                let told_beside = told(&pack, &beside, |rule, _| rule == id);
-                assert_eq!(found, told_beside, "{}", context());
-                let when_alone = when(alone, &by_itself, |_, _| true);
-                let when_beside = when(&pack, &beside, |rule, _| rule == id);
+                let found = output_lines(alone, &by_itself, |_, _| true);
+                let lines_beside = output_lines(&pack, &beside, |rule, _| rule == id);
+                assert_eq!(found, lines_beside, "{}", context());
+                let times_alone = decision_times(alone, &by_itself, |_, _| true);
+                let when_beside = decision_times(&pack, &beside, |rule, _| rule == id);
                 if !wants_whole_matches(alone, rule) {
-                    assert_eq!(when_alone, when_beside, "{}", context());
-                } else if when_alone != when_beside {
-                    let mut both = when_alone.iter().zip(&when_beside);
+                    assert_eq!(times_alone, when_beside, "{}", context());
+                } else if times_alone != when_beside {
+                    let mut both = times_alone.iter().zip(&when_beside);
                     assert!(
                         both.all(|(alone, beside)| alone.decided <= beside.decided),
                         "{}",
@@ -100,12 +101,12 @@ fn a_rule_tells_the_same_whatever_rules_stand_beside_it() {
                     );
                     later += 1;
                 }
-                (readings, lines) = (readings + 1, lines + told_beside.len());
+                (readings, lines) = (readings + 1, lines + lines_beside.len());
             }
         }
     }
     println!(
-        "beside: rules read {readings} replies by themselves and beside others, and told {lines} things, \
+        "beside: rules read {readings} replies by themselves and beside others, and gave {lines} lines, \
          {later} times later"
     );
     assert!(lines > readings / 20);
@@ -146,7 +147,7 @@ fn is_of_one_part(rule: &str) -> bool {
 }
 
 #[test]
-fn a_part_is_told_the_same_whatever_parts_come_meanwhile() {
+fn a_part_has_the_same_output_whatever_parts_come_meanwhile() {
     let (packs, mut readings, mut lines) = (scale(PACKS), 0, 0);
     for seed in 0..packs as u64 {
         let mut random = Random::new(seed ^ 1 << 40);
@@ -169,11 +170,14 @@ fn a_part_is_told_the_same_whatever_parts_come_meanwhile() {
                 };
                 let alone = outcome(&pack, part);
                 let by_itself = (
-                    told(&pack, &alone, |_, _| true),
-                    when(&pack, &alone, |_, _| true),
+                    output_lines(&pack, &alone, |_, _| true),
+                    decision_times(&pack, &alone, |_, _| true),
                 );
                 let of_it = |_: &str, part| part == *id;
-                let meanwhile = (told(&pack, &mixed_up, of_it), when(&pack, &mixed_up, of_it));
+                let meanwhile = (
+                    output_lines(&pack, &mixed_up, of_it),
+                    decision_times(&pack, &mixed_up, of_it),
+                );
                 assert_eq!(
                     by_itself,
                     meanwhile,
@@ -186,13 +190,13 @@ fn a_part_is_told_the_same_whatever_parts_come_meanwhile() {
         }
     }
     println!(
-        "beside: {readings} parts were read by themselves and among others, and {lines} things told"
+        "beside: {readings} parts were read by themselves and among others, and {lines} lines given"
     );
     assert!(lines > readings / 20);
 }
 
 #[test]
-fn a_reply_is_told_the_same_whatever_replies_are_read_meanwhile() {
+fn a_reply_has_the_same_output_whatever_replies_are_read_meanwhile() {
     let (packs, mut readings, mut lines) = (scale(PACKS), 0, 0);
     for seed in 0..packs as u64 {
         let mut random = Random::new(seed ^ 1 << 41);

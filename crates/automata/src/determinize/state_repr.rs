@@ -1,12 +1,22 @@
 //! The representation of a state set as a short byte string, equal for equal sets.
 //!
-//! A cache holds tens of thousands of sets and rarely reads one. Differences of sorted numbers, as varints, take a
+//! A cache holds tens of thousands of sets and rarely reads one. The differences of sorted numbers, as varints, take a
 //! byte or two each instead of four.
+//!
+//! # Layout
+//!
+//! 1. The look-behind, one byte.
+//! 2. The cut of a suffix plus one, or 0 for the search.
+//! 3. The number of reports that are certain now, and their differences; then the same for the late reports.
+//! 4. The differences of the states, up to the end.
+//!
+//! Reports belong to the representation because a row stores them: two states with equal sets and different reports
+//! are different rows.
 
 use super::super::determinize::{StateSet, Successor};
 use super::super::look::LookBehind;
 
-/// Replaces `code` by the representation of a successor whose lists are sorted.
+/// Replaces `code` by the representation of a successor. Its lists must be sorted and free of duplicates.
 pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     let Successor {
         state_set,
@@ -15,43 +25,45 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     } = successor;
     code.clear();
     code.push(state_set.before as u8);
-    number(state_set.cut.map_or(0, |cut| cut + 1), code);
+    // The largest cut is that of dead suffixes, `!CUT`, so adding one cannot overflow.
+    push_varint(state_set.cut.map_or(0, |cut| cut + 1), code);
     // The states come last, so they need no length.
     for list in [now, late] {
-        number(list.len() as u32, code);
-        numbers(list, code);
+        push_varint(list.len() as u32, code);
+        push_deltas(list, code);
     }
-    numbers(&state_set.states, code);
+    push_deltas(&state_set.states, code);
 }
 
 /// Decodes the state set; the reports are skipped.
 pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut rest = &code[1..];
     state_set.before = LookBehind::ALL[usize::from(code[0])];
-    state_set.cut = next(&mut rest).checked_sub(1);
+    // Zero means no cut, so the subtraction fails for it.
+    state_set.cut = read_varint(&mut rest).checked_sub(1);
     for _ in 0..2 {
-        for _ in 0..next(&mut rest) {
-            next(&mut rest);
+        for _ in 0..read_varint(&mut rest) {
+            read_varint(&mut rest);
         }
     }
     state_set.states.clear();
     let mut last = 0;
     while !rest.is_empty() {
-        last += next(&mut rest);
+        last += read_varint(&mut rest);
         state_set.states.push(last);
     }
 }
 
-fn numbers(list: &[u32], code: &mut Vec<u8>) {
+fn push_deltas(list: &[u32], code: &mut Vec<u8>) {
     let mut last = 0;
     for &value in list {
-        number(value - last, code);
+        push_varint(value - last, code);
         last = value;
     }
 }
 
-/// Appends a varint: seven bits in a byte, low bits first; the last byte is below 128.
-fn number(mut value: u32, code: &mut Vec<u8>) {
+/// Appends a varint: seven bits in a byte, low bits first; the last byte is below 128 (LEB128).
+fn push_varint(mut value: u32, code: &mut Vec<u8>) {
     while value >= 128 {
         code.push(value as u8 | 128);
         value >>= 7;
@@ -59,10 +71,10 @@ fn number(mut value: u32, code: &mut Vec<u8>) {
     code.push(value as u8);
 }
 
-fn next(rest: &mut &[u8]) -> u32 {
+fn read_varint(rest: &mut &[u8]) -> u32 {
     let (mut value, mut shift) = (0, 0);
-    while let [byte, behind @ ..] = *rest {
-        *rest = behind;
+    while let [byte, tail @ ..] = *rest {
+        *rest = tail;
         value |= u32::from(byte & 127) << shift;
         if *byte < 128 {
             break;

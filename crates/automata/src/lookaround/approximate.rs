@@ -1,9 +1,24 @@
-//! Patterns with look-around and back-references: what they can match at most, and how far they see.
+//! Over-approximates a pattern with look-around or back-references by a regular expression, and computes how far the
+//! pattern looks beyond its match.
 //!
-//! The automaton runs the *hull* of such a pattern: a regular expression that matches wherever the
-//! pattern does, and elsewhere too, for look-around is left out and a back-reference stands for all that
-//! its group can match. `confirm` decides. That needs text beyond the end of the match and before its
-//! start; how many characters is worked out here, and what has no bound is refused.
+//! The automaton runs the *hull* of such a pattern: a regular expression that matches wherever the pattern does, and
+//! elsewhere too. Look-around is left out, and a back-reference is replaced by its group. [`verify`](super::verify)
+//! decides each candidate. It needs text before the start and after the end of the match: the *reach* of the pattern. A
+//! pattern without a bound on its reach is refused.
+//!
+//! # Invariants
+//!
+//! 1. Every match of the pattern is a match of its hull with the same start and the same end. So no match is missed if
+//!    the verification sees every end of the hull.
+//! 2. A match is decided by its own text, at most `behind` characters before it and at most `ahead` characters after
+//!    it. The end of a haystack within that distance decides it as well.
+//! 3. The hull has at most four nodes for each state of the limit and each byte of the text: the translation stops
+//!    before it has built more.
+//!
+//! # Complexity
+//!
+//! Linear in the nodes of the hull. Only a back-reference copies a group, and groups that refer to groups could double
+//! at each level. `charge` counts every node and refuses such a pattern before it is expanded.
 
 use std::ops::Range;
 
@@ -18,39 +33,49 @@ use crate::pattern::{self, LookaroundFault, Refused};
 
 pub use crate::pattern::REACH;
 
-/// Back-references to groups with back-references, that deep.
-const DEPTH: usize = 32;
+/// The largest depth of back-references to groups that contain back-references.
+const MAX_BACKREF_DEPTH: usize = 32;
 
-/// A pattern that looks around.
+/// A pattern with look-around, back-references or atomic groups.
 #[derive(Clone, Debug)]
-pub struct Around {
-    /// Matches wherever the pattern does.
+pub struct LookaroundPattern {
+    /// The over-approximation: it matches wherever the pattern does.
     pub hull: Hir,
-    /// Most characters that decide about a match after its end.
+    /// The largest number of characters after the end of a match that decide it.
     pub ahead: usize,
-    /// Most characters that decide about a match before its start.
+    /// The largest number of characters before the start of a match that decide it.
     pub behind: usize,
-    /// Size of the hull and of every look-around, with their repetitions written out: a byte of a literal counts one,
+    /// The size of the hull and of every look-around, with their repetitions expanded. A byte of a literal counts one,
     /// and so does a range of a class.
     pub size: usize,
 }
 
-/// Parses a pattern that `regex-syntax` has refused; gives `refused` back where the pattern neither
-/// looks around nor refers back.
-pub fn parse(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Around, Refused> {
-    let is_around = matches!(refused, Refused::LookAround { .. });
+/// Parses a pattern that `regex-syntax` has refused. Returns `refused` if the pattern has neither look-around nor a
+/// back-reference.
+pub fn parse(
+    text: &str,
+    limits: &PatternLimits,
+    refused: Refused,
+) -> Result<LookaroundPattern, Refused> {
+    // If `regex-syntax` has found look-around, the errors of `fancy-regex` are about this pattern. Otherwise its own
+    // error is the better one, unless the other parser finds that a construct of this module was the reason.
+    let has_lookaround = matches!(refused, Refused::LookAround { .. });
     let tree = match Expr::parse_tree(text) {
         Ok(tree) => tree,
-        Err(error) if is_around => return Err(syntax_error(&error, text)),
+        Err(error) if has_lookaround => return Err(syntax_error(&error, text)),
         Err(_) => return Err(refused),
     };
-    if !is_around && !needs_confirm(&tree.expr) && !tree.expr.has_descendant(needs_confirm) {
+    if !has_lookaround
+        && !needs_verification(&tree.expr)
+        && !tree.expr.has_descendant(needs_verification)
+    {
         return Err(refused);
     }
+    // Back-references name groups by number, and the numbers follow the order of the opening parentheses.
     let mut groups = Vec::new();
     let mut looks = Vec::new();
-    collect(&tree.expr, &mut groups, &mut looks);
-    let mut walk = PatternWalk {
+    collect_nodes(&tree.expr, &mut groups, &mut looks);
+    let mut approximator = Approximator {
         text,
         groups,
         looks,
@@ -60,41 +85,45 @@ pub fn parse(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Aro
         size: 0,
         limit: limits.rule_states,
     };
-    let piece = walk.piece(&tree.expr)?;
-    let size = walk.size.saturating_add(size(&piece.hir));
-    for (side, chars) in [("ahead", piece.ahead), ("behind", piece.behind)] {
+    let part = approximator.approximate(&tree.expr)?;
+    let size = approximator.size.saturating_add(expanded_size(&part.hir));
+    // The window that a stream keeps has room for this reach and no more.
+    for (side, chars) in [("ahead", part.ahead), ("behind", part.behind)] {
         if chars > REACH {
-            return Err(walk.refuse(LookaroundFault::TooFar { side, chars }, &tree.expr));
+            return Err(approximator.error_at(LookaroundFault::TooFar { side, chars }, &tree.expr));
         }
     }
-    Ok(Around {
-        hull: piece.hir,
-        ahead: piece.ahead,
-        behind: piece.behind,
+    Ok(LookaroundPattern {
+        hull: part.hir,
+        ahead: part.ahead,
+        behind: part.behind,
         size,
     })
 }
 
 /// The size of a tree with its repetitions written out, saturating. A class counts once for each of its ranges.
-fn size(hir: &Hir) -> usize {
+fn expanded_size(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty => 0,
         HirKind::Literal(literal) => literal.0.len(),
+        // `fancy-regex` compiles a class to an engine whose size grows with its ranges.
         HirKind::Class(Class::Unicode(class)) => class.ranges().len().max(1),
         HirKind::Class(Class::Bytes(class)) => class.ranges().len().max(1),
         HirKind::Look(_) => 1,
-        HirKind::Capture(capture) => size(&capture.sub),
-        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
-            subs.iter().map(size).fold(1, usize::saturating_add)
-        }
+        HirKind::Capture(capture) => expanded_size(&capture.sub),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => subs
+            .iter()
+            .map(expanded_size)
+            .fold(1, usize::saturating_add),
         HirKind::Repetition(repetition) => {
+            // Repetitions are unrolled when they are compiled.
             let copies = repetition.max.unwrap_or(repetition.min.max(1));
-            size(&repetition.sub).saturating_mul(copies as usize)
+            expanded_size(&repetition.sub).saturating_mul(copies as usize)
         }
     }
 }
 
-/// The literal texts of a pattern that looks around, those inside of its assertions included.
+/// Returns the literals of a pattern with look-around, including those inside assertions.
 pub fn literals(text: &str) -> Vec<String> {
     fn collect(expr: &Expr, out: &mut Vec<String>) {
         if let Expr::Literal { val, .. } = expr {
@@ -109,29 +138,33 @@ pub fn literals(text: &str) -> Vec<String> {
     literals
 }
 
-/// The same hull without assertions: it matches wherever the hull does.
-pub fn without_looks(hir: &Hir) -> Hir {
+/// Returns the hull without assertions. It matches wherever the hull does.
+pub fn without_assertions(hir: &Hir) -> Hir {
     match hir.kind() {
         HirKind::Look(_) => Hir::empty(),
-        HirKind::Capture(capture) => without_looks(&capture.sub),
+        HirKind::Capture(capture) => without_assertions(&capture.sub),
         HirKind::Repetition(repetition) => Hir::repetition(Repetition {
-            sub: Box::new(without_looks(&repetition.sub)),
+            sub: Box::new(without_assertions(&repetition.sub)),
             ..repetition.clone()
         }),
-        HirKind::Concat(subs) => Hir::concat(subs.iter().map(without_looks).collect()),
-        HirKind::Alternation(subs) => Hir::alternation(subs.iter().map(without_looks).collect()),
+        HirKind::Concat(subs) => Hir::concat(subs.iter().map(without_assertions).collect()),
+        HirKind::Alternation(subs) => {
+            Hir::alternation(subs.iter().map(without_assertions).collect())
+        }
         HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) => hir.clone(),
     }
 }
 
-/// An error of `fancy-regex` as a refusal.
+/// Converts an error of `fancy-regex`.
 pub fn syntax_error(error: &fancy_regex::Error, text: &str) -> Refused {
+    // The error of `regex-syntax` has a more precise span, so it is preferred.
     if let Some(error) = diagnose::error(text) {
         return pattern::syntax_error(&error);
     }
     let (message, span) = match error {
         fancy_regex::Error::ParseError(at, kind) => {
             let next = text.get(*at..).and_then(|rest| rest.chars().next());
+            // `fancy-regex` gives an offset; the span covers the character there.
             let span = next.map_or(0..0, |char| *at..*at + char.len_utf8());
             (kind.to_string(), span)
         }
@@ -141,12 +174,13 @@ pub fn syntax_error(error: &fancy_regex::Error, text: &str) -> Refused {
     Refused::Syntax { message, span }
 }
 
-fn needs_confirm(expr: &Expr) -> bool {
+fn needs_verification(expr: &Expr) -> bool {
     matches!(
         expr,
         Expr::LookAround(..)
             | Expr::Backref { .. }
             | Expr::BackrefWithRelativeRecursionLevel { .. }
+            // An atomic group has no look-around, but a regular expression would also match the ends that it gives up.
             | Expr::AtomicGroup(_)
             | Expr::Conditional { .. }
             | Expr::KeepOut
@@ -154,31 +188,32 @@ fn needs_confirm(expr: &Expr) -> bool {
     )
 }
 
-/// The groups and the look-arounds, in the order in which they are written.
-fn collect<'e>(expr: &'e Expr, groups: &mut Vec<&'e Expr>, looks: &mut Vec<&'e Expr>) {
+/// Collects the groups and the look-arounds in the order in which they open. That is the order of group numbers.
+fn collect_nodes<'e>(expr: &'e Expr, groups: &mut Vec<&'e Expr>, looks: &mut Vec<&'e Expr>) {
     match expr {
         Expr::Group(sub) => groups.push(sub),
         Expr::LookAround(..) => looks.push(expr),
         _ => {}
     }
     expr.children_iter()
-        .for_each(|child| collect(child, groups, looks));
+        .for_each(|child| collect_nodes(child, groups, looks));
 }
 
-/// A part of a pattern, translated. Lengths and reaches are in characters.
-struct PatternPiece {
+/// The approximation of a part of a pattern. Lengths and reaches are in characters.
+struct Approximation {
     hir: Hir,
+    /// The least and the largest length of a match; `None` if there is no largest one.
     min: usize,
     max: Option<usize>,
-    /// How far beyond the end of its match it sees.
+    /// The number of characters after the end of its match that it examines.
     ahead: usize,
-    /// How far before the start of its match it sees.
+    /// The number of characters before the start of its match that it examines.
     behind: usize,
 }
 
-impl PatternPiece {
-    fn of(hir: Hir, length: usize) -> PatternPiece {
-        PatternPiece {
+impl Approximation {
+    fn with_length(hir: Hir, length: usize) -> Approximation {
+        Approximation {
             hir,
             min: length,
             max: Some(length),
@@ -187,8 +222,8 @@ impl PatternPiece {
         }
     }
 
-    fn seeing(self, behind: usize, ahead: usize) -> PatternPiece {
-        PatternPiece {
+    fn with_reach(self, behind: usize, ahead: usize) -> Approximation {
+        Approximation {
             ahead,
             behind,
             ..self
@@ -196,91 +231,101 @@ impl PatternPiece {
     }
 }
 
-struct PatternWalk<'p> {
+struct Approximator<'p> {
     text: &'p str,
     groups: Vec<&'p Expr>,
     looks: Vec<&'p Expr>,
-    /// Groups that the current place is inside of.
+    /// The groups that are open at the current position. A back-reference to one of them is recursive.
     open: Vec<usize>,
-    /// Back-references that are being followed.
+    /// The number of back-references that are being expanded.
     depth: usize,
+    /// The number of nodes built so far, bounded by `limit`.
     nodes: usize,
-    /// Size of the look-arounds, which are no part of the hull.
+    /// The size of the look-arounds, which are not part of the hull.
     size: usize,
     limit: usize,
 }
 
-impl<'p> PatternWalk<'p> {
-    fn piece(&mut self, expr: &'p Expr) -> Result<PatternPiece, Refused> {
-        self.spend(1)?;
+impl<'p> Approximator<'p> {
+    fn approximate(&mut self, expr: &'p Expr) -> Result<Approximation, Refused> {
+        // Before anything is built for the node.
+        self.charge(1)?;
         Ok(match expr {
-            Expr::Empty => PatternPiece::of(Hir::empty(), 0),
-            Expr::Any { newline, crlf } => PatternPiece::of(dot(*newline, *crlf), 1),
+            Expr::Empty => Approximation::with_length(Hir::empty(), 0),
+            Expr::Any { newline, crlf } => Approximation::with_length(dot(*newline, *crlf), 1),
             Expr::Assertion(assertion) => self.assertion(*assertion, expr)?,
-            Expr::GeneralNewline { .. } => general_newline(),
+            Expr::GeneralNewline { .. } => approximate_newline(),
             Expr::Literal { val, casei } => self.literal(val, *casei)?,
             Expr::Delegate { inner, casei } => self.class(inner, *casei)?,
             Expr::Concat(subs) => self.concat(subs)?,
             Expr::Alt(subs) => self.alternation(subs)?,
             Expr::Group(sub) => self.group(sub)?,
             Expr::Repeat { child, lo, hi, .. } => self.repetition(child, *lo, *hi)?,
-            Expr::LookAround(child, which) => self.look(child, *which, expr)?,
-            Expr::AtomicGroup(child) => self.atomic(child, expr)?,
-            Expr::Backref { group, casei } => self.back(*group, *casei, expr)?,
-            _ => return Err(self.refuse(LookaroundFault::Unsupported(name(expr)), expr)),
+            Expr::LookAround(child, which) => self.lookaround(child, *which, expr)?,
+            Expr::AtomicGroup(child) => self.atomic_group(child, expr)?,
+            Expr::Backref { group, casei } => self.back_reference(*group, *casei, expr)?,
+            _ => {
+                return Err(self.error_at(LookaroundFault::Unsupported(construct_name(expr)), expr));
+            }
         })
     }
 
-    fn concat(&mut self, subs: &'p [Expr]) -> Result<PatternPiece, Refused> {
-        let mut whole = PatternPiece::of(Hir::empty(), 0);
+    fn concat(&mut self, subs: &'p [Expr]) -> Result<Approximation, Refused> {
+        let mut whole = Approximation::with_length(Hir::empty(), 0);
         let mut hirs = Vec::with_capacity(subs.len());
         for sub in subs {
-            let piece = self.piece(sub)?;
-            // What one part sees beyond itself is inside the match as far as the next one reaches.
-            whole.ahead = piece.ahead.max(whole.ahead.saturating_sub(piece.min));
-            whole.behind = whole.behind.max(piece.behind.saturating_sub(whole.min));
-            whole.min = whole.min.saturating_add(piece.min);
-            whole.max = whole.max.zip(piece.max).map(|(a, b)| a.saturating_add(b));
-            hirs.push(piece.hir);
+            let part = self.approximate(sub)?;
+            // Each element must match at least `min` characters, so that much of what the others examine lies inside
+            // the match.
+            whole.ahead = part.ahead.max(whole.ahead.saturating_sub(part.min));
+            // The elements before it have matched at least `whole.min` characters, which it may examine.
+            whole.behind = whole.behind.max(part.behind.saturating_sub(whole.min));
+            whole.min = whole.min.saturating_add(part.min);
+            whole.max = whole.max.zip(part.max).map(|(a, b)| a.saturating_add(b));
+            hirs.push(part.hir);
         }
         whole.hir = Hir::concat(hirs);
         Ok(whole)
     }
 
-    fn alternation(&mut self, subs: &'p [Expr]) -> Result<PatternPiece, Refused> {
+    fn alternation(&mut self, subs: &'p [Expr]) -> Result<Approximation, Refused> {
         let mut hirs = Vec::with_capacity(subs.len());
-        let mut whole: Option<PatternPiece> = None;
+        let mut whole: Option<Approximation> = None;
         for sub in subs {
-            let mut piece = self.piece(sub)?;
-            hirs.push(std::mem::replace(&mut piece.hir, Hir::empty()));
+            let mut part = self.approximate(sub)?;
+            hirs.push(std::mem::replace(&mut part.hir, Hir::empty()));
             whole = Some(match whole {
-                None => piece,
-                Some(whole) => PatternPiece {
+                None => part,
+                Some(whole) => Approximation {
                     hir: whole.hir,
-                    min: whole.min.min(piece.min),
-                    max: whole.max.zip(piece.max).map(|(a, b)| a.max(b)),
-                    ahead: whole.ahead.max(piece.ahead),
-                    behind: whole.behind.max(piece.behind),
+                    min: whole.min.min(part.min),
+                    max: whole.max.zip(part.max).map(|(a, b)| a.max(b)),
+                    ahead: whole.ahead.max(part.ahead),
+                    behind: whole.behind.max(part.behind),
                 },
             });
         }
-        let whole = whole.unwrap_or_else(|| PatternPiece::of(Hir::empty(), 0));
-        Ok(PatternPiece {
+        // The parser gives an alternation at least one alternative; the default only avoids a panic.
+        let whole = whole.unwrap_or_else(|| Approximation::with_length(Hir::empty(), 0));
+        // The order of alternatives decides which match a backtracking engine prefers, not which ends are possible.
+        Ok(Approximation {
             hir: Hir::alternation(hirs),
             ..whole
         })
     }
 
-    fn group(&mut self, sub: &'p Expr) -> Result<PatternPiece, Refused> {
+    fn group(&mut self, sub: &'p Expr) -> Result<Approximation, Refused> {
         let number = self
             .groups
             .iter()
-            .position(|known| std::ptr::eq(*known, sub));
+            // By address: two groups may have equal contents.
+            .position(|other| std::ptr::eq(*other, sub));
+        // Open while its content is translated, so that a back-reference to it is found to be recursive.
         self.open.extend(number);
-        let piece = self.piece(sub);
+        let part = self.approximate(sub);
         self.open
             .truncate(self.open.len() - usize::from(number.is_some()));
-        piece
+        part
     }
 
     fn repetition(
@@ -288,112 +333,134 @@ impl<'p> PatternWalk<'p> {
         child: &'p Expr,
         lo: usize,
         hi: usize,
-    ) -> Result<PatternPiece, Refused> {
-        let piece = self.piece(child)?;
+    ) -> Result<Approximation, Refused> {
+        let part = self.approximate(child)?;
+        // The body must still be translated: it may contain an error.
         if hi == 0 {
-            return Ok(PatternPiece::of(Hir::empty(), 0));
+            return Ok(Approximation::with_length(Hir::empty(), 0));
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        // `fancy-regex` writes "no upper bound" as the largest number.
         let most = (hi != usize::MAX).then_some(hi);
-        let max = match (piece.max, most) {
+        let max = match (part.max, most) {
+            // A repeat of the empty text matches the empty text, however often.
             (Some(0), _) => Some(0),
             (Some(max), Some(most)) => Some(max.saturating_mul(most)),
             _ => None,
         };
-        Ok(PatternPiece {
-            min: piece.min.saturating_mul(lo),
+        Ok(Approximation {
+            min: part.min.saturating_mul(lo),
             max,
             hir: Hir::repetition(Repetition {
                 min: count(lo),
                 max: most.map(count),
+                // Greediness does not change the set of ends.
                 greedy: true,
-                sub: Box::new(piece.hir),
+                sub: Box::new(part.hir),
             }),
-            ..piece
+            ..part
         })
     }
 
-    fn look(
+    fn lookaround(
         &mut self,
         child: &'p Expr,
         which: LookAround,
         expr: &'p Expr,
-    ) -> Result<PatternPiece, Refused> {
-        let piece = self.piece(child)?;
+    ) -> Result<Approximation, Refused> {
+        let part = self.approximate(child)?;
         let is_ahead = matches!(which, LookAround::LookAhead | LookAround::LookAheadNeg);
-        let Some(max) = piece.max else {
+        // Without a longest match there is no last character that decides.
+        let Some(max) = part.max else {
             let what = if is_ahead {
                 "look-ahead"
             } else {
                 "look-behind"
             };
-            return Err(self.refuse(LookaroundFault::Unbounded(what), expr));
+            return Err(self.error_at(LookaroundFault::Unbounded(what), expr));
         };
-        self.size = self.size.saturating_add(size(&piece.hir));
-        let nothing = PatternPiece::of(Hir::empty(), 0);
+        // The engines of the verification compile the look-around once each, so it counts like the hull.
+        self.size = self.size.saturating_add(expanded_size(&part.hir));
+        // A look-around consumes nothing: in the hull it is empty, and its lengths become reach.
+        let empty = Approximation::with_length(Hir::empty(), 0);
         Ok(if is_ahead {
-            nothing.seeing(piece.behind, max.saturating_add(piece.ahead))
+            // A look-ahead examines its own match, and beyond its ends what its content examines there.
+            empty.with_reach(part.behind, max.saturating_add(part.ahead))
         } else {
-            nothing.seeing(max.saturating_add(piece.behind), piece.ahead)
+            empty.with_reach(max.saturating_add(part.behind), part.ahead)
         })
     }
 
-    /// What an atomic group matches is settled by what else it could have matched, which may end later.
-    fn atomic(&mut self, child: &'p Expr, expr: &'p Expr) -> Result<PatternPiece, Refused> {
-        let piece = self.piece(child)?;
-        let beyond = match (piece.max, child) {
-            // One character more tells that a run of a class is over.
+    /// Approximates an atomic group by its content. The group keeps its first match, so a longer alternative that it
+    /// gives up decides too, and it may end later.
+    fn atomic_group(&mut self, child: &'p Expr, expr: &'p Expr) -> Result<Approximation, Refused> {
+        let part = self.approximate(child)?;
+        let beyond = match (part.max, child) {
+            // One more character decides that a repeat of a class ends.
             (_, Expr::Repeat { child, .. }) if is_one_char(child) => 1,
-            (Some(max), _) => max - piece.min,
-            (None, _) => return Err(self.refuse(LookaroundFault::Unbounded("atomic group"), expr)),
+            // Any alternative between the shortest and the longest match may be the one that the group gives up.
+            (Some(max), _) => max - part.min,
+            (None, _) => {
+                return Err(self.error_at(LookaroundFault::Unbounded("atomic group"), expr));
+            }
         };
-        Ok(PatternPiece {
-            ahead: piece.ahead.saturating_add(beyond),
-            ..piece
+        Ok(Approximation {
+            ahead: part.ahead.saturating_add(beyond),
+            ..part
         })
     }
 
-    fn back(&mut self, group: usize, casei: bool, expr: &'p Expr) -> Result<PatternPiece, Refused> {
+    fn back_reference(
+        &mut self,
+        group: usize,
+        casei: bool,
+        expr: &'p Expr,
+    ) -> Result<Approximation, Refused> {
         let number = group.wrapping_sub(1);
         let Some(&sub) = self.groups.get(number) else {
+            // The parser accepts a number without a group.
             let message = format!("there is no group {group} to refer back to");
             return Err(Refused::Syntax {
                 message,
                 span: 0..0,
             });
         };
-        if self.open.contains(&number) || self.depth >= DEPTH {
-            return Err(self.refuse(LookaroundFault::Recursive, expr));
+        if self.open.contains(&number) || self.depth >= MAX_BACKREF_DEPTH {
+            return Err(self.error_at(LookaroundFault::Recursive, expr));
         }
+        // Bounds the recursion of this function; the number of nodes is bounded by `charge`.
         self.depth += 1;
-        let piece = self.group(sub);
+        let part = self.group(sub);
         self.depth -= 1;
-        let piece = piece?;
-        // It compares text: what its group looked at is not looked at again.
-        let hir = without_looks(&piece.hir);
-        Ok(PatternPiece {
-            hir: if casei { folded(&hir) } else { hir },
+        let part = part?;
+        // A back-reference compares text. The assertions of its group are not evaluated again.
+        let hir = without_assertions(&part.hir);
+        Ok(Approximation {
+            hir: if casei { case_folded(&hir) } else { hir },
             ahead: 0,
             behind: 0,
-            ..piece
+            ..part
         })
     }
 
-    fn literal(&mut self, text: &str, casei: bool) -> Result<PatternPiece, Refused> {
-        self.spend(text.len())?;
+    fn literal(&mut self, text: &str, casei: bool) -> Result<Approximation, Refused> {
+        // A literal is one node, and as many states as bytes.
+        self.charge(text.len())?;
+        // `Hir` has no flag for case, so a literal is expanded to classes.
         let hir = Hir::literal(text.as_bytes());
-        let hir = if casei { folded(&hir) } else { hir };
-        Ok(PatternPiece::of(hir, text.chars().count()))
+        let hir = if casei { case_folded(&hir) } else { hir };
+        Ok(Approximation::with_length(hir, text.chars().count()))
     }
 
-    fn class(&mut self, inner: &str, casei: bool) -> Result<PatternPiece, Refused> {
+    fn class(&mut self, inner: &str, casei: bool) -> Result<Approximation, Refused> {
         let hir = regex_syntax::ParserBuilder::new()
             .case_insensitive(casei)
             .build()
             .parse(inner);
         match hir {
-            Ok(hir) => Ok(PatternPiece::of(hir, 1)),
+            Ok(hir) => Ok(Approximation::with_length(hir, 1)),
             Err(error) => Err(Refused::Syntax {
+                // The span would count bytes of `inner`, not of the pattern, so it is left out.
                 message: match error {
                     regex_syntax::Error::Parse(error) => error.kind().to_string(),
                     regex_syntax::Error::Translate(error) => error.kind().to_string(),
@@ -404,7 +471,8 @@ impl<'p> PatternWalk<'p> {
         }
     }
 
-    fn assertion(&mut self, assertion: Assertion, expr: &Expr) -> Result<PatternPiece, Refused> {
+    fn assertion(&mut self, assertion: Assertion, expr: &Expr) -> Result<Approximation, Refused> {
+        // One character on each side that the definition of the assertion mentions.
         let (look, behind, ahead) = match assertion {
             Assertion::StartText => (Look::Start, 1, 0),
             Assertion::EndText => (Look::End, 0, 1),
@@ -418,15 +486,16 @@ impl<'p> PatternWalk<'p> {
             Assertion::RightWordHalfBoundary => (Look::WordEndHalfUnicode, 0, 1),
             Assertion::WordBoundary => (Look::WordUnicode, 1, 1),
             Assertion::NotWordBoundary => (Look::WordUnicodeNegate, 1, 1),
-            _ => return Err(self.refuse(LookaroundFault::Unsupported("`\\Z`"), expr)),
+            // Anything else has no over-approximation that is known to be sound, so it is refused rather than guessed.
+            _ => return Err(self.error_at(LookaroundFault::Unsupported("`\\Z`"), expr)),
         };
-        Ok(PatternPiece::of(Hir::look(look), 0).seeing(behind, ahead))
+        Ok(Approximation::with_length(Hir::look(look), 0).with_reach(behind, ahead))
     }
 
-    /// Counts what is built, so that back-references to back-references stay cheap to refuse.
-    fn spend(&mut self, nodes: usize) -> Result<(), Refused> {
+    /// Counts nodes before they are built. Fails when they exceed the limit.
+    fn charge(&mut self, nodes: usize) -> Result<(), Refused> {
         self.nodes = self.nodes.saturating_add(nodes);
-        // An expression has more nodes than states, but not by much.
+        // An expression has more nodes than states, at most a few for each state or byte of its text.
         if self.nodes / 4 > self.limit.saturating_add(self.text.len()) {
             return Err(Refused::TooBig {
                 states: self.nodes,
@@ -436,14 +505,16 @@ impl<'p> PatternWalk<'p> {
         Ok(())
     }
 
-    fn refuse(&self, fault: LookaroundFault, expr: &Expr) -> Refused {
+    fn error_at(&self, fault: LookaroundFault, expr: &Expr) -> Refused {
+        // Only look-arounds have spans; other nodes are reported without one.
         let look = self
             .looks
             .iter()
-            .position(|known| std::ptr::eq(*known, expr));
-        let written = written_looks(self.text);
+            .position(|other| std::ptr::eq(*other, expr));
+        let written = lookaround_spans(self.text);
         let span = match (look, &fault) {
-            // A count that differs means that the text is not read as it is here, say by a comment.
+            // If the counts differ, this scan and the parser disagree, for example about a comment. Then there is no
+            // span.
             (Some(look), _) if written.len() == self.looks.len() => written[look].clone(),
             _ => 0..0,
         };
@@ -451,7 +522,7 @@ impl<'p> PatternWalk<'p> {
     }
 }
 
-fn name(expr: &Expr) -> &'static str {
+fn construct_name(expr: &Expr) -> &'static str {
     match expr {
         Expr::KeepOut => "`\\K`",
         Expr::ContinueFromPreviousMatchEnd => "`\\G`",
@@ -481,19 +552,20 @@ fn dot(newline: bool, crlf: bool) -> Hir {
     })
 }
 
-/// `\R`; after a `\r` it needs to see whether a `\n` follows.
-fn general_newline() -> PatternPiece {
+/// Returns the approximation of `\R`. After `\r` it examines the next character, which may be `\n`.
+fn approximate_newline() -> Approximation {
     let range = |start, end| ClassUnicodeRange::new(start, end);
-    let one = ClassUnicode::new([
+    // The characters that `\R` matches by themselves: from line feed to carriage return, and the Unicode separators.
+    let terminators = ClassUnicode::new([
         range('\n', '\r'),
         range('\u{85}', '\u{85}'),
         range('\u{2028}', '\u{2029}'),
     ]);
     let hir = Hir::alternation(vec![
         Hir::literal(*b"\r\n"),
-        Hir::class(Class::Unicode(one)),
+        Hir::class(Class::Unicode(terminators)),
     ]);
-    PatternPiece {
+    Approximation {
         hir,
         min: 1,
         max: Some(2),
@@ -502,8 +574,8 @@ fn general_newline() -> PatternPiece {
     }
 }
 
-/// What differs from a match of `hir` at most in case.
-fn folded(hir: &Hir) -> Hir {
+/// Returns an expression that matches whatever differs from a match of `hir` at most in case.
+fn case_folded(hir: &Hir) -> Hir {
     let fold = |mut class: ClassUnicode| {
         class.try_case_fold_simple().expect(
             "the tables for folding are compiled in: `regex-syntax` has all Unicode features",
@@ -519,26 +591,29 @@ fn folded(hir: &Hir) -> Hir {
             Hir::concat(chars.collect())
         }
         HirKind::Class(Class::Unicode(class)) => fold(class.clone()),
+        // A byte class that is not ASCII has no case.
         HirKind::Class(Class::Bytes(class)) => match class.to_unicode_class() {
             Some(class) => fold(class),
             None => hir.clone(),
         },
-        HirKind::Capture(capture) => folded(&capture.sub),
+        HirKind::Capture(capture) => case_folded(&capture.sub),
         HirKind::Repetition(repetition) => Hir::repetition(Repetition {
-            sub: Box::new(folded(&repetition.sub)),
+            sub: Box::new(case_folded(&repetition.sub)),
             ..repetition.clone()
         }),
-        HirKind::Concat(subs) => Hir::concat(subs.iter().map(folded).collect()),
-        HirKind::Alternation(subs) => Hir::alternation(subs.iter().map(folded).collect()),
+        HirKind::Concat(subs) => Hir::concat(subs.iter().map(case_folded).collect()),
+        HirKind::Alternation(subs) => Hir::alternation(subs.iter().map(case_folded).collect()),
         HirKind::Empty | HirKind::Look(_) => hir.clone(),
     }
 }
 
-/// Where look-arounds stand in the text, in the order in which they open.
-fn written_looks(text: &str) -> Vec<Range<usize>> {
+/// Returns the spans of the look-arounds in the text of a pattern, in the order in which they open.
+///
+/// `fancy-regex` has no spans in its tree, so the text is scanned for parentheses outside of classes and escapes.
+fn lookaround_spans(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let mut looks: Vec<Range<usize>> = Vec::new();
-    // Open parentheses: which look-around each is, if it is one.
+    // By open parenthesis: the index of its look-around, if it is one.
     let mut open: Vec<Option<usize>> = Vec::new();
     let mut class_depth = 0usize;
     let mut at = 0;
@@ -548,7 +623,7 @@ fn written_looks(text: &str) -> Vec<Range<usize>> {
             b'\\' => at += 1,
             b'[' => {
                 class_depth += 1;
-                // A `]` that comes first stands for itself.
+                // A `]` in first position is a literal.
                 at += usize::from(rest.get(1) == Some(&b'^'));
                 at += usize::from(bytes.get(at + 1) == Some(&b']'));
             }
@@ -578,7 +653,7 @@ fn written_looks(text: &str) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    fn around(text: &str) -> Result<Around, Refused> {
+    fn approximated(text: &str) -> Result<LookaroundPattern, Refused> {
         let refused = Refused::LookAround {
             what: "look-around",
             span: 0..0,
@@ -632,7 +707,7 @@ mod tests {
             ("a(?=b{256})", "a", 256, 0),
         ];
         for (text, hull, ahead, behind) in cases {
-            let got = around(text).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
+            let got = approximated(text).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
             let want = regex_syntax::parse(hull).unwrap();
             let same = |hir: &Hir| regex_syntax::parse(&without_captures(hir).to_string()).unwrap();
             assert_eq!(same(&got.hull), same(&want), "hull of {text}");
@@ -657,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_confirmed_on_a_window_is_refused_at_its_place() {
+    fn what_cannot_be_verified_in_a_window_is_refused_with_its_span() {
         let unbounded = |what| LookaroundFault::Unbounded(what);
         let cases = [
             ("foo(?!.*x)", unbounded("look-ahead"), "(?!.*x)"),
@@ -717,7 +792,7 @@ mod tests {
             ),
         ];
         for (text, want, place) in cases {
-            match around(text) {
+            match approximated(text) {
                 Err(Refused::Around { fault, span }) => {
                     assert_eq!((fault, &text[span]), (want, place), "{text}");
                 }
@@ -728,7 +803,7 @@ mod tests {
 
     #[test]
     fn four_nodes_for_each_state_and_each_byte_are_built_and_no_more() {
-        let mut walk = PatternWalk {
+        let mut approximator = Approximator {
             text: "0123456789",
             groups: Vec::new(),
             looks: Vec::new(),
@@ -738,12 +813,15 @@ mod tests {
             size: 0,
             limit: 90,
         };
-        assert!(walk.spend(4 * 100 + 3).is_ok());
-        let Err(Refused::TooBig { states, limit }) = walk.spend(1) else {
-            panic!("{} nodes were built", walk.nodes);
+        assert!(approximator.charge(4 * 100 + 3).is_ok());
+        let Err(Refused::TooBig { states, limit }) = approximator.charge(1) else {
+            panic!("{} nodes were built", approximator.nodes);
         };
         assert_eq!((states, limit), (404, 90));
-        assert!(walk.spend(usize::MAX).is_err(), "not counted past the end");
+        assert!(
+            approximator.charge(usize::MAX).is_err(),
+            "not counted past the end"
+        );
     }
 
     #[test]
@@ -752,16 +830,19 @@ mod tests {
         (1..40).for_each(|group| doubling += &format!(r"(\{group}\{group})"));
         let mut chain = "(a)".to_owned();
         (1..4000).for_each(|group| chain += &format!(r"(\{group})"));
-        assert!(matches!(around(&doubling), Err(Refused::TooBig { .. })));
         assert!(matches!(
-            around(&chain),
+            approximated(&doubling),
+            Err(Refused::TooBig { .. })
+        ));
+        assert!(matches!(
+            approximated(&chain),
             Err(Refused::Around {
                 fault: LookaroundFault::Recursive,
                 ..
             })
         ));
         for text in ["(", r"(?=a)\9", "(?<=", r"\1", "(?=a)[", "(?=a)(?-u:x)"] {
-            assert!(around(text).is_err(), "{text}");
+            assert!(approximated(text).is_err(), "{text}");
         }
     }
 }

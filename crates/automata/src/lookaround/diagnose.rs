@@ -1,19 +1,22 @@
-//! What is wrong with a pattern that looks around, told by the parser that does not know look-around.
+//! Finds the error to report for a pattern with look-around that does not parse.
 //!
-//! That parser's messages are the better ones, so it is given the pattern with everything it does not know
-//! replaced, byte for byte, by something that it does. Nothing is matched with that.
+//! The messages of `regex-syntax` are more precise than those of `fancy-regex`, but it does not know look-around. So it
+//! parses the pattern with every construct that it does not know replaced, byte for byte, by one that it knows. The
+//! result is used for the error only, never for matching.
 
 use regex_syntax::Error;
 use regex_syntax::ast::ErrorKind;
 
-/// The error of the regular expression that `text` would be without look-around, back-references and atomic
-/// groups, if it is one that has nothing to do with those. Its span is right for `text` too.
+/// Returns the error of `text` with look-around, back-references and atomic groups replaced. Returns `None` if that
+/// text parses, or if the error could come from the replacement. The span of the error is valid in `text`.
 pub(super) fn error(text: &str) -> Option<Error> {
     let mut parser = regex_syntax::ParserBuilder::new();
     let error = parser
         .utf8(false)
         .build()
-        .parse(&without_looks(text))
+        .parse(&without_lookaround(text))
+        // Errors of structure occur in both texts at the same place. All other kinds may be an effect of the
+        // replacement.
         .err()?;
     let is_plain = match &error {
         Error::Parse(error) => matches!(
@@ -28,36 +31,40 @@ pub(super) fn error(text: &str) -> Option<Error> {
                 | ErrorKind::RepetitionCountUnclosed
                 | ErrorKind::EscapeUnexpectedEof
         ),
+        // Found after parsing, in a part of the pattern that was not replaced.
         Error::Translate(_) => true,
         _ => false,
     };
     is_plain.then_some(error)
 }
 
-/// The pattern, of the same length, with plain groups and letters in place of what only some engines know.
-fn without_looks(text: &str) -> String {
+/// Replaces the constructs that `regex-syntax` does not know by plain groups and letters of the same length.
+fn without_lookaround(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    // How many brackets of classes are open.
+    // The number of open brackets: classes nest.
     let mut classes = 0_usize;
     while let Some(first) = rest.chars().next() {
         let length = match first {
-            '\\' => escape(rest, classes > 0),
-            '[' => class(rest),
-            '(' if classes == 0 => group(rest),
+            '\\' => escape_len(rest, classes > 0),
+            '[' => class_opening(rest),
+            '(' if classes == 0 => group_opening(rest),
             _ => first.len_utf8(),
         };
         match first {
             '[' => classes += 1,
             ']' => classes = classes.saturating_sub(1),
+            // A lone `]` is a literal, so the count must not go below zero.
             _ => {}
         }
         let (piece, after) = rest.split_at(length);
         match (first, piece.len()) {
             ('(', 3) => out.push_str("(?:"),
+            // `(?=` and the atomic `(?>` become `(?:`; `(?<=` needs one more character, so it becomes `(?s:`.
             ('(', 4) => out.push_str("(?s:"),
             ('\\', _) if classes == 0 && is_reference(piece) => {
                 out.extend(std::iter::repeat_n('a', length));
+                // A letter for each byte: a back-reference matches text, and so do letters.
             }
             _ => out.push_str(piece),
         }
@@ -66,8 +73,8 @@ fn without_looks(text: &str) -> String {
     out
 }
 
-/// Bytes of the opening of a group: more than one if it looks around or is atomic.
-fn group(text: &str) -> usize {
+/// Returns the length of the opening of a group: more than one byte for look-around and atomic groups.
+fn group_opening(text: &str) -> usize {
     let starts = |openings: &[&str]| openings.iter().any(|opening| text.starts_with(opening));
     match () {
         () if starts(&["(?<=", "(?<!"]) => 4,
@@ -76,19 +83,20 @@ fn group(text: &str) -> usize {
     }
 }
 
-/// Bytes of the opening of a class, with the `]` that stands for itself behind it.
-fn class(text: &str) -> usize {
+/// Returns the length of the opening of a class, including a `]` in first position, which is a literal.
+fn class_opening(text: &str) -> usize {
     let openings = ["[^]", "[]", "[^", "["];
     let opening = openings.iter().find(|opening| text.starts_with(**opening));
     opening.map_or(1, |opening| opening.len())
 }
 
-/// Bytes of an escape; a reference to a group has all of its number or name.
-fn escape(text: &str, is_in_class: bool) -> usize {
+/// Returns the length of an escape, including the whole number or name of a back-reference.
+fn escape_len(text: &str, is_in_class: bool) -> usize {
     let mut chars = text.chars().skip(1);
     let Some(kind) = chars.next() else {
         return 1;
     };
+    // Any other escape: `regex-syntax` decides if it exists.
     let plain = 1 + kind.len_utf8();
     let named = |close: char| text[3..].find(close).map(|at| 3 + at + 1);
     let length = match (kind, chars.next()) {
@@ -101,6 +109,7 @@ fn escape(text: &str, is_in_class: bool) -> usize {
         _ => None,
     };
     length.filter(|_| !is_in_class).unwrap_or(plain)
+    // In a class a number or a name is not a back-reference.
 }
 
 fn is_reference(escape: &str) -> bool {
@@ -125,14 +134,14 @@ mod tests {
             (r"[\k<](?=a)>", r"[\k<](?:a)>"),
             ("é\\", "é\\"),
         ] {
-            assert_eq!(without_looks(text), expected, "{text}");
+            assert_eq!(without_lookaround(text), expected, "{text}");
             assert_eq!(text.len(), expected.len());
         }
     }
 
     #[test]
     fn errors_are_those_of_the_plain_parser_and_only_those() {
-        let told = |text| match error(text) {
+        let kind_at = |text| match error(text) {
             Some(Error::Parse(error)) => {
                 Some((error.kind().to_string(), error.span().start.offset))
             }
@@ -142,11 +151,18 @@ mod tests {
             _ => None,
         };
         let at = |message: &str, at| Some((message.to_owned(), at));
-        assert_eq!(told("(?=a)b)"), at("unopened group", 6));
-        assert_eq!(told("é(?<!x)(foo"), at("unclosed group", 8));
-        assert_eq!(told("(?=a)[b"), at("unclosed character class", 5));
-        assert_eq!(told(r"(?=a)\p{Foo}"), at("Unicode property not found", 5));
-        assert_eq!(told(r"a\Kb(?=c)"), None, "it is for others to say");
-        assert_eq!(told("a(?=b)"), None);
+        assert_eq!(kind_at("(?=a)b)"), at("unopened group", 6));
+        assert_eq!(kind_at("é(?<!x)(foo"), at("unclosed group", 8));
+        assert_eq!(kind_at("(?=a)[b"), at("unclosed character class", 5));
+        assert_eq!(
+            kind_at(r"(?=a)\p{Foo}"),
+            at("Unicode property not found", 5)
+        );
+        assert_eq!(
+            kind_at(r"a\Kb(?=c)"),
+            None,
+            "the error is about a construct of fancy-regex"
+        );
+        assert_eq!(kind_at("a(?=b)"), None);
     }
 }

@@ -1,12 +1,24 @@
-//! The exact check of a pattern that looks around, at an end that the automaton has found.
+//! The exact check of a candidate: an end that the automaton has found for the hull of a pattern with look-around.
 //!
-//! The text is a window: what precedes the end as far as it is kept, and as many characters behind it
-//! as can decide. A match is one that `fancy-regex` finds from some start to exactly that end. Work is
-//! bounded: starts are narrowed down by running the hull backwards, and what is left has a budget of
-//! steps.
+//! The check sees a window of the haystack: the text before the end as far as it is kept, and as many characters after
+//! the end as can decide. There is a match if `fancy-regex` finds one that starts anywhere and ends exactly at that
+//! end.
 //!
-//! Bytes that belong to no character are seen as U+FFFD each; they can stand beside a match, not in it.
-//! Beside them, `\b` and its kin hold only where they hold in the `regex` crate too.
+//! Bytes that belong to no character are replaced by U+FFFD each. They can be next to a match, not in it. Next to them,
+//! `\b` and the other word assertions hold only where they hold in the `regex` crate.
+//!
+//! # Invariants
+//!
+//! 1. The result for an end depends on the haystack and the limits, not on deltas: the window contains everything that
+//!    can decide, or the result says that it does not.
+//! 2. Nothing fails while text is read: every engine is compiled when the pattern is loaded.
+//! 3. A candidate whose budget is spent is reported as such and never counts as no match.
+//!
+//! # Complexity
+//!
+//! First the hull runs backwards from the end, linear in the window, and finds the leftmost start that is possible.
+//! Most candidates end there. The backtracking engine then starts at that position with a budget of
+//! [`confirm_steps`](crate::PatternLimits::confirm_steps) steps.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,131 +32,147 @@ use regex_automata::util::pool::Pool;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use super::approximate::{self, Around};
+use super::approximate::{self, LookaroundPattern};
 use crate::PatternLimits;
 use crate::pattern::{self, Refused};
 use crate::utf8::Utf8Decoder;
 
-/// Most bytes of a part of the pattern that `fancy-regex` leaves to `regex-automata`, compiled.
-const DELEGATE_BYTES: usize = 8 << 20;
+/// The largest size, in bytes, of a part of the pattern that `fancy-regex` compiles with `regex-automata`.
+const MAX_DELEGATE_BYTES: usize = 8 << 20;
 
-/// Most instructions of a compiled pattern.
-const PROGRAM: usize = 1 << 17;
+/// The largest number of instructions of a compiled pattern.
+const MAX_PROGRAM: usize = 1 << 17;
 
-/// Most that the engines of one pattern may be large, together: the size of the pattern
-/// ([`Around::size`]) times their number.
-const ENGINES: usize = 1 << 21;
+/// The largest size of the engines of one pattern together: the size of the pattern ([`LookaroundPattern::size`]) times their
+/// number.
+const MAX_ENGINES_SIZE: usize = 1 << 21;
 
-/// A pattern that looks around, compiled to be checked at an end.
-pub struct Confirm {
+/// The compiled check of a pattern with look-around.
+pub struct Verifier {
     text: Box<str>,
-    /// Size of all engines together, at most [`ENGINES`].
+    /// The size of all engines together, at most [`MAX_ENGINES_SIZE`].
     size: usize,
-    /// Characters after an end that can decide.
+    /// The number of characters after an end that can decide.
     ahead: usize,
-    /// Characters before a start that can decide.
+    /// The number of characters before a start that can decide.
     behind: usize,
-    starts: Starts,
-    /// By the number of characters between the end of the match and that of the text, `0..=ahead`.
-    exact: Box<[Regex]>,
+    starts: StartFinder,
+    /// The engine for each number of characters between the end of the match and the end of the window, `0..=ahead`.
+    /// `fancy-regex` searches for the leftmost match with any end. Anchoring the end by a look-ahead of fixed length
+    /// makes it find a match with this end, so there is one engine for each distance.
+    engines: Box<[Regex]>,
 }
 
-/// What the check of an end came to.
+/// The result of the check of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirmed {
-    /// A match; the leftmost start, as an index of the window.
+pub enum Verification {
+    /// There is a match. This is its leftmost start, as an index of the window.
     Match(usize),
-    /// None.
-    Nothing,
-    /// Not decided, for the window is too short; a match would begin there or before.
-    CutOff(usize),
-    /// Not decided, for the budget is spent; a match would begin there or later.
-    Spent(usize),
+    /// There is no match.
+    NoMatch,
+    /// Undecided, because the window is too short. A match would start at this index or before it.
+    WindowTooShort(usize),
+    /// Undecided, because the budget is spent. A match would start at this index or after it.
+    BudgetSpent(usize),
 }
 
-/// The hull of a pattern that `regex-syntax` has refused, if it can be confirmed.
+/// Returns the hull of a pattern that `regex-syntax` has refused, if candidates of the pattern can be verified.
 pub fn hull(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Hir, Refused> {
     let around = approximate::parse(text, limits, refused)?;
     let hull = around.hull.clone();
-    // What is too big or matches the empty text is told by the caller, and not worth compiling.
-    if pattern::least_bytes(&hull) != Some(0) && pattern::states(&hull) <= limits.rule_states {
-        Ends::new(text, &around, limits)?.prove()?;
-        Starts::of(&hull, limits)?;
+    // A hull that is too large or matches the empty text is refused by the caller, so it is not compiled here.
+    if pattern::min_match_bytes(&hull) != Some(0) && pattern::states(&hull) <= limits.rule_states {
+        EndEngines::new(text, &around, limits)?.check_largest()?;
+        StartFinder::compile(&hull, limits)?;
     }
     Ok(hull)
 }
 
-impl Confirm {
-    /// The check of a pattern that looks around or refers back.
-    pub fn of(text: &str, limits: &PatternLimits) -> Result<Confirm, Refused> {
+impl Verifier {
+    /// Compiles the check of a pattern with look-around or back-references.
+    pub fn compile(text: &str, limits: &PatternLimits) -> Result<Verifier, Refused> {
         let refused = Refused::LookAround {
             what: "look-around",
             span: 0..0,
         };
         let around = approximate::parse(text, limits, refused)?;
-        Confirm::new(text, around, limits)
+        Verifier::new(text, around, limits)
     }
 
-    fn new(text: &str, around: Around, limits: &PatternLimits) -> Result<Confirm, Refused> {
-        let ends = Ends::new(text, &around, limits)?;
-        let exact = (0..ends.count).map(|after| ends.compile(after));
-        Ok(Confirm {
+    fn new(
+        text: &str,
+        around: LookaroundPattern,
+        limits: &PatternLimits,
+    ) -> Result<Verifier, Refused> {
+        let ends = EndEngines::new(text, &around, limits)?;
+        let engines = (0..ends.count).map(|after| ends.compile(after));
+        Ok(Verifier {
             text: text.into(),
             size: ends.size,
             ahead: around.ahead,
             behind: around.behind,
-            starts: Starts::of(&around.hull, limits)?,
-            exact: exact.collect::<Result<_, _>>()?,
+            starts: StartFinder::compile(&around.hull, limits)?,
+            engines: engines.collect::<Result<_, _>>()?,
         })
     }
 
-    /// Size of what is compiled, in states: the size of the pattern for each of its engines.
+    /// Returns the size of all engines, in states: the size of the pattern for each of them.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Number of characters after an end that must be there, unless the haystack has ended.
+    /// Returns the number of characters after an end that the window must contain, unless the haystack ends before.
     pub fn ahead(&self) -> usize {
         self.ahead
     }
 
-    /// Checks for a match that ends at `end`. The window goes on for [`Confirm::ahead`] characters, or to
-    /// the end of the haystack; `is_whole` says that the haystack begins with it.
-    pub fn check(&self, window: &[u8], is_whole: bool, end: usize) -> Confirmed {
-        let first = if is_whole { 0 } else { self.first(window, end) };
-        let (start, is_alive) = self.starts.leftmost(window, first, end);
-        let none = if is_alive && !is_whole {
-            Confirmed::CutOff(start.unwrap_or(first))
+    /// Checks if a match ends at `end`. The window must continue for [`ahead`](Self::ahead) characters after `end`, or
+    /// to the end of the haystack. `is_whole` is true if the window starts where the haystack starts.
+    pub fn check(&self, window: &[u8], is_whole: bool, end: usize) -> Verification {
+        // Without the characters before a start its assertions cannot be decided, so in a window that was cut the first
+        // characters are context only.
+        let first = if is_whole {
+            0
         } else {
-            Confirmed::Nothing
+            self.first_decidable(window, end)
+        };
+        let (start, is_alive) = self.starts.leftmost(window, first, end);
+        // If the hull is still alive at the first start that can be decided, a match may start before it.
+        let none = if is_alive && !is_whole {
+            Verification::WindowTooShort(start.unwrap_or(first))
+        } else {
+            Verification::NoMatch
         };
         let Some(start) = start else { return none };
-        let text = text(window);
-        // Both stand between characters, so what precedes them is read alike with and without the rest.
-        let [from, to] = [start, end].map(|at| self::text(&window[..at]).len());
-        // A window that goes on for longer than `ahead` would be the caller's mistake.
-        let Some(regex) = self.exact.get(text[to..].chars().count()) else {
-            return Confirmed::Spent(start);
+        let text = decode_lossy(window);
+        // Both indices are between characters, so the text before them is decoded the same with and without the rest.
+        let [from, to] = [start, end].map(|at| decode_lossy(&window[..at]).len());
+        // A longer rest than `ahead` violates the contract of this function. It is undecided then, never a wrong match.
+        let Some(regex) = self.engines.get(text[to..].chars().count()) else {
+            return Verification::BudgetSpent(start);
         };
+        // The search sees the text before `from`: look-behind of the match may examine it.
         match regex.find_input(RegexInput::new(&*text).from_pos(from)) {
-            Ok(Some(found)) => Confirmed::Match(start + (found.start() - from)),
+            // The hull matches from `start` to `end`, so that text is valid UTF-8 and distances are equal in both.
+            Ok(Some(found)) => Verification::Match(start + (found.start() - from)),
             Ok(None) => none,
-            Err(_) => Confirmed::Spent(start),
+            Err(_) => Verification::BudgetSpent(start),
         }
     }
 
-    /// The first start that has before it what can decide about it, in a window that is cut off.
-    fn first(&self, window: &[u8], end: usize) -> usize {
+    /// Returns the first start with enough text before it to decide, in a window that was cut.
+    fn first_decidable(&self, window: &[u8], end: usize) -> usize {
+        // The cut may be inside a character. Its continuation bytes are not characters of the haystack.
         let is_cut = |byte: &&u8| **byte & 0xC0 == 0x80;
         let cut = window.iter().take(3).take_while(is_cut).count();
-        let behind = nth_end(&window[cut.min(end)..end], self.behind).0;
+        let behind = nth_char_end(&window[cut.min(end)..end], self.behind).0;
         (cut + behind).min(end)
     }
 }
 
 /// The engines of one pattern: one for each distance, in characters, between the end of a match and the end of the
-/// text. They differ in that number only.
-struct Ends<'p> {
+/// window. They differ in that number only.
+struct EndEngines<'p> {
     text: &'p str,
     steps: usize,
     count: usize,
@@ -152,21 +180,22 @@ struct Ends<'p> {
     size: usize,
 }
 
-impl Ends<'_> {
+impl EndEngines<'_> {
     fn new<'p>(
         text: &'p str,
-        around: &Around,
+        around: &LookaroundPattern,
         limits: &PatternLimits,
-    ) -> Result<Ends<'p>, Refused> {
+    ) -> Result<EndEngines<'p>, Refused> {
         let count = around.ahead + 1;
+        // Checked before anything is compiled: the product may be millions.
         let size = around.size.saturating_mul(count);
-        if size > ENGINES {
+        if size > MAX_ENGINES_SIZE {
             return Err(Refused::TooBig {
                 states: size,
-                limit: ENGINES,
+                limit: MAX_ENGINES_SIZE,
             });
         }
-        Ok(Ends {
+        Ok(EndEngines {
             text,
             steps: limits.confirm_steps,
             count,
@@ -174,72 +203,72 @@ impl Ends<'_> {
         })
     }
 
-    /// Compiles the engine with the largest number. If it is within the limits, all are.
-    fn prove(&self) -> Result<(), Refused> {
+    /// Compiles the engine with the largest distance, which is the largest one. If it is within the limits, all are.
+    fn check_largest(&self) -> Result<(), Refused> {
         self.compile(self.count - 1).map(drop)
     }
 
-    /// Compiles the pattern so that it matches only at an end that is followed by `after` characters.
+    /// Compiles the pattern so that it matches only if exactly `after` characters follow the end.
     fn compile(&self, after: usize) -> Result<Regex, Refused> {
         let build = |text: &str| {
             RegexBuilder::new(text)
                 .backtrack_limit(self.steps)
-                .delegate_size_limit(DELEGATE_BYTES)
-                .max_prog_size(PROGRAM)
+                .delegate_size_limit(MAX_DELEGATE_BYTES)
+                .max_prog_size(MAX_PROGRAM)
                 .build()
         };
         let text = self.text;
         let end = format!(r"(?=(?s:.){{{after}}}\z)");
         build(&format!("(?:{text}){end}"))
             .or_else(|error| {
-                // A comment at the end of the pattern swallows what follows it on the line.
+                // In verbose mode, a comment at the end of the pattern would include the look-ahead. A newline ends it.
                 build(&format!("(?:{text}\n){end}")).map_err(|_| error)
             })
             .map_err(|error| approximate::syntax_error(&error, text))
     }
 }
 
-/// Searches a whole haystack for a pattern that looks around or refers back.
-pub struct AroundSearch {
+/// Searches a complete haystack for a pattern with look-around or back-references.
+pub struct LookaroundSearch {
     regex: Regex,
 }
 
-impl AroundSearch {
-    /// Steps of backtracking that one match may take. A search for the next match takes at least one for each
+impl LookaroundSearch {
+    /// The number of backtracking steps that the search for one match may take. It takes at least one for each
     /// character that it passes.
-    const STEPS: usize = 10_000_000;
+    const MAX_STEPS: usize = 10_000_000;
 
-    /// The search of a pattern that [`pattern::parse`] has accepted; `None` if it does not look around.
-    pub fn of(text: &str) -> Option<AroundSearch> {
+    /// Compiles the search of a pattern that [`pattern::parse`] has accepted. Returns `None` if it has no look-around.
+    pub fn compile(text: &str) -> Option<LookaroundSearch> {
         if regex_syntax::ast::parse::Parser::new().parse(text).is_ok() {
             return None;
         }
         let regex = RegexBuilder::new(text)
-            .backtrack_limit(AroundSearch::STEPS)
-            .delegate_size_limit(DELEGATE_BYTES)
-            .max_prog_size(PROGRAM)
+            .backtrack_limit(LookaroundSearch::MAX_STEPS)
+            .delegate_size_limit(MAX_DELEGATE_BYTES)
+            .max_prog_size(MAX_PROGRAM)
             .build()
             .ok()?;
-        Some(AroundSearch { regex })
+        Some(LookaroundSearch { regex })
     }
 
-    /// The matches that `fancy_regex::Regex::find_iter` gives, less those that hold bytes of no character, and whether
-    /// these are all: if not, the search for the next one took too many steps.
+    /// Returns the matches that `fancy_regex::Regex::find_iter` finds, except those that contain bytes of no character,
+    /// and true if these are all. If not, the search for the next match exceeded its steps.
     pub fn find_all(&self, haystack: &[u8]) -> (Vec<Range<usize>>, bool) {
-        let text = text(haystack);
+        let text = decode_lossy(haystack);
         let mut found = Vec::new();
-        let mut are_all = true;
+        let mut is_complete = true;
         for matched in self.regex.find_iter(&*text) {
             match matched {
                 Ok(matched) => found.push(matched.range()),
                 Err(_) => {
-                    are_all = false;
+                    is_complete = false;
                     break;
                 }
             }
         }
         if let Cow::Owned(_) = text {
-            // U+FFFD takes three bytes where the haystack has one.
+            // Map indices back to the haystack: U+FFFD takes three bytes in the text and one in the haystack.
             let mut passed = (0, 0);
             let mut chunks = haystack.utf8_chunks();
             let mut origin = Vec::new();
@@ -249,6 +278,7 @@ impl AroundSearch {
                 passed.0 += valid + 3 * chunk.invalid().len();
                 passed.1 += valid + chunk.invalid().len();
             }
+            // Each entry is the start of a valid chunk in both. A match must lie in one chunk.
             found = found
                 .into_iter()
                 .filter_map(|range| {
@@ -259,19 +289,19 @@ impl AroundSearch {
                 })
                 .collect();
         }
-        (found, are_all)
+        (found, is_complete)
     }
 }
 
-impl fmt::Debug for AroundSearch {
+impl fmt::Debug for LookaroundSearch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AroundSearch").finish_non_exhaustive()
+        f.debug_struct("LookaroundSearch").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Confirm {
+impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Confirm")
+        f.debug_struct("Verifier")
             .field("text", &self.text)
             .field("ahead", &self.ahead)
             .field("behind", &self.behind)
@@ -279,10 +309,11 @@ impl fmt::Debug for Confirm {
     }
 }
 
-/// Where the `count`th character of the bytes ends, and how many there are up to there: fewer than
-/// `count` where the bytes end before. A byte that belongs to no character counts as one.
-pub fn nth_end(bytes: &[u8], count: usize) -> (usize, usize) {
+/// Returns the end of the `count`th character of the bytes, and the number of characters up to there, which is smaller
+/// than `count` if the bytes end before. A byte that belongs to no character counts as one.
+pub fn nth_char_end(bytes: &[u8], count: usize) -> (usize, usize) {
     let mut decoder = Utf8Decoder::default();
+    // The decoder of the automaton, so that both count the same characters.
     let (mut end, mut seen) = (0, 0);
     for (at, &byte) in bytes.iter().enumerate() {
         if seen >= count {
@@ -302,11 +333,12 @@ pub fn nth_end(bytes: &[u8], count: usize) -> (usize, usize) {
     (end, seen)
 }
 
-/// The bytes with U+FFFD for each that belongs to no character.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
+/// Returns the bytes as text, with U+FFFD for each byte that belongs to no character.
+fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => {
+            // Not `from_utf8_lossy`, which replaces several bytes by one character. Positions must stay computable.
             let mut text = String::with_capacity(bytes.len() + 16);
             for chunk in bytes.utf8_chunks() {
                 text.push_str(chunk.valid());
@@ -319,67 +351,77 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 type NewCache = Box<dyn Fn() -> Cache + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
-/// The hull, run backwards from an end: it tells where matches may begin.
-struct Starts {
+/// The hull as a reverse DFA: run backwards from an end, it finds the possible starts.
+struct StartFinder {
+    // A pool, because the check is shared by all threads and a lazy DFA needs a cache of its own for each search.
     dfa: DFA,
     caches: Pool<Cache, NewCache>,
 }
 
-impl Starts {
-    fn of(hull: &Hir, limits: &PatternLimits) -> Result<Starts, Refused> {
-        Starts::new(hull).ok_or_else(|| Refused::TooBig {
+impl StartFinder {
+    fn compile(hull: &Hir, limits: &PatternLimits) -> Result<StartFinder, Refused> {
+        StartFinder::new(hull).ok_or_else(|| Refused::TooBig {
             states: pattern::states(hull),
             limit: limits.rule_states,
         })
     }
 
-    fn new(hull: &Hir) -> Option<Starts> {
+    fn new(hull: &Hir) -> Option<StartFinder> {
         let nfa = thompson::Compiler::new()
             .configure(
                 thompson::Config::new()
                     .reverse(true)
+                    // A limit on its memory: the size of the hull was estimated, not measured.
+                    // Only the position of the start is needed.
                     .which_captures(thompson::WhichCaptures::None)
                     .nfa_size_limit(Some(64 << 20)),
             )
-            .build_from_hir(&approximate::without_looks(hull))
+            // Assertions are dropped: the DFA does not support Unicode word boundaries, and more starts only cost time.
+            .build_from_hir(&approximate::without_assertions(hull))
             .ok()?;
         let dfa = DFA::builder()
             .configure(
                 DFA::config()
+                    // The default would stop at the preferred match, and the leftmost start could be missed.
                     .match_kind(MatchKind::All)
+                    // Every start, not only that of the preferred match. The cache may be small: it is cleared when it
+                    // is full.
                     .skip_cache_capacity_check(true),
             )
             .build_from_nfa(nfa)
             .ok()?;
-        let of = dfa.clone();
-        let caches = Pool::new(Box::new(move || of.create_cache()) as NewCache);
-        Some(Starts { dfa, caches })
+        let owner = dfa.clone();
+        let caches = Pool::new(Box::new(move || owner.create_cache()) as NewCache);
+        Some(StartFinder { dfa, caches })
     }
 
-    /// The leftmost start, not before `first`, of a match of the hull that ends at `end`, and whether
-    /// there could be one before `first`.
+    /// Returns the leftmost start, not before `first`, of a match of the hull that ends at `end`, and true if a match
+    /// could start before `first`.
     fn leftmost(&self, window: &[u8], first: usize, end: usize) -> (Option<usize>, bool) {
-        // The automaton fails only where it is told to give up, and it is not. If it ever did, every
-        // start would be possible.
+        // The DFA gives up only if it is configured to, and it is not. If it ever failed, every start would be
+        // possible.
         self.search(window, first, end)
             .unwrap_or((Some(first), true))
     }
 
     fn search(&self, window: &[u8], first: usize, end: usize) -> Option<(Option<usize>, bool)> {
+        // Returned to the pool when it is dropped, with the states that it has built.
         let mut cache = self.caches.get();
         let input = Input::new(window).range(first..end).anchored(Anchored::Yes);
         let mut state = self.dfa.start_state_reverse(&mut cache, &input).ok()?;
+        // The leftmost start, because the backtracking engine tries later starts by itself.
         let mut start = None;
         for at in (first..end).rev() {
             state = self.dfa.next_state(&mut cache, state, window[at]).ok()?;
             if state.is_dead() {
                 return Some((start, false));
             }
-            // A match is told one byte late.
+            // The DFA reports a match one byte late.
             if state.is_match() {
                 start = Some(at + 1);
             }
         }
+        // The byte before `first` is not read, so the delayed match is asked for explicitly.
         if self.dfa.next_eoi_state(&mut cache, state).ok()?.is_match() {
             start = Some(first);
         }
@@ -391,13 +433,13 @@ impl Starts {
 mod tests {
     use super::*;
 
-    /// Every end that the pattern has in the text, found by the check and by a search of all prefixes.
-    fn ends(confirm: &Confirm, text: &str) -> Vec<usize> {
+    /// Returns every end of the pattern in the text, by checking all of them.
+    fn ends(verifier: &Verifier, text: &str) -> Vec<usize> {
         let ends = (1..=text.len()).filter(|&end| text.is_char_boundary(end));
         ends.filter(|&end| {
-            let window = end + nth_end(&text.as_bytes()[end..], confirm.ahead()).0;
+            let window = end + nth_char_end(&text.as_bytes()[end..], verifier.ahead()).0;
             let window = &text.as_bytes()[..window];
-            matches!(confirm.check(window, true, end), Confirmed::Match(_))
+            matches!(verifier.check(window, true, end), Verification::Match(_))
         })
         .collect()
     }
@@ -411,10 +453,10 @@ mod tests {
             ),
             ("é+(?=.{2}$)", &["é12", "éé1é"][..]),
         ] {
-            let confirm = Confirm::of(pattern, &PatternLimits::default()).expect(pattern);
-            assert_eq!(confirm.exact.len(), confirm.ahead() + 1, "{pattern}");
+            let verifier = Verifier::compile(pattern, &PatternLimits::default()).expect(pattern);
+            assert_eq!(verifier.engines.len(), verifier.ahead() + 1, "{pattern}");
             for text in texts {
-                let found = ends(&confirm, text);
+                let found = ends(&verifier, text);
                 assert_eq!(
                     !found.is_empty(),
                     *text != "abxxxc",
@@ -428,13 +470,13 @@ mod tests {
     fn engines_that_are_too_large_together_are_refused_by_their_size() {
         let limits = PatternLimits::default();
         for pattern in [r"\w{1,50}(?=.{250}x)", r"\p{L}{1,60}(?=\p{L}{1,120}z)"] {
-            let told = Confirm::of(pattern, &limits).err();
-            let is_size = |states| states > ENGINES;
+            let error = Verifier::compile(pattern, &limits).err();
+            let is_size = |states| states > MAX_ENGINES_SIZE;
             assert!(
-                matches!(told, Some(Refused::TooBig { states, limit: ENGINES }) if is_size(states)),
-                "{pattern}: {told:?}"
+                matches!(error, Some(Refused::TooBig { states, limit: MAX_ENGINES_SIZE }) if is_size(states)),
+                "{pattern}: {error:?}"
             );
-            assert_eq!(pattern::parse(pattern, &limits).err(), told, "{pattern}");
+            assert_eq!(pattern::parse(pattern, &limits).err(), error, "{pattern}");
         }
         for pattern in ["foo(?=.{0,100}bar)", r"(?i)key(?!.{0,30}x)\s*=\s*\w{8,64}"] {
             let hull = pattern::parse(pattern, &limits);

@@ -1,8 +1,8 @@
-//! Profiles patterns on a sample of text: which of them match all the time, and which states there would be if some
-//! of them shared an automaton.
+//! Profiles patterns on a sample of text: which of them match all the time, and which states an automaton of some of
+//! them would have.
 //!
-//! The sample consists of sources of this project and of text written for it: prose, several programming
-//! languages, a shell, a log. It decides nothing but speed.
+//! The sample consists of sources of this project and of text written for it: prose, several programming languages, a
+//! shell, a log. It decides nothing but speed.
 
 use regex_syntax::hir::Hir;
 
@@ -19,7 +19,7 @@ use super::super::utf8::Symbol;
 /// The sample.
 pub(crate) const TEXT: &str = include_str!("sample.txt");
 
-/// The bytes of a haystack of the sample.
+/// The size of one haystack of the sample, in bytes.
 const WINDOW: usize = 2048;
 
 /// The result of stepping the sample through one automaton.
@@ -34,26 +34,29 @@ pub(super) struct ProfileRun {
 impl ProfileRun {
     /// Steps the sample through the automaton.
     pub(super) fn new(lazy: &LazyDfa, patterns: usize) -> ProfileRun {
-        let mut trial = ProfileRun {
+        let mut run = ProfileRun {
             states: 0,
             hits: vec![0; patterns],
             windows: 0,
         };
+        // Several haystacks, because a pattern that matches early would hide how often it matches.
         for window in TEXT.as_bytes().chunks(WINDOW) {
-            trial.windows += 1;
+            run.windows += 1;
             let mut cursor = lazy.start();
+            // Once for each haystack, however often the pattern matches in it.
             let mut hit = vec![false; patterns];
-            // Short deltas visit every state; the prefilter skips some in long ones.
+            // Short deltas visit every state; the prefilter skips some of them in long deltas.
             for delta in window.chunks(SHORT) {
                 lazy.push(&mut cursor, delta, false, &mut |event| {
                     hit[event.pattern as usize] = true;
                 });
             }
-            let hits = trial.hits.iter_mut().zip(hit);
+            let hits = run.hits.iter_mut().zip(hit);
             hits.for_each(|(hits, hit)| *hits += u32::from(hit));
         }
-        trial.states = lazy.size().states;
-        trial
+        // Read at the end: the states of all haystacks are in one table.
+        run.states = lazy.size().states;
+        run
     }
 
     /// Returns true if the pattern matches nearly any text.
@@ -64,6 +67,8 @@ impl ProfileRun {
 
 /// A hash of the partial matches of each pattern at each symbol of the sample. The states of an automaton of several
 /// patterns are the distinct sums of their hashes.
+// A DFA state is a set of NFA states and its reports. A sum over hashes of its members identifies the set, and the sum
+// of two patterns is the sum of their sums, so a trace of each pattern is enough for every grouping.
 #[derive(Debug)]
 pub(super) struct StateTrace {
     /// By symbol: a hash of the look-behind.
@@ -78,8 +83,10 @@ impl StateTrace {
         patterns: &[Hir],
         cuts: Option<SplitConfig<'_>>,
     ) -> Result<StateTrace, TooManyClasses> {
+        // Without shared prefixes every NFA state belongs to one pattern.
         let (nfa, owners) = Nfa::without_prefix_sharing(space, patterns, cuts)?;
         let table = Table::new(&nfa.alphabet, TableConfig::BARE);
+        // Only the successor function is used: a budget of 0 keeps the cache from building rows.
         let mut cache = CacheBuilder::new(&nfa, &table, 0);
         let cut_owners: Vec<u32> = nfa
             .cuts
@@ -91,11 +98,14 @@ impl StateTrace {
             patterns: vec![Vec::new(); patterns.len()],
         };
         for window in TEXT.as_bytes().chunks(WINDOW) {
+            // Every haystack starts anew, like a part of a reply.
             let mut search = StateSet::default();
+            // A character that the edge of a haystack cuts becomes U+FFFD, which hardly changes the profile.
             for char in String::from_utf8_lossy(window).chars() {
                 nfa.alphabet.symbol(Symbol::Char(char), |column, _| {
                     cache.step_set(&nfa, &search, column);
-                    let successor = &mut cache.step.successor;
+                    let successor = &mut cache.determinizer.successor;
+                    // Before the contribution of the next symbol is computed in the same scratch space.
                     std::mem::swap(&mut search, &mut successor.state_set);
                     let at = trace.before.len() as u32;
                     trace
@@ -104,6 +114,7 @@ impl StateTrace {
                     let states = search.states.iter();
                     states
                         .for_each(|&state| trace.record(owners[state as usize], at, state.into()));
+                    // The reports belong to the state. Their tags keep them apart from NFA states with the same number.
                     for (list, tag) in [(&successor.now, 1), (&successor.late, 2)] {
                         for &reported in list {
                             let pattern = match reported & CUT {
@@ -119,9 +130,10 @@ impl StateTrace {
         Ok(trace)
     }
 
-    fn record(&mut self, pattern: u32, at: u32, what: u64) {
+    fn record(&mut self, pattern: u32, at: u32, key: u64) {
         let entries = &mut self.patterns[pattern as usize];
-        let hash = hash::of_number(what);
+        let hash = hash::of_number(key);
+        // States of one pattern at one symbol become one entry, because only their sum is used.
         match entries.last_mut() {
             Some(last) if last.0 == at => last.1 = last.1.wrapping_add(hash),
             _ => entries.push((at, hash)),
@@ -136,12 +148,12 @@ mod tests {
 
     #[test]
     fn what_hits_half_of_the_windows_is_common() {
-        let trial = ProfileRun {
+        let run = ProfileRun {
             states: 0,
             hits: vec![4, 3],
             windows: 8,
         };
-        assert!(trial.is_common(0) && !trial.is_common(1));
+        assert!(run.is_common(0) && !run.is_common(1));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
-use super::{Compiler, Found, PikeVm};
+use super::{Compiler, PikeMatch, PikeVm};
 use crate::PatternLimits;
 use crate::pattern;
 use crate::test_support::oracle;
@@ -23,36 +23,36 @@ fn meta(pattern: &str) -> Regex {
     regex.expect(pattern)
 }
 
-fn want(regex: &Regex, group: usize, text: &[u8], from: usize) -> Vec<Found> {
+fn want(regex: &Regex, group: usize, text: &[u8], from: usize) -> Vec<PikeMatch> {
     regex
         .captures_iter(Input::new(text).range(from..))
-        .map(|captures| Found {
+        .map(|captures| PikeMatch {
             range: captures.get_group(0).expect("it has matched").range(),
             group: captures.get_group(group).map(|span| span.range()),
         })
         .collect()
 }
 
-/// A pattern in both engines, in ours for each of its groups.
-struct Both {
+/// A pattern in both engines: a program for each of its groups, and the regex.
+struct Engines {
     pattern: String,
     regex: Regex,
     vms: Vec<(usize, PikeVm)>,
 }
 
-impl Both {
-    fn new(pattern: &str) -> Both {
+impl Engines {
+    fn new(pattern: &str) -> Engines {
         let regex = meta(pattern);
         let groups = 1..regex.group_info().all_group_len().max(2);
         let vm = |group: usize| (group, compiled(pattern, Some(group as u32)));
-        Both {
+        Engines {
             pattern: pattern.to_owned(),
             vms: groups.map(vm).collect(),
             regex,
         }
     }
 
-    /// Checks the pattern on a text, from each of the places `from`.
+    /// Compares both engines on a text, from each offset in `from`. Returns the number of matches.
     fn check(&self, text: &[u8], from: &[usize]) -> usize {
         let mut found = 0;
         for (group, vm) in &self.vms {
@@ -90,9 +90,9 @@ fn matches_and_groups_are_those_of_regex() {
         (r"(?m)^\w+$", "one\ntwo three\nfour"),
         (r"(?mR)^\w+$", "one\r\ntwo\rthree"),
     ] {
-        Both::new(pattern).check(text.as_bytes(), &[0, 1, 2]);
+        Engines::new(pattern).check(text.as_bytes(), &[0, 1, 2]);
     }
-    let stray = Both::new(r"\w\b|\B.");
+    let stray = Engines::new(r"\w\b|\B.");
     stray.check(b"a\xA9b\xFFc \xE2\x82 d", &[0, 1, 2, 3]);
 }
 
@@ -109,7 +109,7 @@ fn random_patterns_find_what_regex_finds() {
         let Ok(hir) = pattern::parse(&text, &PatternLimits::default()) else {
             continue;
         };
-        let both = Both::new(&text);
+        let engines = Engines::new(&text);
         for _ in 0..4 {
             let mut haystack = random.noise(8);
             for _ in 0..random.below(3) {
@@ -118,7 +118,7 @@ fn random_patterns_find_what_regex_finds() {
             }
             let from = random.below(haystack.len() + 1);
             searches += 1;
-            found += both.check(&haystack, &[0, from]);
+            found += engines.check(&haystack, &[0, from]);
         }
     }
     println!("pike: {searches} searches, {found} matches");
@@ -128,7 +128,7 @@ fn random_patterns_find_what_regex_finds() {
 #[test]
 fn the_start_is_the_leftmost_one_of_a_match_with_that_end() {
     let start = |pattern, window: &str, from, end| {
-        compiled(pattern, None).start(window.as_bytes(), from, end)
+        compiled(pattern, None).leftmost_start(window.as_bytes(), from, end)
     };
     assert_eq!(start(r"\w+key", "my sub_key here", 0, 10), Some(3));
     assert_eq!(start(r"key\b", "my sub_key here", 0, 10), Some(7));
@@ -163,7 +163,7 @@ fn random_patterns_begin_where_regex_says() {
                 vm.search_slots(&mut cache, &input.anchored(Anchored::Yes), &mut slots);
                 slots[1].is_some_and(|slot| slot.get() == end)
             });
-            let got = pike.start(&haystack, from, end);
+            let got = pike.leftmost_start(&haystack, from, end);
             let shown = haystack.escape_ascii();
             assert_eq!(got, want, "{text} on {shown} from {from} to {end}");
             known += usize::from(got.is_some());
@@ -173,7 +173,7 @@ fn random_patterns_begin_where_regex_says() {
     assert!(known > patterns / 4, "{known}");
 }
 
-/// Every search fails at the end of the text, so one that starts again behind each match costs the square.
+/// Every search fails at the end of the text, so starting again after each match would be quadratic.
 #[test]
 fn all_matches_come_from_one_pass() {
     let text = "a".repeat(1 << 20);

@@ -4,8 +4,11 @@
 
 use std::fmt::{self, Display};
 
-use ttsr::rule::{Case, Region};
-use ttsr::{Channel, Pack, Pattern, Rule};
+use ttsr::examples::{
+    arg_in_regions, arg_names_matching, path_in_regions, path_matching, tool_in_scope,
+};
+use ttsr::rule::Case;
+use ttsr::{Channel, Rule};
 
 use crate::output::Escaped;
 
@@ -32,13 +35,13 @@ impl ExamplePart {
         };
         ExamplePart {
             channel,
-            tool: has_tool.then(|| tool(rule)),
+            tool: has_tool.then(|| tool_in_scope(rule)),
             call,
             bytes,
         }
     }
 
-    /// Like `new`, with the given tool and file instead of made-up ones.
+    /// As [`new`](Self::new), with the given tool and file.
     pub(crate) fn at(
         rule: &Rule,
         channel: Channel,
@@ -103,18 +106,20 @@ pub(crate) struct ExampleCall {
 
 impl ExampleCall {
     pub(crate) fn new(rule: &Rule) -> ExampleCall {
-        let regions = RegionNeeds::new(rule);
         let pattern_arg = rule.condition.patterns().find_map(|it| it.arg.as_ref());
         let arg = rule.args.first().or(pattern_arg);
-        let arg = arg.map_or(regions.arg, String::as_str);
+        let arg = arg.map_or_else(|| arg_in_regions(rule), String::as_str);
         let globs = &mut rule.paths.iter().filter(|glob| !glob.starts_with('!'));
         ExampleCall {
-            tool: tool(rule),
+            tool: tool_in_scope(rule),
             arg: Some(match arg {
                 "$raw" => Vec::new(),
-                _ => names(arg),
+                _ => arg_names_matching(arg),
             }),
-            file: globs.next().map(|glob| file(glob)).or(regions.file),
+            file: globs
+                .next()
+                .map(|glob| path_matching(glob))
+                .or(path_in_regions(rule)),
         }
     }
 
@@ -156,164 +161,6 @@ impl Display for ExampleCall {
     }
 }
 
-/// The requirements of a rule's regions on a call: the argument that contains them, and a file of a language that has
-/// comments and strings.
-struct RegionNeeds {
-    arg: &'static str,
-    file: Option<String>,
-}
-
-impl RegionNeeds {
-    fn new(rule: &Rule) -> RegionNeeds {
-        let has = |wanted: &[Region]| {
-            let mut patterns = rule.condition.patterns();
-            patterns.any(|pattern| pattern.region.iter().any(|region| wanted.contains(region)))
-        };
-        let arg = if has(&[Region::Shell]) {
-            "command"
-        } else if has(&[Region::Removed]) {
-            "old_string"
-        } else {
-            "content"
-        };
-        let is_of_code = has(&[Region::Comment, Region::String, Region::CodeOnly]);
-        let ast = rule.condition.ast.as_ref();
-        let language = ast.and_then(|ast| ast.languages.first());
-        let extension = language.map(|language| match language.as_str() {
-            "rust" => "rs",
-            "python" => "py",
-            "javascript" => "js",
-            "typescript" => "ts",
-            other => other,
-        });
-        let extension = extension.or(is_of_code.then_some("rs"));
-        RegionNeeds {
-            arg,
-            file: extension.map(|extension| format!("x.{extension}")),
-        }
-    }
-}
-
 fn json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// Returns argument names that match the dotted glob.
-fn names(glob: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut rest = glob;
-    loop {
-        let mut escaped = false;
-        let end = rest.find(|char| {
-            let is_dot = char == '.' && !escaped;
-            escaped = char == '\\' && !escaped;
-            is_dot
-        });
-        match &rest[..end.unwrap_or(rest.len())] {
-            // Matches any number of names, including none.
-            "**" => {}
-            name => names.push(instance(name)),
-        }
-        match end {
-            Some(dot) => rest = &rest[dot + 1..],
-            None => break,
-        }
-    }
-    if names.is_empty() {
-        names.push("content".to_owned());
-    }
-    names
-}
-
-/// Returns a tool within the scope of the rule.
-fn tool(rule: &Rule) -> String {
-    let included = rule.tools.iter().filter(|glob| !glob.starts_with('!'));
-    let mut names: Vec<String> = included.map(|glob| instance(glob)).collect();
-    names.extend(OTHERS.map(str::to_owned));
-    if !rule.tools.iter().any(|glob| glob.starts_with('!')) {
-        return names.swap_remove(0);
-    }
-    let mut probe = Rule::new("probe/tool", vec![Pattern::literal("probe")]);
-    probe.tools.clone_from(&rule.tools);
-    let pack = Pack::builder().rule(probe).build().ok();
-    let is_included = |name: &&String| {
-        let pack = pack.as_ref();
-        pack.is_some_and(|pack| pack.wants(Channel::ToolInput, Some(name)))
-    };
-    let found = names.iter().find(is_included).or(names.first());
-    found.cloned().unwrap_or_default()
-}
-
-/// Names to try if the scope only excludes tools.
-const OTHERS: [&str; 4] = ["tool", "x", "some_tool", "0"];
-
-/// Returns a file path that matches the glob.
-fn file(glob: &str) -> String {
-    let glob = glob.trim_start_matches("./").trim_start_matches('/');
-    let mut file = instance(&glob.replace("**/", ""));
-    if file.is_empty() || file.ends_with('/') {
-        file.push('x');
-    }
-    file
-}
-
-/// Returns a name that matches the glob: the first of each alternative, and `x` for wildcards.
-pub(crate) fn instance(glob: &str) -> String {
-    let mut name = String::new();
-    let mut chars = glob.chars().peekable();
-    let mut depth = 0;
-    // The nesting depth of braces whose first alternative is complete.
-    let mut done = None;
-    while let Some(char) = chars.next() {
-        let taken = match char {
-            '{' => {
-                depth += 1;
-                None
-            }
-            '}' => {
-                done = done.filter(|&done| done != depth);
-                depth -= 1;
-                None
-            }
-            ',' if depth > 0 => {
-                done = done.or(Some(depth));
-                None
-            }
-            '*' => {
-                while chars.next_if_eq(&'*').is_some() {}
-                Some('x')
-            }
-            '?' => Some('x'),
-            '[' => Some(member(&mut chars)),
-            '\\' => chars.next(),
-            _ => Some(char),
-        };
-        name.extend(taken.filter(|_| done.is_none()));
-    }
-    name
-}
-
-/// Returns a character of the class that starts here, after its bracket.
-fn member(chars: &mut impl Iterator<Item = char>) -> char {
-    let first = chars.next().unwrap_or_default();
-    let negated = matches!(first, '!' | '^');
-    // A bracket in first position is literal.
-    let from = if negated { chars.next() } else { Some(first) };
-    let rest: String = chars.take_while(|&char| char != ']').collect();
-    match from {
-        Some(from) if negated => outside(&format!("{from}{rest}")),
-        from => from.unwrap_or_default(),
-    }
-}
-
-/// Returns a common character that is not in the class. Characters without case come first, because tool names are
-/// matched without case.
-fn outside(class: &str) -> char {
-    let chars: Vec<char> = class.chars().collect();
-    let holds = |char| {
-        let in_range = |range: &[char]| range[1] == '-' && (range[0]..=range[2]).contains(&char);
-        chars.contains(&char) || chars.windows(3).any(in_range)
-    };
-    let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
-    usual.find(|&char| !holds(char)).unwrap_or('\u{e4}')
 }

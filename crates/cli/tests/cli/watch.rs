@@ -149,7 +149,7 @@ fn e8_a_dry_run_sums_up_what_would_be_done() {
             lines.last().unwrap(),
             &json!({ "event": "summary", "acting": 1, "late": 1, "reported": 2 })
         );
-        assert_eq!(imitation.whats(), [] as [&str; 0]);
+        assert_eq!(imitation.request_lines(), [] as [&str; 0]);
         assert!(!home.0.join("ttsr").exists(), "a dry run has no journal");
     });
 }
@@ -255,7 +255,7 @@ fn c6_the_command_switches_models_without_a_pack_that_does() {
             (&json!("switch"), &json!("oak/owl-1"))
         );
         assert_eq!(
-            imitation.whats(),
+            imitation.request_lines(),
             [
                 "POST /session/ses_1/abort",
                 "POST /session/ses_1/prompt_async"

@@ -141,7 +141,7 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
     };
     let mut patterns = rule.condition.patterns();
     if let Some(written) =
-        patterns.find(|written| pattern::looks_around(&written.to_regex(), &limits.of_pattern()))
+        patterns.find(|written| pattern::has_lookaround(&written.to_regex(), &limits.of_pattern()))
     {
         let message = format!(
             "pattern {} has look-around or a back-reference, which cannot be combined with `{why}`",

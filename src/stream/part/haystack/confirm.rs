@@ -13,7 +13,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConfirmTable, ViewRules};
 use crate::stream::window::WINDOW;
 use ttsr_automata::MatchEvent;
-use ttsr_automata::lookaround::verify::{Confirm, Confirmed, nth_end};
+use ttsr_automata::lookaround::verify::{Verification, Verifier, nth_char_end};
 use ttsr_automata::utf8::Utf8Decoder;
 use ttsr_views::chunk::Chunk;
 
@@ -185,7 +185,9 @@ impl CandidateQueue {
         let CharClock { decoder, known, .. } = &mut self.clock;
         decoder.flush(|_, _| *known += 1);
         self.verify_due(confirmer, decided);
-        self.accept_reported(confirmer, decided, |bytes| nth_end(bytes, usize::MAX).1);
+        self.accept_reported(confirmer, decided, |bytes| {
+            nth_char_end(bytes, usize::MAX).1
+        });
     }
 
     /// Verifies the candidates that were reported at the last byte of the clock, or adds them to `pending`. `chars`
@@ -259,7 +261,7 @@ impl CandidateQueue {
     fn verify(
         &mut self,
         confirmer: &mut Confirmer<'_, '_>,
-        confirm: &Confirm,
+        confirm: &Verifier,
         candidate: &Candidate,
         decided: u64,
     ) {
@@ -270,19 +272,19 @@ impl CandidateQueue {
         }
         let end = self.index(candidate.at);
         let from = end.saturating_sub(self.past);
-        let to = end + nth_end(&self.bytes[end..], confirm.ahead()).0;
+        let to = end + nth_char_end(&self.bytes[end..], confirm.ahead()).0;
         let is_whole = self.dropped == 0 && from == 0;
         let confirmed = confirm.check(&self.bytes[from..to], is_whole, end - from);
         let in_haystack = |start: usize| self.dropped + (from + start) as u64;
         match confirmed {
-            Confirmed::Nothing => {}
-            Confirmed::Match(start) => {
+            Verification::NoMatch => {}
+            Verification::Match(start) => {
                 confirmer.admit(self, candidate, in_haystack(start), decided);
             }
-            Confirmed::CutOff(start) => {
+            Verification::WindowTooShort(start) => {
                 confirmer.undecided(self, candidate, in_haystack(start), decided);
             }
-            Confirmed::Spent(start) => {
+            Verification::BudgetSpent(start) => {
                 let start = in_haystack(start);
                 self.exhausted.push(candidate.pattern);
                 confirmer.undecided(self, candidate, start, decided);
@@ -324,7 +326,7 @@ struct Confirmer<'a, 'j> {
 
 impl<'a> Confirmer<'a, '_> {
     /// Returns the verification of the candidate's pattern, or `None` if a match would not count.
-    fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'a Confirm> {
+    fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'a Verifier> {
         let rule = self.view.patterns[candidate.pattern as usize].rule;
         let end = TextEnd {
             offset: candidate.end,

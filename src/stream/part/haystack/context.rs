@@ -65,7 +65,7 @@ impl MatchContext {
     /// Returns the leftmost start, inside of the context, of a match that ends at its end.
     pub(in crate::stream::part) fn find_start(&self, vm: &PikeVm) -> Option<usize> {
         // Index 0 of a window that does not begin the haystack must not satisfy `^`.
-        vm.start(&self.bytes, usize::from(!self.begins_haystack), self.end)
+        vm.leftmost_start(&self.bytes, usize::from(!self.begins_haystack), self.end)
     }
 
     /// Returns the match with its excerpt. Invalid UTF-8 is replaced by U+FFFD.

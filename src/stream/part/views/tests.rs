@@ -650,7 +650,7 @@ fn a_capture_that_looks_random_is_judged_by_its_alphabet() {
     }
 }
 
-/// Gigabytes of text without a hit are not read: the part is told that they were delivered.
+/// Simulates gigabytes of text without a hit: the counter of delivered bytes is advanced, and no text is read.
 #[test]
 fn g108_places_of_hits_views_and_matches_pass_32_bits() {
     let before = (1 << 32) - 3;

@@ -13,7 +13,7 @@ use ttsr_agent::opencode::{
 
 use super::foreground::foreground;
 use super::{Case, Given, Shown};
-use ttsr_testing::opencode::{Asked, Imitation, Play};
+use ttsr_testing::opencode::{Imitation, Play, RecordedRequest};
 
 /// Returns the steps of a case whose settings name an interface of a server.
 pub(super) fn run(case: &Case<'_>) -> Vec<Shown> {
@@ -112,7 +112,7 @@ impl Client {
         } else if let Some(said) = input.text("ask") {
             let prompt = prompt(input, said);
             let reply = ask(&server, &session, &prompt, asking(input)).await;
-            self.imitation.unheard().await;
+            self.imitation.wait_until_closed().await;
             return self.tell(match reply {
                 Ok(reply) => vec![("reply-text", json!(reply.text))],
                 Err(AskError::Failed(failure)) => vec![("failed", json!(failure.to_string()))],
@@ -190,10 +190,10 @@ impl Client {
     }
 
     /// Returns the requests that are steps, without those that look for sessions and other watchers.
-    fn shown_requests(&self) -> Vec<Asked> {
-        let mut asked = self.imitation.all_asked();
-        let is_lookup = |asked: &Asked| {
-            let session = asked.what.strip_prefix("GET /session/");
+    fn shown_requests(&self) -> Vec<RecordedRequest> {
+        let mut asked = self.imitation.all_requests();
+        let is_lookup = |asked: &RecordedRequest| {
+            let session = asked.line.strip_prefix("GET /session/");
             session.is_some_and(|session| !session.contains('/'))
         };
         asked.retain(|asked| !asked.is_announcement() && !is_lookup(asked));
@@ -250,10 +250,10 @@ fn answers(input: &Given<'_>) -> Vec<Vec<String>> {
     serde_json::from_value(answers.unwrap()).expect("a list of answers for each question")
 }
 
-fn request(asked: &Asked) -> Shown {
+fn request(asked: &RecordedRequest) -> Shown {
     let body = serde_json::from_str(&asked.body).unwrap_or(Value::Null);
     vec![
-        ("http", json!(asked.what)),
+        ("http", json!(asked.line)),
         ("body", body),
         ("authorization", json!(asked.authorization)),
     ]

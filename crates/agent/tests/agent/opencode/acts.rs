@@ -101,15 +101,15 @@ async fn watched(imitation: &Imitation) -> Vec<WatchEvent> {
 }
 
 fn whats(imitation: &Imitation) -> Vec<String> {
-    imitation.whats()
+    imitation.request_lines()
 }
 
 /// Returns the text of the last prompt that was sent.
 fn said(imitation: &Imitation) -> String {
-    let asked = imitation.asked();
+    let asked = imitation.changing_requests();
     let prompt = asked
         .iter()
-        .rfind(|asked| asked.what.ends_with("/prompt_async"));
+        .rfind(|asked| asked.line.ends_with("/prompt_async"));
     let body: Value = serde_json::from_str(&prompt.expect("a prompt was sent").body).unwrap();
     body["parts"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -132,7 +132,7 @@ fn e8_a_session_of_another_directory_is_watched() {
         let imitation = Imitation::start(vec![plays]).await;
         watched(&imitation).await;
         assert_eq!(whats(&imitation), [STOP, DELETE, PROMPT]);
-        assert_eq!(imitation.all_asked()[0].what, "GET /global/event");
+        assert_eq!(imitation.all_requests()[0].line, "GET /global/event");
     });
 }
 
@@ -174,7 +174,7 @@ fn e8_a_server_without_global_events_is_heard_through_its_own() {
             "404 Not Found\r\ncontent-length: 0\r\n\r\n",
         );
         watched(&imitation).await;
-        assert_eq!(imitation.all_asked()[1].what, "GET /event");
+        assert_eq!(imitation.all_requests()[1].line, "GET /event");
         assert_eq!(whats(&imitation), [STOP, DELETE, PROMPT]);
     });
 }
@@ -285,7 +285,10 @@ fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
             [STOP, reject, DELETE, PROMPT],
             "no dialog stays open"
         );
-        assert_eq!(imitation.asked()[1].body, r#"{"reply":"reject"}"#);
+        assert_eq!(
+            imitation.changing_requests()[1].body,
+            r#"{"reply":"reject"}"#
+        );
     });
 }
 
@@ -397,7 +400,7 @@ fn e8_a_stopped_sub_agent_is_not_prompted_but_its_parent_is() {
             said.ends_with("in the session ses_2 was stopped: t/no-unwrap: Use `?`."),
             "{said}"
         );
-        let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
+        let body: Value = serde_json::from_str(&imitation.changing_requests()[0].body).unwrap();
         assert_eq!(body["model"]["modelID"], "owl-1", "the parent's own");
     });
 }
@@ -420,8 +423,8 @@ fn e8_the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
         let other = server.clone();
         let asks_later = async {
             let is_asked = || {
-                let mut asked = imitation.all_asked().into_iter();
-                asked.any(|asked| asked.what == "GET /session/ses_2")
+                let mut asked = imitation.all_requests().into_iter();
+                asked.any(|asked| asked.line == "GET /session/ses_2")
             };
             while !is_asked() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -460,7 +463,11 @@ fn e8_an_injection_waits_for_the_end_of_the_turn() {
         let finished = place(|seen| matches!(seen, WatchEvent::Finish { .. }));
         assert!(finished < place(|seen| matches!(seen, WatchEvent::Act(_))));
         assert_eq!(whats(&imitation), [PROMPT]);
-        assert!(imitation.asked()[0].body.contains(r#""noReply":true"#));
+        assert!(
+            imitation.changing_requests()[0]
+                .body
+                .contains(r#""noReply":true"#)
+        );
     });
 }
 
@@ -516,7 +523,7 @@ fn e8_an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
             is_over,
         )
         .await;
-        let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
+        let body: Value = serde_json::from_str(&imitation.changing_requests()[0].body).unwrap();
         assert_eq!(
             (&body["delivery"], &body["resume"]),
             (&json!("steer"), &json!(false))
@@ -676,7 +683,10 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
                 _ => false,
             })
             .await;
-            assert_eq!(first.whats().contains(&STOP.to_owned()), is_stopping);
+            assert_eq!(
+                first.request_lines().contains(&STOP.to_owned()),
+                is_stopping
+            );
 
             let second = Imitation::start(vec![]).await;
             second.answer_json("/session/ses_1/message?limit=20", &found(messages));
@@ -686,7 +696,7 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
                     .any(|seen| matches!(seen, WatchEvent::Resumed(_))),
                 "{seen:?}"
             );
-            assert_eq!(second.whats(), expected);
+            assert_eq!(second.request_lines(), expected);
 
             let third = Imitation::start(vec![vec![idle("ses_1"), Play::Break]]).await;
             let is_heard = |seen: &WatchEvent| matches!(seen, WatchEvent::Disconnected { .. });
@@ -771,7 +781,7 @@ fn e8_a_journal_is_bounded() {
 /// Returns the name of the watcher, from its announcement.
 fn name(imitation: &Imitation) -> Option<String> {
     let asked = imitation
-        .all_asked()
+        .all_requests()
         .into_iter()
         .find(|asked| asked.is_announcement())?;
     let body: Value = serde_json::from_str(&asked.body).unwrap();
@@ -796,7 +806,7 @@ fn e8_a_watcher_answers_another_one() {
         let imitation = Imitation::start(vec![plays]).await;
         watched(&imitation).await;
         let announced = imitation
-            .all_asked()
+            .all_requests()
             .into_iter()
             .filter(|asked| asked.is_announcement());
         let bodies: Vec<String> = announced.map(|asked| asked.body).collect();
@@ -932,7 +942,7 @@ fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
             let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(foreground());
             see(&server, watching, is_over).await;
             assert_eq!(whats(&imitation), [STOP, PROMPT]);
-            let body: Value = serde_json::from_str(&imitation.asked()[1].body).unwrap();
+            let body: Value = serde_json::from_str(&imitation.changing_requests()[1].body).unwrap();
             assert_eq!(body["model"]["modelID"], model);
             assert_eq!(body["agent"], "build");
             assert_eq!(
@@ -1048,7 +1058,7 @@ fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
             is_over,
         )
         .await;
-        let asked = imitation.asked();
+        let asked = imitation.changing_requests();
         let query = "?directory=/elsewhere";
         let expected = [
             ("execute-command", json!({ "command": "session_new" })),
@@ -1063,7 +1073,7 @@ fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
         ];
         assert_eq!(asked.len(), expected.len(), "{asked:?}");
         for (asked, (what, body)) in asked.iter().zip(expected) {
-            assert_eq!(asked.what, format!("POST /tui/{what}{query}"));
+            assert_eq!(asked.line, format!("POST /tui/{what}{query}"));
             assert_eq!(serde_json::from_str::<Value>(&asked.body).unwrap(), body);
         }
     });
@@ -1122,7 +1132,7 @@ fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
             [PROMPT, PROMPT],
             "once, and once more for the session made anew"
         );
-        let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
+        let body: Value = serde_json::from_str(&imitation.changing_requests()[0].body).unwrap();
         let path = std::fs::canonicalize(folder.0.join("a.txt")).unwrap();
         let header = format!(
             "Called the Read tool with the following input: {{\"filePath\": {}}}",
@@ -1218,8 +1228,8 @@ fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
             )
             .await;
             assert_eq!(whats(&imitation), expected);
-            let asked = imitation.asked();
-            let mut prompts = asked.iter().filter(|asked| asked.what == PROMPT);
+            let asked = imitation.changing_requests();
+            let mut prompts = asked.iter().filter(|asked| asked.line == PROMPT);
             let body = |body: &str| serde_json::from_str::<Value>(body).unwrap();
             assert_eq!(body(&prompts.next().unwrap().body)["noReply"], true);
             if let Some(again) = prompts.next() {

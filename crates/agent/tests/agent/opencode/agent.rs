@@ -80,11 +80,11 @@ pub(crate) fn chatted_in(
         let responding = respond(router, session, &message, settings);
         let responded = tokio::time::timeout(Duration::from_secs(60), responding).await;
         responded.expect("it ends").0.unwrap();
-        imitation.unheard().await;
-        let asked = imitation.asked().into_iter();
-        let asked = asked.map(|asked| match asked.what.contains("/question/") {
-            true => format!("{} {}", asked.what, asked.body),
-            false => asked.what,
+        imitation.wait_until_closed().await;
+        let asked = imitation.changing_requests().into_iter();
+        let asked = asked.map(|asked| match asked.line.contains("/question/") {
+            true => format!("{} {}", asked.line, asked.body),
+            false => asked.line,
         });
         let log = log.lock().unwrap().clone();
         (log, asked.collect())

@@ -34,7 +34,7 @@ async fn asked(plays: Vec<Play>, asking: AskOptions) -> (Result<WholeReply, AskE
     let imitation = Imitation::start(vec![plays]).await;
     let server = server(&imitation.url, ServerApi::Classic);
     let reply = ask(&server, "ses_1", &Prompt::new("Go."), asking).await;
-    imitation.unheard().await;
+    imitation.wait_until_closed().await;
     (reply, imitation)
 }
 
@@ -58,7 +58,10 @@ fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
         ];
         let (reply, imitation) = asked(plays, AskOptions::default()).await;
         assert_eq!(reply.unwrap().text, "hello, world");
-        assert_eq!(imitation.whats(), ["POST /session/ses_1/prompt_async"]);
+        assert_eq!(
+            imitation.request_lines(),
+            ["POST /session/ses_1/prompt_async"]
+        );
     });
 }
 
@@ -72,7 +75,7 @@ fn e5_a_timeout_and_a_cancel_stop_the_session() {
         let (reply, imitation) = asked(vec![], asking).await;
         assert_eq!(reply.unwrap_err().to_string(), "timeout");
         assert_eq!(
-            imitation.whats().last().unwrap(),
+            imitation.request_lines().last().unwrap(),
             "POST /session/ses_1/abort"
         );
 
@@ -96,7 +99,7 @@ fn e5_an_abort_from_elsewhere_is_told_as_one() {
         let (reply, imitation) = asked(plays, AskOptions::default()).await;
         assert_eq!(reply, Err(AskError::Aborted));
         let stops = imitation
-            .whats()
+            .request_lines()
             .into_iter()
             .filter(|what| what.ends_with("/abort"));
         assert_eq!(stops.count(), 0, "what it does next is not stopped");

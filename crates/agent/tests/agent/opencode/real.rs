@@ -52,7 +52,7 @@ async fn replay(
     );
     let ended = tokio::time::timeout(Duration::from_secs(60), watched).await;
     ended.expect("the capture is seen through").unwrap();
-    (imitation.whats(), seen)
+    (imitation.request_lines(), seen)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ttsr_agent::opencode::{
 };
 
 use super::{block_on, capture, pack, server};
-use ttsr_testing::opencode::{Asked, Imitation, Play, plays};
+use ttsr_testing::opencode::{Imitation, Play, RecordedRequest, plays};
 
 /// Options without waits.
 pub(crate) fn at_once() -> WatchOptions {
@@ -73,8 +73,8 @@ async fn until_stopped(imitation: &Imitation) -> Vec<WatchEvent> {
 }
 
 /// Leaves out the requests of the rule on reasoning.
-fn about_the_stop(asked: Vec<Asked>) -> Vec<Asked> {
-    let is_aside = |asked: &Asked| asked.body.contains("noReply");
+fn about_the_stop(asked: Vec<RecordedRequest>) -> Vec<RecordedRequest> {
+    let is_aside = |asked: &RecordedRequest| asked.body.contains("noReply");
     asked.into_iter().filter(|asked| !is_aside(asked)).collect()
 }
 
@@ -89,8 +89,8 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
             |seen| finishes(seen) == 2,
         )
         .await;
-        let asked = about_the_stop(imitation.asked());
-        let whats: Vec<&str> = asked.iter().map(|asked| asked.what.as_str()).collect();
+        let asked = about_the_stop(imitation.changing_requests());
+        let whats: Vec<&str> = asked.iter().map(|asked| asked.line.as_str()).collect();
         assert_eq!(
             whats,
             [
@@ -116,7 +116,7 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
             turns.iter().all(|turn| *turn == turns[0]),
             "our prompt begins no turn"
         );
-        imitation.unheard().await;
+        imitation.wait_until_closed().await;
     });
 }
 
@@ -134,7 +134,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
         )
         .await;
         assert_eq!(
-            imitation.whats(),
+            imitation.request_lines(),
             [
                 "POST /api/session/ses_1/interrupt",
                 "POST /api/session/ses_1/prompt"
@@ -172,7 +172,7 @@ fn e8_a_dry_run_only_tells() {
             })
             .collect();
         assert_eq!(suppressed, ["shadow", "shadow"]);
-        assert_eq!(imitation.asked(), []);
+        assert_eq!(imitation.changing_requests(), []);
         assert!(acts(&seen).is_empty());
     });
 }
@@ -193,7 +193,7 @@ fn e8_other_sessions_are_left_alone_where_one_is_named() {
         })
         .await;
         assert!(acts(&seen).is_empty());
-        assert_eq!(imitation.asked(), []);
+        assert_eq!(imitation.changing_requests(), []);
     });
 }
 
@@ -242,7 +242,7 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
         imitation.answer("/message/msg_a1", busy);
         until_stopped(&imitation).await;
         let deletes = imitation
-            .whats()
+            .request_lines()
             .into_iter()
             .filter(|what| what.starts_with("DELETE"));
         assert_eq!(deletes.count(), 2);
@@ -295,7 +295,7 @@ fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
         );
         let failure = watched.await.unwrap_err();
         assert_eq!(failure.kind(), "401");
-        let asked = imitation.all_asked();
+        let asked = imitation.all_requests();
         assert_eq!(asked.len(), 1);
         assert_eq!(
             asked[0].authorization.as_deref(),
@@ -316,10 +316,10 @@ fn e8_questions_are_answered_and_rejected_by_their_id() {
             .await
             .unwrap();
         server.reject("que_2").await.unwrap();
-        let asked = imitation.asked();
-        assert_eq!(asked[0].what, "POST /question/que_1/reply");
+        let asked = imitation.changing_requests();
+        assert_eq!(asked[0].line, "POST /question/que_1/reply");
         assert_eq!(asked[0].body, r#"{"answers":[["oak"],["owl"]]}"#);
-        assert_eq!(asked[1].what, "POST /question/que_2/reject");
+        assert_eq!(asked[1].line, "POST /question/que_2/reject");
         let bad = server.reject("../session").await.unwrap_err();
         assert_eq!(bad.kind(), "request", "an id is no path");
     });

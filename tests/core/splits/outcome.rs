@@ -9,7 +9,7 @@ use super::language::Step;
 use super::shown;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ReportedHit {
     pub(crate) hit: Hit,
     pub(crate) arg: Option<String>,
     pub(crate) start: Option<u64>,
@@ -20,7 +20,7 @@ pub(crate) struct Told {
 /// The output of a stream, and the decisions of a session until the reply is cut.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outcome {
-    pub(crate) hits: Vec<Told>,
+    pub(crate) hits: Vec<ReportedHit>,
     pub(crate) redactions: Vec<Redaction>,
     pub(crate) counters: Counters,
     pub(crate) decisions: Vec<Decision>,
@@ -48,7 +48,7 @@ impl<'s> Reading<'s> {
             steps,
             hits: Vec::new(),
             arrived: Arrived::default(),
-            left: Left::of(steps),
+            left: Left::from_steps(steps),
         }
     }
 
@@ -73,7 +73,11 @@ impl<'s> Reading<'s> {
             .check(&mut self.stream, &self.hits[known..], self.steps);
         let stream = &self.stream;
         Outcome {
-            hits: self.hits.iter().map(|hit| told(stream, hit)).collect(),
+            hits: self
+                .hits
+                .iter()
+                .map(|hit| reported_hit(stream, hit))
+                .collect(),
             redactions: stream.redactions().to_vec(),
             counters: stream.counters(),
             decisions: decisions(stream.pack().session(), self.steps),
@@ -98,7 +102,7 @@ impl Arrived {
             let is_there = (before + 1..=now).contains(&hit.decided);
             assert!(
                 is_there,
-                "{hit:?} is told with {before}..{now}: {}",
+                "{hit:?} is reported with {before}..{now}: {}",
                 shown(steps)
             );
         }
@@ -113,7 +117,7 @@ struct Left {
 }
 
 impl Left {
-    fn of(steps: &[Step]) -> Left {
+    fn from_steps(steps: &[Step]) -> Left {
         let opened = steps.iter().filter_map(|step| match step {
             Step::Open(part, _) => Some((*part, 0)),
             _ => None,
@@ -153,8 +157,8 @@ impl Left {
     }
 }
 
-fn told(stream: &Stream, hit: &Hit) -> Told {
-    Told {
+fn reported_hit(stream: &Stream, hit: &Hit) -> ReportedHit {
+    ReportedHit {
         hit: *hit,
         arg: stream.arg(hit).map(str::to_owned),
         start: stream.start(hit),
