@@ -1,5 +1,5 @@
-//! Shared by the examples: a local server that talks endlessly, a rule that hits after some words, and a check that the
-//! connection was closed.
+//! Shared by the examples: a local server that talks endlessly, a rule that hits after some words, a check that the
+//! connection was closed, and what the tests of the adapters need.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -8,10 +8,25 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
+#[cfg(test)]
+use futures_core::Stream;
+#[cfg(test)]
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll},
+};
 use ttsr::Pack;
 use ttsr::harness::{
     Cancel, End, Hooks, Message, Processor, Provider, Request, Settings, Step, run,
 };
+#[cfg(test)]
+use ttsr::harness::{
+    Content, Failure, Role, Tool,
+    stream_adapter::{self, EventBuilder},
+};
+#[cfg(test)]
+use ttsr::{Event, PartId};
 
 const RULES: &str = r#"
 schema = 1
@@ -115,4 +130,115 @@ fn talk(mut stream: TcpStream) -> std::io::Result<usize> {
         }
     }
     Ok(WORDS)
+}
+
+/// A conversation with a call, its result and a tool, for the tests of the adapters.
+#[cfg(test)]
+pub fn conversation() -> Request {
+    let call = Content::ToolCall {
+        call: "call_1".into(),
+        tool: "read".into(),
+        input: r#"{"path":"a"}"#.into(),
+    };
+    let text = Content::Text {
+        text: "I look.".into(),
+        synthetic: false,
+    };
+    let result = Content::ToolResult {
+        call: "call_1".into(),
+        output: "no such file".into(),
+        is_error: true,
+    };
+    let messages = vec![
+        Message::new(Role::System, "Be brief."),
+        Message::user("Read a."),
+        Message {
+            role: Role::Assistant,
+            content: vec![text, call],
+        },
+        Message {
+            role: Role::Tool,
+            content: vec![result],
+        },
+    ];
+    let mut request = Request::new("a-model", messages);
+    request.temperature = Some(500);
+    request.max_tokens = Some(100);
+    request.headers = vec![("x-initiator".into(), "agent".into())];
+    request.tools = vec![Tool {
+        name: "read".into(),
+        description: "Reads a file.".into(),
+        input: serde_json::json!({ "type": "object" }),
+    }];
+    request
+}
+
+/// A conversation with reasoning.
+#[cfg(test)]
+pub fn reasoning() -> Request {
+    let reasoning = Content::Reasoning { text: "hm".into() };
+    let message = Message {
+        role: Role::Assistant,
+        content: vec![reasoning],
+    };
+    Request::new("a-model", vec![Message::user("Why?"), message])
+}
+
+/// Returns the events that an adapter makes of chunks, or its refusal.
+#[cfg(test)]
+pub fn events<T: Send + Unpin + 'static>(
+    chunks: impl IntoIterator<Item = T>,
+    read: impl FnMut(T, &mut EventBuilder) -> Result<(), Failure> + Send + Unpin + 'static,
+) -> Result<Vec<Event>, Failure> {
+    use std::future::poll_fn;
+    let chunks: VecDeque<T> = chunks.into_iter().collect();
+    let mut events = stream_adapter::chunks(async { Ok(Ready(chunks)) }, read);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let mut all = Vec::new();
+    while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+        all.push(event?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+struct Ready<T>(VecDeque<T>);
+
+#[cfg(test)]
+impl<T: Unpin> Stream for Ready<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<T>> {
+        Poll::Ready(self.0.pop_front())
+    }
+}
+
+/// Returns the parts of a reply and the reason of its end, in one line.
+#[cfg(test)]
+pub fn shown(events: &[Event]) -> String {
+    let mut parts: Vec<(PartId, String, String)> = Vec::new();
+    let mut end = String::new();
+    for event in events {
+        match event {
+            Event::PartStart { part, channel, .. } => {
+                parts.push((*part, channel.name().to_owned(), String::new()));
+            }
+            Event::Tool { part, tool, call } => {
+                let known = parts.iter_mut().find(|known| known.0 == *part).unwrap();
+                known.1 = format!("tool-input {tool} {}", call.as_deref().unwrap_or("-"));
+            }
+            Event::Delta { part, bytes } => {
+                let known = parts.iter_mut().find(|known| known.0 == *part).unwrap();
+                known.2 += std::str::from_utf8(bytes).unwrap();
+            }
+            Event::Finish { reason } => end = format!(" / {reason}"),
+            _ => {}
+        }
+    }
+    let parts = parts
+        .into_iter()
+        .map(|(_, kind, text)| format!("{kind}: {text}"));
+    parts.collect::<Vec<_>>().join(" / ") + &end
 }

@@ -56,6 +56,7 @@
 mod aborted;
 mod call;
 mod cancel;
+pub mod conformance;
 pub mod consult;
 mod consultation;
 pub mod event;

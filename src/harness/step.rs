@@ -14,8 +14,8 @@ use crate::{Channel, Decision, Event, PartId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Input {
-    /// The request of the last [`Step::Send`] was sent, and later inputs belong to its reply. Inputs between a cut
-    /// and `Sent` belong to the old reply: they are dropped and counted.
+    /// The request of the last [`Step::Send`] was prepared and sent, and later inputs belong to its reply. Inputs between
+    /// a cut and `Sent` belong to the old reply: they are dropped and counted.
     Sent,
     /// The reply's next event.
     Event(Event),
@@ -30,10 +30,50 @@ pub enum Input {
 }
 
 /// An instruction to the host. Steps are carried out in order.
+///
+/// # Example: a request is prepared before it is sent
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::{Hooks, Input, Message, Processor, Request, Settings, Step};
+/// use ttsr::{Action, Channel, Pack, Pattern, Rule};
+/// let mut rule = Rule::new("demo/no-keys", vec![Pattern::literal("sk-live")]);
+/// rule.on = vec![Channel::UserInput];
+/// rule.action = Action::Abort;
+/// let pack = Pack::builder().rule(rule).build()?;
+///
+/// /// Begins a turn with a prompt. Returns the requests that leave the host.
+/// fn ask(processor: &mut Processor, prompt: &str) -> Vec<Request> {
+///     let mut sent = Vec::new();
+///     let mut steps = Vec::new();
+///     processor.begin("msg_1", &mut steps);
+///     for step in std::mem::take(&mut steps) {
+///         if let Step::Send { messages, .. } = step {
+///             let mut request = Request::new("a-model", vec![Message::user(prompt)]);
+///             request.messages.extend(messages);
+///             // `None`: a rule refused the prompt, and `steps` has the abort.
+///             if let Some(prepared) = processor.prepare(&request, &mut steps) {
+///                 sent.push(prepared.request);
+///                 processor.step(Duration::ZERO, Input::Sent, &mut steps);
+///             }
+///         }
+///     }
+///     sent
+/// }
+///
+/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// assert_eq!(ask(&mut processor, "Hello.").len(), 1);
+/// assert_eq!(ask(&mut processor, "Use sk-live-1."), []);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Send the request with these messages appended to those it had; answer with [`Input::Sent`].
+    /// Append these messages to those of the request, pass it to [`Processor::prepare`](super::Processor::prepare), send
+    /// the request that this returns, and answer with [`Input::Sent`].
+    ///
+    /// Every attempt is prepared: `prepare` is where rules read the user's messages, and where they edit the request. A
+    /// request that was not prepared contains text that a rule would refuse or change. If `prepare` returns `None`,
+    /// nothing is sent. [`run`](super::run()) and [`AgentTurn`](super::AgentTurn) do all this.
     Send {
         /// The number of the attempt in its turn, from 1.
         attempt: u32,

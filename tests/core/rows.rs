@@ -67,7 +67,7 @@ fn cases(toml: &str) -> Vec<String> {
 #[test]
 fn each_test_that_a_row_names_exists_and_begins_with_it() {
     let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
-    let names = names(&["tests", "crates"]);
+    let names = names(&["tests", "crates", "src/harness/conformance"]);
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -105,7 +105,7 @@ fn each_test_that_a_row_names_exists_and_begins_with_it() {
 #[test]
 fn each_test_that_a_fault_names_exists() {
     let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
-    let names = names(&["tests", "crates"]);
+    let names = names(&["tests", "crates", "src/harness/conformance"]);
     let mut count = 0;
     for line in text.lines().filter(|line| line.starts_with("| F")) {
         let tests = line.split('|').nth(3).unwrap_or_default();
@@ -328,7 +328,7 @@ fn written(faults: &[Fault]) -> String {
         "# Faults\n\n\
          What can be wrong with what comes in, and with what it runs on: what happens then, and which tests show it.\n\
          Of {} lines, {shown} have their cases, {} by name; {} do not apply, and say why. Names are those of tests, and of\n\
-         cases in `tests/data` and `tests/conformance`; there a name says what a wrong engine would do. Each case of\n\
+         cases in `tests/data` and `src/harness/conformance`; there a name says what a wrong engine would do. Each case of\n\
          `tests/data` is run under many cuts into deltas, and the hits must be the same under all.\n\n\
          `tests/core/rows.rs` writes this page from `tests/data/faults.toml` and checks that every case is there;\n\
          `UPDATE_GOLDEN=1 cargo test -p ttsr --test core rows` writes it anew.\n",

@@ -3,10 +3,14 @@
 
 mod abort;
 mod boundary;
+mod conformance;
 mod faults;
 mod guides;
 mod hold;
 mod hooks;
+#[path = "../../examples/host.rs"]
+#[allow(dead_code, reason = "`main` is the example's")]
+mod host;
 mod inject;
 mod layers;
 mod leftovers;

@@ -272,7 +272,7 @@ impl Table {
     }
 
     /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
-    /// with `STAY`. This is the innermost loop of every search.
+    /// with `STAY`. This is the body of the loops over blocks; `lazy_dfa::search` lists all loops that step a state.
     #[inline(always)]
     pub(crate) fn step_block(
         &self,

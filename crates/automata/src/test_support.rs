@@ -10,9 +10,9 @@ use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use crate::PatternLimits;
+use crate::lazy_dfa::speculative::Tile;
 use crate::partition::{PartitionPlan, Spread};
 use crate::simd::SimdLevel;
-use crate::speculative::Tile;
 use crate::split::GapCriteria;
 use crate::table::FIRST_BUDGET;
 use crate::table::sparse::SparseRows;
@@ -80,14 +80,14 @@ pub(crate) const PLANS: [PartitionPlan; 11] = [
     // Sparse rows for all states without a report, and for those after the first few.
     PartitionPlan {
         sparse: SparseRows {
-            behind: 0,
+            full_rows: 0,
             entries: 2,
         },
         ..plan(Some(EVERY_GAP), 1, None)
     },
     PartitionPlan {
         sparse: SparseRows {
-            behind: 12,
+            full_rows: 12,
             entries: 1,
         },
         level: Some(SimdLevel::Portable),
@@ -95,7 +95,7 @@ pub(crate) const PLANS: [PartitionPlan; 11] = [
     },
     PartitionPlan {
         sparse: SparseRows {
-            behind: 0,
+            full_rows: 0,
             ..SparseRows::USUAL
         },
         ..plan(None, 2, None)

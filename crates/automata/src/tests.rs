@@ -6,8 +6,8 @@ pub(super) mod shape;
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
+use super::lazy_dfa::speculative::Tile;
 use super::simd::SimdLevel;
-use super::speculative::Tile;
 use super::split::GapCriteria;
 use super::test_support;
 use super::test_support::{
@@ -1082,19 +1082,20 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
         ("so ", "an ab is"),
         ("an ab ", "is not c"),
         ("an ab ", "is\nover"),
+        ("an ab ", "is é not"),
     ];
     for (plan, expected) in [
-        (PartitionPlan::USUAL, [true; 5]),
-        (plan(Some(EVERY_GAP), 1, None), [true; 5]),
+        (PartitionPlan::USUAL, [true; 6]),
+        (plan(Some(EVERY_GAP), 1, None), [true; 6]),
         (
             plan(Some(EVERY_GAP), 1, Some(SimdLevel::Portable)),
-            [true; 5],
+            [true; 6],
         ),
-        // Over several automata what is wide, or wakes a tail, goes the long way.
-        (plan(None, 2, None), [true, false, true, true, true]),
+        // Several automata step together only ASCII that activates no suffix.
+        (plan(None, 2, None), [true, false, true, true, true, false]),
         (
             plan(Some(EVERY_GAP), 2, Some(SimdLevel::Portable)),
-            [true, false, false, true, true],
+            [true, false, false, true, true, false],
         ),
     ] {
         let matcher = matcher_of(&patterns, 1 << 20, plan);
@@ -1103,7 +1104,7 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
             matcher.push(&mut cursor, before.as_bytes(), |_| ());
             let is_short = matcher.push_short(&mut cursor, delta.as_bytes()).is_some();
             if !is_short {
-                // What is read first is built.
+                // This builds the states that are missing.
                 matcher.push(&mut cursor, delta.as_bytes(), |_| ());
             }
             is_short
@@ -1114,6 +1115,32 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
         });
         assert_eq!(found, expected, "{plan:?}");
     }
+}
+
+#[test]
+fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
+    let matcher = Matcher::for_spans(&parsed(&["abc", "éa"]), 1 << 20).expect("few characters");
+    let text = "x日 é, é".as_bytes();
+    let mut cursor = matcher.start();
+    // This builds the states.
+    matcher.push(&mut cursor, text, |event| panic!("{event:?}"));
+    matcher.push(&mut cursor, b" x ab", |event| panic!("{event:?}"));
+    matcher.restart(&mut cursor);
+    let run = matcher.run(&mut cursor, text);
+    assert_eq!((run.stepped, run.idle_until), (text.len(), text.len() - 2));
+    assert!(!matcher.is_idle(&cursor));
+    // An incomplete character is not stepped.
+    assert_eq!(matcher.run(&mut cursor, b" x\xE6\x97").stepped, 2);
+    assert!(matcher.is_idle(&cursor));
+    // A short delta is tracked if it is ASCII.
+    assert_eq!(
+        matcher.push_short_tracking_idle(&mut cursor, "x日".as_bytes()),
+        None
+    );
+    let tracked = matcher.push_short_tracking_idle(&mut cursor, b" x ab");
+    let mut padded = [0; SHORT];
+    padded[..5].copy_from_slice(b" x ab");
+    assert_eq!(tracked, Some((padded, 3)));
 }
 
 #[test]

@@ -36,55 +36,38 @@ fn retrying(severity: Severity, retry: Retry) -> Pack {
     pack([rule])
 }
 
+/// In the steps, `|` begins a turn, `c` compacts, and a reply breaks the rule at `+`, where guidance is given, and at
+/// `-`, where it is suppressed.
 #[test]
-fn a_cooldown_counts_the_turns_that_began_since() {
-    let pack = repeating(Repeat {
+fn guidance_is_repeated_as_far_as_its_bounds_allow() {
+    let none = Repeat::default();
+    let cooldown = Repeat {
         cooldown_turns: Some(2),
-        ..Repeat::default()
-    });
-    let mut session = pack.session();
-    let seen = (0..5).map(|_| {
-        session.begin_turn();
-        attempt(&mut session, "a").concat()
-    });
-    let seen: Vec<_> = seen.collect();
-    let want = [
-        "inject a",
-        "(inject a)",
-        "inject a",
-        "(inject a)",
-        "inject a",
-    ];
-    assert_eq!(seen, want);
-}
-
-#[test]
-fn a_bound_per_turn_binds_in_each_turn_anew() {
-    let pack = repeating(Repeat {
+        ..none
+    };
+    let per_turn = Repeat {
         per_turn: Some(1),
-        ..Repeat::default()
-    });
-    let mut session = pack.session();
-    for _ in 0..3 {
-        session.begin_turn();
-        assert_eq!(attempt(&mut session, "a"), ["inject a"]);
-        assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
-    }
-}
-
-#[test]
-fn a_bound_per_session_counts_from_the_last_compaction() {
-    let pack = repeating(Repeat {
+        ..none
+    };
+    let per_session = Repeat {
         per_session: Some(2),
-        ..Repeat::default()
-    });
-    let mut session = pack.session();
-    for _ in 0..2 {
-        for want in ["inject a", "inject a", "(inject a)"] {
-            session.begin_turn();
-            assert_eq!(attempt(&mut session, "a"), [want]);
+        ..none
+    };
+    for (repeat, steps, why) in [
+        (cooldown, "|+|-|+|-|+", "it counts the turns that began"),
+        (per_turn, "|+-|+-|+-", "it binds in each turn anew"),
+        (per_session, "|+|+|-c|+|+|-c", "it counts from a compaction"),
+        (none, "++++", "nothing binds"),
+    ] {
+        let mut session = repeating(repeat).session();
+        for step in steps.chars() {
+            match step {
+                '|' => session.begin_turn(),
+                'c' => session.compacted(),
+                '+' => assert_eq!(attempt(&mut session, "a"), ["inject a"], "{why}"),
+                _ => assert_eq!(attempt(&mut session, "a"), ["(inject a)"], "{why}"),
+            }
         }
-        session.compacted();
     }
 }
 
@@ -155,15 +138,6 @@ fn a_cooldown_ends_when_what_it_counts_from_is_dropped_or_left_the_context() {
         ["(inject a)"],
         "the last counts"
     );
-}
-
-#[test]
-fn a_repeat_without_bounds_lets_guidance_be_given_every_time() {
-    let pack = repeating(Repeat::default());
-    let mut session = pack.session();
-    for _ in 0..4 {
-        assert_eq!(attempt(&mut session, "a"), ["inject a"]);
-    }
 }
 
 #[test]

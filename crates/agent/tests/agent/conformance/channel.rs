@@ -20,7 +20,7 @@ use crate::sides::{Chat, Done, Goes, Next, Server, Tell};
 type Log = Arc<Mutex<Vec<Shown>>>;
 
 /// Returns the steps of a case whose settings name a channel.
-pub(super) fn run(case: &Case) -> Vec<Shown> {
+pub(super) fn run(case: &Case<'_>) -> Vec<Shown> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -31,7 +31,7 @@ pub(super) fn run(case: &Case) -> Vec<Shown> {
     }
 }
 
-fn constraints(case: &Case, kind: &str) -> Constraints {
+fn constraints(case: &Case<'_>, kind: &str) -> Constraints {
     match kind {
         "telegram" => TELEGRAM,
         "slack" => SLACK,
@@ -56,7 +56,7 @@ fn shown(constraints: Constraints) -> Shown {
 }
 
 /// Answers one message.
-async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
+async fn chat(case: &Case<'_>, constraints: Constraints) -> Vec<Shown> {
     let log = Log::default();
     log.lock().unwrap().push(shown(constraints));
     let (begin, rest) = case.r#in.split_first().expect("a prompt comes first");
@@ -109,7 +109,7 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
 }
 
 /// Returns the operation that fails and the one that hangs.
-fn goes(case: &Case) -> Box<dyn Fn(&Done<'_>) -> Goes + Send> {
+fn goes(case: &Case<'_>) -> Box<dyn Fn(&Done<'_>) -> Goes + Send> {
     let (fails, hangs) = (case.settings.fails.clone(), case.settings.hangs.clone());
     Box::new(move |done| {
         let holds = |wanted: &Option<String>| match (wanted.as_deref(), done) {
@@ -164,14 +164,14 @@ fn written(log: &Log) -> Tell {
 }
 
 /// Runs the real console; its user types the texts of the case.
-fn console(case: &Case, runtime: &tokio::runtime::Runtime) -> Vec<Shown> {
+fn console(case: &Case<'_>, runtime: &tokio::runtime::Runtime) -> Vec<Shown> {
     let (keys, typed) = std_mpsc::channel();
     let screen = Screen::default();
     let mut console = Console::new(BufReader::new(Typed(typed, Vec::new())), screen.clone());
     let mut keys = Some(keys);
     let mut arrived: Option<UnboundedReceiver<Inbound>> = None;
     let mut out = vec![shown(console.constraints())];
-    for table in &case.r#in {
+    for table in case.r#in {
         let given = Given::new(case, table);
         if given.has("start") {
             let (inbox, inbound) = unbounded_channel();

@@ -12,11 +12,11 @@ use ttsr_agent::opencode::{
 };
 
 use super::foreground::foreground;
-use super::{Case, Given, Shown, pack};
+use super::{Case, Given, Shown};
 use ttsr_testing::opencode::{Asked, Imitation, Play};
 
 /// Returns the steps of a case whose settings name an interface of a server.
-pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
+pub(super) fn run(case: &Case<'_>) -> Vec<Shown> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -37,14 +37,14 @@ pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
             imitation,
         };
         for input in &inputs {
-            client.take(case, rules, input).await;
+            client.take(case, input).await;
         }
-        client.steps(&case.also)
+        client.steps()
     };
     runtime.unwrap().block_on(run)
 }
 
-fn api(case: &Case) -> ServerApi {
+fn api(case: &Case<'_>) -> ServerApi {
     match case.settings.api.as_deref() {
         Some("classic") => ServerApi::Classic,
         Some("next") => ServerApi::Next,
@@ -52,7 +52,7 @@ fn api(case: &Case) -> ServerApi {
     }
 }
 
-fn server(case: &Case, url: &str) -> Server {
+fn server(case: &Case<'_>, url: &str) -> Server {
     let server = Server::new(url, api(case)).unwrap();
     match &case.settings.password {
         Some(password) => server.with_password("opencode", password),
@@ -93,7 +93,7 @@ struct Client {
 }
 
 impl Client {
-    async fn take(&mut self, case: &Case, rules: &str, input: &Given<'_>) {
+    async fn take(&mut self, case: &Case<'_>, input: &Given<'_>) {
         let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
         let server = self.server.clone();
         let done = if input.has("create") {
@@ -128,9 +128,9 @@ impl Client {
             let transcript = server.read_session(&read).await;
             return self.tell(vec![("transcript", json!(transcript))]);
         } else if input.has("watch") {
-            let mut watching = SessionWatcher::new(pack(case, rules), api(case));
+            let mut watching = SessionWatcher::new(case.written.pack(), api(case));
             if !case.settings.chains.is_empty() {
-                watching = watching.fallback(foreground(case, rules));
+                watching = watching.fallback(foreground(case));
             }
             self.watch(case, input, watching).await
         } else {
@@ -147,7 +147,7 @@ impl Client {
     /// Runs rules on the server's events until the last one.
     async fn watch(
         &mut self,
-        case: &Case,
+        case: &Case<'_>,
         input: &Given<'_>,
         watching: SessionWatcher,
     ) -> Result<(), Failure> {
@@ -158,7 +158,7 @@ impl Client {
         if input.has("dry") {
             watching = watching.dry_run();
         }
-        let breaks = case.r#in.iter().filter(|it| it.contains_key("breaks"));
+        let breaks = case.r#in.iter().filter(|it| it.has("breaks"));
         let mut connections = breaks.count() + 1;
         let cancel = Cancel::default();
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -206,16 +206,13 @@ impl Client {
     }
 
     /// Returns requests and reports in their order.
-    fn steps(self, also: &[String]) -> Vec<Shown> {
+    fn steps(self) -> Vec<Shown> {
         let mut steps = Vec::new();
         let asked = self.shown_requests();
         let mut seen = self.seen.into_iter().peekable();
         for at in 0..=asked.len() {
             while let Some((_, shown)) = seen.next_if(|(before, _)| *before == at) {
-                let is_extra = shown[0].0 == "verdict";
-                if !is_extra || also.iter().any(|also| also == shown[0].0) {
-                    steps.push(shown);
-                }
+                steps.push(shown);
             }
             steps.extend(asked.get(at).map(request));
         }
@@ -249,10 +246,8 @@ fn asking(input: &Given<'_>) -> AskOptions {
 }
 
 fn answers(input: &Given<'_>) -> Vec<Vec<String>> {
-    let answers = input.table["answers"].clone();
-    answers
-        .try_into()
-        .expect("a list of answers for each question")
+    let answers = input.table.get("answers").cloned();
+    serde_json::from_value(answers.unwrap()).expect("a list of answers for each question")
 }
 
 fn request(asked: &Asked) -> Shown {

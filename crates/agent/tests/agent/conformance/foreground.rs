@@ -5,23 +5,23 @@ use std::time::Duration;
 use serde_json::json;
 use ttsr::harness::fallback::{Chains, Foreground, SessionEvent, error_text};
 
-use super::{Case, Given, Shown, pack};
+use super::{Case, Given, Shown};
 
 /// Returns the chains of a case. `*` is the chain of every agent without a chain of its own.
-pub(super) fn foreground(case: &Case, rules: &str) -> Foreground {
+pub(super) fn foreground(case: &Case<'_>) -> Foreground {
     let add = |chains: Chains, (agent, models): (&String, &Vec<String>)| match agent.as_str() {
         "*" => chains.any(models.iter().cloned()),
         agent => chains.chain(agent, models.iter().cloned()),
     };
     let chains = case.settings.chains.iter().fold(Chains::default(), add);
-    Foreground::new(pack(case, rules).session(), chains)
+    Foreground::new(case.written.pack().session(), chains)
 }
 
 /// Returns the steps of a case whose settings have chains and no server.
-pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
-    let mut foreground = foreground(case, rules);
+pub(super) fn run(case: &Case<'_>) -> Vec<Shown> {
+    let mut foreground = foreground(case);
     let mut steps: Vec<Shown> = Vec::new();
-    for table in &case.r#in {
+    for table in case.r#in {
         let input = Given::new(case, table);
         let at = Duration::from_millis(input.number("at").unwrap_or_default());
         if let Some(switch) = foreground.see(at, &event(case, &input)) {
@@ -35,7 +35,7 @@ pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     steps
 }
 
-fn event(case: &Case, input: &Given<'_>) -> SessionEvent {
+fn event(case: &Case<'_>, input: &Given<'_>) -> SessionEvent {
     let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
     let status = input.number("status").map(|status| status as u16);
     let error = input.text("error").map(|error| error_text(&error, status));

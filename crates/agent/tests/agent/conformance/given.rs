@@ -1,7 +1,8 @@
 //! Inputs: the tables of `in`, in the words of the format.
 
+use serde_json::Value;
+use ttsr::harness::conformance::CaseInput;
 use ttsr::harness::{Failure, Input, Message, ToolCall};
-use ttsr::{Channel, Event, PartId};
 use ttsr_agent::handoff::{ReadSession, Speaker, TranscriptMessage, TranscriptPart};
 use ttsr_agent::progress::{AgentEvent, AgentPart, ToolStatus};
 use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
@@ -10,22 +11,22 @@ use super::Case;
 
 /// An input in the words of the format.
 pub(super) struct Given<'a> {
-    pub(super) table: &'a toml::Table,
+    pub(super) table: &'a CaseInput,
     pub(super) case: &'a str,
 }
 
 impl<'a> Given<'a> {
-    pub(super) fn new(case: &'a Case, table: &'a toml::Table) -> Given<'a> {
+    pub(super) fn new(case: &Case<'a>, table: &'a CaseInput) -> Given<'a> {
         Given {
             table,
-            case: &case.name,
+            case: case.name,
         }
     }
 }
 
 impl Given<'_> {
     pub(super) fn has(&self, key: &str) -> bool {
-        self.table.contains_key(key)
+        self.table.has(key)
     }
 
     pub(super) fn text(&self, key: &str) -> Option<String> {
@@ -42,14 +43,7 @@ impl Given<'_> {
     }
 
     pub(super) fn number(&self, key: &str) -> Option<u64> {
-        self.table
-            .get(key)?
-            .as_integer()
-            .map(|number| number as u64)
-    }
-
-    pub(super) fn part(&self, key: &str) -> PartId {
-        PartId(self.number(key).unwrap() as u32)
+        self.table.number(key)
     }
 
     pub(super) fn call(&self, key: &str) -> ToolCall {
@@ -61,61 +55,8 @@ impl Given<'_> {
         }
     }
 
-    /// Returns the provider events of the input, if it has any.
-    pub(super) fn events(&self, size: usize) -> Option<Vec<Event>> {
-        let event = if self.has("delta") {
-            let text = self.words("text").into_bytes();
-            let pieces = text.chunks(size.min(text.len().max(1)));
-            let part = self.part("delta");
-            return Some(
-                pieces
-                    .map(|bytes| Event::Delta {
-                        part,
-                        bytes: bytes.to_vec(),
-                    })
-                    .collect(),
-            );
-        } else if self.has("open") {
-            let channel = self.words("channel");
-            Event::PartStart {
-                part: self.part("open"),
-                name: self.words("name"),
-                channel: Channel::from_name(&channel)
-                    .unwrap_or_else(|| panic!("{}: {channel}", self.case)),
-                tool: self.text("tool"),
-                call: self.text("call"),
-            }
-        } else if self.has("named") {
-            let (part, tool, call) = (self.part("named"), self.words("tool"), self.text("call"));
-            Event::Tool { part, tool, call }
-        } else if self.has("close") {
-            Event::PartEnd {
-                part: self.part("close"),
-            }
-        } else if self.has("snapshot") {
-            Event::Snapshot {
-                part: self.part("snapshot"),
-                bytes: self.words("text").into(),
-            }
-        } else if self.has("finish") {
-            Event::Finish {
-                reason: self.words("finish"),
-            }
-        } else if self.has("restart") {
-            Event::Restart
-        } else if self.has("error") {
-            Event::Error {
-                kind: self.words("error"),
-                message: self.words("message"),
-            }
-        } else {
-            return None;
-        };
-        Some(vec![event])
-    }
-
     pub(super) fn list(&self, key: &str) -> Vec<String> {
-        let items = self.table.get(key).and_then(toml::Value::as_array);
+        let items = self.table.get(key).and_then(Value::as_array);
         let items = items.into_iter().flatten();
         items
             .map(|item| item.as_str().unwrap().to_owned())
@@ -136,7 +77,7 @@ impl Given<'_> {
 
     /// Returns the messages of an earlier session.
     pub(super) fn said(&self) -> Vec<TranscriptMessage> {
-        let said = self.table.get("said").and_then(toml::Value::as_array);
+        let said = self.table.get("said").and_then(Value::as_array);
         let said = said.into_iter().flatten().map(|said| {
             let by = match said["by"].as_str().unwrap() {
                 "user" => Speaker::User,
@@ -197,7 +138,12 @@ impl Given<'_> {
             };
             part(call, content)
         } else if let Some(id) = self.text("question") {
-            let questions = self.table["questions"].as_array().unwrap().iter();
+            let questions = self
+                .table
+                .get("questions")
+                .and_then(Value::as_array)
+                .unwrap()
+                .iter();
             AgentEvent::Question {
                 session: session.clone(),
                 request: QuestionRequest {
@@ -245,14 +191,19 @@ impl Given<'_> {
     }
 
     pub(super) fn messages(&self) -> Vec<Message> {
-        let messages = self.table["prepare"].as_array().unwrap().iter();
+        let messages = self
+            .table
+            .get("prepare")
+            .and_then(Value::as_array)
+            .unwrap()
+            .iter();
         messages
             .map(|text| Message::user(text.as_str().unwrap()))
             .collect()
     }
 }
 
-fn said_part(part: &toml::Value) -> TranscriptPart {
+fn said_part(part: &Value) -> TranscriptPart {
     let word = |key: &str| Some(part.get(key)?.as_str().unwrap().to_owned());
     match (word("text"), word("attached"), word("tool")) {
         (Some(text), None, None) => TranscriptPart::Text(text),
@@ -273,12 +224,12 @@ fn says(text: &str) -> TranscriptMessage {
     }
 }
 
-fn question(given: &toml::Value) -> Question {
-    let words = |of: &toml::Value, key: &str| {
-        let text = of.get(key).and_then(toml::Value::as_str);
+fn question(given: &Value) -> Question {
+    let words = |of: &Value, key: &str| {
+        let text = of.get(key).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
     };
-    let choices = given.get("options").and_then(toml::Value::as_array);
+    let choices = given.get("options").and_then(Value::as_array);
     let choices = choices.into_iter().flatten().map(|choice| Choice {
         label: words(choice, "label"),
         description: words(choice, "description"),

@@ -1,14 +1,11 @@
-//! The accelerators for long input: the prefilter skips text in which no match can start, and speculative lanes
-//! step several stretches at once.
+//! The strategy for long input with few patterns: only the text around the candidates of the [`Prefilter`] is stepped.
 //!
-//! Contract: both step only states that are not special and hand every other byte to the scalar search, so they
-//! report nothing themselves.
+//! Contract: it skips text only while the search is idle and no suffix is live. It moves the cursor over skipped text
+//! to a start state, and hands every other byte to `push_plain` or to the scalar search, so it reports nothing itself.
 
 use super::super::MatchEvent;
 use super::super::prefilter::{Prefilter, ScanEffort};
-use super::super::speculative::{SpeculativeLanes, Tile};
-use super::super::table::StateId;
-use super::{DfaCache, DfaCursor, LazyDfa};
+use super::{DfaCursor, LazyDfa};
 
 /// The bytes stepped with live suffixes before the prefilter checks whether they are dead.
 const SUFFIX_BATCH: usize = 16;
@@ -77,71 +74,14 @@ impl LazyDfa {
                 if cursor.generation.is_start_state(cursor.state) {
                     break;
                 }
-                let run = self.step_ascii::<true>(cursor, &bytes[at..]);
-                at += run.stepped;
-                if run.stepped > 0 {
+                let plain = self.push_plain(cursor, &bytes[at..], |char| char.is_idle());
+                at += plain;
+                if plain > 0 {
                     continue;
                 }
             }
             at = self.push_special(cursor, bytes, at, on);
         }
         at
-    }
-
-    /// Steps whole tiles in speculative lanes, and those that decline in the scalar search, whose bytes it adds to
-    /// `stepped`. Returns the index of the byte after the last tile.
-    pub(super) fn push_tiles(
-        &self,
-        tile: Tile,
-        cursor: &mut DfaCursor,
-        bytes: &[u8],
-        mut at: usize,
-        stepped: &mut usize,
-        on: &mut impl FnMut(MatchEvent),
-    ) -> usize {
-        let size = tile.bytes();
-        // After a tile declines, so many are not tried; the number doubles each time.
-        let (mut misses, mut skip) = (0u32, 0u32);
-        while let Some(text) = bytes.get(at..at + size) {
-            let is_ready = skip == 0 && cursor.is_single_state();
-            let next = is_ready
-                .then(|| self.step_tile(tile, cursor, text))
-                .flatten();
-            match next {
-                Some(state) => {
-                    cursor.state = state;
-                    cursor.decoder.passed_ascii();
-                    misses = 0;
-                }
-                None => {
-                    if is_ready {
-                        misses = (misses + 1).min(6);
-                        skip = 1 << misses;
-                    }
-                    skip = skip.saturating_sub(1);
-                    self.push_scalar(cursor, &bytes[..at + size], at, on);
-                    *stepped += size;
-                }
-            }
-            at += size;
-        }
-        at
-    }
-
-    fn step_tile(&self, tile: Tile, cursor: &DfaCursor, text: &[u8]) -> Option<StateId> {
-        let DfaCache {
-            table,
-            start_states,
-            ..
-        } = &**cursor.generation;
-        let alphabet = &self.nfa.alphabet;
-        let look_behind_after = &self.look_behind_after;
-        SpeculativeLanes {
-            table,
-            alphabet,
-            start_states,
-            look_behind_after,
-        }
-        .step(cursor.state, text, tile)
     }
 }
