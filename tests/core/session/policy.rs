@@ -309,7 +309,10 @@ fn verdicts_and_sources_have_the_names_that_are_serialized() {
 fn a_session_in_shadow_leaves_no_trace_when_it_goes_live() {
     let mut session = pack([rule("a", Action::Inject), rule("b", Action::Retry)]).session();
     session.set_mode(Mode::Shadow);
+    assert_eq!((session.mode(), session.turn()), (Mode::Shadow, 0));
     session.begin_turn();
+    session.begin_turn();
+    assert_eq!(session.turn(), 2);
     for _ in 0..4 {
         assert!(
             session
@@ -344,6 +347,7 @@ fn the_next_stream_knows_whose_reply_it_is() {
 
     let mut stream = session.stream();
     session.set_origin(origin("build", "other"));
+    assert_eq!(session.origin(), &origin("build", "other"));
     let _ = session.push(&mut stream, TEXT, b"a");
     assert!(
         session.decisions().is_empty(),
