@@ -2,8 +2,8 @@
 
 use ttsr::rule::{Allowance, Repeat, Retry};
 use ttsr::{
-    Action, Channel, Limits, Mode, Origin, Pack, Partial, Pattern, Rule, Severity, Suppression,
-    Verdict,
+    Action, Channel, Limits, Mode, Origin, Pack, Partial, Pattern, Rule, Severity, Source,
+    Suppression, Verdict,
 };
 
 use super::{TEXT, attempt};
@@ -282,10 +282,37 @@ fn a_shadow_rule_says_what_it_would_do_and_changes_nothing() {
 }
 
 #[test]
+fn verdicts_and_sources_have_the_names_that_are_serialized() {
+    fn names(value: &impl serde::Serialize) -> Vec<String> {
+        match serde_json::to_value(value).expect("no key is not a text") {
+            serde_json::Value::String(name) => vec![name],
+            serde_json::Value::Object(fields) => fields.into_iter().map(|it| it.0).collect(),
+            other => panic!("{other}"),
+        }
+    }
+    let mut session = pack([rule("a", Action::Abort)]).session();
+    let mut stream = session.stream();
+    let verdicts = ["-", "a"].map(|delta| session.push(&mut stream, TEXT, delta.as_bytes()));
+    assert_eq!(verdicts.map(Verdict::name), ["continue", "act"]);
+    assert!(verdicts.iter().all(|it| names(it) == [it.name()]));
+    let limit = Source::Limit {
+        name: "parts",
+        part: TEXT,
+        decided: 3,
+    };
+    let sources = [session.decisions()[0].source, limit];
+    assert_eq!(sources.map(Source::name), ["rule", "limit"]);
+    assert!(sources.iter().all(|it| names(it) == [it.name()]));
+}
+
+#[test]
 fn a_session_in_shadow_leaves_no_trace_when_it_goes_live() {
     let mut session = pack([rule("a", Action::Inject), rule("b", Action::Retry)]).session();
     session.set_mode(Mode::Shadow);
+    assert_eq!((session.mode(), session.turn()), (Mode::Shadow, 0));
     session.begin_turn();
+    session.begin_turn();
+    assert_eq!(session.turn(), 2);
     for _ in 0..4 {
         assert!(
             session
@@ -320,6 +347,7 @@ fn the_next_stream_knows_whose_reply_it_is() {
 
     let mut stream = session.stream();
     session.set_origin(origin("build", "other"));
+    assert_eq!(session.origin(), &origin("build", "other"));
     let _ = session.push(&mut stream, TEXT, b"a");
     assert!(
         session.decisions().is_empty(),
