@@ -121,7 +121,6 @@
 mod ast;
 mod authoring;
 pub mod conversation;
-mod detect;
 mod event;
 pub mod examples;
 #[cfg(feature = "futures")]
@@ -136,7 +135,6 @@ pub mod scan;
 pub mod session;
 pub mod stream;
 mod verdict;
-mod view;
 
 pub use authoring::check;
 // At most 35 names: what most hosts need. The rest is in the modules.

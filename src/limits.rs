@@ -56,7 +56,9 @@ pub struct Limits {
     /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
     /// rules that hold or redact, and one more for rules that need whole matches. Default 64 MiB, of which only the
     /// used part is resident. A table starts with room for 16 MiB of its budget (32 MiB for an automaton of 128 or
-    /// more patterns), and reserves three times its room as address space.
+    /// more patterns), and reserves three times its room as address space. On WebAssembly, where a reservation is
+    /// resident, it starts with room for 256 KiB (2 MiB). Each further table has room for four times as much as the one
+    /// before.
     pub table_bytes: usize,
     /// The most parts of one stream. A closed part costs at most 20 bytes, and 40 more for the names of its tool, call
     /// and file, if it has any; a part beyond the limit costs nothing. Default 10,000.

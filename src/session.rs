@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::detect::unknown_name::KnownNames;
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode};
 use crate::stream::{RuleHistories as Pasts, Stream};
@@ -26,6 +25,7 @@ pub use origin::Origin;
 #[cfg(feature = "harness")]
 pub(crate) use snapshot::fnv1a;
 pub use snapshot::{Lost, Snapshot};
+use ttsr_views::detect::unknown_name::KnownNames;
 
 /// Number of replaced packs whose decisions a session can still resolve.
 const RETIRED: usize = 16;

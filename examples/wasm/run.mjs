@@ -1,4 +1,5 @@
 // Runs the module in Node: loads a pack, pushes a reply delta by delta, and expects the hit where it becomes certain.
+// Then loads built-in packs, reads text under each of them, and expects that the memory of the module stays small.
 //
 //     node run.mjs MODULE.wasm
 import assert from "node:assert/strict";
@@ -38,11 +39,64 @@ assert.equal(withText("schema = 1\n[rule.x]\n", ttsr.ttsr_open), 0, "a pack with
 const reply = withText(pack, ttsr.ttsr_open);
 assert.notEqual(reply, 0, "the pack loads");
 
-const push = (delta) => withText(delta, (address, length) => ttsr.ttsr_push(reply, address, length));
-const hits = ["Then I call Box ", "::", " le", "ak(value)."].map(push);
+const push = (reply, delta) => withText(delta, (address, length) => ttsr.ttsr_push(reply, address, length));
+const hits = ["Then I call Box ", "::", " le", "ak(value)."].map((delta) => push(reply, delta));
 assert.deepEqual(hits, [0, 0, 0, 1]);
 assert.equal(ttsr.ttsr_end(reply), 23n);
 const told = new Uint8Array(ttsr.memory.buffer, ttsr.ttsr_message(reply), ttsr.ttsr_message_length(reply));
 assert.equal(new TextDecoder().decode(told), "Box::leak is never what this code base wants");
 ttsr.ttsr_close(reply);
 console.log("hit at byte 23, reported with delta 4 of 4");
+
+// A module's memory never shrinks, and whatever is allocated in it counts, used or not.
+const pageBytes = 65536;
+const pages = () => ttsr.memory.buffer.byteLength / pageBytes;
+assert(pages() <= 96, `one rule takes ${pages()} pages`);
+
+let seed = 7;
+const random = (below) => {
+  seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+  return Math.floor((seed / 2 ** 32) * below);
+};
+
+// The table of this rule outgrows its first room, and the hit is the same in the next one.
+const growing = `
+schema = 1
+[pack]
+name = "growing"
+[rule.twelve]
+description = "a one, eleven digits and an x"
+match.any = [{ regex = '[01]*1[01]{11}x' }]
+examples.match = ["1000000000001x"]
+`;
+const before = pages();
+const guard = withText(growing, ttsr.ttsr_open);
+const loaded = pages();
+for (let round = 0; round < 64; round++) {
+  assert.equal(push(guard, Array.from({ length: 4096 }, () => "01"[random(2)]).join("")), 0);
+}
+assert.equal(push(guard, "100000000000x"), 1);
+ttsr.ttsr_close(guard);
+console.log(`a table that grows: ${before} pages before, ${loaded} loaded, ${pages()} after 256 KiB of text`);
+assert(pages() > loaded, "the table grows");
+
+const words = ["let ", "value", " = ", "the ", "user's ", "\n", "rm -f ", "target/", "42", "; ", "// ", "naïve", " token:"];
+const secret = ` ghp_${Array.from({ length: 36 }, () => "0123456789abcdefghijklmnopqrstuvwxyz"[random(36)]).join("")} `;
+for (const [name, expected] of [["lang/rust", 0], ["std/injection", 0], ["std/secrets", 1]]) {
+  const toml = await readFile(new URL(`../../rules/${name}/pack.toml`, import.meta.url), "utf8");
+  const before = pages();
+  const guard = withText(toml, ttsr.ttsr_open);
+  assert.notEqual(guard, 0, `${name} loads`);
+  const loaded = pages();
+  let hits = 0;
+  for (let length = 0; length < 256 * 1024; ) {
+    const delta = words[random(words.length)] + words[random(words.length)];
+    hits += push(guard, delta);
+    length += delta.length;
+  }
+  hits += push(guard, secret);
+  assert.equal(hits, expected, `hits of ${name}`);
+  ttsr.ttsr_close(guard);
+  console.log(`${name}: ${before} pages before, ${loaded} loaded, ${pages()} after 256 KiB of text`);
+}
+assert(pages() <= 256, `the module takes ${pages()} pages`);

@@ -1,9 +1,9 @@
 //! Runs a view of tool input after the JSON view, as the crate does, and records its output.
 
-use crate::view::chunk::{Chunk, ChunkSink, Tag};
-use crate::view::edit::EditView;
-use crate::view::json::{ArgPath, HaystackSink, JsonDecoder};
-use crate::view::shell::ShellView;
+use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
+use ttsr_views::edit::EditView;
+use ttsr_views::json::{ArgPath, HaystackSink, JsonDecoder};
+use ttsr_views::shell::ShellView;
 
 /// A view of the values of tool input.
 pub(crate) trait View {
@@ -37,9 +37,9 @@ pub(crate) fn read(mut view: impl View, input: &[u8], step: usize) -> Vec<Heard>
     for delta in input.chunks(step) {
         delivered += delta.len() as u64;
         recorder.delivered = (step == 1).then_some(delivered);
-        decoder.push(delta, &mut (&mut view, &mut recorder));
+        decoder.push(delta, &mut Reader(&mut view, &mut recorder));
     }
-    decoder.finish(&mut (&mut view, &mut recorder));
+    decoder.finish(&mut Reader(&mut view, &mut recorder));
     view.finish(delivered, &mut recorder);
     recorder.heard
 }
@@ -73,7 +73,10 @@ impl ChunkSink for Recorder {
     }
 }
 
-impl<V: View> HaystackSink for (&mut V, &mut Recorder) {
+/// Passes the haystacks of tool input to a view.
+struct Reader<'a, V>(&'a mut V, &'a mut Recorder);
+
+impl<V: View> HaystackSink for Reader<'_, V> {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.0.open(path);
     }

@@ -1,6 +1,6 @@
 //! A sink that records the output of a view byte by byte.
 
-use crate::view::chunk::{Chunk, ChunkSink, Tag};
+use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
 
 /// The recorded output: each byte with its tag, its offset and its deciding offset, and the cuts.
 #[derive(Debug, Default, PartialEq)]

@@ -6,17 +6,17 @@
 
 use std::sync::Arc;
 
-use crate::detect::control_tokens;
-use crate::detect::repetition;
-use crate::detect::{unknown_file, unknown_name};
 use crate::limits::Limits;
 use crate::program::{CompoundCondition, DetectorSpec, MatchMode, ViewKey, ViewSource};
 use crate::rule::{Channel, Rule};
 use crate::stream::buffers;
-use crate::view::edit::EditLimits;
-use crate::view::fence;
-use crate::view::fold;
-use crate::view::shell::ShellLimits;
+use ttsr_views::detect::control_tokens;
+use ttsr_views::detect::repetition;
+use ttsr_views::detect::{unknown_file, unknown_name};
+use ttsr_views::edit::EditLimits;
+use ttsr_views::fence;
+use ttsr_views::fold;
+use ttsr_views::shell::ShellLimits;
 
 impl Rule {
     /// Returns the largest number of bytes of the text of one part that a stream retains for this rule if it is the

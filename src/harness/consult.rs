@@ -16,8 +16,8 @@ use super::message::{Message, Request, Tool};
 use super::processor::{Processor, Settings};
 use super::reply::Reply;
 use super::step::End;
-use crate::view::path::ToolScope;
 use crate::{Channel, Origin, Pack};
+use ttsr_views::path::ToolScope;
 
 /// The properties of the session that asks, which the sub-agent's session inherits.
 #[derive(Clone, Debug)]

@@ -22,13 +22,13 @@ use crate::program::{
 };
 use crate::rule::{Capture, Channel, Condition, Pattern, Rule, Severity};
 use crate::verdict::RuleId;
-use crate::view::path::{ArgScope, PathScope, ToolScope};
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
 use ttsr_automata::pattern::{self, Refused};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_automata::{Matcher, TooManyClasses};
+use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
 /// An error that concerns the rules of a pack together, though each of them is valid.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use regex_syntax::hir::{
 use crate::limits::Limits;
 use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
-use crate::view::fold::{FoldSet, fold_text, has_boundary_before};
 use ttsr_automata::pattern::{self, Refused, Unfolded};
+use ttsr_views::fold::{FoldSet, fold_text, has_boundary_before};
 
 /// Classes with at most this many characters are folded character by character. A larger class is a category or a
 /// negation, such as `\p{L}` or `[^;]`, and already describes folded text.

@@ -10,7 +10,7 @@ use super::diagnostic::code;
 use super::did_you_mean;
 use super::escape::quote;
 use crate::rule::{Channel, Rule};
-use crate::view::path::{ToolScope, split_exclusion};
+use ttsr_views::path::{ToolScope, split_exclusion};
 
 const KNOWN: &str = include_str!("tools.toml");
 

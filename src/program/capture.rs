@@ -5,8 +5,8 @@ use std::sync::Arc;
 use globset::GlobSet;
 use regex_syntax::hir::{Hir, HirKind};
 
-use crate::detect::entropy::{Entropy, EntropyLimits};
 use ttsr_automata::pike;
+use ttsr_views::detect::entropy::{Entropy, EntropyLimits};
 
 /// The requirements on a capture group of a match.
 #[derive(Debug)]

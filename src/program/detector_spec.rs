@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ViewSource;
-use crate::detect::doom_loop::LoopLimits;
-use crate::detect::limit::BoundLimits;
-use crate::detect::repetition::RepetitionLimits;
-use crate::detect::script::{LanguageSet, ScriptLimits, ScriptSet};
-use crate::detect::turns::TurnLimits;
-use crate::detect::unknown_name::KnownNames;
 use crate::rule::{Condition, KnownList, Named, Script};
 use crate::verdict::RuleId;
+use ttsr_views::detect::doom_loop::LoopLimits;
+use ttsr_views::detect::limit::BoundLimits;
+use ttsr_views::detect::repetition::RepetitionLimits;
+use ttsr_views::detect::script::{LanguageSet, ScriptLimits, ScriptSet};
+use ttsr_views::detect::turns::TurnLimits;
+use ttsr_views::detect::unknown_name::KnownNames;
 
 /// A rule that a detector decides.
 #[derive(Debug)]

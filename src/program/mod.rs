@@ -19,12 +19,12 @@ use crate::ast::AstPatternSet;
 use crate::limits::Limits;
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
-use crate::view::chunk::RegionSet;
-use crate::view::path::ArgScope;
 use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
 use ttsr_automata::pike::{self, PikeVm};
+use ttsr_views::chunk::RegionSet;
+use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};

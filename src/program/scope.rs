@@ -5,7 +5,7 @@ use std::sync::Arc;
 use globset::GlobSet;
 
 use crate::rule::ToolOutcome;
-use crate::view::path::{ArgScope, PathScope, ToolScope};
+use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
 /// The scope of a rule, except for its channels. `None` is no restriction.
 #[derive(Debug)]

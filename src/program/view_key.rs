@@ -1,8 +1,8 @@
 //! The key of a view: which regions of a haystack a pattern reads, in which language, and how they are folded.
 
 use crate::rule::{Channel, Pattern, Region};
-use crate::view::chunk::{Language, RegionSet, Tag};
-use crate::view::fold::FoldSet;
+use ttsr_views::chunk::{Language, RegionSet, Tag};
+use ttsr_views::fold::FoldSet;
 
 /// The text of a haystack that a pattern reads. Patterns with equal keys share an automaton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -525,7 +525,7 @@ pub struct Script {
 
 impl Script {
     /// The valid values: scripts by their Unicode names, languages by their ISO 639 codes.
-    pub const NAMES: [&'static str; 27] = crate::detect::script::NAMES;
+    pub const NAMES: [&'static str; 27] = ttsr_views::detect::script::NAMES;
 }
 
 /// Known names, from one or more lists. Clones share the lists: a thousand rules with the same list of 50,000 names

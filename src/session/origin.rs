@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pack::Pack;
 use crate::program::RuleScope as Scope;
-use crate::view::path::ToolScope;
+use ttsr_views::path::ToolScope;
 
 /// The agent, the model and the provider of the next replies, as far as the host knows them. Names are compared without
 /// regard to ASCII case.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::detect::doom_loop::CallHistory;
-use crate::detect::turns::ReplyHistory;
 use crate::rule::Channel;
 use crate::verdict::RuleId;
+use ttsr_views::detect::doom_loop::CallHistory;
+use ttsr_views::detect::turns::ReplyHistory;
 
 /// The history of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,18 +8,18 @@ use std::time::Duration;
 use super::Counters;
 use super::closed::ClosedPart;
 use super::state::SharedState;
-use crate::detect::unknown_name::KnownNames;
 use crate::limits::Limits;
 use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
-use crate::view::chunk::Chunk;
 use admit::{Admission, HaystackScope, PartContext, TextEnd};
 use haystack::{FirstEndReader, HaystackReader, MatchContext};
 use limits::PartLimits;
 use scope::PartScope;
 use tool_input::ToolInputReader;
 use ttsr_automata::is_short;
+use ttsr_views::chunk::Chunk;
+use ttsr_views::detect::unknown_name::KnownNames;
 use views::Views;
 
 mod admit;
@@ -196,7 +196,7 @@ impl OpenPart {
             if let DetectorSpec::UnknownTool(known) = &detector.spec
                 && !is_known(known)
             {
-                let found = crate::detect::Detection {
+                let found = ttsr_views::detect::Detection {
                     start: at,
                     end: at,
                     decided: at,

@@ -9,12 +9,12 @@ use super::closed::ClosedParts;
 use super::history::RuleHistories;
 use super::part::condition::{ConditionState, FullMatch};
 use super::{Counters, Redaction};
-use crate::detect::unknown_name::KnownNames;
 use crate::pack::Captured;
 use crate::program::{PatternRole, Program};
 use crate::rule::{Count, Per};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
-use crate::view::json::ArgPath;
+use ttsr_views::detect::unknown_name::KnownNames;
+use ttsr_views::json::ArgPath;
 
 /// The state of a stream that its parts share.
 #[derive(Debug, Default)]

@@ -43,9 +43,9 @@ mod test_support;
 )]
 use automata::*;
 
+use automata::lazy_dfa::speculative::Tile;
 use automata::partition::PartitionPlan;
 use automata::simd::SimdLevel;
-use automata::speculative::Tile;
 use test_support::{PLANS, SMALL_TILE};
 use ttsr_testing::{self as testing, Random};
 

@@ -211,7 +211,7 @@ impl CacheBuilder {
         self.step.successor.state_set = StateSet::dead();
         let dead = self.add_first(table);
         (0..self.columns).for_each(|column| table.set(dead, column, dead));
-        self.full_rows = table.sparse().behind.saturating_add(self.keys.len());
+        self.full_rows = table.sparse().full_rows.saturating_add(self.keys.len());
         (start_states, dead)
     }
 

@@ -9,17 +9,13 @@
 //! have been cheaper, a new *generation* starts with an empty table. Cursors move to it when they next step in the
 //! fallback, and the old generation is freed with its last cursor. There are never more than two.
 //!
-//! # How a delta becomes a report
-//!
-//! `push` chooses a strategy by the length of the delta: [`short_input`] (up to 16 bytes), the prefilter or
-//! speculative lanes ([`long_input`]), and [`search`] for everything else and for whatever those decline. All of them
-//! only step states that are not special. A special state goes to [`step`], the one place that reports,
-//! activates suffixes and asks for unbuilt states; [`fallback`] does the same outside the table.
+//! [`search`] tells how a delta becomes a report: the strategies, the loops that step a state and their invariants.
 
 mod fallback;
-mod long_input;
+mod prefiltered;
 mod search;
 mod short_input;
+pub(crate) mod speculative;
 mod step;
 
 use std::sync::OnceLock;
@@ -33,14 +29,13 @@ use super::nfa::Nfa;
 use super::prefilter::Prefilter;
 use super::simd::SimdLevel;
 use super::single_match::SingleMatch;
-use super::speculative::Tile;
 use super::suffix::CursorExtra;
 use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use super::table::{PublishedState, SHORT, StateId, Table, TableConfig};
+use super::table::{PublishedState, StateId, Table, TableConfig};
 use super::utf8::{Symbol, Utf8Decoder};
+use speculative::Tile;
 
-pub use search::IdleRun;
-pub use short_input::is_short;
+pub use short_input::{IdleRun, is_short};
 
 /// The automaton of a set of patterns.
 #[derive(Debug)]
@@ -109,33 +104,6 @@ impl DfaCursor {
         self.extra
             .as_ref()
             .is_some_and(|extra| extra.nfa_cursor.is_some())
-    }
-
-    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the bytes
-    /// to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
-    #[inline(always)]
-    pub(crate) fn push_short(
-        &mut self,
-        bytes: &[u8],
-        room: &mut [u8; SHORT],
-        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
-    ) -> bool {
-        let is_single_state = match &self.extra {
-            None => true,
-            Some(extra) => extra.is_empty(),
-        };
-        if !is_single_state || self.decoder.is_pending() {
-            return false;
-        }
-        let table = &self.generation.table;
-        let (state, bits) = table.push_short(self.state, bytes, room);
-        if table.any_special(bits) || !agrees(room) {
-            return false;
-        }
-        self.state = state;
-        self.stepped = self.stepped.wrapping_add(bytes.len() as u32);
-        self.decoder.passed_ascii();
-        true
     }
 
     /// Returns true if no pattern can be reported any more, so that the cursor need not be stepped.
@@ -238,7 +206,7 @@ const PREFILTERED: usize = 32;
 impl LazyDfa {
     /// Compiles the automaton of `nfa`. Its tables grow from generation to generation up to `config.budget`.
     pub(crate) fn new(nfa: Nfa, config: TableConfig) -> LazyDfa {
-        LazyDfa::with_first(nfa, config, config.of_generation(0)).prefiltered()
+        LazyDfa::with_first(nfa, config, config.first_generation()).prefiltered()
     }
 
     /// Adds a prefilter for long deltas, if the patterns and the processor allow one.
@@ -262,11 +230,7 @@ impl LazyDfa {
 
     /// Compiles an automaton without a prefilter, for profiling on a sample: its first table has `room` bytes.
     pub(crate) fn for_profile(nfa: Nfa, config: TableConfig, room: usize) -> LazyDfa {
-        let first = TableConfig {
-            budget: config.budget.min(room),
-            ..config
-        };
-        LazyDfa::with_first(nfa, config, first)
+        LazyDfa::with_first(nfa, config, config.limited_to(room))
     }
 
     fn with_first(nfa: Nfa, config: TableConfig, first: TableConfig) -> LazyDfa {
@@ -333,36 +297,17 @@ impl LazyDfa {
         self.activate_initial_suffixes(cursor);
     }
 
-    /// Steps the bytes and calls `on` for each match that becomes certain.
-    #[inline]
-    pub(crate) fn push(
-        &self,
-        cursor: &mut DfaCursor,
-        bytes: &[u8],
-        on: &mut impl FnMut(MatchEvent),
-    ) {
-        if cursor.is_exhausted() {
-            return;
+    /// Returns the prefilter if a delta of `len` bytes is long enough for it.
+    fn prefilter_for(&self, len: usize) -> Option<&Prefilter> {
+        match len >= self.prefiltered {
+            true => self.filter.as_deref(),
+            false => None,
         }
-        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        if bytes.len() >= self.prefiltered
-            && let Some(filter) = &self.filter
-            && (self.prefiltered < PREFILTERED || filter.is_worth(bytes.len()))
-        {
-            return self.push_prefiltered(filter, cursor, bytes, on);
-        }
-        let (mut at, mut stepped) = (0, 0);
-        for tile in self.tiles {
-            if bytes.len() - at >= tile.least {
-                at = self.push_tiles(tile, cursor, bytes, at, &mut stepped, on);
-            }
-        }
-        self.push_scalar(cursor, bytes, at, on);
-        if bytes.len() >= self.prefiltered
-            && let Some(filter) = &self.filter
-        {
-            filter.record_unfiltered(bytes.len(), stepped + bytes.len() - at);
-        }
+    }
+
+    /// Returns true if a test forces the prefilter, so that its cost does not count.
+    fn is_prefilter_forced(&self) -> bool {
+        self.prefiltered < PREFILTERED
     }
 
     /// Returns true if there is no partial match. Only meaningful for an automaton whose NFA has

@@ -8,10 +8,10 @@
 //! 2. `partition` decides which patterns share an automaton (`partition::profile` measures them on a sample).
 //! 3. `alphabet`, `look`, `prefix_tree` and `nfa` compile the patterns of an automaton to a Thompson NFA over
 //!    equivalence classes of symbols.
-//! 4. `lazy_dfa` searches. `lazy_dfa::search` steps byte by byte through the `table`, which all cursors share;
-//!    `lazy_dfa::step` handles a symbol that reports, activates a suffix or leads to an unbuilt state;
-//!    `determinize` computes the state that `cache` then adds to the table. `prefilter` and `speculative` are the
-//!    accelerators for long input, `table::short_input` the one for short input.
+//! 4. `lazy_dfa::search` chooses a strategy for a delta, steps it through the `table`, which all cursors share, and
+//!    reports. `lazy_dfa::step` steps and activates suffixes, and asks for unbuilt states; `determinize` computes the
+//!    state that `cache` then adds to the table. The accelerators are `lazy_dfa::short_input` with `table::short_input`,
+//!    `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`.
 //! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
 //!    the table again, or `generations` replaces the table.
 //!
@@ -40,7 +40,7 @@ mod cache;
 mod determinize;
 mod generations;
 mod hash;
-mod lazy_dfa;
+pub(crate) mod lazy_dfa;
 mod limits;
 mod look;
 #[cfg(feature = "lookaround")]
@@ -54,7 +54,6 @@ mod prefix_tree;
 pub(crate) mod simd;
 mod simplify;
 mod single_match;
-pub(crate) mod speculative;
 pub(crate) mod split;
 mod suffix;
 mod sync;
@@ -71,13 +70,14 @@ pub use lazy_dfa::AutomatonSize;
 pub use lazy_dfa::IdleRun;
 use lazy_dfa::LazyDfa;
 pub use lazy_dfa::is_short;
+use lazy_dfa::speculative::Tile;
 pub use limits::PatternLimits;
 use nfa::Nfa;
 use partition::{Partition, PartitionPlan, SimplifiedPattern};
 use simd::SimdLevel;
 pub use table::SHORT;
-use table::TableConfig;
 use table::sparse::SparseRows;
+use table::{FIRST_BUDGET, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
 const MOST_SHORT: usize = 8;
@@ -206,6 +206,7 @@ impl Matcher {
             let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.with_distinct_starts();
             let config = TableConfig {
                 budget: table_bytes,
+                first_budget: FIRST_BUDGET,
                 level: SimdLevel::best(),
                 sparse: SparseRows::USUAL,
             };
@@ -224,7 +225,7 @@ impl Matcher {
         })
     }
 
-    /// Steps ASCII bytes up to the first special state. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// Steps whole characters up to the first special state. Only for matchers made by [`for_spans`](Self::for_spans).
     #[inline]
     pub fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
         match self.more.is_empty() {
@@ -233,8 +234,8 @@ impl Matcher {
         }
     }
 
-    /// As [`push_short`](Self::push_short); also returns the number of leading bytes after which the search was last
-    /// idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// As [`push_short`](Self::push_short) for ASCII; also returns the number of leading bytes after which the search was
+    /// last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
     #[inline]
     pub fn push_short_tracking_idle(
         &self,
@@ -284,20 +285,17 @@ impl Matcher {
     #[inline]
     pub fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
-            let Matcher { first, .. } = self;
-            return first.lazy.push(
-                &mut cursor.first,
-                bytes,
-                &mut |event| on(first.event(event)),
-            );
+            let Automaton { lazy, .. } = &self.first;
+            return lazy.push(&mut cursor.first, bytes, false, &mut |event| {
+                on(self.first.event(event));
+            });
         }
         self.each(cursor, |automaton, cursor| {
-            // A delta that is special to one automaton may be plain to the others.
-            if !cursor.is_exhausted() && automaton.lazy.push_short(cursor, bytes).is_none() {
-                automaton
-                    .lazy
-                    .push(cursor, bytes, &mut |event| on(automaton.event(event)));
-            }
+            // A short delta that they declined together may be plain to this one.
+            let Automaton { lazy, .. } = automaton;
+            lazy.push(cursor, bytes, true, &mut |event| {
+                on(automaton.event(event));
+            });
         });
     }
 
@@ -358,7 +356,7 @@ impl Matcher {
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    pub(crate) fn set_tile(&mut self, tile: speculative::Tile) {
+    pub(crate) fn set_tile(&mut self, tile: Tile) {
         self.first.lazy.set_tile(tile);
         self.more
             .iter_mut()

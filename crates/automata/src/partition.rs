@@ -12,8 +12,8 @@ use super::prefix_tree::SplitConfig;
 use super::simd::SimdLevel;
 use super::single_match::MAX_SINGLE_MATCH;
 use super::split::GapCriteria;
-use super::table::TableConfig;
 use super::table::sparse::SparseRows;
+use super::table::{FIRST_BUDGET, TableConfig};
 
 /// A pattern in the form in which it is searched for.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct PartitionPlan {
     pub(crate) level: Option<SimdLevel>,
     /// The states that get sparse rows.
     pub(crate) sparse: SparseRows,
+    /// The budget of the first table of each automaton.
+    pub(crate) first_budget: usize,
 }
 
 /// The number of automata that patterns are distributed over.
@@ -97,6 +99,7 @@ impl PartitionPlan {
         spread: Spread::Sampled,
         level: None,
         sparse: SparseRows::USUAL,
+        first_budget: FIRST_BUDGET,
     };
 
     /// Returns the table parameters of `automata` automata that share `table_bytes`.
@@ -104,6 +107,7 @@ impl PartitionPlan {
         TableConfig {
             // Without patterns there is nothing to build, and nothing to reserve memory for.
             budget: table_bytes / automata.max(1),
+            first_budget: self.first_budget,
             level: self.level.unwrap_or_else(SimdLevel::best),
             sparse: self.sparse,
         }
@@ -160,8 +164,12 @@ const MOVED: usize = 120;
 /// The numbers of automata that are tried.
 const AUTOMATA: [usize; 5] = [1, 2, 3, 4, 6];
 
-/// The least bytes of the table that profiling builds.
-const TRIAL_BYTES: usize = 32 << 20;
+/// The least bytes of the table that profiling builds. The smaller one, for the reason given at [`FIRST_BUDGET`], has
+/// room for [`MANY`] states of patterns that distinguish two hundred classes of characters.
+const TRIAL_BYTES: usize = match cfg!(target_family = "wasm") {
+    true => 2 << 20,
+    false => 32 << 20,
+};
 
 impl Partition {
     /// Distributes the patterns by profiling on the sample.

@@ -20,7 +20,7 @@
 //! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
 //!
 //! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
-//! it page by page on first use. Steps read cells without bounds checks, which is why this module has `unsafe`.
+//! it page by page on first use; where it cannot, as in WebAssembly, the first table is small ([`FIRST_BUDGET`]). Steps read cells without bounds checks, which is why this module has `unsafe`.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
 pub(crate) mod short_input;
@@ -91,6 +91,8 @@ pub(crate) struct Table {
 pub(crate) struct TableConfig {
     /// The bytes that rows, reports and state sets may take.
     pub(crate) budget: usize,
+    /// The same for the first generation.
+    pub(crate) first_budget: usize,
     /// The vector instructions in use.
     pub(crate) level: SimdLevel,
     /// The states that get sparse rows.
@@ -99,15 +101,30 @@ pub(crate) struct TableConfig {
 
 /// The budget of the first generation, in bytes. A table reserves three times its budget of address space, and most
 /// packs never need more than the first: a dozen automata with 64 MiB each exceeded what some systems allow.
-const FIRST_ROOM: usize = 16 << 20;
+///
+/// A WebAssembly module cannot reserve memory without allocating it: its memory grows by the whole reservation. There
+/// the first table is small.
+pub(crate) const FIRST_BUDGET: usize = match cfg!(target_family = "wasm") {
+    true => 256 << 10,
+    false => 16 << 20,
+};
 
 impl TableConfig {
-    /// Returns the parameters of the generation with this number: four times the budget of the one before, up to the
+    /// Returns the parameters of the first generation.
+    pub(crate) fn first_generation(self) -> TableConfig {
+        self.limited_to(self.first_budget)
+    }
+
+    /// Returns the parameters of the generation after one with the budget `previous`: four times that budget, up to the
     /// full budget.
-    pub(crate) fn of_generation(self, number: u32) -> TableConfig {
-        let room = FIRST_ROOM.saturating_mul(4usize.saturating_pow(number));
+    pub(crate) fn next_generation(self, previous: usize) -> TableConfig {
+        self.limited_to(previous.saturating_mul(4))
+    }
+
+    /// Returns these parameters with a budget of at most `budget`.
+    pub(crate) fn limited_to(self, budget: usize) -> TableConfig {
         TableConfig {
-            budget: self.budget.min(room),
+            budget: self.budget.min(budget),
             ..self
         }
     }
@@ -115,6 +132,7 @@ impl TableConfig {
     /// A table without room beyond its first states.
     pub(crate) const BARE: TableConfig = TableConfig {
         budget: 0,
+        first_budget: FIRST_BUDGET,
         level: SimdLevel::Portable,
         sparse: SparseRows::NONE,
     };
@@ -254,7 +272,7 @@ impl Table {
     }
 
     /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
-    /// with `STAY`. This is the innermost loop of every search.
+    /// with `STAY`. This is the body of the loops over blocks; `lazy_dfa::search` lists all loops that step a state.
     #[inline(always)]
     pub(crate) fn step_block(
         &self,

@@ -10,10 +10,11 @@ use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use crate::PatternLimits;
+use crate::lazy_dfa::speculative::Tile;
 use crate::partition::{PartitionPlan, Spread};
 use crate::simd::SimdLevel;
-use crate::speculative::Tile;
 use crate::split::GapCriteria;
+use crate::table::FIRST_BUDGET;
 use crate::table::sparse::SparseRows;
 use crate::{Matcher, SHORT, is_short, pattern};
 use ttsr_testing::{Random, pattern_text, sample};
@@ -70,7 +71,7 @@ pub(crate) const EVERY_GAP: GapCriteria = GapCriteria {
 };
 
 /// The usual layout, and forced ones.
-pub(crate) const PLANS: [PartitionPlan; 10] = [
+pub(crate) const PLANS: [PartitionPlan; 11] = [
     PartitionPlan::USUAL,
     PartitionPlan {
         level: Some(SimdLevel::Portable),
@@ -79,14 +80,14 @@ pub(crate) const PLANS: [PartitionPlan; 10] = [
     // Sparse rows for all states without a report, and for those after the first few.
     PartitionPlan {
         sparse: SparseRows {
-            behind: 0,
+            full_rows: 0,
             entries: 2,
         },
         ..plan(Some(EVERY_GAP), 1, None)
     },
     PartitionPlan {
         sparse: SparseRows {
-            behind: 12,
+            full_rows: 12,
             entries: 1,
         },
         level: Some(SimdLevel::Portable),
@@ -94,7 +95,7 @@ pub(crate) const PLANS: [PartitionPlan; 10] = [
     },
     PartitionPlan {
         sparse: SparseRows {
-            behind: 0,
+            full_rows: 0,
             ..SparseRows::USUAL
         },
         ..plan(None, 2, None)
@@ -104,6 +105,11 @@ pub(crate) const PLANS: [PartitionPlan; 10] = [
     plan(Some(EVERY_GAP), 2, None),
     plan(None, 3, Some(SimdLevel::Portable)),
     plan(Some(EVERY_GAP), usize::MAX, None),
+    // A first table for a few states, as small as where memory cannot be reserved: the next ones grow from it.
+    PartitionPlan {
+        first_budget: 2 << 10,
+        ..plan(Some(EVERY_GAP), 1, None)
+    },
 ];
 
 pub(crate) const fn plan(
@@ -116,6 +122,7 @@ pub(crate) const fn plan(
         spread: Spread::InTurn(automata),
         level,
         sparse: SparseRows::USUAL,
+        first_budget: FIRST_BUDGET,
     }
 }
 

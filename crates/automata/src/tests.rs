@@ -6,8 +6,8 @@ pub(super) mod shape;
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
+use super::lazy_dfa::speculative::Tile;
 use super::simd::SimdLevel;
-use super::speculative::Tile;
 use super::split::GapCriteria;
 use super::test_support;
 use super::test_support::{
@@ -709,6 +709,46 @@ fn a_worn_table_is_replaced_once_and_again_when_nobody_uses_the_one_before() {
 }
 
 #[test]
+fn tables_that_grow_from_a_small_one_find_what_an_ample_one_finds() {
+    let small = PartitionPlan {
+        first_budget: 2 << 10,
+        ..PartitionPlan::USUAL
+    };
+    // The number of states is exponential in the middle repeat: no text visits all of them.
+    let patterns = ["[01]*1[01]{9}x", "[a-f]+-0{3}", r"\b1+\b-", "z[01]{4,30}z"];
+    let hirs = parsed(&patterns);
+    let mut random = Random::new(31);
+    let text: Vec<u8> = (0..200_000)
+        .map(|_| b"0101010101xa-z"[random.below(14)])
+        .collect();
+    let every = [true; 4];
+    let run = |matcher: &Matcher, delta: usize| {
+        let mut found = Vec::new();
+        let mut cursor = matcher.start();
+        for (index, bytes) in text.chunks(delta).enumerate() {
+            matcher.push(&mut cursor, bytes, |event| {
+                found.push((event.pattern, index * delta + event.at, event.back));
+            });
+        }
+        matcher.finish(&mut cursor, |event| {
+            found.push((event.pattern, text.len(), event.back))
+        });
+        found
+    };
+    let ample = matcher_of_ends(&hirs, 1 << 20, PartitionPlan::USUAL, &every);
+    let want = run(&ample, text.len());
+    assert!(want.len() > 100, "{}", want.len());
+    assert_eq!(ample.sizes().next().unwrap().generation, 0);
+    for delta in [1, 7, 64, 4096] {
+        let growing = matcher_of_ends(&hirs, 1 << 20, small, &every);
+        assert_eq!(run(&growing, delta), want, "deltas of {delta} bytes");
+        let size = growing.sizes().next().unwrap();
+        assert!(size.generation >= 2, "{size:?}");
+        assert!(size.table_bytes + size.set_bytes > 2 << 10, "{size:?}");
+    }
+}
+
+#[test]
 fn lanes_find_what_plain_steps_find() {
     let plain_only = Tile {
         least: usize::MAX,
@@ -1042,19 +1082,20 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
         ("so ", "an ab is"),
         ("an ab ", "is not c"),
         ("an ab ", "is\nover"),
+        ("an ab ", "is é not"),
     ];
     for (plan, expected) in [
-        (PartitionPlan::USUAL, [true; 5]),
-        (plan(Some(EVERY_GAP), 1, None), [true; 5]),
+        (PartitionPlan::USUAL, [true; 6]),
+        (plan(Some(EVERY_GAP), 1, None), [true; 6]),
         (
             plan(Some(EVERY_GAP), 1, Some(SimdLevel::Portable)),
-            [true; 5],
+            [true; 6],
         ),
-        // Over several automata what is wide, or wakes a tail, goes the long way.
-        (plan(None, 2, None), [true, false, true, true, true]),
+        // Several automata step together only ASCII that activates no suffix.
+        (plan(None, 2, None), [true, false, true, true, true, false]),
         (
             plan(Some(EVERY_GAP), 2, Some(SimdLevel::Portable)),
-            [true, false, false, true, true],
+            [true, false, false, true, true, false],
         ),
     ] {
         let matcher = matcher_of(&patterns, 1 << 20, plan);
@@ -1063,7 +1104,7 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
             matcher.push(&mut cursor, before.as_bytes(), |_| ());
             let is_short = matcher.push_short(&mut cursor, delta.as_bytes()).is_some();
             if !is_short {
-                // What is read first is built.
+                // This builds the states that are missing.
                 matcher.push(&mut cursor, delta.as_bytes(), |_| ());
             }
             is_short
@@ -1074,6 +1115,32 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
         });
         assert_eq!(found, expected, "{plan:?}");
     }
+}
+
+#[test]
+fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
+    let matcher = Matcher::for_spans(&parsed(&["abc", "éa"]), 1 << 20).expect("few characters");
+    let text = "x日 é, é".as_bytes();
+    let mut cursor = matcher.start();
+    // This builds the states.
+    matcher.push(&mut cursor, text, |event| panic!("{event:?}"));
+    matcher.push(&mut cursor, b" x ab", |event| panic!("{event:?}"));
+    matcher.restart(&mut cursor);
+    let run = matcher.run(&mut cursor, text);
+    assert_eq!((run.stepped, run.idle_until), (text.len(), text.len() - 2));
+    assert!(!matcher.is_idle(&cursor));
+    // An incomplete character is not stepped.
+    assert_eq!(matcher.run(&mut cursor, b" x\xE6\x97").stepped, 2);
+    assert!(matcher.is_idle(&cursor));
+    // A short delta is tracked if it is ASCII.
+    assert_eq!(
+        matcher.push_short_tracking_idle(&mut cursor, "x日".as_bytes()),
+        None
+    );
+    let tracked = matcher.push_short_tracking_idle(&mut cursor, b" x ab");
+    let mut padded = [0; SHORT];
+    padded[..5].copy_from_slice(b" x ab");
+    assert_eq!(tracked, Some((padded, 3)));
 }
 
 #[test]

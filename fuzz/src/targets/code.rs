@@ -1,8 +1,8 @@
 //! Every byte of code is exactly one of comment, string and other code, and the same under every split.
 
 use crate::seen::{Seen, pieces};
-use crate::view::chunk::{Language, RegionSet, Tag};
-use crate::view::code::CodeView;
+use ttsr_views::chunk::{Language, RegionSet, Tag};
+use ttsr_views::code::CodeView;
 
 const LANGUAGES: [&str; 13] = [
     "rust", "go", "tsx", "c", "java", "css", "json", "python", "bash", "toml", "yaml", "sql",

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
-use crate::detect::doom_loop::CallDigest;
-use crate::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
-use crate::detect::repetition::{RepetitionDetector, RepetitionLimits};
-use crate::detect::script::{ScriptDetector, ScriptLimits};
-use crate::detect::unknown_file::UnknownFileDetector;
-use crate::detect::unknown_name::{KnownNames, UnknownNameDetector};
-use crate::detect::{Detection, Detector};
-use crate::view::chunk::{Chunk, Language};
+use ttsr_views::chunk::{Chunk, Language};
+use ttsr_views::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
+use ttsr_views::detect::doom_loop::CallDigest;
+use ttsr_views::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
+use ttsr_views::detect::repetition::{RepetitionDetector, RepetitionLimits};
+use ttsr_views::detect::script::{ScriptDetector, ScriptLimits};
+use ttsr_views::detect::unknown_file::UnknownFileDetector;
+use ttsr_views::detect::unknown_name::{KnownNames, UnknownNameDetector};
+use ttsr_views::detect::{Detection, Detector};
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {

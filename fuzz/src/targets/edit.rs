@@ -2,7 +2,7 @@
 //! byte no output comes later than its deciding offset.
 
 use crate::input;
-use crate::view::edit::{EditLimits, EditView};
+use ttsr_views::edit::{EditLimits, EditView};
 
 // Layout of the input: a byte for the limits, a byte for the cuts, the tool input.
 /// Checks the property of this module on one input.

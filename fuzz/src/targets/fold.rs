@@ -1,8 +1,8 @@
 //! Text folded byte by byte, or in pieces of any size, equals the text folded at once: the same bytes at the same
 //! places, decided at the same time.
 
-use crate::view::chunk::Chunk;
-use crate::view::fold::{FoldSet, FoldView, fold_text};
+use ttsr_views::chunk::Chunk;
+use ttsr_views::fold::{FoldSet, FoldView, fold_text};
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! A file has one normalized path: normalizing again changes nothing, and neither do `.` and empty components; so a
 //! scope gives the same result for every spelling.
 
-use crate::view::path::{PathScope, ToolScope, normalise};
+use ttsr_views::path::{PathScope, ToolScope, normalise};
 
 // Layout of the input: the root, the path and the globs, with zeros between them. An empty root is none.
 /// Checks the property of this module on one input.

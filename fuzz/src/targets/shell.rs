@@ -2,7 +2,7 @@
 //! later than its deciding offset.
 
 use crate::input;
-use crate::view::shell::{ShellLimits, ShellView};
+use ttsr_views::shell::{ShellLimits, ShellView};
 
 // Layout of the input: a byte for the limits, a byte for the cuts, the tool input.
 /// Checks the property of this module on one input.

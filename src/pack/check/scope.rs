@@ -6,8 +6,8 @@ use super::fault::Fault;
 use super::reader::{RuleReader, Texts};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
-use crate::view::json::{KEYS as OBJECT_KEYS, RAW};
-use crate::view::path::{ArgScope, PathScope, ToolScope, split_exclusion};
+use ttsr_views::json::{KEYS as OBJECT_KEYS, RAW};
+use ttsr_views::path::{ArgScope, PathScope, ToolScope, split_exclusion};
 
 /// The longest glob, in bytes. This also bounds the number of its alternatives.
 const GLOB_BYTES: usize = 4096;

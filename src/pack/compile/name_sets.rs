@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::detect::unknown_name::{KnownNames, NameSet, name_set};
 use crate::rule::KnownList;
+use ttsr_views::detect::unknown_name::{KnownNames, NameSet, name_set};
 
 /// The name sets made so far.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use super::scope::PartScope;
-use crate::detect::Detection;
 use crate::program::{ChannelRules, ConditionExtent, PatternRole, Program, ViewRules};
 use crate::stream::state::{CallResults, QueuedMatch, RecordedMatch, SharedState, StreamState};
 use crate::verdict::{Hit, PartId, RuleId};
-use crate::view::json::ArgPath;
 use ttsr_automata::MatchEvent;
+use ttsr_views::detect::Detection;
+use ttsr_views::json::ArgPath;
 
 /// The facts about a part that are constant during a call.
 #[derive(Clone, Copy)]

@@ -11,11 +11,11 @@ use tree_sitter::Parser;
 use super::admit::{Admission, HaystackScope};
 use super::haystack::MatchContext;
 use crate::ast::{AstPatternSet, Budget, Grammar, Snippet};
-use crate::detect::{Detection, OffsetIndex};
 use crate::program::ViewSource;
 use crate::rule::Severity;
 use crate::verdict::RuleId;
-use crate::view::chunk::{Chunk, RegionSet, Tag};
+use ttsr_views::chunk::{Chunk, RegionSet, Tag};
+use ttsr_views::detect::{Detection, OffsetIndex};
 
 /// The code of a part that is read for syntax-tree patterns.
 pub(super) struct CodeTrees {

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::admit::{Admission, HaystackScope};
 use super::tail_window::TailWindow;
-use crate::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
-use crate::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
-use crate::detect::repetition::RepetitionDetector;
-use crate::detect::script::ScriptDetector;
-use crate::detect::unknown_file::UnknownFileDetector;
-use crate::detect::unknown_name::{KnownNames, UnknownNameDetector};
-use crate::detect::{Detection, Detector};
 use crate::program::{DetectorRule, DetectorSpec, ViewSource};
 use crate::verdict::RuleId;
-use crate::view::chunk::{Chunk, Language, RegionSet, Tag};
+use ttsr_views::chunk::{Chunk, Language, RegionSet, Tag};
+use ttsr_views::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
+use ttsr_views::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
+use ttsr_views::detect::repetition::RepetitionDetector;
+use ttsr_views::detect::script::ScriptDetector;
+use ttsr_views::detect::unknown_file::UnknownFileDetector;
+use ttsr_views::detect::unknown_name::{KnownNames, UnknownNameDetector};
+use ttsr_views::detect::{Detection, Detector};
 
 /// A detector that reads the haystacks of a part for one rule.
 #[derive(Debug)]

@@ -3,15 +3,15 @@
 use super::admit::{Admission, HaystackScope};
 use super::haystack::MatchContext;
 use super::tail_window::TailWindow;
-use crate::detect::Detection;
-use crate::detect::doom_loop::{CallDigest, LoopLimits};
-use crate::detect::limit::BoundMonitor;
-use crate::detect::turns::{ReplyDigester, TurnLimits};
 use crate::program::{ChannelRules, DetectorSpec};
 use crate::rule::Channel;
 use crate::verdict::RuleId;
-use crate::view::chunk::Chunk;
-use crate::view::json::ArgPath;
+use ttsr_views::chunk::Chunk;
+use ttsr_views::detect::Detection;
+use ttsr_views::detect::doom_loop::{CallDigest, LoopLimits};
+use ttsr_views::detect::limit::BoundMonitor;
+use ttsr_views::detect::turns::{ReplyDigester, TurnLimits};
+use ttsr_views::json::ArgPath;
 
 /// The limits of one part.
 #[derive(Debug)]

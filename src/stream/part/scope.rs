@@ -6,7 +6,7 @@ use crate::rule::{Channel, ToolOutcome};
 use crate::stream::buffers::PENDING_MATCHES;
 use crate::stream::state::{CallResults, RecordedMatch, StreamState};
 use crate::verdict::{Hit, RuleId};
-use crate::view::path::{PathScope, ToolScope};
+use ttsr_views::path::{PathScope, ToolScope};
 
 /// The scope of a part, and the state of its rules.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The last bytes that a detector has read, for the excerpts of its hits.
 
 use super::haystack::MatchContext;
-use crate::detect::{Detection, OffsetIndex};
 use crate::stream::window::{WINDOW, Window};
-use crate::view::chunk::Chunk;
+use ttsr_views::chunk::Chunk;
+use ttsr_views::detect::{Detection, OffsetIndex};
 
 /// The last bytes read, with their offsets in the part.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl TailWindow {
     pub(super) fn end(&mut self, piece: &Chunk<'_>) {
         self.window.push(piece.bytes);
         self.places
-            .forget(self.places.len().saturating_sub(2 * WINDOW as u64));
+            .forget(self.places.byte_len().saturating_sub(2 * WINDOW as u64));
     }
 
     /// Starts another text.
@@ -36,7 +36,7 @@ impl TailWindow {
     pub(super) fn context(&self, found: Detection, piece: &[u8]) -> MatchContext {
         let (before, _) = self.window.with(&[]);
         // All indices are in the haystack. `from` is that of the first byte at hand.
-        let from = self.places.len() - (piece.len() + before.len()) as u64;
+        let from = self.places.byte_len() - (piece.len() + before.len()) as u64;
         let seen = self.places.before(found.decided.max(found.end));
         let end = self.places.before(found.end).min(seen);
         let least = seen.saturating_sub(WINDOW as u64).max(from);

@@ -8,9 +8,9 @@ use crate::limits::Limits;
 use crate::program::ChannelRules;
 use crate::stream::Counters;
 use crate::verdict::Source;
-use crate::view::chunk::Chunk;
-use crate::view::json::{ArgPath, HaystackSink, JsonDecoder, is_text};
-use crate::view::path::{is_path_key, normalise};
+use ttsr_views::chunk::Chunk;
+use ttsr_views::json::{ArgPath, HaystackSink, JsonDecoder, is_text};
+use ttsr_views::path::{is_path_key, normalise};
 
 /// The state of a tool input that is being decoded.
 #[derive(Debug)]

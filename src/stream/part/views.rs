@@ -12,14 +12,14 @@ use super::detectors::DetectorReader;
 use super::haystack::HaystackReader;
 use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
-use crate::view::chunk::{Chunk, ChunkSink, Tag};
-use crate::view::code::CodeView;
-use crate::view::edit::{EditLimits, EditView};
-use crate::view::fence::MarkdownView;
-use crate::view::fold::FoldView;
-use crate::view::json::ArgPath;
-use crate::view::path::normalise;
-use crate::view::shell::{ShellLimits, ShellView};
+use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
+use ttsr_views::code::CodeView;
+use ttsr_views::edit::{EditLimits, EditView};
+use ttsr_views::fence::MarkdownView;
+use ttsr_views::fold::FoldView;
+use ttsr_views::json::ArgPath;
+use ttsr_views::path::normalise;
+use ttsr_views::shell::{ShellLimits, ShellView};
 
 /// The views that the rules of a channel need, for one part.
 #[derive(Debug)]

@@ -134,7 +134,7 @@ fn put(path: &Path, content: &[u8]) -> Result<()> {
 }
 
 /// The sources of the libraries that are mutated.
-const LIBRARIES: [&str; 2] = ["src", "crates/automata/src"];
+const LIBRARIES: [&str; 3] = ["src", "crates/automata/src", "crates/views/src"];
 
 /// The mutants by file and line range.
 type Lines = BTreeMap<String, Vec<(std::ops::Range<usize>, usize)>>;
@@ -227,6 +227,8 @@ fn failing(folders: &Folders, lines: &Lines) -> Result<BTreeSet<usize>> {
             "ttsr",
             "-p",
             "ttsr-automata",
+            "-p",
+            "ttsr-views",
             "--lib",
             "--profile=test",
         ])

@@ -62,12 +62,11 @@ impl Mutant {
         function.is_some_and(|it| it.return_type.contains("impl "))
     }
 
-    /// Returns the module for the summary: `automata`, `view`, ….
+    /// Returns the module for the summary: `automata`, `views`, ….
     pub fn module(&self) -> &str {
-        if self.file.starts_with("crates/automata/") {
-            return "automata";
-        }
-        let path = self.file.strip_prefix("src/").unwrap_or(&self.file);
+        let path = self.file.strip_prefix("crates/");
+        let path = path.or_else(|| self.file.strip_prefix("src/"));
+        let path = path.unwrap_or(&self.file);
         path.split(['/', '.']).next().unwrap_or(path)
     }
 }

@@ -102,11 +102,11 @@ impl Process<'_> {
     }
 }
 
-/// Returns the CPU time of a child that has ended and has not been waited for.
+/// Returns the CPU time of a child that has ended and has not been waited for, and of the processes it has started.
 fn spent(process: u32) -> Duration {
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The name in parentheses may contain anything. The state follows it, and the times are eleven fields later, in ticks.
+        // The name in parentheses may contain anything. The state follows it, and eleven fields later four times in ticks.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let fields: Vec<&str> = fields.split_whitespace().collect();
         if fields.first().is_none_or(|&state| state == "Z") {
@@ -116,7 +116,7 @@ fn spent(process: u32) -> Duration {
                     .and_then(|it| it.parse().ok())
                     .unwrap_or(0u64)
             };
-            return Duration::from_millis(10 * (ticks(11) + ticks(12)));
+            return Duration::from_millis(10 * (11..=14).map(ticks).sum::<u64>());
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -36,8 +36,22 @@ impl Reasons {
         }
     }
 
+    /// Returns the names that no mutant has: those of code that was renamed or removed.
+    pub fn stale(&self, mutants: &[Mutant]) -> Vec<&str> {
+        let functions: BTreeSet<String> = mutants.iter().map(function).collect();
+        let keys: BTreeSet<&str> = mutants.iter().map(|it| it.key.as_str()).collect();
+        let mut stale = Vec::new();
+        for group in &self.group {
+            let own = group.functions.iter();
+            stale.extend(own.filter(|&it| !functions.contains(it)));
+            let own = group.mutants.iter();
+            stale.extend(own.filter(|&it| !keys.contains(it.as_str())));
+        }
+        stale.into_iter().map(String::as_str).collect()
+    }
+
     fn of(&self, mutant: &Mutant) -> Option<usize> {
-        let function = format!("{}: {}", mutant.file, mutant.function());
+        let function = function(mutant);
         let single = |it: &Group| it.mutants.contains(&mutant.key);
         let groups = &self.group;
         groups.iter().position(single).or_else(|| {
@@ -46,6 +60,11 @@ impl Reasons {
                 .position(|it| it.functions.contains(&function))
         })
     }
+}
+
+/// Returns the function of a mutant, as the reasons name it.
+fn function(mutant: &Mutant) -> String {
+    format!("{}: {}", mutant.file, mutant.function())
 }
 
 /// The result of each mutant.

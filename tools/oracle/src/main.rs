@@ -6,15 +6,13 @@
 //! skipped. Exits with status 1 if more than one file and more than [`ALLOWED`] per thousand of a language differ.
 //! `--show N` prints the first difference in each of N files per language.
 
-mod view;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tree_sitter::{Node, Parser};
-use view::chunk::{Chunk, ChunkSink, Language, RegionSet, Tag};
-use view::code::CodeView;
+use ttsr_views::chunk::{Chunk, ChunkSink, Language, RegionSet, Tag};
+use ttsr_views::code::CodeView;
 
 /// Maximum number of differing files per thousand. The module documentation of the view lists the known differences.
 const ALLOWED: usize = 20;

@@ -34,30 +34,17 @@ impl LazyDfa {
         }
         let end = bytes.len().min(at + FALLBACK_BATCH);
         while at < end && !self.try_resume_dfa(cursor, &mut cache) {
-            if bytes[at] < 128 && !cursor.decoder.is_pending() {
-                let column = self.nfa.alphabet.bytes()[usize::from(bytes[at])];
-                let intern_set = SymbolSpan::whole(1).after(at, 0);
-                self.step_fallback(&mut cache, cursor, column.into(), intern_set, on);
-                cursor.decoder.passed_ascii();
-                at += 1;
-                continue;
-            }
-            let mut decoder = cursor.decoder;
-            decoder.push(bytes[at], |symbol, back| {
-                cursor.count(symbol);
-                self.nfa.alphabet.symbol(symbol, |column, intern_set| {
-                    self.step_fallback(&mut cache, cursor, column, intern_set.after(at, back), on);
-                });
+            at = self.step_symbol(cursor, bytes, at, |cursor, column, span| {
+                self.step_fallback(&mut cache, cursor, column, span, on);
             });
-            cursor.decoder = decoder;
-            at += 1;
         }
         at
     }
 
     /// Moves a cursor in the fallback to another generation, if there is one or one may start.
     pub(super) fn move_to_current(&self, cursor: &mut DfaCursor) {
-        let make = |number| DfaCache::new(&self.nfa, self.config.of_generation(number));
+        let previous = cursor.generation.lock().budget();
+        let make = |_| DfaCache::new(&self.nfa, self.config.next_generation(previous));
         self.generations
             .move_to_current(&mut cursor.generation, make);
     }
@@ -134,7 +121,7 @@ impl LazyDfa {
         cache: &mut CacheBuilder,
         cursor: &mut DfaCursor,
         column: usize,
-        intern_set: SymbolSpan,
+        span: SymbolSpan,
         on: &mut impl FnMut(MatchEvent),
     ) {
         cache.record_fallback_step();
@@ -148,7 +135,7 @@ impl LazyDfa {
             .as_mut()
             .expect("the cursor has left the table");
         nfa_cursor.step(&self.nfa, self.bit_nfa(), cache, column, &mut hits);
-        self.accept_step(cursor, hits, intern_set, on);
+        self.accept_step(cursor, hits, span, on);
     }
 
     fn bit_nfa(&self) -> &BitNfa {

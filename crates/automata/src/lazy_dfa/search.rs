@@ -1,33 +1,144 @@
-//! The scalar search: the loop that steps a byte, and the slow path for special states, for characters that are not
-//! ASCII and for incomplete ones.
+//! The search: how a delta becomes a report, from top to bottom.
+//!
+//! [`LazyDfa::push`] chooses a [`Strategy`]. The accelerators step text in which no state is special, and hand the rest
+//! to the scalar search, [`push_scalar`](LazyDfa::push_scalar). It steps blocks of four bytes; a block with a special
+//! state goes to [`push_special`](LazyDfa::push_special), which steps it symbol by symbol. Every symbol ends in
+//! [`step`](LazyDfa::step), which reports. Suffixes are stepped, and unbuilt states built, in `lazy_dfa::step`; a cursor
+//! that has left the table is stepped in `lazy_dfa::fallback`.
+//!
+//! # The loops that step a state
+//!
+//! | loop | file | used for |
+//! |---|---|---|
+//! | `Table::step_block` | `table.rs` | four columns; the body of the next two loops |
+//! | `short_input::steps` | `table/short_input.rs` | short input: up to four blocks in a register |
+//! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input |
+//! | `push_plain` | `lazy_dfa/search.rs` | characters of a single state, up to a special state or a stop condition |
+//! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
+//! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
+//! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
 //!
 //! # Invariants
 //!
-//! 1. A block of [`BLOCK`] bytes is stepped into local variables. If any of its states is special, the cursor is left
-//!    as it was and `push_special` steps the block again, symbol by symbol. So a report is never lost and never made
-//!    twice.
-//! 2. Only `step` and `fallback` report. A plain pattern is reported at its last byte; a pattern with an assertion at
-//!    its end is reported at the next symbol, or by `finish`.
-//! 3. When a loop here returns, the cursor has consumed exactly the bytes before the returned index.
+//! 1. When a loop returns, the cursor has consumed exactly the bytes before the returned index: its state, its suffixes
+//!    and its decoder belong to that index.
+//! 2. A loop over blocks, and every accelerator, steps into local variables and ORs the bits of the states. If any state
+//!    was special it drops the result, and the cursor is unchanged. The bytes are then stepped again by
+//!    `push_symbols`, so a report is never lost and never made twice.
+//! 3. A state with a sparse row has no cells for `Table::next`. A loop that uses `next` therefore starts from a state
+//!    with a full row, or adds the [`entry_bits`](StateId::entry_bits) of the state that it starts from.
+//! 4. A byte that is not ASCII has a column without transitions: it leads to [`Table::unknown`], which is special. So a
+//!    loop over blocks needs no test for it.
+//! 5. A block at the end of the input is padded with the column `STAY`, which leads every state to itself.
+//! 6. While a character is incomplete its bytes are in the decoder, and the state is the one before the character. Only
+//!    `push_symbols` and `push_fallback` step such a cursor.
+//! 7. `Utf8Decoder::passed` is called for the last character that was stepped outside the decoder: stray bytes after it
+//!    depend on its length.
+//!
+//! # Timing of reports
+//!
+//! - Only [`step`](LazyDfa::step) and `step_fallback` report, in the order of the symbols. The reports of one symbol
+//!   come in the order of [`StepReports::sort`](crate::suffix::StepReports::sort), or of the lists of the state.
+//! - A plain pattern is reported at its last byte (`now`). A pattern that an assertion ends is reported at the next
+//!   symbol, which decides the assertion (`late`), with [`back`](MatchEvent::back) as the width of that symbol; or by
+//!   [`finish`](LazyDfa::finish).
+//! - A symbol of several bytes is stepped at its last byte. The bytes of a broken character are symbols of their own,
+//!   which are stepped at the byte that shows it to be broken; `back` counts from there.
+//! - So the byte of a report depends on the text alone, not on deltas, strategies or the states that are built.
 
 use super::super::MatchEvent;
-use super::super::table::BLOCK;
+use super::super::alphabet::SymbolSpan;
+use super::super::determinize::CUT;
+use super::super::prefilter::Prefilter;
+use super::super::suffix::CursorExtra;
+use super::super::sync::{Arc, Ordering};
+use super::super::table::{BLOCK, StateId};
 use super::super::utf8::{Symbol, wide};
+use super::short_input::is_short_len;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// The most ASCII bytes between characters of several bytes that `step_chars` steps itself.
+/// The most ASCII characters in a row that [`LazyDfa::push_symbols`] leaves to [`LazyDfa::push_plain`]: the loop over
+/// blocks steps a longer run faster.
 const ASCII_RUN: usize = 8;
 
-/// The progress of [`Matcher::run`](crate::Matcher::run), in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IdleRun {
-    /// The number of leading bytes that were stepped.
-    pub stepped: usize,
-    /// The number of leading bytes after which the search was last idle; 0 if it never was.
-    pub idle_until: usize,
+/// The way a delta is stepped. An accelerator may decline before it touches the cursor; it never reports.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Strategy<'a> {
+    /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta if
+    /// a state is special.
+    ShortInput,
+    /// [`push_prefiltered`](LazyDfa::push_prefiltered): only the text around candidates. Never declines: it hands every
+    /// byte that it does not skip to the scalar search.
+    Prefilter(&'a Prefilter),
+    /// [`push_speculative`](LazyDfa::push_speculative): several stretches of text side by side. Declines each tile in which
+    /// a state is special, and hands it to the scalar search.
+    Speculative,
+    /// [`push_scalar`](LazyDfa::push_scalar): every byte in turn. Reads any input and reports.
+    Scalar,
 }
 
 impl LazyDfa {
+    /// Returns the strategy for a delta of `len` bytes. The first row that applies decides:
+    ///
+    /// | bytes | condition | strategy |
+    /// |---|---|---|
+    /// | 1 to 16 | `tries_short` | [`ShortInput`](Strategy::ShortInput) |
+    /// | from 32 | the automaton has a prefilter that has recently paid | [`Prefilter`](Strategy::Prefilter) |
+    /// | from 64 | | [`Speculative`](Strategy::Speculative), from 1024 on with larger tiles |
+    /// | any | | [`Scalar`](Strategy::Scalar) |
+    ///
+    /// Tests force the lengths of the second and third row.
+    #[inline]
+    fn strategy(&self, len: usize, tries_short: bool) -> Strategy<'_> {
+        if tries_short && is_short_len(len) {
+            return Strategy::ShortInput;
+        }
+        if let Some(filter) = self.prefilter_for(len)
+            && (self.is_prefilter_forced() || filter.is_worth(len))
+        {
+            return Strategy::Prefilter(filter);
+        }
+        match self.tiles.iter().any(|tile| len >= tile.least) {
+            true => Strategy::Speculative,
+            false => Strategy::Scalar,
+        }
+    }
+
+    /// Steps the bytes and calls `on` for each match that becomes certain. `tries_short` is false if
+    /// the caller has already tried [`push_short`](Self::push_short).
+    #[inline]
+    pub(crate) fn push(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        tries_short: bool,
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if cursor.is_exhausted() {
+            return;
+        }
+        let strategy = self.strategy(bytes.len(), tries_short);
+        if let Strategy::ShortInput = strategy
+            && self.push_short(cursor, bytes).is_some()
+        {
+            return;
+        }
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+        let in_lanes = match strategy {
+            Strategy::Prefilter(filter) => {
+                return self.push_prefiltered(filter, cursor, bytes, on);
+            }
+            Strategy::Speculative => self.push_speculative(cursor, bytes, on),
+            Strategy::Scalar | Strategy::ShortInput => {
+                self.push_scalar(cursor, bytes, 0, on);
+                0
+            }
+        };
+        if let Some(filter) = self.prefilter_for(bytes.len()) {
+            filter.record_unfiltered(bytes.len(), bytes.len() - in_lanes);
+        }
+    }
+
     /// Steps `bytes[at..]`.
     #[inline]
     pub(super) fn push_scalar(
@@ -74,8 +185,8 @@ impl LazyDfa {
         is_plain
     }
 
-    /// Steps symbol by symbol from `at`: through a block with a special state, through characters that are not ASCII or
-    /// incomplete, or in the fallback. Returns the index at which the fast path can continue.
+    /// Steps from `at` through a block with a special state, through characters that are not ASCII or incomplete, and
+    /// through the fallback. Returns the index at which the loop over blocks can continue.
     #[cold]
     #[inline(never)]
     pub(super) fn push_special(
@@ -89,98 +200,114 @@ impl LazyDfa {
         if at > 0 && bytes[at - 1] < 128 {
             cursor.decoder.passed_ascii();
         }
-        while let Some(&byte) = bytes.get(at) {
-            if cursor.in_fallback() {
-                at = self.push_fallback(cursor, bytes, at, on);
-                continue;
+        loop {
+            at = self.push_symbols(cursor, bytes, at, block_end, |cursor, column, span| {
+                self.step(cursor, column, span, on);
+                true
+            });
+            if at == bytes.len() || !cursor.in_fallback() {
+                return at;
             }
-            if at >= block_end && byte < 128 && !cursor.decoder.is_pending() {
+            at = self.push_fallback(cursor, bytes, at, on);
+        }
+    }
+
+    /// Steps symbol by symbol from `at`, at least to `end`, then on to an ASCII character. Stops before the first symbol
+    /// that `step` declines, and when the cursor enters the fallback. Returns the index of the next byte. After a
+    /// declined symbol the cursor is of no use: the caller restores it.
+    #[inline(always)]
+    pub(super) fn push_symbols(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        mut at: usize,
+        end: usize,
+        mut step: impl FnMut(&mut DfaCursor, usize, SymbolSpan) -> bool,
+    ) -> usize {
+        while let Some(&byte) = bytes.get(at)
+            && !cursor.in_fallback()
+        {
+            if at >= end && byte < 128 && !cursor.decoder.is_pending() {
                 break;
             }
             if cursor.is_single_state() {
-                let plain = self.step_chars(cursor, &bytes[at..]);
+                let mut ascii = 0;
+                let plain = self.push_plain(cursor, &bytes[at..], |char| {
+                    ascii = if char.len == 1 { ascii + 1 } else { 0 };
+                    ascii == ASCII_RUN
+                });
                 at += plain;
                 // A long run of ASCII may follow: test for it again.
                 if plain > 0 {
                     continue;
                 }
             }
-            if let Some((char, len)) = wide(&bytes[at..])
-                && !cursor.decoder.is_pending()
-            {
-                at += len;
-                cursor.decoder.passed(len);
-                self.nfa
-                    .alphabet
-                    .symbol(Symbol::Char(char), |column, place| {
-                        self.step(cursor, column, place.after(at - 1, 0), on);
-                    });
-                continue;
-            }
-            let mut decoder = cursor.decoder;
-            decoder.push(byte, |symbol, back| {
-                cursor.count(symbol);
-                self.nfa.alphabet.symbol(symbol, |column, place| {
-                    self.step(cursor, column, place.after(at, back), on);
-                });
+            let mut is_accepted = true;
+            let next = self.step_symbol(cursor, bytes, at, |cursor, column, span| {
+                is_accepted = is_accepted && step(cursor, column, span);
             });
-            cursor.decoder = decoder;
-            at += 1;
+            if !is_accepted {
+                break;
+            }
+            at = next;
         }
         at
     }
 
-    /// Steps ASCII bytes up to the first special state, or only until the search is idle if `STOP_WHEN_IDLE`. The
-    /// cursor must be a single state. Does not count the bytes as [`stepped`](DfaCursor::stepped).
-    #[inline]
-    pub(super) fn step_ascii<const STOP_WHEN_IDLE: bool>(
+    /// Decodes the byte at `at`, alone or with the others of a whole character, and calls `step` for each symbol that it
+    /// makes certain: none if a character is incomplete, several if one is broken. Returns the index of the next byte.
+    #[inline(always)]
+    pub(super) fn step_symbol(
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
-    ) -> IdleRun {
-        let mut run = IdleRun::default();
-        let generation = &*cursor.generation;
-        let table = &generation.table;
-        let columns = self.nfa.alphabet.bytes();
-        let mut state = cursor.state;
-        for &byte in bytes {
-            let next = table.next(state, usize::from(columns[usize::from(byte)]));
-            if table.is_special(next) {
-                break;
+        at: usize,
+        mut step: impl FnMut(&mut DfaCursor, usize, SymbolSpan),
+    ) -> usize {
+        let alphabet = &self.nfa.alphabet;
+        if !cursor.decoder.is_pending() {
+            if bytes[at] < 128 {
+                cursor.decoder.passed_ascii();
+                let column = alphabet.bytes()[usize::from(bytes[at])];
+                step(cursor, column.into(), SymbolSpan::whole(1).after(at, 0));
+                return at + 1;
             }
-            state = next;
-            run.stepped += 1;
-            if generation.is_start_state(state) {
-                run.idle_until = run.stepped;
-                if STOP_WHEN_IDLE {
-                    break;
-                }
+            if let Some((char, len)) = wide(&bytes[at..]) {
+                cursor.decoder.passed(len);
+                alphabet.symbol(Symbol::Char(char), |column, span| {
+                    step(cursor, column, span.after(at + len - 1, 0));
+                });
+                return at + len;
             }
         }
-        if run.stepped > 0 {
-            cursor.state = state;
-            cursor.decoder.passed_ascii();
-        }
-        run
+        let mut decoder = cursor.decoder;
+        decoder.push(bytes[at], |symbol, back| {
+            cursor.count(symbol);
+            alphabet.symbol(symbol, |column, span| {
+                step(cursor, column, span.after(at, back));
+            });
+        });
+        cursor.decoder = decoder;
+        at + 1
     }
 
-    /// Steps whole characters while no state is special, and stops at a run of ASCII, which the block loop steps
-    /// faster. Returns the number of bytes stepped. The cursor must be a single state.
-    #[inline]
-    pub(super) fn step_chars(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> usize {
-        let table = &cursor.generation.table;
+    /// Steps whole characters up to the first that leads to a special state, is incomplete or is broken, or until `stop`
+    /// returns true for a character that was stepped. Returns the number of bytes stepped, which it does not add to
+    /// [`stepped`](DfaCursor::stepped). The cursor must be a single state.
+    #[inline(always)]
+    pub(super) fn push_plain(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        mut stop: impl FnMut(PlainChar<'_>) -> bool,
+    ) -> usize {
+        let cache = &**cursor.generation;
         let columns = self.nfa.alphabet.bytes();
-        let (mut at, mut ascii) = (0, 0);
-        let (mut state, mut last) = (cursor.state, 0);
+        let (mut at, mut state, mut last) = (0, cursor.state, 0);
         while let Some(&byte) = bytes.get(at) {
             let (column, len) = if byte < 128 {
-                ascii += 1;
-                if ascii > ASCII_RUN {
-                    break;
-                }
                 (usize::from(columns[usize::from(byte)]), 1)
             } else {
-                ascii = 0;
                 let Some((char, len)) = wide(&bytes[at..]) else {
                     break;
                 };
@@ -189,17 +316,135 @@ impl LazyDfa {
                 };
                 (column, len)
             };
-            let next = table.next(state, column);
-            if table.is_special(next) {
+            let next = cache.table.next(state, column);
+            if cache.table.is_special(next) {
                 break;
             }
             (state, last) = (next, len);
             at += len;
+            let end = at;
+            if stop(PlainChar {
+                cache,
+                state,
+                len,
+                end,
+            }) {
+                break;
+            }
         }
         if at > 0 {
             cursor.state = state;
             cursor.decoder.passed(last);
         }
         at
+    }
+
+    /// Steps the cursor over a symbol, in the table or in the fallback, builds unbuilt states, and reports.
+    #[inline]
+    pub(super) fn step(
+        &self,
+        cursor: &mut DfaCursor,
+        column: usize,
+        span: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if cursor.extra.as_ref().is_none_or(|extra| extra.is_empty())
+            && self.step_single_state(cursor, column, span, on)
+        {
+            return;
+        }
+        while !cursor.in_fallback() {
+            match self.try_step(cursor, column) {
+                Ok((next, reports)) => {
+                    cursor.state = next;
+                    self.accept_step(cursor, reports, span, on);
+                    return;
+                }
+                Err(unbuilt) => self.build(cursor, unbuilt),
+            }
+        }
+        let generation = Arc::clone(&cursor.generation);
+        self.step_fallback(&mut generation.lock(), cursor, column, span, on);
+    }
+
+    /// Steps a search without suffixes if the next state is built and reports no cut. Returns false if it declined; then
+    /// nothing has changed.
+    #[inline]
+    fn step_single_state(
+        &self,
+        cursor: &mut DfaCursor,
+        column: usize,
+        span: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) -> bool {
+        let DfaCursor {
+            generation, extra, ..
+        } = cursor;
+        let table = &generation.table;
+        let next = table.step(cursor.state, column);
+        if table.is_special(next) {
+            if next == table.unknown() || table.is_promotion_due(next) {
+                return false;
+            }
+            let report = table.report(next);
+            // The lists are sorted, and cuts are greater than patterns.
+            let last = [report.now.last(), report.late.last()]
+                .into_iter()
+                .flatten();
+            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
+                return false;
+            }
+            for (list, is_late) in [(report.late, true), (report.now, false)] {
+                for pattern in list {
+                    let pattern = pattern.load(Ordering::Relaxed);
+                    self.report(extra, pattern, is_late, span, on);
+                }
+            }
+        }
+        cursor.state = next;
+        true
+    }
+
+    /// Reports a pattern that ends at the symbol, or before it if `is_late`.
+    #[inline]
+    pub(super) fn report(
+        &self,
+        extra: &mut Option<Box<CursorExtra>>,
+        pattern: u32,
+        is_late: bool,
+        span: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if let Some(single_match) = &self.single_match
+            && !single_match.is_first(extra.get_or_insert_default(), pattern)
+        {
+            return;
+        }
+        let width = if is_late { span.width } else { 0 };
+        on(MatchEvent {
+            pattern,
+            at: span.at,
+            back: span.back + width,
+        });
+    }
+}
+
+/// A character that [`LazyDfa::push_plain`] has stepped.
+#[derive(Clone, Copy)]
+pub(super) struct PlainChar<'a> {
+    cache: &'a DfaCache,
+    /// The state after the character.
+    state: StateId,
+    /// The bytes of the character.
+    len: usize,
+    /// The number of bytes stepped so far.
+    pub(super) end: usize,
+}
+
+impl PlainChar<'_> {
+    /// Returns true if there is no partial match after the character.
+    #[inline(always)]
+    pub(super) fn is_idle(self) -> bool {
+        self.cache.is_start_state(self.state)
     }
 }

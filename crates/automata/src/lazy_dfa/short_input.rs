@@ -1,17 +1,66 @@
-//! The strategy for short input: deltas of at most [`SHORT`] bytes in which no state is special are stepped
-//! without a branch for each byte.
+//! The strategy for short input: a delta of at most [`SHORT`] bytes is stepped as a whole, without a branch for each
+//! byte.
 //!
-//! Contract: each function here accepts a whole delta or declines it. If it declines, the cursor is unchanged. None
-//! of them reports.
+//! | entry point | used for |
+//! |---|---|
+//! | [`DfaCursor::push_short`] | one automaton, ASCII, no suffixes: needs the cursor alone, tried first |
+//! | [`LazyDfa::push_short`] | any automaton; several step together by its phases, `try_step_short` and `accept_short` |
+//! | [`LazyDfa::push_short_tracking_idle`] | automata whose callers need to know where the search was idle |
+//!
+//! Contract: an entry point accepts a whole delta or declines it. If it declines, the state of the search is unchanged.
+//! None of them reports or builds a state.
 
 use super::super::table::{SHORT, ShortInput};
-use super::search::IdleRun;
 use super::{DfaCursor, LazyDfa};
+
+/// The progress of [`Matcher::run`](crate::Matcher::run), in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdleRun {
+    /// The number of leading bytes that were stepped.
+    pub stepped: usize,
+    /// The number of leading bytes after which the search was last idle; 0 if it never was.
+    pub idle_until: usize,
+}
 
 /// Returns true if a delta has 1 to [`SHORT`] bytes.
 #[inline(always)]
 pub fn is_short(bytes: &[u8]) -> bool {
-    bytes.len().wrapping_sub(1) < SHORT
+    is_short_len(bytes.len())
+}
+
+/// Returns true if a delta of `len` bytes is short.
+#[inline(always)]
+pub(super) fn is_short_len(len: usize) -> bool {
+    len.wrapping_sub(1) < SHORT
+}
+
+impl DfaCursor {
+    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the bytes
+    /// to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
+    #[inline(always)]
+    pub(crate) fn push_short(
+        &mut self,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        let is_single_state = match &self.extra {
+            None => true,
+            Some(extra) => extra.is_empty(),
+        };
+        if !is_single_state || self.decoder.is_pending() {
+            return false;
+        }
+        let table = &self.generation.table;
+        let (state, bits) = table.push_short(self.state, bytes, room);
+        if table.any_special(bits) || !agrees(room) {
+            return false;
+        }
+        self.state = state;
+        self.stepped = self.stepped.wrapping_add(bytes.len() as u32);
+        self.decoder.passed_ascii();
+        true
+    }
 }
 
 impl LazyDfa {
@@ -22,64 +71,45 @@ impl LazyDfa {
         if !is_short(bytes) {
             return None;
         }
-        if !bytes.is_ascii() {
-            return self.push_short_non_ascii(cursor, bytes);
+        if bytes.is_ascii() {
+            if let Some(short) = self.try_step_short(cursor, bytes) {
+                self.accept_short(cursor, &short);
+                return Some(short.padded);
+            }
+        } else if self.push_short_plain(cursor, bytes).is_some() {
+            return Some(pad(bytes));
         }
-        let Some(short) = self.try_step_short(cursor, bytes) else {
-            return self.push_short_stepwise(cursor, bytes);
-        };
-        self.accept_short(cursor, &short);
-        Some(short.padded)
-    }
-
-    /// [`push_short`](LazyDfa::push_short) for whole characters that are not all ASCII.
-    #[inline]
-    fn push_short_non_ascii(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        if !cursor.is_single_state() {
+        // Without cuts, a special state reports, is unbuilt or has a sparse row.
+        if self.nfa.cuts.is_empty() {
             return None;
         }
-        let (state, decoder) = (cursor.state, cursor.decoder);
-        let mut at = 0;
-        while at < bytes.len() {
-            let plain = self.step_chars(cursor, &bytes[at..]);
-            if plain == 0 {
-                (cursor.state, cursor.decoder) = (state, decoder);
-                return None;
-            }
-            at += plain;
-        }
-        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        Some(pad(bytes))
+        self.push_short_symbols(cursor, bytes)
     }
 
-    /// [`push_short`](LazyDfa::push_short), symbol by symbol, for deltas that activate suffixes but report nothing.
-    // Otherwise every delta that activates a suffix takes the slow path through the stream.
+    /// [`push_short`](LazyDfa::push_short), symbol by symbol, for deltas of whole characters that activate suffixes, or
+    /// that are not ASCII while suffixes are live.
+    // PERF: otherwise every delta that activates a suffix takes the slow path through the stream.
     #[inline(never)]
-    fn push_short_stepwise(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        let is_plain = !cursor.decoder.is_pending() && !cursor.in_fallback() && bytes.is_ascii();
-        if self.nfa.cuts.is_empty() || !is_plain {
+    fn push_short_symbols(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
-        let state = cursor.state;
-        let extra = cursor.extra.get_or_insert_default();
-        extra.saved.clone_from(&extra.suffixes);
-        for &byte in bytes {
-            let column = self.nfa.alphabet.bytes()[usize::from(byte)];
-            match self.try_step(cursor, column.into()) {
-                Ok((next, hits)) if hits.is_empty() => cursor.state = next,
-                _ => {
-                    let extra = cursor.extra.get_or_insert_default();
-                    std::mem::swap(&mut extra.suffixes, &mut extra.saved);
-                    cursor.state = state;
-                    return None;
-                }
-            }
-            let dead = cursor.generation.dead;
-            cursor.extra.get_or_insert_default().accept_step(dead);
+        let (state, decoder, invalid_bytes) = (cursor.state, cursor.decoder, cursor.invalid_bytes);
+        if let Some(extra) = &mut cursor.extra {
+            extra.saved.clone_from(&extra.suffixes);
         }
-        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        cursor.decoder.passed_ascii();
-        Some(pad(bytes))
+        let step = |cursor: &mut DfaCursor, column, _| self.step_unreported(cursor, column);
+        let stepped = self.push_symbols(cursor, bytes, 0, bytes.len(), step);
+        let is_whole = !cursor.decoder.is_pending() && cursor.invalid_bytes == invalid_bytes;
+        if stepped == bytes.len() && is_whole {
+            cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+            return Some(pad(bytes));
+        }
+        (cursor.state, cursor.decoder, cursor.invalid_bytes) = (state, decoder, invalid_bytes);
+        if let Some(extra) = &mut cursor.extra {
+            std::mem::swap(&mut extra.suffixes, &mut extra.saved);
+        }
+        None
     }
 
     /// Steps a short delta without changing the cursor.
@@ -113,37 +143,57 @@ impl LazyDfa {
         cursor.decoder.passed_ascii();
     }
 
-    /// As [`LazyDfa::push_short`]; also returns the number of leading bytes after which the search was last
-    /// [idle](LazyDfa::is_idle).
+    /// As [`LazyDfa::push_short`] for ASCII and a single state; also returns the number of leading bytes after which the
+    /// search was last [idle](LazyDfa::is_idle).
     #[inline]
     pub(crate) fn push_short_tracking_idle(
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
     ) -> Option<([u8; SHORT], usize)> {
-        if !is_short(bytes) || !cursor.is_single_state() {
+        if !is_short(bytes) {
             return None;
         }
-        let (state, decoder) = (cursor.state, cursor.decoder);
-        let run = self.step_ascii::<false>(cursor, bytes);
-        if run.stepped < bytes.len() {
-            (cursor.state, cursor.decoder) = (state, decoder);
+        let padded = pad(bytes);
+        if !padded.is_ascii() {
             return None;
         }
-        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        Some((pad(bytes), run.idle_until))
+        let idle_until = self.push_short_plain(cursor, bytes)?;
+        Some((padded, idle_until))
     }
 
-    /// Steps ASCII bytes up to the first special state, and records where the search was last
+    /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns the
+    /// number of leading bytes after which the search was last idle, or `None` if it declined.
+    #[inline]
+    fn push_short_plain(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<usize> {
+        let (state, decoder, stepped) = (cursor.state, cursor.decoder, cursor.stepped);
+        let run = self.run(cursor, bytes);
+        if run.stepped < bytes.len() {
+            (cursor.state, cursor.decoder, cursor.stepped) = (state, decoder, stepped);
+            return None;
+        }
+        Some(run.idle_until)
+    }
+
+    /// Steps whole characters up to the first special state, and records where the search was last
     /// [idle](LazyDfa::is_idle).
     #[inline]
     pub(crate) fn run(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> IdleRun {
         if !cursor.is_single_state() {
             return IdleRun::default();
         }
-        let run = self.step_ascii::<false>(cursor, bytes);
-        cursor.stepped = cursor.stepped.wrapping_add(run.stepped as u32);
-        run
+        let mut idle_until = 0;
+        let stepped = self.push_plain(cursor, bytes, |char| {
+            if char.is_idle() {
+                idle_until = char.end;
+            }
+            false
+        });
+        cursor.stepped = cursor.stepped.wrapping_add(stepped as u32);
+        IdleRun {
+            stepped,
+            idle_until,
+        }
     }
 }
 

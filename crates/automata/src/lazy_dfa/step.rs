@@ -1,5 +1,5 @@
-//! One step over one symbol, whatever it leads to: search and suffixes are stepped, suffixes are activated, patterns
-//! are reported, and unbuilt states are built.
+//! The steps over one symbol that [`step`](LazyDfa::step) cannot take in a single state: suffixes are stepped and
+//! activated, and unbuilt states are built.
 //!
 //! A step is atomic: it is computed in `Suffix::next` and in [`StepReports`] first. If a state is unbuilt, that state
 //! is built and the step starts over; only a complete step changes the cursor and reports.
@@ -15,78 +15,12 @@ use super::super::table::StateId;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
 impl LazyDfa {
-    /// Steps the cursor over a symbol, wherever it is, and builds unbuilt states.
-    #[inline]
-    pub(super) fn step(
-        &self,
-        cursor: &mut DfaCursor,
-        column: usize,
-        place: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
-    ) {
-        if cursor.extra.as_ref().is_none_or(|extra| extra.is_empty())
-            && self.step_single_state(cursor, column, place, on)
-        {
-            return;
-        }
-        while !cursor.in_fallback() {
-            match self.try_step(cursor, column) {
-                Ok((next, reports)) => {
-                    cursor.state = next;
-                    self.accept_step(cursor, reports, place, on);
-                    return;
-                }
-                Err(unbuilt) => self.build(cursor, unbuilt),
-            }
-        }
-        let generation = Arc::clone(&cursor.generation);
-        self.step_fallback(&mut generation.lock(), cursor, column, place, on);
-    }
-
-    /// Steps a search without suffixes if the next state is built and reports no cut. Returns false if it declined; then
-    /// nothing has changed.
-    #[inline]
-    fn step_single_state(
-        &self,
-        cursor: &mut DfaCursor,
-        column: usize,
-        place: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
-    ) -> bool {
-        let DfaCursor {
-            generation, extra, ..
-        } = cursor;
-        let table = &generation.table;
-        let next = table.step(cursor.state, column);
-        if table.is_special(next) {
-            if next == table.unknown() || table.is_promotion_due(next) {
-                return false;
-            }
-            let report = table.report(next);
-            // The lists are sorted, and cuts are greater than patterns.
-            let last = [report.now.last(), report.late.last()]
-                .into_iter()
-                .flatten();
-            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
-                return false;
-            }
-            for (list, is_late) in [(report.late, true), (report.now, false)] {
-                for pattern in list {
-                    let pattern = pattern.load(Ordering::Relaxed);
-                    self.report(extra, pattern, is_late, place, on);
-                }
-            }
-        }
-        cursor.state = next;
-        true
-    }
-
     /// Moves the suffixes to their next states and reports what the step found.
     pub(super) fn accept_step(
         &self,
         cursor: &mut DfaCursor,
         mut reports: StepReports,
-        place: SymbolSpan,
+        span: SymbolSpan,
         on: &mut impl FnMut(MatchEvent),
     ) {
         if let Some(extra) = &mut cursor.extra {
@@ -94,34 +28,11 @@ impl LazyDfa {
         }
         reports.sort();
         for (pattern, is_late) in reports.iter() {
-            self.report(&mut cursor.extra, pattern, is_late, place, on);
+            self.report(&mut cursor.extra, pattern, is_late, span, on);
         }
         if let (Some(single_match), Some(extra)) = (&self.single_match, &mut cursor.extra) {
             single_match.drop_exhausted_suffixes(extra);
         }
-    }
-
-    /// Reports a pattern that ends at the symbol, or before it if `is_late`.
-    #[inline]
-    fn report(
-        &self,
-        extra: &mut Option<Box<CursorExtra>>,
-        pattern: u32,
-        is_late: bool,
-        place: SymbolSpan,
-        on: &mut impl FnMut(MatchEvent),
-    ) {
-        if let Some(single_match) = &self.single_match
-            && !single_match.is_first(extra.get_or_insert_default(), pattern)
-        {
-            return;
-        }
-        let width = if is_late { place.width } else { 0 };
-        on(MatchEvent {
-            pattern,
-            at: place.at,
-            back: place.back + width,
-        });
     }
 
     /// Steps search and suffixes through the table. Fails if a state is unbuilt; then only [`Suffix::next`] has
@@ -159,6 +70,22 @@ impl LazyDfa {
             extra.suffixes.truncate(awake);
         }
         Ok((next, reports?))
+    }
+
+    /// Steps search and suffixes through the table if nothing is reported. Returns false if a state reports or is unbuilt;
+    /// the caller then restores the cursor.
+    #[inline]
+    pub(super) fn step_unreported(&self, cursor: &mut DfaCursor, column: usize) -> bool {
+        match self.try_step(cursor, column) {
+            Ok((next, reports)) if reports.is_empty() => {
+                cursor.state = next;
+                if let Some(extra) = &mut cursor.extra {
+                    extra.accept_step(cursor.generation.dead);
+                }
+                true
+            }
+            _ => false,
+        }
     }
 
     fn try_step_suffixes(
@@ -318,7 +245,7 @@ impl LazyDfa {
 
     /// Builds an unbuilt state. If there is no room, moves the cursor into the fallback.
     #[cold]
-    fn build(&self, cursor: &mut DfaCursor, unbuilt: Unbuilt) {
+    pub(super) fn build(&self, cursor: &mut DfaCursor, unbuilt: Unbuilt) {
         let generation = Arc::clone(&cursor.generation);
         let mut cache = generation.lock();
         let stepped = std::mem::take(&mut cursor.stepped);

@@ -1,4 +1,4 @@
-//! Which way texts are stepped, and in which tables.
+//! Tests of the strategy that steps a text, and of the table that a cursor uses.
 
 use super::*;
 use crate::alphabet::SymbolSpace;
@@ -30,7 +30,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
     let (lazy, text) = (lazy(&["x[a-y ]{40}z", "x of [a-y, ]{9}z"], 1 << 20), text());
     let mut nothing = |event| panic!("{event:?}");
     let mut plain = lazy.start();
-    // The first time states are built: those of the text, and those of lanes that begin somewhere in it.
+    // The first pass builds the states of the text, and those of lanes that start anywhere in it.
     for begin in (0..text.len()).rev() {
         lazy.restart(&mut plain);
         let end = text.len().min(begin + 2 * Tile::USUAL.stretch);
@@ -41,34 +41,19 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
     for tile in [Tile::USUAL, Tile::SMALL] {
         for end in [text.len(), text.len() - 1] {
             let mut cursor = lazy.start();
-            let mut stepped = 0;
-            let at = lazy.push_tiles(
-                tile,
-                &mut cursor,
-                &text[..end],
-                0,
-                &mut stepped,
-                &mut nothing,
-            );
+            let (at, in_lanes) = lazy.push_tiles(tile, &mut cursor, &text[..end], 0, &mut nothing);
             assert_eq!(at, end / tile.bytes() * tile.bytes());
-            assert_eq!(stepped, 0, "{tile:?}");
+            assert_eq!(in_lanes, at, "{tile:?}");
             lazy.push_scalar(&mut cursor, &text, at, &mut nothing);
             assert_eq!(cursor.state, plain.state, "{tile:?}");
         }
     }
-    // A byte that needs decoding takes its tile out, and some behind it, which are not tried.
+    // A byte that needs decoding makes its tile decline. The tile after it is not tried.
     let mut wide = text;
     wide[100] = 0xFF;
-    let (mut cursor, mut stepped) = (lazy.start(), 0);
-    lazy.push_tiles(
-        Tile::SMALL,
-        &mut cursor,
-        &wide,
-        0,
-        &mut stepped,
-        &mut nothing,
-    );
-    assert_eq!(stepped, 2 * Tile::SMALL.bytes());
+    let mut cursor = lazy.start();
+    let (at, in_lanes) = lazy.push_tiles(Tile::SMALL, &mut cursor, &wide, 0, &mut nothing);
+    assert_eq!(at - in_lanes, 2 * Tile::SMALL.bytes());
     assert_eq!(cursor.invalid_bytes(), 1);
 }
 
@@ -80,7 +65,7 @@ fn who_begins_anew_begins_in_the_latest_table() {
     let (mut cursor, text) = (lazy.start(), text());
     let mut passes = 0;
     while lazy.size().generation == 0 {
-        lazy.push(&mut cursor, &text, &mut |event| panic!("{event:?}"));
+        lazy.push(&mut cursor, &text, false, &mut |event| panic!("{event:?}"));
         passes += 1;
         assert!(passes < 100, "{:?}", lazy.size());
     }
@@ -88,7 +73,7 @@ fn who_begins_anew_begins_in_the_latest_table() {
     lazy.restart(&mut old);
     assert!(old.generation.number() > 0);
     let mut hits = 0;
-    lazy.push(&mut old, b"at me@here.com", &mut |_| hits += 1);
+    lazy.push(&mut old, b"at me@here.com", false, &mut |_| hits += 1);
     assert_eq!(hits, 1);
 }
 
@@ -120,10 +105,20 @@ fn tables_grow_up_to_the_budget() {
             room
         });
         assert_eq!(rooms, want);
-        assert_eq!(lazy.config.of_generation(u32::MAX).budget, budget);
+        assert_eq!(lazy.config.next_generation(usize::MAX).budget, budget);
     }
-    // A sample is tried in one table, whatever comes of it.
+    // A profile uses a single table, whatever its budget.
     let LazyDfa { nfa, config, .. } = lazy(&["abc"], 64 << 20);
+    // Where a reservation is resident, the first table is smaller and the others grow from it.
+    let small = TableConfig {
+        first_budget: 256 << 10,
+        ..config
+    };
+    let mut room = small.first_generation().budget;
+    for want in [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 64 << 20] {
+        assert_eq!(room, want);
+        room = small.next_generation(room).budget;
+    }
     let tried = LazyDfa::for_profile(nfa, config, 32 << 20);
     assert_eq!(tried.generations.current().lock().budget(), 32 << 20);
     assert!(tried.has(config));

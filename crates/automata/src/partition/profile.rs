@@ -45,7 +45,7 @@ impl ProfileRun {
             let mut hit = vec![false; patterns];
             // Short deltas visit every state; the prefilter skips some in long ones.
             for delta in window.chunks(SHORT) {
-                lazy.push(&mut cursor, delta, &mut |event| {
+                lazy.push(&mut cursor, delta, false, &mut |event| {
                     hit[event.pattern as usize] = true;
                 });
             }

@@ -25,20 +25,20 @@ use super::{LINE, RowAllocator, RowSpec, StateId, Table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SparseRows {
     /// The number of states without a report, besides the start states, that get a full row at once.
-    pub(crate) behind: usize,
+    pub(crate) full_rows: usize,
     /// The number of entries after which a state is promoted.
     pub(crate) entries: u32,
 }
 
 impl SparseRows {
     pub(crate) const USUAL: SparseRows = SparseRows {
-        behind: 8192,
+        full_rows: 8192,
         entries: 32,
     };
 
     /// Every row is full.
     pub(crate) const NONE: SparseRows = SparseRows {
-        behind: usize::MAX,
+        full_rows: usize::MAX,
         entries: 1,
     };
 
@@ -94,11 +94,11 @@ impl Table {
                 return next;
             }
         }
-        self.step_narrow(state, column)
+        self.step_sparse(state, column)
     }
 
     #[inline(never)]
-    fn step_narrow(&self, state: StateId, column: usize) -> StateId {
+    fn step_sparse(&self, state: StateId, column: usize) -> StateId {
         let state = self.promoted(state);
         let cell = match state.is_sparse() {
             true => self.slot(state, column),
@@ -271,7 +271,7 @@ mod tests {
     fn table() -> (Table, RowAllocator, StateId, StateId) {
         let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abcdef"]), None).expect("few classes");
         let sparse = SparseRows {
-            behind: 0,
+            full_rows: 0,
             entries: ENTRIES,
         };
         let table = Table::new(
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn no_count_is_greater_than_the_greatest_number_of_a_cell() {
         let sparse = SparseRows {
-            behind: 0,
+            full_rows: 0,
             entries: ENTRIES,
         };
         assert_eq!(sparse.most(), times(ENTRIES + 1) as usize);

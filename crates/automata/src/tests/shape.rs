@@ -1,5 +1,6 @@
-//! How patterns are laid out, and what the tables look like once a text was read: what decides how fast a delta is, and
-//! no hit. Held to a file beside this, so that a change of it is seen and meant; `UPDATE_GOLDEN=1` writes the file anew.
+//! The layouts of pattern sets, the sizes of their tables after a text, and the path of each delta. They decide how fast
+//! a delta is and change no hit. They are compared with a golden file, so that no change of them goes unnoticed;
+//! `UPDATE_GOLDEN=1` rewrites the file.
 
 use std::fmt::Write as _;
 
@@ -80,7 +81,7 @@ fn classes() -> Vec<Set> {
             name: "states that multiply, in narrow rows",
             patterns: patterns_that_multiply(),
             plan: busy(SparseRows {
-                behind: 64,
+                full_rows: 64,
                 entries: 24,
             }),
             table_bytes: 32 << 20,
@@ -128,7 +129,7 @@ fn classes() -> Vec<Set> {
     ]
 }
 
-/// Words that stand in the text, changed at their end so that they are not found.
+/// Returns words of the text with a changed end, so that they do not match.
 fn words(count: usize) -> Vec<String> {
     let words = TEXT.split(|char: char| !char.is_ascii_lowercase());
     let mut words: Vec<&str> = words.filter(|word| word.len() > 3).collect();
@@ -155,7 +156,7 @@ fn words_and_classes(count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Patterns with many ways to begin, and some whose window is far from there.
+/// Returns patterns with many prefixes, and one whose window is far from the start of a match.
 fn beginnings() -> Vec<String> {
     let mut patterns: Vec<String> = (b'A'..=b'Z')
         .map(|byte| format!("(?:{0}[a-z]|[x-z]{0}|-){0}~[0-9]", char::from(byte)))
@@ -164,7 +165,7 @@ fn beginnings() -> Vec<String> {
     patterns
 }
 
-/// The text as deltas of replies, and then in long pieces.
+/// Returns the text cut into deltas as they occur in replies, then into long pieces.
 fn deltas() -> Vec<&'static [u8]> {
     let text = TEXT.as_bytes();
     let mut random = Random::new(11);
@@ -178,7 +179,7 @@ fn deltas() -> Vec<&'static [u8]> {
     deltas
 }
 
-/// Which way deltas went, and how often they hit.
+/// The number of deltas by the entry point that accepted them, and the number of hits.
 #[derive(Debug, Default)]
 struct Ways {
     fastest: usize,
@@ -206,7 +207,7 @@ fn read(matcher: &Matcher) -> Ways {
     ways
 }
 
-/// All that is known of a set that was laid out for such a processor.
+/// Returns the shape of a set that is compiled for this SIMD level.
 fn describe(set: &Set, level: SimdLevel) -> String {
     let patterns: Vec<&str> = set.patterns.iter().map(String::as_str).collect();
     let plan = PartitionPlan {
@@ -230,7 +231,7 @@ fn describe(set: &Set, level: SimdLevel) -> String {
     out
 }
 
-/// The same for a matcher that says where no match is in progress, and how often it could.
+/// Returns the shape of a matcher that tracks where it is idle, with the bytes it read in each way.
 #[cfg(target_arch = "x86_64")]
 fn describe_spans() -> String {
     let patterns = ["needle[0-9]{2,9}", "e [a-z]+ing", r"\bfn \w+\(", "x[ab]*y"];
@@ -282,7 +283,7 @@ fn describe_union(automaton: &Automaton, out: &mut String) {
     );
 }
 
-/// Tells lists apart in a few letters.
+/// Returns a short hash of a list.
 pub(crate) fn sum(of: &(impl std::fmt::Debug + ?Sized)) -> u32 {
     let text = format!("{of:?}");
     // FNV-1a: <http://www.isthe.com/chongo/tech/comp/fnv/>.

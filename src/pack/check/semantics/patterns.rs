@@ -5,7 +5,7 @@ use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::{Channel, Pattern, Region, Rule};
-use crate::view::fold::FoldSet;
+use ttsr_views::fold::FoldSet;
 
 /// Reports the contradictions in the patterns of a rule.
 pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {

@@ -12,10 +12,10 @@ use super::first_end::FirstEndReader;
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConfirmTable, ViewRules};
 use crate::stream::window::WINDOW;
-use crate::view::chunk::Chunk;
 use ttsr_automata::MatchEvent;
 use ttsr_automata::lookaround::verify::{Confirm, Confirmed, nth_end};
 use ttsr_automata::utf8::Utf8Decoder;
+use ttsr_views::chunk::Chunk;
 
 /// Bytes that are stepped before the candidates in them are verified.
 const BLOCK: usize = 256;

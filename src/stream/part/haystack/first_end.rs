@@ -7,8 +7,8 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use crate::view::chunk::{Chunk, OffsetMap};
 use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
+use ttsr_views::chunk::{Chunk, OffsetMap};
 
 /// The state of the search for first ends.
 #[derive(Debug)]

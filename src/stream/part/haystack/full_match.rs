@@ -13,8 +13,8 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use crate::view::chunk::{Chunk, ChunkBuffer};
 use ttsr_automata::{Cursor, Matcher, SHORT};
+use ttsr_views::chunk::{Chunk, ChunkBuffer};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
 const BEFORE: usize = 64;

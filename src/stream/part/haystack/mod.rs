@@ -11,11 +11,11 @@ use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition;
 use crate::program::ViewRules;
 use crate::stream::Counters;
-use crate::view::chunk::Chunk;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::FullMatchReader;
 use ttsr_automata::{SHORT, is_short};
+use ttsr_views::chunk::Chunk;
 
 /// The state of a haystack that is being read, for all patterns of one view.
 #[derive(Debug)]

@@ -677,7 +677,7 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
     let mut reader = super::FullMatchReader::new(rules);
     let mut at = 0;
     let mut push = |bytes: &[u8]| {
-        let piece = crate::view::chunk::Chunk::verbatim(bytes, at);
+        let piece = ttsr_views::chunk::Chunk::verbatim(bytes, at);
         at += bytes.len() as u64;
         reader.push_short(rules, piece, 1 << 10)
     };

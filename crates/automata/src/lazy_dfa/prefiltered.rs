@@ -1,0 +1,87 @@
+//! The strategy for long input with few patterns: only the text around the candidates of the [`Prefilter`] is stepped.
+//!
+//! Contract: it skips text only while the search is idle and no suffix is live. It moves the cursor over skipped text
+//! to a start state, and hands every other byte to `push_plain` or to the scalar search, so it reports nothing itself.
+
+use super::super::MatchEvent;
+use super::super::prefilter::{Prefilter, ScanEffort};
+use super::{DfaCursor, LazyDfa};
+
+/// The bytes stepped with live suffixes before the prefilter checks whether they are dead.
+const SUFFIX_BATCH: usize = 16;
+
+impl LazyDfa {
+    /// Steps the bytes around each candidate of the prefilter, and the end of the delta.
+    #[inline(never)]
+    pub(super) fn push_prefiltered(
+        &self,
+        filter: &Prefilter,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        let unfiltered_bytes = bytes.len().saturating_sub(filter.unfiltered_bytes());
+        let mut candidates = filter.candidates(bytes);
+        let mut effort = ScanEffort::default();
+        let mut at = 0;
+        loop {
+            let from = at;
+            at = self.push_until_idle(cursor, bytes, at, on);
+            effort.stepped += at - from;
+            if at == bytes.len() {
+                break;
+            }
+            let candidate = candidates.next(at);
+            let begin = candidate
+                .saturating_sub(filter.look_back())
+                .min(unfiltered_bytes);
+            if begin > at {
+                let column = self.nfa.alphabet.bytes()[usize::from(bytes[begin - 1])];
+                let before = self.look_behind_after[usize::from(column)];
+                cursor.state = cursor.generation.start_states[before as usize];
+                cursor.decoder.passed_ascii();
+                at = begin;
+            }
+            if candidate >= unfiltered_bytes {
+                self.push_scalar(cursor, bytes, at, on);
+                break;
+            }
+            effort.stepped += candidate + 1 - at;
+            effort.candidates += 1;
+            self.push_scalar(cursor, &bytes[..=candidate], at, on);
+            at = candidate + 1;
+        }
+        effort.looks = candidates.looks;
+        filter.record_filtered(bytes.len(), effort);
+    }
+
+    /// Steps until there is no partial match, in the search or in a suffix. Returns the index of the next byte.
+    fn push_until_idle(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(MatchEvent),
+    ) -> usize {
+        while at < bytes.len() {
+            if cursor.has_suffixes() {
+                let end = bytes.len().min(at + SUFFIX_BATCH);
+                self.push_scalar(cursor, &bytes[..end], at, on);
+                at = end;
+                continue;
+            }
+            if cursor.is_single_state() {
+                if cursor.generation.is_start_state(cursor.state) {
+                    break;
+                }
+                let plain = self.push_plain(cursor, &bytes[at..], |char| char.is_idle());
+                at += plain;
+                if plain > 0 {
+                    continue;
+                }
+            }
+            at = self.push_special(cursor, bytes, at, on);
+        }
+        at
+    }
+}

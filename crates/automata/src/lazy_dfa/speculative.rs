@@ -1,0 +1,208 @@
+//! The strategy for long input: speculative parallel stepping.
+//!
+//! A step waits for the load of the step before it, so one search leaves the processor idle. A tile of text is cut
+//! into as many stretches as there are lanes. The first lane starts in the true state. Each other lane starts a few
+//! bytes before its stretch in an idle state, which is where searches are most of the time. If the lane before it ends
+//! in another state than guessed, the stretch is stepped again from the true state until both meet. The result is
+//! exact whatever the text; only the speed depends on the guess.
+//!
+//! Contract: a tile with a special state or a byte that needs decoding is declined before the cursor is touched, and
+//! nothing is reported.
+
+use super::super::MatchEvent;
+use super::super::alphabet::Alphabet;
+use super::super::look::LookBehind;
+use super::super::table::{StateId, Table};
+use super::{DfaCache, DfaCursor, LazyDfa};
+
+/// The size of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tile {
+    /// The number of stretches stepped in parallel: 4 or 8.
+    pub(crate) lanes: usize,
+    /// The bytes of a stretch.
+    pub(crate) stretch: usize,
+    /// The bytes that a lane starts early; fewer than those of a stretch.
+    pub(crate) early: usize,
+    /// The least bytes of a delta for which tiles pay.
+    pub(crate) least: usize,
+}
+
+impl Tile {
+    /// 8 lanes of 64 bytes: a kilobyte holds two tiles, and a stretch is long against its early bytes.
+    pub(crate) const USUAL: Tile = Tile {
+        lanes: 8,
+        stretch: 64,
+        early: 8,
+        least: 1024,
+    };
+
+    /// 4 lanes of 16 bytes, for shorter input and for the remainder.
+    pub(crate) const SMALL: Tile = Tile {
+        lanes: 4,
+        stretch: 16,
+        early: 8,
+        least: 64,
+    };
+
+    pub(crate) fn bytes(self) -> usize {
+        self.lanes * self.stretch
+    }
+}
+
+impl LazyDfa {
+    /// Steps the bytes in tiles of each size in turn, and the remainder in the scalar search. Returns the number of bytes
+    /// stepped in lanes.
+    pub(super) fn push_speculative(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        on: &mut impl FnMut(MatchEvent),
+    ) -> usize {
+        let (mut at, mut in_lanes) = (0, 0);
+        for tile in self.tiles {
+            if bytes.len() - at >= tile.least {
+                let (end, accepted) = self.push_tiles(tile, cursor, bytes, at, on);
+                at = end;
+                in_lanes += accepted;
+            }
+        }
+        self.push_scalar(cursor, bytes, at, on);
+        in_lanes
+    }
+
+    /// Steps whole tiles in speculative lanes, and those that decline in the scalar search. Returns the index of the byte
+    /// after the last tile, and the number of bytes stepped in lanes.
+    pub(super) fn push_tiles(
+        &self,
+        tile: Tile,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(MatchEvent),
+    ) -> (usize, usize) {
+        let size = tile.bytes();
+        let mut in_lanes = 0;
+        // The number of tiles that are not tried after one declines. It doubles with each that declines.
+        let (mut misses, mut skip) = (0u32, 0u32);
+        while let Some(text) = bytes.get(at..at + size) {
+            let is_ready = skip == 0 && cursor.is_single_state();
+            let next = is_ready
+                .then(|| self.step_tile(tile, cursor, text))
+                .flatten();
+            match next {
+                Some(state) => {
+                    cursor.state = state;
+                    cursor.decoder.passed_ascii();
+                    misses = 0;
+                    in_lanes += size;
+                }
+                None => {
+                    if is_ready {
+                        misses = (misses + 1).min(6);
+                        skip = 1 << misses;
+                    }
+                    skip = skip.saturating_sub(1);
+                    self.push_scalar(cursor, &bytes[..at + size], at, on);
+                }
+            }
+            at += size;
+        }
+        (at, in_lanes)
+    }
+
+    fn step_tile(&self, tile: Tile, cursor: &DfaCursor, text: &[u8]) -> Option<StateId> {
+        let DfaCache {
+            table,
+            start_states,
+            ..
+        } = &**cursor.generation;
+        let lanes = SpeculativeLanes {
+            table,
+            alphabet: &self.nfa.alphabet,
+            start_states,
+            look_behind_after: &self.look_behind_after,
+        };
+        match tile.lanes {
+            4 => lanes.step_tile::<4>(cursor.state, text, tile),
+            _ => lanes.step_tile::<8>(cursor.state, text, tile),
+        }
+    }
+}
+
+/// The tables that lanes step through.
+struct SpeculativeLanes<'a> {
+    table: &'a Table,
+    alphabet: &'a Alphabet,
+    /// The states without a partial match, by look-behind.
+    start_states: &'a [StateId; LookBehind::ALL.len()],
+    /// The look-behind after each column.
+    look_behind_after: &'a [LookBehind],
+}
+
+impl SpeculativeLanes<'_> {
+    /// Returns the state after a tile that starts in `state`; `None` if it declines.
+    fn step_tile<const LANES: usize>(
+        &self,
+        state: StateId,
+        text: &[u8],
+        tile: Tile,
+    ) -> Option<StateId> {
+        let mut bits = 0;
+        // The first lane needs no guess: it repeats the early bytes of the second, and its guess is replaced.
+        let begin = |lane: usize| lane.max(1) * tile.stretch;
+        let mut guess = [state; LANES];
+        for (lane, guess) in guess.iter_mut().enumerate().skip(1) {
+            *guess = self.start_state(text[begin(lane) - tile.early - 1])?;
+        }
+        guess[0] = guess[1];
+        let early = std::array::from_fn(|lane| &text[begin(lane) - tile.early..begin(lane)]);
+        self.step_lanes(&mut guess, early, &mut bits, |_| false);
+        guess[0] = state;
+        let stretches: [&[u8]; LANES] =
+            std::array::from_fn(|lane| &text[lane * tile.stretch..][..tile.stretch]);
+        let mut states = guess;
+        self.step_lanes(&mut states, stretches, &mut bits, |_| false);
+        let mut last = states[0];
+        for lane in 1..LANES {
+            // PERF: the true search and the guess meet after a few bytes. Stepping the whole stretch again costs 24 % of a
+            // bulk text of 100 rules (`cargo bench --bench instructions`).
+            let mut pair = [last, guess[lane]];
+            let has_met = last == guess[lane]
+                || self.step_lanes(&mut pair, [stretches[lane]; 2], &mut bits, |[a, b]| a == b);
+            last = if has_met { states[lane] } else { pair[0] };
+        }
+        (!self.table.any_special(bits)).then_some(last)
+    }
+
+    /// Steps each lane over its text, all of which have the same length, until `stop` returns true. Returns true if it
+    /// did. ORs the bits of all states into `bits`.
+    #[inline(always)]
+    fn step_lanes<const LANES: usize>(
+        &self,
+        states: &mut [StateId; LANES],
+        texts: [&[u8]; LANES],
+        bits: &mut u32,
+        stop: impl Fn([StateId; LANES]) -> bool,
+    ) -> bool {
+        let columns = self.alphabet.bytes();
+        for at in 0..texts[0].len() {
+            for (state, text) in states.iter_mut().zip(texts) {
+                let column = columns[usize::from(text[at])];
+                *state = self.table.next(*state, usize::from(column));
+                *bits |= state.bits();
+            }
+            if stop(*states) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the idle state after an ASCII byte.
+    fn start_state(&self, byte: u8) -> Option<StateId> {
+        let column = usize::from(self.alphabet.bytes()[usize::from(byte)]);
+        byte.is_ascii()
+            .then(|| self.start_states[self.look_behind_after[column] as usize])
+    }
+}
