@@ -33,6 +33,7 @@
 //! | How do I load and replace packs? | [`Pack`], [`Conversation::reload`] |
 //! | How do I search a text at hand? | [`scan()`], or [`Stream`] for hits as they become certain |
 //! | What does a complete loop do? | [`guide::harness`] |
+//! | How do I check my loop? | [`guide::conformance`] |
 //!
 //! # The promise
 //!
@@ -179,6 +180,9 @@ pub mod guide {
 
     #[doc = include_str!("../docs/harness.md")]
     pub mod harness {}
+
+    #[doc = include_str!("../docs/conformance.md")]
+    pub mod conformance {}
 }
 
 /// The examples of README are tests.

@@ -2,6 +2,10 @@
 //!
 //! The module knows no client. The adapter of a client describes the contents of each chunk, and [`EventBuilder`] makes
 //! well-formed events of the description.
+//!
+//! An adapter also writes the request. What the client cannot express, such as reasoning or headers, must not be left out
+//! in silence: the adapter returns a [`Failure`] from the function that opens the stream, before anything is sent. The
+//! adapters of `examples/integrations` do so.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;

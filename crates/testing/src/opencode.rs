@@ -103,7 +103,10 @@ impl Imitation {
 
     /// Answers every further request but those for events with the JSON that `responder` returns; a request for which it
     /// returns `None` gets no answer.
-    pub fn respond(&self, responder: impl FnMut(&RecordedRequest) -> Option<String> + Send + 'static) {
+    pub fn respond(
+        &self,
+        responder: impl FnMut(&RecordedRequest) -> Option<String> + Send + 'static,
+    ) {
         *self.shared.responder.lock().unwrap() = Some(Box::new(responder));
     }
 
@@ -149,11 +152,7 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
         return;
     };
     let bump = || changed.send_modify(|count| *count += 1);
-    shared
-        .requests
-        .lock()
-        .unwrap()
-        .push(recorded.clone());
+    shared.requests.lock().unwrap().push(recorded.clone());
     if recorded.line.ends_with("/event") && !has_answer(&shared, &recorded.line) {
         {
             let mut streams = shared.streams.lock().unwrap();

@@ -177,9 +177,9 @@ fn every_case_gives_its_steps() {
             failure => failures.extend(failure),
         }
     }
+    failures.retain(|failure| !FAILING.contains(&&*failure.case));
     let shown: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    let failing: Vec<&str> = failures.iter().map(|failure| &*failure.case).collect();
-    assert_eq!(failing, FAILING, "{}", shown.join("\n"));
+    assert!(failures.is_empty(), "{}", shown.join("\n"));
     assert!(checked.values().all(|count| *count > 5), "{checked:?}");
     assert_eq!(checked.len(), Profile::ALL.len(), "{checked:?}");
 }

@@ -1383,11 +1383,11 @@ struct KilledAt {
 }
 
 impl KilledAt {
-    fn respond(&mut self, asked: &ttsr_testing::opencode::Asked) -> Option<String> {
+    fn respond(&mut self, asked: &ttsr_testing::opencode::RecordedRequest) -> Option<String> {
         if asked.is_announcement() {
             return Some("true".to_owned());
         }
-        if asked.what == "GET /session/ses_1" {
+        if asked.line == "GET /session/ses_1" {
             return Some(json!({ "id": "ses_1", "directory": self.directory }).to_string());
         }
         let is_last = self.kill.is_some_and(|(number, _)| number == self.answered);
@@ -1404,11 +1404,11 @@ impl KilledAt {
         Some(answer)
     }
 
-    fn act(&mut self, asked: &ttsr_testing::opencode::Asked) -> String {
-        if asked.what.starts_with("GET /session/ses_1/message") {
+    fn act(&mut self, asked: &ttsr_testing::opencode::RecordedRequest) -> String {
+        if asked.line.starts_with("GET /session/ses_1/message") {
             return Value::from(self.messages.clone()).to_string();
         }
-        if asked.what == STOP {
+        if asked.line == STOP {
             let running = self
                 .messages
                 .iter_mut()
@@ -1416,10 +1416,10 @@ impl KilledAt {
             for message in running {
                 message["info"]["error"] = json!({ "name": "MessageAbortedError" });
             }
-        } else if let Some(id) = asked.what.strip_prefix("DELETE /session/ses_1/message/") {
+        } else if let Some(id) = asked.line.strip_prefix("DELETE /session/ses_1/message/") {
             self.messages.retain(|it| it["info"]["id"] != *id);
         } else {
-            assert_eq!(asked.what, PROMPT);
+            assert_eq!(asked.line, PROMPT);
             let body: Value = serde_json::from_str(&asked.body).unwrap();
             self.made += 1;
             let info = json!({ "id": format!("msg_v{}", self.made), "role": "user",
