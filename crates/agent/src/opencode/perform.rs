@@ -562,10 +562,10 @@ fn model_of(message: &Value) -> Option<(&str, &str)> {
 /// user.
 fn body_of(message: &Value, model: Option<(&str, &str)>) -> Value {
     let mut parts = message["parts"].as_array().cloned().unwrap_or_default();
-    // The server makes those of attached files itself.
+    // The server creates the parts of attached files itself.
     let has_own = parts.iter().any(|part| part["synthetic"] != true);
     parts.retain(|part| !has_own || part["synthetic"] != true);
-    // The parts get new ids: those of the first request are in use.
+    // The parts get new ids, because the ids of the first request are in use.
     for part in parts.iter_mut().filter_map(Value::as_object_mut) {
         for name in ["id", "messageID", "sessionID"] {
             part.remove(name);
