@@ -61,7 +61,10 @@ fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
     // The end of the text is held back by a rule that holds; the rest was accumulated.
     let accumulated = processor.reply().text(Channel::Text);
     assert!(text.bytes.starts_with(accumulated.as_bytes()));
-    assert_eq!(processor.stream().delivered(PART), text.bytes.len() as u64);
+    assert_eq!(
+        processor.stream().unwrap().delivered(PART),
+        text.bytes.len() as u64
+    );
     processor.step(Duration::ZERO, input(KEY), &mut steps);
     let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     (took, steps.iter().filter(is_decision).count())

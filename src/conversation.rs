@@ -16,15 +16,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::event::Event;
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode, Partial};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
-use crate::verdict::{Decision, PartId, RuleId};
+use crate::verdict::{Decision, PartId, RuleId, Verdict};
 pub use outcome::{CallReview, Cut, CutSource, DecisionRecord, Flow, KeptText, Note, RetryOptions};
 pub(crate) use redact::push_json_escaped;
 use release::{PartText, ReleasePlan};
 pub use screen::ScreenedText;
+#[cfg(feature = "harness")]
+pub(crate) use screen::TextEdits;
 pub use turn::{Attempt, Turn};
 
 /// One conversation under the rules of a pack. Owned, without lifetimes, and `Send`.
@@ -64,8 +67,10 @@ pub use turn::{Attempt, Turn};
 /// ```
 pub struct Conversation {
     session: Session,
-    plan: ReleasePlan,
     streams_tool_input: bool,
+    /// True if the reference loop drives the conversation: it acts on the decisions of each call, asks the questions of
+    /// reviews before calls run, and tells the fate of handoffs and reviews.
+    is_loop: bool,
     /// True from the user's prompt to the answer that calls no tool.
     is_turn_open: bool,
     /// A cut of the whole turn, by a whole text.
@@ -78,6 +83,7 @@ pub struct Conversation {
 /// One attempt at a reply.
 struct AttemptState {
     stream: Stream,
+    plan: ReleasePlan,
     parts: Vec<PartText>,
     /// Index of the part that was used last.
     latest: usize,
@@ -91,10 +97,35 @@ struct AttemptState {
     redacting: Vec<(RuleId, PartId)>,
     records: Vec<DecisionRecord>,
     reviews: Vec<CallReview>,
+    /// Decisions that the reference loop has not acted on, each with its message, and true if the message waits for the
+    /// next request because of it.
+    new_decisions: Vec<(Decision, String, bool)>,
     /// Bytes that arrived after the end of the attempt.
     late_bytes: u64,
     /// The bytes that were released last.
     out: Vec<u8>,
+}
+
+/// A decision of an attempt, for the reference loop.
+#[cfg(feature = "harness")]
+#[derive(Debug)]
+pub(crate) struct MadeDecision {
+    pub(crate) decision: Decision,
+    /// The message of the rule, or a sentence that names the limit; may be empty.
+    pub(crate) message: String,
+    /// True if the message waits for the next request because of this decision.
+    pub(crate) is_queued: bool,
+}
+
+/// The result of [`Conversation::pass`].
+#[derive(Debug)]
+#[cfg(feature = "harness")]
+pub(crate) struct PassedText {
+    pub(crate) flow: Flow,
+    /// The text that may leave now.
+    pub(crate) text: Vec<u8>,
+    /// Number of bytes of the part that still wait.
+    pub(crate) waiting: usize,
 }
 
 const NO_TURN: &str = "no turn is open: begin one with the user's prompt, or reopen the last one";
@@ -108,17 +139,15 @@ impl Conversation {
     }
 
     fn of_session(session: Session) -> Conversation {
-        let mut conversation = Conversation {
+        Conversation {
             session,
-            plan: ReleasePlan::default(),
             streams_tool_input: false,
+            is_loop: false,
             is_turn_open: false,
             turn_cut: None,
             waiting: Vec::new(),
             attempt: None,
-        };
-        conversation.plan_release();
-        conversation
+        }
     }
 
     /// Restores a conversation from its snapshot, and returns the rules whose state could not be kept because `pack`
@@ -177,15 +206,13 @@ impl Conversation {
     /// Replaces the pack from the next attempt on, and returns the rules whose state could not be kept. The attempt in
     /// progress keeps its pack.
     pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
-        let lost = self.session.reload(pack);
-        self.plan_release();
-        lost
+        self.session.reload(pack)
     }
 
     /// Sets the mode. In [`Mode::Shadow`] every rule decides and none acts, delays or changes text.
     pub fn set_mode(&mut self, mode: Mode) {
         self.session.set_mode(mode);
-        self.plan_release();
+        self.plan_attempt();
     }
 
     /// Sets who produces the replies from the next attempt on. See [`Session::set_origin`].
@@ -211,15 +238,26 @@ impl Conversation {
     /// [review](Self::reviews) are held all the same.
     pub fn stream_tool_input(&mut self) {
         self.streams_tool_input = true;
-        self.plan_release();
+        self.plan_attempt();
     }
 
-    fn plan_release(&mut self) {
-        self.plan = ReleasePlan::new(self.session.pack().rules(), self.session.mode());
-        let reviews = |rule: &crate::rule::Rule| rule.action == Action::Consult;
-        if self.streams_tool_input && !self.session.pack().rules().iter().any(reviews) {
-            self.plan.gates_input = false;
+    /// Plans the release of the parts of the attempt in progress that are not open yet.
+    fn plan_attempt(&mut self) {
+        if let Some(attempt) = &self.attempt {
+            let plan = self.plan(attempt.stream.pack());
+            self.attempt
+                .iter_mut()
+                .for_each(|attempt| attempt.plan = plan);
         }
+    }
+
+    fn plan(&self, pack: &Pack) -> ReleasePlan {
+        let mut plan = ReleasePlan::new(pack.rules(), self.session.mode());
+        let reviews = |rule: &crate::rule::Rule| rule.action == Action::Consult;
+        if self.streams_tool_input && (self.is_loop || !pack.rules().iter().any(reviews)) {
+            plan.gates_input = false;
+        }
+        plan
     }
 
     /// Begins a turn with the user's prompt, in the borrowed form. `user-input` rules read the prompt; what may be sent
@@ -232,11 +270,16 @@ impl Conversation {
     /// Begins a turn with the user's prompt: retries count from zero, and `user-input` rules read the prompt. Returns
     /// the text to send. An attempt in progress ends.
     pub fn begin_turn(&mut self, prompt: &str) -> ScreenedText {
+        self.start_turn();
+        self.screen(Channel::UserInput, None, prompt)
+    }
+
+    /// Begins a turn whose prompt is screened later.
+    pub(crate) fn start_turn(&mut self) {
         self.end_attempt();
         self.session.begin_turn();
         self.turn_cut = None;
         self.is_turn_open = true;
-        self.screen(Channel::UserInput, None, prompt)
     }
 
     /// Reopens the turn that is over, for a host that goes on without a prompt of the user: to continue a reply that
@@ -271,8 +314,17 @@ impl Conversation {
         if !self.is_turn_open {
             return Flow::Cut(Cut::of_misuse(NO_TURN));
         }
+        self.start_attempt();
+        Flow::Go
+    }
+
+    /// Begins an attempt in the turn that is open.
+    pub(crate) fn start_attempt(&mut self) {
+        self.end_attempt();
+        let stream = self.session.stream();
         self.attempt = Some(Box::new(AttemptState {
-            stream: self.session.stream(),
+            plan: self.plan(stream.pack()),
+            stream,
             parts: Vec::new(),
             latest: 0,
             cut: None,
@@ -282,10 +334,44 @@ impl Conversation {
             redacting: Vec::new(),
             records: Vec::new(),
             reviews: Vec::new(),
+            new_decisions: Vec::new(),
             late_bytes: 0,
             out: Vec::new(),
         }));
-        Flow::Go
+    }
+
+    /// Begins the reply anew without another request: the transport was opened again, and no text of the reply so far
+    /// counts. The attempt stays cut if it is cut. Guidance that was decided since the request waits for the next one.
+    ///
+    /// # Example: the reply begins anew
+    /// ```
+    /// use ttsr::{Conversation, Flow, Pack, PartId, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/todo", vec![Pattern::word("TODO")])).build()?;
+    /// let mut conversation = Conversation::new(&pack);
+    /// let mut turn = conversation.turn("Write it.");
+    /// let mut attempt = turn.attempt();
+    /// assert_eq!(attempt.push(PartId(0), b"// TODO: mo"), Flow::Go);
+    /// assert_eq!(attempt.restart(), Flow::Go);
+    /// assert_eq!(attempt.push(PartId(0), b"// Done."), Flow::Go);
+    /// assert_eq!(attempt.take(PartId(0)), b"// Done.");
+    /// drop(attempt);
+    /// assert_eq!(turn.guidance().count(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn restart(&mut self) -> Flow {
+        let Some(ended) = self.attempt.take() else {
+            return self.flow();
+        };
+        let waiting = std::mem::take(&mut self.waiting);
+        self.start_attempt();
+        if let Some(attempt) = &mut self.attempt {
+            attempt.cut = ended.cut;
+            attempt.sent = ended.sent;
+            attempt.has_begun = ended.has_begun;
+            attempt.late_bytes = ended.late_bytes;
+        }
+        self.waiting = waiting;
+        self.flow()
     }
 
     /// Ends the attempt without finishing it. Its guidance waits again if no event of the reply arrived.
@@ -318,16 +404,14 @@ impl Conversation {
             return self.flow();
         }
         let Conversation {
-            session,
-            plan,
-            attempt,
-            ..
+            session, attempt, ..
         } = self;
         if let Some(attempt) = attempt {
-            let _ = session.open(&mut attempt.stream, part, channel);
-            attempt.part_or_insert(part, channel, plan);
+            let verdict = session.open(&mut attempt.stream, part, channel);
+            attempt.part_or_insert(part, channel);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Names the tool of a part and its call, at any time before the close. See [`Stream::tool`].
@@ -336,16 +420,14 @@ impl Conversation {
             return self.flow();
         }
         let Conversation {
-            session,
-            plan,
-            attempt,
-            ..
+            session, attempt, ..
         } = self;
         if let Some(attempt) = attempt {
-            let _ = session.tool(&mut attempt.stream, part, name, call);
-            attempt.part_or_insert(part, Channel::Text, plan);
+            let verdict = session.tool(&mut attempt.stream, part, name, call);
+            attempt.part_or_insert(part, Channel::Text);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Sets the file that a part is about, before its first delta. See [`Stream::set_path`].
@@ -353,10 +435,9 @@ impl Conversation {
         if !self.is_reading() {
             return self.flow();
         }
-        let Conversation { plan, attempt, .. } = self;
-        if let Some(attempt) = attempt {
+        if let Some(attempt) = &mut self.attempt {
             attempt.stream.set_path(part, path);
-            attempt.part_or_insert(part, Channel::Text, plan);
+            attempt.part_or_insert(part, Channel::Text);
         }
         Flow::Go
     }
@@ -373,21 +454,77 @@ impl Conversation {
             return self.refuse(bytes.len() as u64);
         }
         let Conversation {
-            session,
-            plan,
-            attempt,
-            ..
+            session, attempt, ..
         } = self;
         if let Some(attempt) = attempt {
-            let _ = session.push(&mut attempt.stream, part, bytes);
-            let text = attempt.part_or_insert(part, Channel::Text, plan);
+            let verdict = session.push(&mut attempt.stream, part, bytes);
+            let text = attempt.part_or_insert(part, Channel::Text);
             if !text.is_closed {
                 text.push(bytes);
             }
+            if verdict != Verdict::Continue || !session.decisions().is_empty() {
+                return self.act(verdict);
+            }
         }
-        match self.session.decisions().is_empty() {
-            true => Flow::Go,
-            false => self.act(),
+        Flow::Go
+    }
+
+    /// Applies an event of the reply to the attempt: the opening of a part, the name of its tool, a delta, the
+    /// provider's repetition of a part (of which the bytes beyond those that were delivered are read), the end of a
+    /// part, the end of the reply, or its new beginning. Other events change nothing.
+    ///
+    /// # Example: the events of a reply
+    /// ```
+    /// use ttsr::{Channel, Conversation, Event, Flow, Pack, PartId};
+    /// let part = PartId(0);
+    /// let reply = [
+    ///     Event::PartStart { part, name: "0".into(), channel: Channel::Text, tool: None, call: None },
+    ///     Event::Delta { part, bytes: b"It is ghp_012345678901234567".to_vec() },
+    ///     Event::Delta { part, bytes: b"890123456789abcdef.".to_vec() },
+    ///     Event::Finish { reason: "stop".into() },
+    /// ];
+    /// let mut conversation = Conversation::new(&Pack::builtin("std/secrets")?);
+    /// let mut turn = conversation.turn("Which token do you use?");
+    /// let mut attempt = turn.attempt();
+    /// let mut shown = Vec::new();
+    /// for event in &reply {
+    ///     assert_eq!(attempt.apply(event), Flow::Go);
+    ///     shown.extend_from_slice(attempt.take(part));
+    /// }
+    /// assert_eq!(shown, b"It is [redacted].");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn apply(&mut self, event: &Event) -> Flow {
+        match event {
+            Event::PartStart {
+                part,
+                channel,
+                tool,
+                call,
+                ..
+            } => {
+                let flow = self.open(*part, *channel);
+                if flow != Flow::Go || (tool.is_none() && call.is_none()) {
+                    return flow;
+                }
+                let name = tool.as_deref().unwrap_or_default();
+                self.tool(*part, name, call.as_deref().unwrap_or_default())
+            }
+            Event::Tool { part, tool, call } => {
+                self.tool(*part, tool, call.as_deref().unwrap_or_default())
+            }
+            Event::Delta { part, bytes } => self.push(*part, bytes),
+            Event::Snapshot { part, bytes } => {
+                let known = usize::try_from(self.delivered(*part)).unwrap_or(usize::MAX);
+                match bytes.get(known..) {
+                    Some(new) if !new.is_empty() => self.push(*part, new),
+                    _ => self.flow(),
+                }
+            }
+            Event::PartEnd { part } => self.close(*part),
+            Event::Finish { .. } => self.finish(),
+            Event::Restart => self.restart(),
+            Event::Unscanned { .. } | Event::Usage { .. } | Event::Error { .. } => self.flow(),
         }
     }
 
@@ -397,12 +534,13 @@ impl Conversation {
             return self.flow();
         }
         if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.close(&mut attempt.stream, part);
+            let verdict = self.session.close(&mut attempt.stream, part);
             if let Some(index) = attempt.index(part) {
                 attempt.parts[index].close();
             }
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Ends the reply: closes the parts that are open, and decides the rules that need the whole reply. Nothing is read
@@ -411,16 +549,17 @@ impl Conversation {
         if !self.is_reading() {
             return self.flow();
         }
+        let Some(attempt) = &mut self.attempt else {
+            return self.flow();
+        };
         let mut calls_tool = false;
-        if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.finish(&mut attempt.stream);
-            attempt.is_finished = true;
-            for text in &mut attempt.parts {
-                text.close();
-                calls_tool |= text.channel == Channel::ToolInput;
-            }
+        let verdict = self.session.finish(&mut attempt.stream);
+        attempt.is_finished = true;
+        for text in &mut attempt.parts {
+            text.close();
+            calls_tool |= text.channel == Channel::ToolInput;
         }
-        let flow = self.act();
+        let flow = self.act(verdict);
         if flow == Flow::Go && !calls_tool && self.waiting.is_empty() {
             self.is_turn_open = false;
         }
@@ -433,9 +572,10 @@ impl Conversation {
             return self.flow();
         }
         if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.count_tokens(&mut attempt.stream, part, tokens);
+            let verdict = self.session.count_tokens(&mut attempt.stream, part, tokens);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Tells the time: any clock that never goes back, the same for the whole attempt. See [`Stream::tick`].
@@ -444,9 +584,10 @@ impl Conversation {
             return self.flow();
         }
         if let Some(attempt) = &mut self.attempt {
-            let _ = self.session.tick(&mut attempt.stream, now);
+            let verdict = self.session.tick(&mut attempt.stream, now);
+            return self.act(verdict);
         }
-        self.act()
+        self.flow()
     }
 
     /// Returns the text of a part that may leave and was not taken before: not held back, with redactions applied; in
@@ -512,10 +653,7 @@ impl Conversation {
         match &mut self.attempt {
             Some(attempt) if attempt.cut.is_none() && !attempt.is_finished && !is_turn_cut => {
                 if !attempt.has_begun {
-                    attempt.has_begun = true;
-                    for sent in attempt.sent.drain(..) {
-                        self.session.deliver_pending(&sent);
-                    }
+                    attempt.mark_begun(&mut self.session);
                 }
                 true
             }
@@ -531,9 +669,9 @@ impl Conversation {
         self.flow()
     }
 
-    /// Acts on the decisions of the session's last call.
+    /// Acts on the decisions of the session's last call, which returned `verdict`.
     #[cold]
-    fn act(&mut self) -> Flow {
+    fn act(&mut self, verdict: Verdict) -> Flow {
         for decision in self.session.decisions().to_vec() {
             let Some(attempt) = &mut self.attempt else {
                 break;
@@ -542,16 +680,19 @@ impl Conversation {
             let record = DecisionRecord::new(&attempt.stream, &decision, message.clone());
             attempt.records.push(record);
             if decision.is_suppressed() {
+                self.record_for_loop(decision, message, false);
                 continue;
             }
+            let mut is_queued = false;
             match decision.action {
-                Action::Inject => self.queue(&decision, message),
-                Action::Retry | Action::Abort => {
+                Action::Inject => is_queued = self.queue(&decision, message.clone()),
+                Action::Retry => {
                     attempt.cut(&decision, &message);
-                    match decision.action {
-                        Action::Retry => self.queue(&decision, message),
-                        _ => self.session.delivered(&decision),
-                    }
+                    is_queued = self.queue(&decision, message.clone());
+                }
+                Action::Abort => {
+                    attempt.cut(&decision, &message);
+                    self.session.delivered(&decision);
                 }
                 Action::Redact => {
                     let rule = decision.rule().map(|rule| (rule, decision.part()));
@@ -560,38 +701,259 @@ impl Conversation {
                 }
                 Action::Consult => {
                     attempt.review(&decision);
-                    self.session.delivered(&decision);
+                    if !self.is_loop {
+                        self.session.delivered(&decision);
+                    }
                 }
+                Action::Handoff if self.is_loop => {}
                 _ => self.session.delivered(&decision),
             }
+            self.record_for_loop(decision, message, is_queued);
         }
-        self.flow()
+        let flow = self.flow();
+        debug_assert_eq!(
+            matches!(verdict, Verdict::Act(decision) if decision.action.cuts()),
+            flow != Flow::Go,
+            "the verdict is among the decisions"
+        );
+        flow
     }
 
-    /// Queues the message of a decision for the next request, once for each rule.
-    fn queue(&mut self, decision: &Decision, text: String) {
-        let rule = self.session.rule_id(decision).map(str::to_owned);
-        let (Some(rule), Some(id)) = (rule, decision.rule()) else {
-            return;
+    fn record_for_loop(&mut self, decision: Decision, message: String, is_queued: bool) {
+        if let (Some(attempt), true) = (&mut self.attempt, self.is_loop) {
+            attempt.new_decisions.push((decision, message, is_queued));
+        }
+    }
+
+    /// Queues the message of a decision for the next request, once for each rule. Returns false if one of the rule waits
+    /// already, or if no rule decided.
+    pub(crate) fn queue(&mut self, decision: &Decision, text: String) -> bool {
+        let Some(pending) = self.pending(decision, text) else {
+            return false;
         };
-        if self.waiting.iter().any(|known| known.rule == rule) {
-            return match decision.action {
+        if self.waiting.iter().any(|known| known.rule == pending.rule) {
+            match decision.action {
                 // A retry that was not made would not count against the bound on retries.
                 Action::Retry => self.session.delivered(decision),
                 _ => self.session.dropped(decision),
-            };
+            }
+            return false;
         }
-        self.waiting.push(PendingGuidance {
-            rule,
-            id: Some(id),
+        self.waiting.push(pending);
+        true
+    }
+
+    fn pending(&self, decision: &Decision, text: String) -> Option<PendingGuidance> {
+        Some(PendingGuidance {
+            rule: self.session.rule_id(decision)?.to_owned(),
+            id: Some(decision.rule()?),
             generation: decision.generation,
+            action: decision.action,
             turn: decision.turn,
             text,
+        })
+    }
+}
+
+/// The methods that only the reference loop needs.
+#[cfg(feature = "harness")]
+impl Conversation {
+    /// Prepares the conversation for the reference loop: see [`is_loop`](Self::is_loop).
+    pub(crate) fn for_loop(mut self, streams_tool_input: bool) -> Conversation {
+        self.end_attempt();
+        self.is_loop = true;
+        self.streams_tool_input = streams_tool_input;
+        self
+    }
+
+    /// Returns the policy state. Guidance that no request carried is released, so that its rules may give it again.
+    pub(crate) fn into_session(mut self) -> Session {
+        self.end_attempt();
+        for pending in &self.waiting {
+            self.session.drop_pending(pending);
+        }
+        self.session
+    }
+
+    /// Continues the turn; begins one if none has begun.
+    pub(crate) fn continue_turn(&mut self) {
+        self.reopen_turn();
+        if !self.is_turn_open {
+            self.start_turn();
+        }
+    }
+
+    /// Records that the request of the attempt was sent, and its guidance with it.
+    pub(crate) fn mark_sent(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.mark_begun(&mut self.session);
+        }
+    }
+
+    /// Undoes the preparation of a request that is not sent: its guidance waits again, and the retry that it was for was
+    /// not made. Does nothing if the request was sent.
+    pub(crate) fn withdraw_request(&mut self) {
+        let Some(attempt) = self.attempt.as_mut().filter(|known| !known.has_begun) else {
+            return;
+        };
+        let is_retry = |pending: &mut PendingGuidance| {
+            matches!(pending.action, Action::Retry | Action::Fallback)
+        };
+        for pending in attempt.sent.extract_if(.., is_retry) {
+            self.session.drop_pending(&pending);
+        }
+        self.waiting.splice(..0, attempt.sent.drain(..));
+    }
+
+    /// Lets the next request tell the fate of a decision that has no message.
+    pub(crate) fn queue_without_message(&mut self, decision: &Decision) {
+        let pending = self.pending(decision, String::new());
+        self.waiting.extend(pending);
+    }
+
+    /// Adds the message of a decision to the request that is being prepared.
+    pub(crate) fn add_to_request(&mut self, decision: &Decision, text: String) {
+        let pending = self.pending(decision, text);
+        match &mut self.attempt {
+            Some(attempt) if !attempt.has_begun => attempt.sent.extend(pending),
+            _ => self.waiting.extend(pending),
+        }
+    }
+
+    /// Reads a delta and returns the text of the part that may leave, as [`push`](Self::push) and [`take`](Self::take)
+    /// do. Where no rule holds text, it is the delta itself, without a copy.
+    #[inline]
+    pub(crate) fn pass(&mut self, part: PartId, bytes: Vec<u8>) -> PassedText {
+        let nothing = |flow| PassedText {
+            flow,
+            text: Vec::new(),
+            waiting: 0,
+        };
+        if !self.is_reading() {
+            return nothing(self.refuse(bytes.len() as u64));
+        }
+        let Conversation {
+            session, attempt, ..
+        } = self;
+        let Some(attempt) = attempt else {
+            return nothing(self.flow());
+        };
+        let verdict = session.push(&mut attempt.stream, part, &bytes);
+        let text = attempt.part_or_insert(part, Channel::Text);
+        let passes = text.pass(&bytes);
+        if !passes && !text.is_closed {
+            text.push(&bytes);
+        }
+        if verdict != Verdict::Continue || !session.decisions().is_empty() {
+            let flow = self.act(verdict);
+            if flow != Flow::Go {
+                return nothing(flow);
+            }
+        }
+        if passes {
+            return PassedText {
+                flow: Flow::Go,
+                text: bytes,
+                waiting: 0,
+            };
+        }
+        PassedText {
+            flow: Flow::Go,
+            text: self.take(part).to_vec(),
+            waiting: self.waiting_text(part).len(),
+        }
+    }
+
+    /// Returns true if there are decisions that the loop has not acted on.
+    #[inline]
+    pub(crate) fn has_new_decisions(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| !attempt.new_decisions.is_empty())
+    }
+
+    /// Returns the decisions that the loop has not acted on, the suppressed ones included, in their order.
+    pub(crate) fn take_new_decisions(&mut self) -> Vec<MadeDecision> {
+        let attempt = self.attempt.as_mut();
+        let new = attempt.map_or_else(Vec::new, |attempt| {
+            std::mem::take(&mut attempt.new_decisions)
         });
+        let made = |(decision, message, is_queued)| MadeDecision {
+            decision,
+            message,
+            is_queued,
+        };
+        new.into_iter().map(made).collect()
+    }
+
+    /// Takes over the review of a call that a rule asks for. From then on it does not hold the input back.
+    pub(crate) fn take_review(&mut self, part: PartId, rule: &str) -> Option<CallReview> {
+        let reviews = &mut self.attempt.as_mut()?.reviews;
+        let index = reviews
+            .iter()
+            .position(|review| review.part == part && review.rule == rule)?;
+        Some(reviews.remove(index))
+    }
+
+    /// The stream of the attempt.
+    pub(crate) fn stream(&self) -> Option<&Stream> {
+        self.attempt.as_ref().map(|attempt| &attempt.stream)
+    }
+
+    /// Returns true if text of the attempt may wait before it leaves.
+    pub(crate) fn delays_text(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| attempt.plan.delays_text())
+    }
+
+    /// The bytes of a part that were delivered and have not left.
+    pub(crate) fn waiting_text(&self, part: PartId) -> &[u8] {
+        self.part_text(part).map_or(&[], PartText::waiting)
+    }
+
+    /// Number of bytes of a part, as delivered, that have left; `None` if the part is not open.
+    pub(crate) fn released(&self, part: PartId) -> Option<u64> {
+        self.part_text(part).map(PartText::released)
+    }
+
+    /// Returns true if the text of the part that left is not the text that was delivered.
+    pub(crate) fn is_redacted(&self, part: PartId) -> bool {
+        self.part_text(part).is_some_and(PartText::is_redacted)
+    }
+
+    /// Number of bytes that leave of the first `end` bytes of a part as delivered. 0 unless rules keep text.
+    pub(crate) fn released_len(&self, part: PartId, end: u64) -> usize {
+        let known = self.attempt.as_ref().zip(self.part_text(part));
+        known.map_or(0, |(attempt, text)| {
+            let kept = text.kept_bytes(&attempt.stream, &attempt.redacting, end);
+            kept.len()
+        })
+    }
+
+    fn part_text(&self, part: PartId) -> Option<&PartText> {
+        let attempt = self.attempt.as_ref()?;
+        attempt.index(part).map(|index| &attempt.parts[index])
+    }
+
+    /// Tells that the decision was acted on. See [`Session::delivered`].
+    pub(crate) fn delivered_decision(&mut self, decision: &Decision) {
+        self.session.delivered(decision);
+    }
+
+    /// Tells that the decision could not be acted on. See [`Session::dropped`].
+    pub(crate) fn dropped_decision(&mut self, decision: &Decision) {
+        self.session.dropped(decision);
     }
 }
 
 impl AttemptState {
+    #[cold]
+    fn mark_begun(&mut self, session: &mut Session) {
+        self.has_begun = true;
+        for sent in self.sent.drain(..) {
+            session.deliver_pending(&sent);
+        }
+    }
+
     #[inline]
     fn index(&self, part: PartId) -> Option<usize> {
         match self.parts.get(self.latest) {
@@ -601,16 +963,11 @@ impl AttemptState {
     }
 
     #[inline]
-    fn part_or_insert(
-        &mut self,
-        part: PartId,
-        channel: Channel,
-        plan: &ReleasePlan,
-    ) -> &mut PartText {
+    fn part_or_insert(&mut self, part: PartId, channel: Channel) -> &mut PartText {
         self.latest = match self.index(part) {
             Some(index) => index,
             None => {
-                self.parts.push(PartText::new(part, channel, plan));
+                self.parts.push(PartText::new(part, channel, &self.plan));
                 self.parts.len() - 1
             }
         };
@@ -695,6 +1052,13 @@ impl AttemptState {
             }
         }
         kept
+    }
+}
+
+/// Continues the policy of a session, with no turn open.
+impl From<Session> for Conversation {
+    fn from(session: Session) -> Conversation {
+        Conversation::of_session(session)
     }
 }
 

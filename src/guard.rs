@@ -166,77 +166,44 @@ impl<S> Guarded<S> {
         self.conversation
     }
 
-    /// Reads an event, and queues what may be handed on.
+    /// Reads an event, and queues it and the text that may leave.
     fn read(&mut self, event: Event) {
         match event {
-            Event::PartStart {
-                part,
-                channel,
-                ref tool,
-                ref call,
-                ..
-            } => {
-                self.add_part(part);
-                let mut flow = self.conversation.open(part, channel);
-                if flow == Flow::Go && (tool.is_some() || call.is_some()) {
-                    let name = tool.as_deref().unwrap_or_default();
-                    let call = call.as_deref().unwrap_or_default();
-                    flow = self.conversation.tool(part, name, call);
-                }
-                if self.queue_news(flow) {
-                    self.ready.push_back(GuardedItem::Event(event));
-                }
-            }
-            Event::Tool {
-                part,
-                ref tool,
-                ref call,
-            } => {
-                self.add_part(part);
-                let call = call.as_deref().unwrap_or_default();
-                let flow = self.conversation.tool(part, tool, call);
-                if self.queue_news(flow) {
-                    self.ready.push_back(GuardedItem::Event(event));
-                    self.queue_text(part);
-                }
-            }
-            Event::Delta { part, bytes } => self.push(part, &bytes),
-            Event::Snapshot { part, bytes } => {
-                // Its first bytes were read as deltas; only what the provider has beyond them is new.
-                let known =
-                    usize::try_from(self.conversation.delivered(part)).unwrap_or(usize::MAX);
-                self.push(part, bytes.get(known..).unwrap_or_default());
-            }
-            Event::PartEnd { part } => {
-                let flow = self.conversation.close(part);
-                if self.queue_news(flow) {
-                    self.queue_text(part);
-                    self.ready.push_back(GuardedItem::Event(event));
-                }
-            }
+            Event::PartStart { part, .. }
+            | Event::Tool { part, .. }
+            | Event::Delta { part, .. }
+            | Event::Snapshot { part, .. } => self.add_part(part),
+            Event::PartEnd { .. } => {}
             Event::Restart => {
-                let flow = self.conversation.begin_attempt();
                 (self.decisions, self.reviews, self.is_finished) = (0, 0, false);
                 self.parts.clear();
-                if self.queue_news(flow) {
-                    self.ready.push_back(GuardedItem::Event(event));
-                }
             }
             Event::Finish { .. } => {
                 if self.finish() {
                     self.ready.push_back(GuardedItem::Event(event));
                 }
+                return;
             }
             // No text of a part.
-            event => self.ready.push_back(GuardedItem::Event(event)),
+            Event::Unscanned { .. } | Event::Usage { .. } | Event::Error { .. } => {
+                return self.ready.push_back(GuardedItem::Event(event));
+            }
         }
-    }
-
-    fn push(&mut self, part: PartId, bytes: &[u8]) {
-        self.add_part(part);
-        let flow = self.conversation.push(part, bytes);
-        if self.queue_news(flow) {
-            self.queue_text(part);
+        let flow = self.conversation.apply(&event);
+        if !self.queue_news(flow) {
+            return;
+        }
+        match event {
+            Event::Delta { part, .. } | Event::Snapshot { part, .. } => self.queue_text(part),
+            Event::Tool { part, .. } => {
+                self.ready.push_back(GuardedItem::Event(event));
+                self.queue_text(part);
+            }
+            Event::PartEnd { part } => {
+                self.queue_text(part);
+                self.ready.push_back(GuardedItem::Event(event));
+            }
+            event => self.ready.push_back(GuardedItem::Event(event)),
         }
     }
 

@@ -469,12 +469,25 @@ impl Session {
     pub fn dropped(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let place = self.current_index(decision.generation, rule);
-            let Decision { action, turn, .. } = *decision;
-            if action == Action::Retry && turn == self.turn {
-                self.retries = self.retries.saturating_sub(1);
-            }
-            self.live.take_back(place, action, turn, self.turn);
+            self.take_back(place, decision.action, decision.turn);
         }
+    }
+
+    /// Counts guidance as not given, as [`dropped`](Self::dropped) does for its decision.
+    #[cfg(feature = "harness")]
+    pub(crate) fn drop_pending(&mut self, pending: &PendingGuidance) {
+        let place = pending
+            .id
+            .and_then(|id| self.current_index(pending.generation, id));
+        self.take_back(place, pending.action, pending.turn);
+    }
+
+    /// Uncounts an act of that turn, by the rule at that index in the present pack.
+    fn take_back(&mut self, place: Option<usize>, action: Action, turn: u32) {
+        if action == Action::Retry && turn == self.turn {
+            self.retries = self.retries.saturating_sub(1);
+        }
+        self.live.take_back(place, action, turn, self.turn);
     }
 
     /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the model

@@ -42,6 +42,12 @@ impl ReleasePlan {
         plan
     }
 
+    /// Returns true if text of some part may wait before it leaves.
+    #[cfg(feature = "harness")]
+    pub(super) fn delays_text(&self) -> bool {
+        self.gates_input || self.holds.contains(&true)
+    }
+
     fn holds(&self, channel: Channel) -> bool {
         let index = Channel::STREAMED.iter().position(|known| *known == channel);
         index.is_some_and(|index| self.holds[index])
@@ -134,8 +140,8 @@ impl PartText {
             base: self.base,
             scalars: self.scalars.as_deref(),
         };
-        let replacements = replacements(stream, self.part, self.redact_from, live);
-        let deferred = piece.copy_redacted(replacements, &mut self.skip_to, out);
+        let ranges = redactions(stream, self.part, self.redact_from, live);
+        let deferred = piece.copy_redacted(ranges, &mut self.skip_to, out);
         self.waiting.drain(..len);
         self.base += len as u64;
         self.redact_from = deferred.unwrap_or(self.base);
@@ -165,6 +171,17 @@ impl PartText {
     /// Returns the first `end` bytes of the part as they may leave, without a character in part. Empty unless the pack
     /// has rules that keep text.
     pub(super) fn kept(&self, stream: &Stream, live: &[(RuleId, PartId)], end: u64) -> String {
+        let kept = self.kept_bytes(stream, live, end);
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+
+    /// The bytes of [`kept`](Self::kept).
+    pub(super) fn kept_bytes(
+        &self,
+        stream: &Stream,
+        live: &[(RuleId, PartId)],
+        end: u64,
+    ) -> Vec<u8> {
         let delivered = self.delivered.as_deref().unwrap_or_default();
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         let end = floor_char(delivered, end.min(delivered.len()));
@@ -174,13 +191,48 @@ impl PartText {
             scalars: None,
         };
         let mut out = Vec::with_capacity(end);
-        let _ = piece.copy_redacted(replacements(stream, self.part, 0, live), &mut 0, &mut out);
-        String::from_utf8_lossy(&out).into_owned()
+        let deferred =
+            piece.copy_redacted(redactions(stream, self.part, 0, live), &mut 0, &mut out);
+        debug_assert_eq!(deferred, None, "only scalars are replaced later");
+        out
+    }
+}
+
+/// The methods that only the reference loop needs.
+#[cfg(feature = "harness")]
+impl PartText {
+    /// Reads a delta that leaves at once, if nothing of the part waits. Returns false if it must wait.
+    #[inline]
+    pub(super) fn pass(&mut self, bytes: &[u8]) -> bool {
+        let passes =
+            self.is_free && !self.waits_for_close && !self.is_closed && self.waiting.is_empty();
+        if passes {
+            self.base += bytes.len() as u64;
+            if let Some(delivered) = &mut self.delivered {
+                delivered.extend_from_slice(bytes);
+            }
+        }
+        passes
+    }
+
+    /// The bytes that were delivered and have not left.
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.waiting
+    }
+
+    /// Number of bytes of the part, as delivered, that have left.
+    pub(super) fn released(&self) -> u64 {
+        self.base
+    }
+
+    /// Returns true if the text that left is not the text that was delivered.
+    pub(super) fn is_redacted(&self) -> bool {
+        self.skip_to > 0
     }
 }
 
 /// The redactions of a part by `live` rules that begin at or after `from`, in the order of their starts.
-pub(super) fn replacements<'a>(
+pub(super) fn redactions<'a>(
     stream: &'a Stream,
     part: PartId,
     from: u64,

@@ -2,11 +2,11 @@
 
 use super::Conversation;
 use super::outcome::{Cut, DecisionRecord, Flow};
-use super::redact::RedactedPiece;
-use super::release::replacements;
+use super::redact::{RedactedPiece, RedactionEdit};
+use super::release::redactions;
 use super::scalars::ScalarTracker;
-use crate::rule::{Action, Channel, Header};
-use crate::verdict::{PartId, RuleId};
+use crate::rule::{Action, Channel, Header, ToolOutcome};
+use crate::session::Checked;
 
 /// A whole text after the rules have read it. Made by [`Conversation::screen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +25,77 @@ pub struct ScreenedText {
     pub decisions: Vec<DecisionRecord>,
 }
 
-/// The part that a whole text is read as.
-const WHOLE: PartId = PartId(0);
+/// The changes that rules make to a whole text. They can be applied later, and to the texts that it was joined from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TextEdits {
+    /// True if the text is tool input, which stays JSON.
+    is_input: bool,
+    before: Vec<String>,
+    after: Vec<String>,
+    /// The redacted ranges, sorted by their start, each with its replacement.
+    redactions: Vec<(u64, u64, String)>,
+    /// The headers that rules set on the request.
+    pub(crate) headers: Vec<Header>,
+}
+
+impl TextEdits {
+    /// Returns the text with all edits: redacted, with what is prepended and appended, each after an empty line.
+    pub(crate) fn apply(&self, text: &str) -> String {
+        let mut redacted = [text.to_owned()];
+        self.redact(redacted.iter_mut(), "");
+        let before = self.before.iter().map(String::as_str);
+        let after = self.after.iter().map(String::as_str);
+        let pieces = before.chain([redacted[0].as_str()]).chain(after);
+        pieces.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Redacts the texts that were joined with `separator` to the text that the rules read.
+    pub(crate) fn redact<'t>(&self, texts: impl Iterator<Item = &'t mut String>, separator: &str) {
+        if self.redactions.is_empty() {
+            return;
+        }
+        let (mut base, mut skip_to) = (0, 0);
+        for text in texts {
+            let scalars = self
+                .is_input
+                .then(|| ScalarTracker::of_complete(text.as_bytes()));
+            let mut out = Vec::with_capacity(text.len());
+            let piece = RedactedPiece {
+                bytes: text.as_bytes(),
+                base,
+                scalars: scalars.as_ref(),
+            };
+            let edits = self.redactions.iter().filter(|(_, end, _)| *end > base);
+            let edits = edits.map(|(start, end, with)| RedactionEdit {
+                start: *start,
+                end: *end,
+                with,
+            });
+            // Every scalar ends in the piece, so no range is left for the next one.
+            let deferred = piece.copy_redacted(edits, &mut skip_to, &mut out);
+            debug_assert_eq!(deferred, None, "no scalar is split");
+            base += (text.len() + separator.len()) as u64;
+            *text = String::from_utf8_lossy(&out).into_owned();
+        }
+    }
+
+    /// Prepends to the first of `texts` and appends to the last one.
+    #[cfg(feature = "harness")]
+    pub(crate) fn surround(&self, texts: &mut [&mut String]) {
+        if let Some(last) = texts.last_mut() {
+            last.extend(self.after.iter().map(|more| format!("\n\n{more}")));
+        }
+        if let Some(first) = texts.first_mut() {
+            let before = self.before.iter().map(|more| format!("{more}\n\n"));
+            first.insert_str(0, &before.collect::<String>());
+        }
+    }
+}
 
 impl Conversation {
-    /// Reads a whole text of that channel, which may belong to a tool, and returns it as it may be passed on: the output
-    /// of a tool before the model sees it, further texts of the user, an error. The prompt of a turn is screened by
-    /// [`turn`](Self::turn).
+    /// Reads a whole text of that channel, which may belong to a tool, and returns it as it may be passed on: further
+    /// texts of the user, an error. The prompt of a turn is screened by [`turn`](Self::turn), and the output of a tool
+    /// whose outcome is known by [`screen_output`](Self::screen_output).
     ///
     /// An `abort` cuts the turn: the attempt in progress and all later ones return the cut. A `retry` is possible on
     /// [`Channel::Error`] and on the channels of a reply; on tool output and user input a rule that retries does what
@@ -54,17 +118,54 @@ impl Conversation {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn screen(&mut self, channel: Channel, tool: Option<&str>, text: &str) -> ScreenedText {
-        let checked = self.session.check(channel, tool, text.as_bytes());
+        self.screen_whole(channel, None, tool, text)
+    }
+
+    /// Reads the output of a tool call that ended with `outcome`, as [`screen`](Self::screen) does on
+    /// [`Channel::ToolOutput`].
+    ///
+    /// # Example: a rule about reads that failed
+    /// ```
+    /// use ttsr::rule::ToolOutcome;
+    /// use ttsr::{Action, Channel, Conversation, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/folder", vec![Pattern::literal("is a directory")]);
+    /// rule.on = vec![Channel::ToolOutput];
+    /// rule.outcome = Some(ToolOutcome::Error);
+    /// rule.action = Action::Append;
+    /// rule.message = Some("List it instead.".into());
+    /// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+    /// let mut turn = conversation.turn("Read src.");
+    /// let read = turn.screen_output(Some("read"), ToolOutcome::Ok, "src is a directory");
+    /// assert_eq!(read.text, "src is a directory");
+    /// let failed = turn.screen_output(Some("read"), ToolOutcome::Error, "src is a directory");
+    /// assert_eq!(failed.text, "src is a directory\n\nList it instead.");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn screen_output(
+        &mut self,
+        tool: Option<&str>,
+        outcome: ToolOutcome,
+        output: &str,
+    ) -> ScreenedText {
+        self.screen_whole(Channel::ToolOutput, Some(outcome), tool, output)
+    }
+
+    fn screen_whole(
+        &mut self,
+        channel: Channel,
+        outcome: Option<ToolOutcome>,
+        tool: Option<&str>,
+        text: &str,
+    ) -> ScreenedText {
+        let (checked, edits) = self.read_whole(channel, outcome, tool, text);
         let stream = checked.stream();
         let mut screened = ScreenedText {
             flow: Flow::Go,
             text: String::new(),
-            headers: Vec::new(),
+            headers: edits.headers.clone(),
             fallback: None,
             decisions: Vec::new(),
         };
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        let mut redacting: Vec<(RuleId, PartId)> = Vec::new();
         for decision in checked.decisions() {
             let message = stream.message(decision);
             let record = DecisionRecord::new(stream, decision, message.clone());
@@ -73,47 +174,77 @@ impl Conversation {
                 continue;
             }
             let rule = stream.rule(decision);
-            match decision.action {
-                Action::Prepend => before.push(message.clone()),
-                Action::Append => after.push(message.clone()),
-                Action::SetHeader => {
-                    screened
-                        .headers
-                        .extend(rule.and_then(|rule| rule.header.clone()));
+            if decision.action.cuts() {
+                let cut = Cut::of_decision(decision, rule, &message, Vec::new());
+                if decision.action == Action::Abort {
+                    self.turn_cut = Some(cut.clone());
                 }
-                Action::Fallback => screened.fallback = rule.map(|rule| rule.id.clone()),
-                Action::Redact => {
-                    redacting.extend(decision.rule().map(|rule| (rule, decision.part())));
-                }
-                Action::Retry | Action::Abort => {
-                    let cut = Cut::of_decision(decision, rule, &message, Vec::new());
-                    if decision.action == Action::Abort {
-                        self.turn_cut = Some(cut.clone());
-                    }
-                    screened.flow = Flow::Cut(cut);
-                }
-                _ => {}
+                screened.flow = Flow::Cut(cut);
             }
             match decision.action {
-                Action::Inject | Action::Retry => self.queue(decision, message),
-                _ => self.session.delivered(decision),
+                Action::Inject | Action::Retry => {
+                    self.queue(decision, message);
+                }
+                Action::Fallback => {
+                    screened.fallback = rule.map(|rule| rule.id.clone());
+                    self.session.delivered(decision);
+                }
+                Action::Handoff => self.session.delivered(decision),
+                _ => {}
             }
         }
         if screened.flow == Flow::Go {
-            let scalars = (channel == Channel::ToolInput)
-                .then(|| ScalarTracker::of_complete(text.as_bytes()));
-            let piece = RedactedPiece {
-                bytes: text.as_bytes(),
-                base: 0,
-                scalars: scalars.as_ref(),
-            };
-            let mut out = Vec::with_capacity(text.len());
-            let ranges = replacements(stream, WHOLE, 0, &redacting);
-            let _ = piece.copy_redacted(ranges, &mut 0, &mut out);
-            let redacted = String::from_utf8_lossy(&out).into_owned();
-            let pieces = before.into_iter().chain([redacted]).chain(after);
-            screened.text = pieces.collect::<Vec<_>>().join("\n\n");
+            screened.text = edits.apply(text);
         }
         screened
+    }
+
+    /// Reads a whole text, and returns the decisions and the edits of those that the policy lets act. A text on
+    /// [`Channel::ToolOutput`] may have an outcome.
+    ///
+    /// The fate of `inject`, `retry`, `fallback` and `handoff` is left to the caller; all other decisions count as
+    /// delivered.
+    pub(crate) fn read_whole(
+        &mut self,
+        channel: Channel,
+        outcome: Option<ToolOutcome>,
+        tool: Option<&str>,
+        text: &str,
+    ) -> (Checked, TextEdits) {
+        let checked = match outcome {
+            Some(outcome) => self.session.check_output(tool, outcome, text.as_bytes()),
+            None => self.session.check(channel, tool, text.as_bytes()),
+        };
+        let stream = checked.stream();
+        let mut edits = TextEdits {
+            is_input: channel == Channel::ToolInput,
+            ..TextEdits::default()
+        };
+        let mut redacting = Vec::new();
+        let made = checked.decisions().iter();
+        for decision in made.filter(|decision| !decision.is_suppressed()) {
+            match decision.action {
+                Action::Prepend => edits.before.push(stream.message(decision)),
+                Action::Append => edits.after.push(stream.message(decision)),
+                Action::SetHeader => {
+                    let rule = stream.rule(decision);
+                    edits
+                        .headers
+                        .extend(rule.and_then(|rule| rule.header.clone()));
+                }
+                Action::Redact => {
+                    redacting.extend(decision.rule().map(|rule| (rule, decision.part())));
+                }
+                Action::Inject | Action::Retry | Action::Fallback | Action::Handoff => continue,
+                _ => {}
+            }
+            self.session.delivered(decision);
+        }
+        if let Some(&(_, part)) = redacting.first() {
+            let ranges = redactions(stream, part, 0, &redacting);
+            let ranges = ranges.map(|edit| (edit.start, edit.end, edit.with.to_owned()));
+            edits.redactions = ranges.collect();
+        }
+        (checked, edits)
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{CallReview, Conversation, DecisionRecord, Flow, Note, ScreenedText};
-use crate::rule::Channel;
+use crate::event::Event;
+use crate::rule::{Channel, ToolOutcome};
 use crate::stream::Counters;
 use crate::verdict::PartId;
 
@@ -80,6 +81,16 @@ impl<'c> Turn<'c> {
         self.conversation.screen(channel, tool, text)
     }
 
+    /// Screens the output of a tool call of this turn. See [`Conversation::screen_output`].
+    pub fn screen_output(
+        &mut self,
+        tool: Option<&str>,
+        outcome: ToolOutcome,
+        output: &str,
+    ) -> ScreenedText {
+        self.conversation.screen_output(tool, outcome, output)
+    }
+
     /// Goes on after the final answer. See [`Conversation::reopen_turn`].
     pub fn reopen(&mut self) {
         self.conversation.reopen_turn();
@@ -142,6 +153,16 @@ impl Attempt<'_> {
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Flow {
         self.conversation.push(part, bytes)
+    }
+
+    /// Applies an event of the reply. See [`Conversation::apply`].
+    pub fn apply(&mut self, event: &Event) -> Flow {
+        self.conversation.apply(event)
+    }
+
+    /// Begins the reply anew without another request. See [`Conversation::restart`].
+    pub fn restart(&mut self) -> Flow {
+        self.conversation.restart()
     }
 
     /// Ends a part. See [`Conversation::close`].

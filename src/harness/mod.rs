@@ -64,10 +64,7 @@ mod event_tracker;
 pub mod fallback;
 mod handoff;
 mod hooks;
-mod json_scalars;
 mod message;
-#[cfg(all(test, loom))]
-mod models;
 mod processor;
 mod provider;
 mod record;
@@ -76,6 +73,8 @@ mod run;
 mod scripted;
 mod step;
 pub mod stream_adapter;
+#[cfg(all(test, loom))]
+mod tests;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;

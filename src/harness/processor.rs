@@ -7,7 +7,6 @@
 mod abort;
 mod order;
 mod part;
-mod redact;
 mod whole_text;
 
 use std::collections::VecDeque;
@@ -24,7 +23,7 @@ use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
 use crate::session::Lost;
-use crate::{Decision, Event, Origin, Pack, PartId, Rule, RuleId, Session, Stream};
+use crate::{Conversation, Decision, Event, Origin, Pack, PartId, Rule, Session, Stream};
 use abort::{AbortCause, NextAttempt};
 use order::DelayedPart;
 use whole_text::CheckedMessages;
@@ -46,6 +45,10 @@ pub struct Settings {
     pub signs_reasoning: bool,
     /// The models to use, in order, if a rule asks for another model. Default none.
     pub fallback: Chains,
+    /// True if the input of a tool call is published only once the call is complete and no rule has cut the reply, where
+    /// rules may cut or review calls. Default false: it is published as it arrives, and the host must discard the call
+    /// at [`Step::ToolAborted`]. [`AgentTurn`](super::AgentTurn) runs no call before its reply is complete.
+    pub holds_tool_input: bool,
     /// The longest silence of the provider within an attempt. Default `None`: unbounded.
     pub stall: Option<Duration>,
     /// The longest time of one attempt. Default `None`: unbounded.
@@ -73,6 +76,7 @@ impl Default for Settings {
             package: None,
             signs_reasoning: false,
             fallback: Chains::default(),
+            holds_tool_input: false,
             stall: None,
             attempt: None,
             reply: Some(Duration::from_secs(600)),
@@ -149,12 +153,11 @@ pub struct ProcessorCounters {
 /// ```
 #[derive(Debug)]
 pub struct Processor {
-    session: Session,
+    /// Reads the replies: it decides, holds text back, and keeps the guidance for the next request.
+    conversation: Conversation,
     hooks: Hooks,
     settings: Settings,
     state: ReplyState,
-    /// Guidance that waits for a request. It outlives replies and turns.
-    waiting: VecDeque<Guidance>,
     /// The edits that rules made to the user's messages.
     checked: CheckedMessages,
     /// Models that were used in this session and refused.
@@ -183,30 +186,28 @@ struct TurnProgress {
 /// The state of one attempt at a reply.
 #[derive(Debug)]
 struct LoopAttempt {
-    stream: Stream,
     reply: Reply,
     /// The turn's calls before the attempt, restored if the attempt is cut: its calls do not run.
     calls_before: RepeatedCalls,
-    /// True if a rule of the pack holds text.
-    holds: bool,
+    /// True if text may wait before it is published.
+    delays_text: bool,
     /// True if a rule of the pack bounds time.
     is_timed: bool,
-    /// The rules that redact, each with the part in which it hit.
-    redacting: Vec<(RuleId, PartId)>,
     /// The questions to ask about tool calls.
     consultations: Vec<Consultation>,
 }
 
 impl LoopAttempt {
-    fn new(stream: Stream, calls: &RepeatedCalls) -> LoopAttempt {
-        let rules = stream.pack().rules();
+    /// Returns the state of the attempt that the conversation has begun.
+    fn new(conversation: &Conversation, calls: &RepeatedCalls) -> LoopAttempt {
+        let rules = conversation
+            .stream()
+            .map_or(&[][..], |stream| stream.pack().rules());
         LoopAttempt {
-            holds: rules.iter().any(Rule::holds),
+            delays_text: conversation.delays_text(),
             is_timed: rules.iter().any(bounds_time),
-            stream,
             reply: Reply::default(),
             calls_before: calls.clone(),
-            redacting: Vec::new(),
             consultations: Vec::new(),
         }
     }
@@ -244,10 +245,6 @@ struct ReplyProgress {
     model: Option<String>,
     /// The model of this attempt's request, once the request is prepared.
     request_model: Option<String>,
-    /// The guidance in a request that was asked for and is not sent yet.
-    sending: VecDeque<Guidance>,
-    /// The decision of the rule that asked for the request that is not sent yet.
-    retry_decision: Option<Decision>,
     /// The parts whose publication waits for held text before them, in the order in which they opened.
     delayed: VecDeque<DelayedPart>,
     /// The consultations of calls that came to a gate. If a provider gives several calls one id, they apply to each.
@@ -298,30 +295,29 @@ struct RepeatedCalls {
     same: u32,
 }
 
-#[derive(Debug)]
-struct Guidance {
-    decision: Decision,
-    message: Message,
-}
-
 impl Processor {
-    /// Returns a processor for the conversation of a session.
+    /// Returns a processor for a conversation, which continues with its guidance, or for the conversation of a session.
+    /// An attempt in progress ends.
     #[must_use]
-    pub fn new(session: Session, hooks: Hooks, settings: Settings) -> Processor {
+    pub fn new(
+        conversation: impl Into<Conversation>,
+        hooks: Hooks,
+        settings: Settings,
+    ) -> Processor {
+        let conversation = conversation.into();
+        let conversation = conversation.for_loop(!settings.holds_tool_input);
         let turn = TurnProgress::default();
-        let attempt = LoopAttempt::new(session.pack().stream(), &turn.calls);
         Processor {
-            session,
+            attempt: LoopAttempt::new(&conversation, &turn.calls),
+            conversation,
             hooks,
             settings,
             state: ReplyState::Idle,
-            waiting: VecDeque::new(),
             checked: CheckedMessages::default(),
             tried: Vec::new(),
             counters: ProcessorCounters::default(),
             turn,
             progress: ReplyProgress::default(),
-            attempt,
         }
     }
 
@@ -330,14 +326,15 @@ impl Processor {
     ///
     /// A reply in progress is given up without calling a hook.
     pub fn begin(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
-        self.session.begin_turn();
+        self.unsend();
+        self.conversation.start_turn();
         let turn = TurnProgress {
-            prompt: PromptRef::new(self.session.turn(), &[]),
+            prompt: PromptRef::new(self.session().turn(), &[]),
             ..TurnProgress::default()
         };
         let ended = std::mem::replace(&mut self.turn, turn);
         for handoff in ended.handoffs {
-            self.session.dropped(&handoff.decision);
+            self.conversation.dropped_decision(&handoff.decision);
         }
         self.proceed(message, out);
     }
@@ -369,6 +366,7 @@ impl Processor {
             self.counters.abandoned_replies += 1;
         }
         self.unsend();
+        self.conversation.continue_turn();
         self.drop_attempt();
         self.turn.asked_calls.retain_mut(AskedCall::outlasts_reply);
         self.hooks.begin_reply();
@@ -390,7 +388,7 @@ impl Processor {
             (ReplyState::Asking, input) => self.step_asking(input, out),
             (_, input) => self.step_streaming(input, out),
         }
-        if self.attempt.holds || !self.progress.delayed.is_empty() {
+        if self.attempt.delays_text || !self.progress.delayed.is_empty() {
             self.order_steps(first, out);
         }
     }
@@ -438,16 +436,16 @@ impl Processor {
         &self.attempt.reply
     }
 
-    /// Returns the stream of the current attempt.
+    /// Returns the stream of the current attempt, or of the last one between replies. `None` before the first reply.
     #[must_use]
-    pub fn stream(&self) -> &Stream {
-        &self.attempt.stream
+    pub fn stream(&self) -> Option<&Stream> {
+        self.conversation.stream()
     }
 
     /// Returns the pack whose rules apply.
     #[must_use]
     pub fn pack(&self) -> &Pack {
-        self.session.pack()
+        self.conversation.pack()
     }
 
     /// Returns the counters over all replies.
@@ -471,7 +469,7 @@ impl Processor {
     /// ```
     pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
         self.checked.clear();
-        self.session.reload(pack)
+        self.conversation.reload(pack)
     }
 
     /// Sets the agent, provider and model of the replies from the next attempt on. See [`Session::set_origin`].
@@ -489,7 +487,7 @@ impl Processor {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn set_origin(&mut self, origin: Origin) {
-        self.session.set_origin(origin);
+        self.conversation.set_origin(origin);
     }
 
     pub(super) fn hooks_mut(&mut self) -> &mut Hooks {
@@ -499,7 +497,7 @@ impl Processor {
     /// Returns the session whose rules apply.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.session
+        self.conversation.session()
     }
 
     /// Returns the settings.
@@ -516,7 +514,7 @@ impl Processor {
 
     /// Records that earlier messages left the model's context. See [`Session::compacted`].
     pub fn compacted(&mut self) {
-        self.session.compacted();
+        self.conversation.compacted();
     }
 
     /// Returns the session. Guidance that was not sent is released, so that its rules may give it again.
@@ -538,12 +536,9 @@ impl Processor {
         self.unsend();
         self.drop_attempt();
         for handoff in &self.turn.handoffs {
-            self.session.dropped(&handoff.decision);
+            self.conversation.dropped_decision(&handoff.decision);
         }
-        for guidance in &self.waiting {
-            self.session.dropped(&guidance.decision);
-        }
-        self.session
+        self.conversation.into_session()
     }
 
     /// Processes an input while no request of the attempt was sent.
@@ -583,8 +578,8 @@ impl Processor {
                 .progress
                 .now
                 .saturating_sub(self.progress.attempt_began);
-            let verdict = self.session.tick(&mut self.attempt.stream, now);
-            if self.act(verdict, out) {
+            let flow = self.conversation.tick(now);
+            if self.act(flow, out) {
                 return;
             }
         }
@@ -635,19 +630,17 @@ impl Processor {
     /// Asks for the next attempt. Its messages are the text kept of the previous attempt, the guidance that waited, and
     /// the messages that steer the retry, in this order.
     fn request_attempt(&mut self, next_attempt: NextAttempt, out: &mut Vec<Step>) {
-        self.progress.sending.append(&mut self.waiting);
-        let guidance = self.progress.sending.iter();
-        let guidance = guidance.map(|guidance| guidance.message.clone());
+        self.begin_attempt();
+        let guidance = self.conversation.guidance();
+        let guidance = guidance.map(|note| Message::steering(note.text));
         let kept = next_attempt.kept.into_iter();
         let messages: Vec<Message> = kept.chain(guidance).chain(next_attempt.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
-        self.progress.retry_decision = next_attempt.decision;
         if next_attempt.model.is_some() {
             self.progress.model.clone_from(&next_attempt.model);
             self.progress.request_model = None;
         }
-        self.begin_attempt();
         self.state = ReplyState::Asking;
         if !self.hooks.is_empty(HookPoint::Event) {
             let status = SessionEvent::Status {
@@ -657,7 +650,7 @@ impl Processor {
             self.session_event(&status, out);
         }
         out.push(Step::Send {
-            attempt: self.attempt.stream.attempt(),
+            attempt: self.attempt_number(),
             messages,
             model: next_attempt.model,
             temperature: next_attempt.temperature,
@@ -670,12 +663,7 @@ impl Processor {
         self.progress.attempt_began = self.progress.now;
         self.progress.quiet_since = self.progress.now;
         self.progress.added_and_sent = self.progress.added.len();
-        for guidance in self.progress.sending.drain(..) {
-            self.session.delivered(&guidance.decision);
-        }
-        if let Some(decision) = self.progress.retry_decision.take() {
-            self.session.delivered(&decision);
-        }
+        self.conversation.mark_sent();
     }
 
     /// Undoes the preparation of a request that is never sent: its guidance waits again, and its messages were not
@@ -683,16 +671,18 @@ impl Processor {
     fn unsend(&mut self) {
         let sent = self.progress.added_and_sent;
         self.progress.added.truncate(sent);
-        if let Some(decision) = self.progress.retry_decision.take() {
-            self.session.dropped(&decision);
-        }
-        self.progress.sending.append(&mut self.waiting);
-        std::mem::swap(&mut self.progress.sending, &mut self.waiting);
+        self.conversation.withdraw_request();
     }
 
-    /// Replaces the state of the attempt.
+    /// Begins an attempt with the guidance that waits.
     fn begin_attempt(&mut self) {
-        self.attempt = LoopAttempt::new(self.session.stream(), &self.turn.calls);
+        self.conversation.start_attempt();
+        self.attempt = LoopAttempt::new(&self.conversation, &self.turn.calls);
+    }
+
+    /// Returns the number of the attempt in its turn, from 1; 0 before the first one.
+    fn attempt_number(&self) -> u32 {
+        self.conversation.stream().map_or(0, Stream::attempt)
     }
 
     /// Starts the reply over on a new transport, without a new request.
@@ -709,7 +699,9 @@ impl Processor {
         );
         self.drop_attempt();
         self.turn.calls = self.attempt.calls_before.clone();
-        self.begin_attempt();
+        let flow = self.conversation.restart();
+        self.attempt = LoopAttempt::new(&self.conversation, &self.turn.calls);
+        self.act(flow, out);
     }
 
     /// Ends the open parts, and the reply, when the provider says that the reply is complete.
@@ -727,8 +719,8 @@ impl Processor {
                 return;
             }
         }
-        let verdict = self.session.finish(&mut self.attempt.stream);
-        if self.act(verdict, out) {
+        let flow = self.conversation.finish();
+        if self.act(flow, out) {
             return;
         }
         if is_truncation(&reason) {
@@ -756,7 +748,7 @@ impl Processor {
             return;
         };
         for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
-            self.session.delivered(&decision);
+            self.conversation.delivered_decision(&decision);
             let handoff = Handoff::new(&self.settings.session, text);
             out.push(Step::Handoff { decision, handoff });
         }
@@ -773,7 +765,7 @@ impl Processor {
             added: std::mem::take(&mut self.progress.added),
             consultations: self.attempt.consultations.clone(),
             model: self.progress.model.take(),
-            counters: self.attempt.stream.counters(),
+            counters: self.conversation.counters(),
         })));
     }
 

@@ -1,6 +1,5 @@
 //! A reply while it arrives: the text of each part after hooks and rules.
 
-use super::json_scalars::JsonScalars;
 use crate::{Channel, PartId};
 
 /// The output of a tool call that was aborted.
@@ -83,29 +82,10 @@ pub struct ReplyPart {
     pub state: PartState,
     /// The number of bytes that the provider delivered, before the hooks.
     pub(super) received: u64,
-    /// True if a hook or a redaction changed bytes, so that `raw` differs from the delivered bytes.
+    /// True if a hook changed bytes, so that `raw` differs from the delivered bytes.
     pub(super) is_rewritten: bool,
     /// True if the part was published.
     pub(super) is_published: bool,
-    /// The bytes that a rule holds.
-    pub(super) held: Vec<u8>,
-    /// The number of delivered bytes that are not held any more.
-    pub(super) released: u64,
-    /// The redactions made in this part, in order.
-    pub(super) replaced: Vec<RedactedRange>,
-    /// The scalars of tool input that are not released yet; `None` for other channels.
-    pub(super) scalars: Option<Box<JsonScalars>>,
-}
-
-/// A range of the delivered bytes that was redacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RedactedRange {
-    /// The start of the range, in bytes as delivered.
-    pub(super) from: u64,
-    pub(super) to: u64,
-    /// The start of the replacement, in bytes of `raw`.
-    pub(super) at: usize,
-    pub(super) len: usize,
 }
 
 /// The state of a part.
@@ -169,10 +149,9 @@ impl Reply {
         self.latest
     }
 
-    /// Marks all tool calls as aborted and drops the held bytes.
+    /// Marks all tool calls as aborted.
     pub(super) fn abort_calls(&mut self) {
         for part in &mut self.parts {
-            part.held = Vec::new();
             if part.channel == Channel::ToolInput {
                 part.state = PartState::Aborted;
             }
@@ -193,20 +172,6 @@ impl ReplyPart {
             received: 0,
             is_rewritten: false,
             is_published: false,
-            held: Vec::new(),
-            released: 0,
-            replaced: Vec::new(),
-            scalars: (channel == Channel::ToolInput).then(Box::default),
-        }
-    }
-
-    /// Returns the offset in `raw` of a delivered byte; for a redacted byte, the start of its replacement.
-    pub(super) fn raw_offset(&self, delivered: usize) -> usize {
-        let byte = delivered as u64;
-        match self.replaced.iter().rfind(|other| other.from < byte) {
-            None => delivered,
-            Some(other) if byte < other.to => other.at,
-            Some(other) => other.at + other.len + (byte - other.to) as usize,
         }
     }
 

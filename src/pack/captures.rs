@@ -45,7 +45,7 @@ pub(super) fn group_names(regex: &Regex) -> Vec<String> {
 
 impl Captures {
     /// Returns the patterns of a checked rule whose message names a capture, or `None` for other rules.
-    pub(super) fn of(rule: &Rule) -> Option<Captures> {
+    pub(super) fn from_rule(rule: &Rule) -> Option<Captures> {
         let names = message::captures(rule.message.as_deref()?);
         if names.is_empty() {
             return None;
@@ -88,7 +88,7 @@ mod tests {
         let patterns = patterns.iter().map(|regex| Pattern::regex(*regex));
         let mut rule = Rule::new("p/r", patterns.collect());
         rule.message = Some("{{ capture.list }}{{ capture.more }}".into());
-        Captures::of(&rule).unwrap().at(text.as_bytes(), end)
+        Captures::from_rule(&rule).unwrap().at(text.as_bytes(), end)
     }
 
     #[test]
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn a_message_without_captures_has_none() {
         let mut rule = Rule::new("p/r", vec![Pattern::regex("(?<list>a)")]);
-        assert!(Captures::of(&rule).is_none());
+        assert!(Captures::from_rule(&rule).is_none());
         rule.message = Some("{{ match.text }}".into());
-        assert!(Captures::of(&rule).is_none());
+        assert!(Captures::from_rule(&rule).is_none());
     }
 }

@@ -184,7 +184,7 @@ impl<'l> Check<'l> {
     /// Returns the headers of the packs. If a file could not be read, the load fails anyway.
     fn headers(&self, sources: &[PackSource]) -> Vec<PackHeader> {
         let files = sources.iter().zip(&self.facts);
-        pack_header::joined(files.map(|(source, facts)| PackHeader {
+        pack_header::merged(files.map(|(source, facts)| PackHeader {
             name: facts.pack.clone(),
             version: facts.version.clone(),
             description: facts.description.clone(),
@@ -358,7 +358,7 @@ impl<'l> Check<'l> {
         let mut reported: HashSet<(usize, &'static str, String)> = HashSet::new();
         let mut cursor = TextCursor::new(text);
         for mark in marks {
-            let (line, column) = cursor.place(mark.start());
+            let (line, column) = cursor.line_column(mark.start());
             let problem = match mark {
                 Mark::Problem(problem) => problem,
                 Mark::Id(id) => match self.first_use(&id, name, line, column) {
@@ -430,7 +430,7 @@ impl<'l> Check<'l> {
 }
 
 fn duplicate(id: &str, first: &str) -> Fault {
-    let message = format!("rule {} exists already", quote(id));
+    let message = format!("there is already a rule {}", quote(id));
     Fault::new(&code::DUPLICATE_RULE, message)
         .with_help(format!("the first is {first}; rename one of the two"))
 }

@@ -210,10 +210,10 @@ fn rank(sources: &mut [PackSource]) {
         if let Some(circle) = circles.iter().find(|circle| circle.contains(&pack)) {
             source.faults.push((cyclic(&pack, circle), span.clone()));
         } else if source.rank == DEPTH {
-            let message = format!("more than {DEPTH} packs extend each other in a chain");
+            let message = format!("a chain of `extends` has more than {DEPTH} packs");
             let fault = Fault::new(&code::EXTENDS_TOO_DEEP, message);
             source.faults.push((
-                fault.with_help("extend the packs below directly"),
+                fault.with_help("extend the packs at the end of the chain directly"),
                 span.clone(),
             ));
         }
@@ -271,7 +271,7 @@ fn cyclic(pack: &str, circle: &[String]) -> Fault {
         .unwrap_or_default();
     let names = circle.iter().cycle().skip(start).take(circle.len() + 1);
     let chain: Vec<String> = names.map(|name| quote(name)).collect();
-    let message = format!("packs extend each other in a circle: {}", chain.join(" → "));
+    let message = format!("packs extend each other in a cycle: {}", chain.join(" → "));
     Fault::new(&code::CYCLIC_EXTENDS, message).with_help("remove one of these `extends`")
 }
 

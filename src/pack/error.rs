@@ -1,4 +1,4 @@
-//! Why a pack did not load.
+//! The error of a load.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use super::diagnostic::{Diagnostic, Level};
 
-/// What kept a pack from loading, in one word.
+/// The kind of a load error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LoadErrorKind {
-    /// Nothing but files or folders that cannot be read.
+    /// All errors are about files or folders that cannot be read.
     Io,
-    /// Something in a rule file, or a rule made in code, is wrong.
+    /// A rule file, or a rule made in code, has an error.
     Invalid,
-    /// Nothing but limits on size, number or time.
+    /// All errors are about exceeded limits on size, number or work.
     TooLarge,
-    /// There is no built-in pack of that name.
+    /// All errors are about built-in packs that do not exist.
     UnknownPack,
 }
 
 impl LoadErrorKind {
-    /// The name used in every output: `io`, `invalid`, `too-large` or `unknown-pack`.
+    /// Returns the name used in every output: `io`, `invalid`, `too-large` or `unknown-pack`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,11 +34,11 @@ impl LoadErrorKind {
     }
 }
 
-/// A pack did not load. Holds every problem that was found, not only the first.
+/// The error of a pack that did not load. It contains every problem that was found, not only the first.
 ///
-/// `Display` lists the errors, one a line.
+/// `Display` lists the errors, one per line.
 ///
-/// # Example: what kept a pack from loading
+/// # Example: the errors of two loads
 /// ```
 /// use ttsr::pack::LoadErrorKind;
 /// use ttsr::{Level, Pack};
@@ -55,12 +55,12 @@ pub struct LoadError {
 }
 
 impl LoadError {
-    /// At least one of `diagnostics` is an error.
+    /// At least one of `diagnostics` must be an error.
     pub(super) fn new(diagnostics: Vec<Diagnostic>) -> LoadError {
         LoadError { diagnostics }
     }
 
-    /// The kind all errors share, else [`LoadErrorKind::Invalid`].
+    /// Returns the kind that all errors have, or [`LoadErrorKind::Invalid`].
     #[must_use]
     pub fn kind(&self) -> LoadErrorKind {
         let mut kinds = self.errors().map(Diagnostic::kind);
@@ -72,8 +72,8 @@ impl LoadError {
         }
     }
 
-    /// Every problem, warnings too, sorted by file, line and column. Past 1,000 the last one says how
-    /// many more there are.
+    /// Returns every problem, including warnings, sorted by file, line and column. If there are more than 1,000, the last
+    /// one states the number of the others.
     #[must_use]
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics

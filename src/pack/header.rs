@@ -1,10 +1,10 @@
-//! What a pack says of itself, for people who choose one.
+//! The head of a pack: its name, version, purpose and licence.
 
 use std::collections::BTreeMap;
 
 /// The head of a pack: its `[pack]` table.
 ///
-/// # Example: what a pack is for
+/// # Example: the purpose of a pack
 /// ```
 /// let pack = ttsr::Pack::builtin("std/secrets")?;
 /// let header = &pack.headers()[0];
@@ -16,32 +16,32 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackHeader {
-    /// The pack's name: the part of a rule's full id before the last `/`.
+    /// The name of the pack: the part of a rule's full id before the last `/`.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: Option<String>,
-    /// What it is for.
+    /// The purpose.
     pub description: Option<String>,
-    /// Its licence, as an SPDX expression.
+    /// The licence, as an SPDX expression.
     pub license: Option<String>,
-    /// Where to read more.
+    /// The address of further documentation.
     pub docs: Option<String>,
-    /// The packs whose rules are part of it, in the order of their names.
+    /// The packs that it extends, sorted by name.
     pub extends: Vec<String>,
-    /// Nobody named it: it was loaded because another one extends it.
+    /// True if the host did not name the pack: it was loaded because another pack extends it.
     pub is_extended: bool,
 }
 
 impl PackHeader {
-    /// Whether the rule of that full id is written in this pack.
+    /// Returns true if the rule with the full id `id` belongs to this pack.
     #[must_use]
     pub fn owns(&self, id: &str) -> bool {
         id.rsplit_once('/')
             .is_some_and(|(pack, _)| pack == self.name)
     }
 
-    /// Takes what another file of the same pack says and this one does not.
-    fn join(&mut self, other: PackHeader) {
+    /// Fills in the keys that this file does not have from another file of the same pack.
+    fn merge(&mut self, other: PackHeader) {
         self.version = self.version.take().max(other.version);
         for (own, other) in [
             (&mut self.description, other.description),
@@ -55,12 +55,12 @@ impl PackHeader {
     }
 }
 
-/// One header a pack, by name, from those of all files.
-pub(super) fn joined(files: impl Iterator<Item = PackHeader>) -> Vec<PackHeader> {
+/// Merges the heads of all files into one per pack, sorted by name.
+pub(super) fn merged(files: impl Iterator<Item = PackHeader>) -> Vec<PackHeader> {
     let mut packs: BTreeMap<String, PackHeader> = BTreeMap::new();
     for header in files {
         match packs.get_mut(&header.name) {
-            Some(known) => known.join(header),
+            Some(known) => known.merge(header),
             None => {
                 packs.insert(header.name.clone(), header);
             }

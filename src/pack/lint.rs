@@ -121,7 +121,7 @@ fn no_negative(rule: &Rule) -> LintFinding<'_> {
     (!is_shown).then(|| {
         let fault = Fault::new(
             &code::NO_NEGATIVE_EXAMPLE,
-            "no example shows what does not break the rule",
+            "the rule has no example that does not break it",
         );
         (
             About::Key(""),
@@ -155,7 +155,7 @@ fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFi
         format!("the message breaks its own rule{by}"),
     );
     Some((About::Key(path), fault.with_help(
-        "a model that repeats the message is cut again; reword it, or quote the match as `{{ match.text }}`",
+        "a model that repeats the message breaks the rule again; reword it, or quote the match as `{{ match.text }}`",
     )))
 }
 
@@ -222,7 +222,7 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFindi
         .and_then(|regex| hold_back::opening(regex))
         .unwrap_or(0..written.text.len());
     let message = format!(
-        "{held} bytes of ordinary text are held back at once, and up to {} of any text: nearly any text may begin a match of {}",
+        "the rule holds back {held} bytes of ordinary text, and up to {} bytes of other text: almost any text can begin a match of {}",
         limits.stretch_bytes,
         quote(&written.text[opening.clone()])
     );
@@ -323,7 +323,7 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
         };
         if aboves.all(|above| rank(&above.rule) > rank(&draft.rule)) {
             let message = format!(
-                "rule {} has the same patterns and is stronger, so this rule never decides",
+                "rule {} has the same patterns and is stronger, so this rule never takes effect",
                 quote(&first.rule.id)
             );
             let fault = Fault::new(&code::SHADOWED_RULE, message)

@@ -1,24 +1,24 @@
-//! `ttsr.lock`: which packs were loaded, in which version and with which content.
+//! `ttsr.lock`: the names, versions and hashes of loaded packs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 
-/// What the hash is called in the file: another one may come beside it.
-const KIND: &str = "fnv1a128:";
+/// The name of the hash function in the file, so that another function can be added later.
+const HASH_PREFIX: &str = "fnv1a128:";
 
-/// Names, versions and content hashes of the packs of a load, to be sure that a later load has the same.
+/// The names, versions and content hashes of the packs of a load. With a lock, a later load of other packs is an error.
 ///
-/// The hash is FNV-1a of 128 bits: it tells that a file has changed, however little. It is **not**
-/// cryptographic: someone who sets out to make another file with the same hash can.
+/// The hash is FNV-1a with 128 bits. It detects accidental changes. It is **not** cryptographic: an attacker can make
+/// another file with the same hash.
 ///
-/// # Example: a load that must be the same as before
+/// # Example: a load with another pack than the locked one
 /// ```
 /// use ttsr::pack::Lock;
 /// use ttsr::Pack;
 /// let locked = Pack::builtin("std/secrets")?.lock().to_string();
-/// let lock = Lock::parse(&locked).expect("what was written can be read");
+/// let lock = Lock::parse(&locked).expect("a lock that was just written");
 /// assert!(Pack::builder().builtin("std/secrets").lock(lock.clone()).build().is_ok());
 /// let error = Pack::builder().builtin("lang/rust").lock(lock).build().unwrap_err();
 /// assert_eq!(error.diagnostics()[0].code(), "lock-mismatch");
@@ -35,7 +35,7 @@ struct Locked {
     hash: u128,
 }
 
-/// A lock as it is written.
+/// The TOML form of a lock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -52,7 +52,7 @@ struct LockEntry {
 }
 
 impl Lock {
-    /// The lock of packs, each with its version and the texts of its files, in any order.
+    /// Returns the lock of `files`: the pack, its version and the text of each file, in any order.
     pub(super) fn new<'t>(
         files: impl Iterator<Item = (&'t str, Option<&'t str>, &'t str)>,
     ) -> Lock {
@@ -76,7 +76,7 @@ impl Lock {
     /// Reads a lock as [`Display`](fmt::Display) writes it.
     ///
     /// # Errors
-    /// What is wrong with the text, in a sentence.
+    /// A sentence that describes the first fault of the text.
     pub fn parse(text: &str) -> Result<Lock, String> {
         let File { schema, pack } =
             toml::from_str(text).map_err(|error| error.message().to_owned())?;
@@ -84,10 +84,12 @@ impl Lock {
             return Err(format!("schema {schema} of a lock is not supported"));
         }
         let read = |(name, LockEntry { version, hash }): (String, LockEntry)| {
-            let digits = hash.strip_prefix(KIND).filter(|digits| digits.len() == 32);
+            let digits = hash
+                .strip_prefix(HASH_PREFIX)
+                .filter(|digits| digits.len() == 32);
             let hash = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
             let hash = hash.ok_or_else(|| {
-                format!("the hash of pack `{}` cannot be read", name.escape_debug())
+                format!("the hash of pack `{}` is not valid", name.escape_debug())
             })?;
             Ok((name, Locked { version, hash }))
         };
@@ -95,19 +97,19 @@ impl Lock {
         Ok(Lock { packs })
     }
 
-    /// How `found` differs from this, a sentence a pack.
+    /// Returns the differences of `found` from this lock, one sentence per pack.
     pub(super) fn differences(&self, found: &Lock) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut differences = Vec::new();
         for (name, locked) in &self.packs {
             match found.packs.get(name) {
-                None => told.push(format!("pack `{name}` is locked and was not loaded")),
-                Some(now) if now.version != locked.version => told.push(format!(
+                None => differences.push(format!("pack `{name}` is locked, but was not loaded")),
+                Some(now) if now.version != locked.version => differences.push(format!(
                     "pack `{name}` is locked at version {}, this is {}",
-                    shown(locked.version.as_ref()),
-                    shown(now.version.as_ref())
+                    version_text(locked.version.as_ref()),
+                    version_text(now.version.as_ref())
                 )),
                 Some(now) if now.hash != locked.hash => {
-                    told.push(format!("pack `{name}` has changed since it was locked"));
+                    differences.push(format!("pack `{name}` has changed since it was locked"));
                 }
                 Some(_) => {}
             }
@@ -116,8 +118,8 @@ impl Lock {
             .packs
             .keys()
             .filter(|name| !self.packs.contains_key(*name));
-        told.extend(new.map(|name| format!("pack `{name}` is not locked")));
-        told
+        differences.extend(new.map(|name| format!("pack `{name}` is not locked")));
+        differences
     }
 }
 
@@ -129,20 +131,20 @@ impl fmt::Display for Lock {
             if let Some(version) = version {
                 writeln!(f, "version = \"{version}\"")?;
             }
-            writeln!(f, "hash = \"{KIND}{hash:032x}\"")?;
+            writeln!(f, "hash = \"{HASH_PREFIX}{hash:032x}\"")?;
         }
         Ok(())
     }
 }
 
-fn shown(version: Option<&String>) -> String {
+fn version_text(version: Option<&String>) -> String {
     version.map_or_else(
         || "none".to_owned(),
         |version| version.escape_debug().to_string(),
     )
 }
 
-/// FNV-1a, 128 bits.
+/// Returns the 128-bit FNV-1a hash of `bytes`.
 fn hash(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -240,7 +240,7 @@ pub(super) fn captures(template: &str) -> Vec<String> {
 }
 
 fn syntax(error: &minijinja::Error) -> Fault {
-    let mut message = String::from("message is not a template");
+    let mut message = String::from("message cannot be parsed");
     if let Some(detail) = error.detail() {
         // Writing to a String cannot fail.
         write!(message, ": {}", escape::capped(detail, VALUE_BYTES)).expect("a String takes all");
@@ -249,7 +249,7 @@ fn syntax(error: &minijinja::Error) -> Fault {
         write!(message, " (line {line} of the message)").expect("a String takes all");
     }
     Fault::new(&code::TEMPLATE, message)
-        .with_help("to write braces as they are, leave out one of two: `{` is plain text")
+        .with_help("`{{` and `{%` begin template code; a single `{` is plain text")
 }
 
 fn variables(template: &str, unknown: &[String]) -> Vec<Fault> {
@@ -322,13 +322,13 @@ fn is_simple(tag: &str, is_block: bool) -> bool {
 
 fn too_much(template: &str, tag: std::ops::Range<usize>) -> Fault {
     let message = format!(
-        "{} is more than a message can do",
+        "{} is not supported in messages",
         quote(&template[tag.clone()])
     );
     Fault::new(&code::TEMPLATE, message)
         .with_help(
-            "a message has `{{ variable }}` and `{% if variable %}` … `{% endif %}`, with `elif`, \
-             `else`, `and`, `or`, `not`, up to 64 of them; no filters, calls, operators or loops",
+            "write `{{ variable }}`, or `{% if variable %}` … `{% endif %}` with `elif`, `else`, `and`, \
+             `or`, `not`, at most 64 in a message; filters, calls, operators and loops are not supported",
         )
         .within(Some(tag))
 }

@@ -373,7 +373,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         return Err(LoadError::new(report.into_diagnostics()));
     }
     let root = root.map(|root| root.to_string_lossy().into_owned());
-    let captures = rules.iter().map(Captures::of).collect();
+    let captures = rules.iter().map(Captures::from_rule).collect();
     let pack_states = limits.pack_states;
     let program = compile::compile(rules, &allows, limits, root, MatchMode::First)
         .map_err(|error| refused(&error, pack_states))?;

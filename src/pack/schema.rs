@@ -17,9 +17,9 @@ mod key;
 mod value;
 
 use format::{
-    Cases, Day, Expected, Flag, Globs, Grants, Group, KnownNamesFormat, ListOf, Listed, NamesOf,
-    OneOf, OneOfOrNone, OneOrMore, PackNames, Pair, Patterns, RuleGlobs, Then, Thousandths,
-    Verbatim, Whole, WordsFormat, check_ast, rule_id,
+    Day, Entries, Expected, Flag, Globs, Grants, Group, KnownNamesFormat, ListOf, Listed, NamesOf,
+    OneOf, OneOfOrNone, OneOrMore, PackNames, Pair, RuleGlobs, Then, Thousandths, Verbatim, Whole,
+    WordsFormat, check_ast, rule_id,
 };
 #[cfg(debug_assertions)]
 pub(in crate::pack) use key::is_key;
@@ -88,7 +88,7 @@ pub(super) const TOP: &[Key<()>] = &[
     Key::new(
         "lists",
         &Section(|| Shape::NamedTexts),
-        "Lists of texts, which keys that hold several texts name as `@list`.",
+        "Lists of texts. A key that takes several texts can refer to a list as `@list`.",
     ),
     Key::new(
         "rule",
@@ -106,7 +106,7 @@ pub(super) const TOP: &[Key<()>] = &[
         &Section(|| Shape::Tables(shapes(ALLOW, TableKind::Rule))),
         "Places where rules do not apply, with a reason.",
     )
-    .form("there may be several: `[[allow]]`, with two brackets"),
+    .form("it is a list of tables: write `[[allow]]`, with two brackets"),
 ];
 
 /// `[pack]`.
@@ -170,7 +170,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
         slot!(Draft: rule.description, WordsFormat::FILLED),
         "The subject of the rule, in a sentence.",
     )
-    .required("say in a sentence what the rule is about"),
+    .required("describe the rule in a sentence"),
     Key::new(
         "severity",
         slot!(Draft: rule.severity, OneOf),
@@ -194,7 +194,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     Key::new(
         "priority",
         slot!(Draft: rule.priority, Whole(i32::MIN as i64, i32::MAX as i64)),
-        "Of two rules with the same action at the same byte, the one with the higher number wins.",
+        "If two rules have the same action at the same byte, the rule with the higher number wins.",
     )
     .or("0")
     .inherits(),
@@ -314,7 +314,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     Key::new(
         "hold",
         slot!(Draft: rule.hold, Flag),
-        "If true, text that may yet break the rule is held back.",
+        "If true, text that could still break the rule is held back.",
     )
     .or("false")
     .inherits(),
@@ -394,10 +394,10 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .appends(),
     Key::new(
         "case",
-        slot!(Draft: rule.cases, Cases),
+        slot!(Draft: rule.cases, Entries),
         "Replies with the result that each must have.",
     )
-    .form("there may be several: `[[rule.its-id.case]]`, with two brackets")
+    .form("it is a list of tables: write `[[rule.its-id.case]]`, with two brackets")
     .appends(),
 ];
 
@@ -405,28 +405,28 @@ pub(super) const RULE: &[Key<Draft>] = &[
 const MATCH: &[Key<Draft>] = &[
     Key::new(
         "match.any",
-        slot!(Draft: rule.condition.any, Patterns),
+        slot!(Draft: rule.condition.any, Entries),
         "The rule is broken where any of these matches.",
     )
     .role(KeyRole::Trigger)
     .appends(),
     Key::new(
         "match.all",
-        slot!(Draft: rule.condition.all, Patterns),
+        slot!(Draft: rule.condition.all, Entries),
         "The rule is broken where all of these match, in any order, `within` a window.",
     )
     .role(KeyRole::Trigger)
     .appends(),
     Key::new(
         "match.sequence",
-        slot!(Draft: rule.condition.sequence, Patterns),
+        slot!(Draft: rule.condition.sequence, Entries),
         "The rule is broken where these match one after the other, `within` a window.",
     )
     .role(KeyRole::Trigger)
     .appends(),
     Key::new(
         "match.none",
-        slot!(Draft: rule.condition.none, Patterns),
+        slot!(Draft: rule.condition.none, Entries),
         "The rule is not broken where one of these matches `within` a window of the match.",
     )
     .appends(),
@@ -530,12 +530,12 @@ const MATCH: &[Key<Draft>] = &[
     Key::new(
         "match.ast",
         table!(Draft: rule.condition.ast or Ast::default, AST, Merge::Whole, EmptyTable::Set, check_ast),
-        "Code of a certain shape, in what an edit adds or in a fenced block. Needs the feature `ast`.",
+        "Code with a certain syntax tree, in the lines that an edit adds or in a fenced block. Needs the feature `ast`.",
     )
     .role(KeyRole::Trigger),
 ];
 
-const FOLD_FORM: &str = "name the differences to ignore: `fold = [\"case\"]`";
+const FOLD_FORM: &str = "list the differences to ignore: `fold = [\"case\"]`";
 
 fn count(draft: &mut Draft) -> &mut Count {
     draft.rule.condition.count.get_or_insert(Count {
@@ -622,7 +622,7 @@ struct DetectorWindow {
 }
 
 impl DetectorWindow {
-    fn of(within: Within) -> DetectorWindow {
+    fn from_within(within: Within) -> DetectorWindow {
         let mut window = DetectorWindow::default();
         match within {
             Within::Lines(lines) => window.lines = Some(lines),
@@ -646,13 +646,13 @@ const WITHIN: &[Key<DetectorWindow>] = &[
     Key::new(
         "match.within.lines",
         slot!(DetectorWindow: lines, Whole(1, LINES)),
-        "The largest number of lines that the matches touch.",
+        "The largest number of lines from the first match to the last.",
     )
     .role(KeyRole::Alternative),
     Key::new(
         "match.within.chars",
         slot!(DetectorWindow: chars, Whole(1, CHARS)),
-        "The largest number of characters.",
+        "The largest number of characters from the first match to the last.",
     )
     .role(KeyRole::Alternative),
     Key::new(
@@ -714,7 +714,7 @@ impl Field<Draft> for WithinTable {
     fn write(&self, from: &Draft) -> KeyValue {
         let within = from.rule.condition.within;
         within.map_or(KeyValue::Absent, |within| {
-            KeyValue::Table(values(WITHIN, &DetectorWindow::of(within)))
+            KeyValue::Table(values(WITHIN, &DetectorWindow::from_within(within)))
         })
     }
 
@@ -735,7 +735,7 @@ impl Field<Draft> for WithinTable {
 
     fn check(&self, _: &Head, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
         if let Some(within) = draft.rule.condition.within {
-            check(WITHIN, &DetectorWindow::of(within), limits, found);
+            check(WITHIN, &DetectorWindow::from_within(within), limits, found);
         }
     }
 }
@@ -877,7 +877,7 @@ const AST: &[Key<Ast>] = &[
     Key::new(
         "match.ast.not",
         slot!(Ast: not, Verbatim { may_be_empty: false }),
-        "Patterns of ast-grep that the match must not match as well.",
+        "Patterns of ast-grep that must not match the same code.",
     ),
 ];
 
@@ -1082,7 +1082,7 @@ pub(super) const ALLOW: &[Key<WrittenAllow>] = &[
         slot!(WrittenAllow: rules, RuleGlobs),
         "Globs on full ids of rules, or `@list`.",
     )
-    .required("name rules as `pack/rule`, or with `*`"),
+    .required("write rules as `pack/rule`, or with `*`"),
     Key::new(
         "allow.text",
         slot!(WrittenAllow: allow.text, Listed::ANY),
@@ -1093,7 +1093,7 @@ pub(super) const ALLOW: &[Key<WrittenAllow>] = &[
         slot!(WrittenAllow: allow.reason, WordsFormat::FILLED),
         "The reason.",
     )
-    .required("say why these hits do not count"),
+    .required("give the reason for the exception"),
     Key::new(
         "allow.until",
         slot!(WrittenAllow: allow.until, Day),

@@ -266,7 +266,7 @@ impl FoundFile {
             Ok((found, real))
                 if found.is_dir() && folder.starts_with(&real) && real.starts_with(root) =>
             {
-                let message = "this link leads back to a folder it lies in; it is not followed";
+                let message = "this link leads to a folder that contains it, so it is not followed";
                 FoundFile::Problem(problem(&code::LINK_LOOP, &path, message))
             }
             Ok((_, real)) if !real.starts_with(root) => {
@@ -303,7 +303,7 @@ fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
-        let (line, column) = TextCursor::new(&before).place(at);
+        let (line, column) = TextCursor::new(&before).line_column(at);
         let wrong = error.as_bytes()[at];
         let message = format!("file is not UTF-8: byte {} is 0x{wrong:02x}", at + mark);
         let problem = Diagnostic::of_file(&code::ENCODING, name, message);

@@ -92,7 +92,7 @@ impl KnownTools {
             if let Some(near) = did_you_mean::nearest(glob, &names) {
                 let message = format!("no known harness has a tool {}", quote(glob));
                 let help = format!(
-                    "did you mean {}? If not, name your tool in `[pack] tools`",
+                    "did you mean {}? If not, add your tool to `[pack] tools`",
                     quote(near)
                 );
                 let fault = Fault::new(&code::UNKNOWN_TOOL, message).with_help(help);
@@ -110,14 +110,14 @@ impl KnownTools {
             return None;
         }
         let examples = match rule.on.contains(&Channel::ToolInput) {
-            true => ": its examples pass in calls of a tool of that name only",
+            true => ": its examples are run only in calls of a tool with that name",
             false => "",
         };
         let message = format!(
             "no known harness has a tool that {} matches{examples}",
             quote(included[0])
         );
-        let help = "name your tools in `[pack] tools`, or write the name that the harness has";
+        let help = "add your tools to `[pack] tools`, or write the name that the harness uses";
         let fault = Fault::new(&code::UNKNOWN_TOOL, message).with_help(help);
         Some((included[0], fault))
     }
@@ -137,7 +137,7 @@ impl KnownTools {
         let near = did_you_mean::nearest(unknown, &names)?;
         let message = format!("no known tool has an argument {}", quote(unknown));
         let help = format!(
-            "did you mean {}? If not, name the tool that has it in `tools` and in `[pack] tools`",
+            "did you mean {}? If not, add the tool that has this argument to `tools` and to `[pack] tools`",
             quote(near)
         );
         Some(Fault::new(&code::UNKNOWN_ARGUMENT, message).with_help(help))

@@ -1,5 +1,6 @@
 //! Guidance that waits for the request that carries it to the model.
 
+use crate::rule::Action;
 use crate::verdict::RuleId;
 
 /// The message of one decision, kept from the decision to the request.
@@ -11,6 +12,8 @@ pub(crate) struct PendingGuidance {
     pub(crate) id: Option<RuleId>,
     /// The number of packs that the session had before that of the decision.
     pub(crate) generation: u32,
+    /// The action of the decision.
+    pub(crate) action: Action,
     /// The turn of the decision.
     pub(crate) turn: u32,
     /// The message; empty if the rule has nothing to say.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::ledger::{Acts, Ledger};
 use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
-use crate::rule::{Mode, Rule};
+use crate::rule::{Action, Mode, Rule};
 use crate::stream::RuleHistory as Past;
 use crate::verdict::RuleId;
 
@@ -76,6 +76,7 @@ impl Snapshot {
             rule: kept.rule.clone(),
             id: pack.find(&kept.rule),
             generation: 0,
+            action: Action::Inject,
             turn: kept.turn,
             text: kept.text.clone(),
         });

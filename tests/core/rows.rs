@@ -298,13 +298,13 @@ fn faults() -> Vec<Fault> {
 /// lists defects of other projects.
 const SECTIONS: [(char, &str, u32); 8] = [
     ('A', "Deltas and their encoding", 22),
-    ('B', "Parts, their order and their life", 36),
+    ('B', "Parts and their order", 36),
     ('C', "Tool input as JSON", 47),
     ('D', "Loading packs", 68),
     ('E', "Hooks, verdicts and the loop", 84),
     ('F', "Providers and their formats", 97),
     ('G', "Logs, crashes and resources", 110),
-    ('H', "Defects of others", 17),
+    ('H', "Defects of other projects", 17),
 ];
 
 fn ids() -> Vec<String> {
@@ -326,19 +326,19 @@ fn written(faults: &[Fault]) -> String {
     let shown = apply.count();
     let mut text = format!(
         "# Faults\n\n\
-         What can be wrong with what comes in, and with what it runs on: what happens then, and which tests show it.\n\
-         Of {} lines, {shown} have their cases, {} by name; {} do not apply, and say why. Names are those of tests, and of\n\
-         cases in `tests/data` and `src/harness/conformance`; there a name says what a wrong engine would do. Each case of\n\
-         `tests/data` is run under many cuts into deltas, and the hits must be the same under all.\n\n\
-         `tests/core/rows.rs` writes this page from `tests/data/faults.toml` and checks that every case is there;\n\
-         `UPDATE_GOLDEN=1 cargo test -p ttsr --test core rows` writes it anew.\n",
+         Invalid inputs and failures of the environment, with the outcome of each and the tests that show it. {shown} of {} lines\n\
+         have cases, {} by name; {} do not apply, with the reason. The names are those of tests, and of cases in `tests/data` and\n\
+         `src/harness/conformance`. The name of a case states the defect that it would reveal. Each case of\n\
+         `tests/data` is run under many splits into deltas, and the hits must be the same under all of them.\n\n\
+         `tests/core/rows.rs` generates this page from `tests/data/faults.toml` and checks that every case exists.\n\
+         `UPDATE_GOLDEN=1 cargo test -p ttsr --test core rows` updates it.\n",
         faults.len(),
         cases.len(),
         faults.len() - shown,
     );
     for (letter, about, _) in SECTIONS {
         write!(text, "\n## {letter}. {about}\n\n").unwrap();
-        text.push_str("| line | what happens | outcome | cases |\n|---|---|---|---|\n");
+        text.push_str("| line | input or fault | outcome | cases |\n|---|---|---|---|\n");
         for fault in faults.iter().filter(|fault| fault.id.starts_with(letter)) {
             let Fault { id, what, .. } = fault;
             let (outcome, cases) = if fault.none.is_empty() {

@@ -1,8 +1,13 @@
 //! Text that rules hold, and text that rules redact.
 
-use ttsr::harness::{BlockReplay, Cancel, Hooks, Processor, ScriptedReply, Settings, Step};
+use ttsr::harness::{
+    BlockReplay, Cancel, Content, Hooks, Message, Processor, Request, Role, ScriptedReply,
+    Settings, Step,
+};
 use ttsr::rule::{Fold, Region, Repeat};
-use ttsr::{Action, Channel, Event, Mode, Pack, PartId, Partial, Pattern, Rule};
+use ttsr::{
+    Action, Channel, Conversation, Event, Flow, Mode, Pack, PartId, Partial, Pattern, Rule,
+};
 
 use super::{Played, delta, play_with, text};
 use ttsr_testing::{Random, scale};
@@ -143,6 +148,65 @@ fn an_abort_says_which_blocks_may_be_sent_again() {
         let kept = &played.provider.requests()[1].messages[1].content;
         assert_eq!(kept.len(), if signs_reasoning { 1 } else { 2 });
     }
+}
+
+#[test]
+fn a_prompt_is_sent_without_what_a_rule_redacts_in_any_of_its_texts() {
+    let mut rule = secret();
+    (rule.on, rule.action) = (vec![Channel::UserInput], Action::Redact);
+    let mut close = Rule::new("p/end", vec![Pattern::literal("key-1111")]);
+    (close.on, close.action) = (vec![Channel::UserInput], Action::Append);
+    close.message = Some("Ask for a new key.".into());
+    let pack = pack([rule, close]);
+    let text = |text: &str, synthetic| Content::Text {
+        text: text.into(),
+        synthetic,
+    };
+    let content = vec![
+        text("My key-1111 and", false),
+        text("key-2222", true),
+        text("my key-3333.", false),
+    ];
+    let request = Request::new(
+        "model",
+        vec![Message {
+            role: Role::User,
+            content,
+        }],
+    );
+    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut steps = Vec::new();
+    processor.begin("msg_1", &mut steps);
+    // The second time the edits are remembered.
+    for _ in 0..2 {
+        let prepared = processor.prepare(&request, &mut steps).unwrap();
+        assert_eq!(
+            prepared.request.messages[0].content,
+            [
+                text("My [a \"key\"] and", false),
+                text("[a \"key\"]", true),
+                text("my [a \"key\"].\n\nAsk for a new key.", false),
+            ]
+        );
+    }
+}
+
+#[test]
+fn an_attempt_in_progress_redacts_by_its_own_pack() {
+    let mut conversation = Conversation::new(&pack([secret()]));
+    let mut shown = Vec::new();
+    assert_eq!(conversation.begin_turn("Which key?").flow, Flow::Go);
+    assert_eq!(conversation.begin_attempt(), Flow::Go);
+    let lost = conversation.reload(pack([Rule::new("p/other", vec![Pattern::literal("x")])]));
+    assert!(lost.is_empty(), "the rule had not acted");
+    let part = PartId(0);
+    for delta in ["It is key-12", "34."] {
+        assert_eq!(conversation.push(part, delta.as_bytes()), Flow::Go);
+        shown.extend_from_slice(conversation.take(part));
+    }
+    assert_eq!(conversation.finish(), Flow::Go);
+    shown.extend_from_slice(conversation.take(part));
+    assert_eq!(String::from_utf8(shown).unwrap(), "It is [a \"key\"].");
 }
 
 /// Returns a rule that redacts the matches of a pattern in tool input.

@@ -2,10 +2,10 @@
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    AbortSource, AbortedCall, End, Hooks, PartState, Processor, ScriptedReply, Settings, Step,
-    TOOL_ABORTED,
+    AbortSource, AbortedCall, Cancel, End, Hooks, PartState, Processor, ScriptedReply, Settings,
+    Step, TOOL_ABORTED,
 };
-use ttsr::{Channel, Event, PartId};
+use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule};
 
 use super::{Played, delta, pack, play, play_with, text};
 
@@ -71,6 +71,43 @@ fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
         (call.text().as_str(), call.state),
         ("{\"a\":1}", PartState::Complete)
     );
+}
+
+#[test]
+fn tool_input_is_published_once_its_call_is_complete_where_the_host_asks_for_it() {
+    let mut rule = Rule::new("p/rm", vec![Pattern::literal("rm -rf")]);
+    (rule.on, rule.action) = (vec![Channel::ToolInput], Action::Abort);
+    let pack = Pack::builder().rule(rule).build().unwrap();
+    let played = |input: &str| {
+        let settings = Settings {
+            holds_tool_input: true,
+            ..Settings::default()
+        };
+        let processor = Processor::new(pack.session(), Hooks::default(), settings);
+        let script = ScriptedReply::default().text("I write.");
+        let script = script.tool("bash", "c", input).cut(4).finish("tool_use");
+        play_with(processor, vec![script], &Cancel::default(), |_| {})
+    };
+    let harmless = played(r#"{"command":"ls"}"#);
+    let part = PartId(1);
+    let steps = harmless.steps.iter();
+    let of_call: Vec<&Step> = steps
+        .filter(|step| match step {
+            Step::Open { part: of, .. } | Step::Forward { part: of, .. } => *of == part,
+            Step::Close { part: of, .. } => *of == part,
+            _ => false,
+        })
+        .collect();
+    let bytes = br#"{"command":"ls"}"#.to_vec();
+    assert!(matches!(of_call[0], Step::Open { .. }));
+    assert_eq!(*of_call[1], Step::Forward { part, bytes });
+    assert!(matches!(of_call[2..], [Step::Close { .. }]));
+
+    let cut = played(r#"{"command":"rm -rf /"}"#);
+    assert_eq!(cut.aborted().len(), 1);
+    let has_left = |step: &Step| matches!(step, Step::Forward { part: of, .. } if *of == part);
+    assert!(!cut.steps.iter().any(has_left));
+    assert_eq!(cut.aborted()[0].partial.part(part).unwrap().raw, b"");
 }
 
 #[test]
@@ -326,12 +363,7 @@ fn a_reply_without_end_is_bounded() {
         ScriptedReply::from(openings).finish("stop"),
     ] {
         let processor = Processor::new(pack().session(), Hooks::default(), settings.clone());
-        let played = play_with(
-            processor,
-            vec![script],
-            &ttsr::harness::Cancel::default(),
-            |_| {},
-        );
+        let played = play_with(processor, vec![script], &Cancel::default(), |_| {});
         assert_eq!(
             played.aborted()[0].source,
             AbortSource::Limit("reply_bytes")

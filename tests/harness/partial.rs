@@ -161,7 +161,12 @@ fn a_new_pack_and_a_new_origin_count_from_the_next_attempt_on() {
         ..Origin::default()
     });
     assert!(
-        processor.stream().pack().find("t/no-any").is_some(),
+        processor
+            .stream()
+            .unwrap()
+            .pack()
+            .find("t/no-any")
+            .is_some(),
         "under way"
     );
     let played = play_with(

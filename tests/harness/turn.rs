@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    AbortReason, AbortSource, Aborted, Cancel, End, Failure, Hooks, Request, Role, Run, Scripted,
-    ScriptedReply, Step,
+    AbortReason, AbortSource, Aborted, Cancel, End, Failure, Hooks, Message, Request, Role, Run,
+    Scripted, ScriptedReply, Step,
 };
-use ttsr::{Channel, Event, PartId};
+use ttsr::{Channel, Conversation, Event, Flow, PartId};
 
 use super::{Played, delta, play, play_with, processor, runtime, text};
 
@@ -322,6 +322,49 @@ fn guidance_that_was_never_sent_may_be_given_again() {
             .iter()
             .any(|step| matches!(step, Step::Inject { .. }))
     );
+}
+
+#[test]
+fn guidance_of_a_conversation_is_in_the_first_request_of_its_processor() {
+    let mut conversation = Conversation::new(&super::pack());
+    let mut turn = conversation.turn("Write it.");
+    let mut attempt = turn.attempt();
+    assert_eq!(attempt.push(PartId(0), b"TODO"), Flow::Go);
+    assert_eq!(attempt.finish(), Flow::Go);
+    drop(attempt);
+    let settings = ttsr::harness::Settings::default();
+    let mut processor = ttsr::harness::Processor::new(conversation, Hooks::default(), settings);
+    let mut steps = Vec::new();
+    processor.begin("msg_1", &mut steps);
+    let Some(Step::Send { messages, .. }) = steps.last() else {
+        panic!("{steps:?}")
+    };
+    let sent: Vec<String> = messages.iter().map(Message::text).collect();
+    assert_eq!(sent, ["Finish it."]);
+}
+
+#[test]
+fn guidance_waits_over_a_reply_that_begins_anew() {
+    let mut conversation = Conversation::new(&super::pack());
+    let mut turn = conversation.turn("Write it.");
+    let mut attempt = turn.attempt();
+    for event in [delta(0, "TODO"), Event::Restart, delta(0, "Done.")] {
+        assert_eq!(attempt.apply(&event), Flow::Go);
+    }
+    assert_eq!(attempt.finish(), Flow::Go);
+    assert_eq!(attempt.take(PartId(0)), b"Done.");
+    drop(attempt);
+    let notes: Vec<String> = turn.guidance().map(|note| note.text).collect();
+    assert_eq!(notes, ["Finish it."]);
+}
+
+#[test]
+fn a_reply_that_begins_a_conversation_is_in_its_first_turn() {
+    let mut processor = processor(Hooks::default());
+    let mut steps = Vec::new();
+    processor.proceed("msg_1", &mut steps);
+    assert_eq!(processor.session().turn(), 1);
+    assert!(matches!(steps.last(), Some(Step::Send { attempt: 1, .. })));
 }
 
 #[test]

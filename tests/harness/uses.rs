@@ -187,9 +187,13 @@ fn a9_a_rule_about_time_is_asked_while_nothing_arrives() {
     processor.step(seconds(1), Input::Event(delta(0, "Well,")), &mut out);
     assert_eq!(processor.wait(seconds(1)), Some(seconds(2)));
     processor.step(seconds(5), Input::Tick, &mut out);
-    assert!(processor.stream().attempt() == 1 && !processor.is_idle());
+    assert!(processor.stream().unwrap().attempt() == 1 && !processor.is_idle());
     processor.step(seconds(7), Input::Tick, &mut out);
-    assert_eq!(processor.stream().attempt(), 2, "cut, and asked for again");
+    assert_eq!(
+        processor.stream().unwrap().attempt(),
+        2,
+        "cut, and asked for again"
+    );
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = loaded(&paths).filter(|_| !options.quiet);
     match &pack {
         Some(pack) if is_human && !options.costs => report.write_extra(table(pack))?,
-        Some(pack) if !is_human => report.write_extra(kept(pack).into_iter())?,
+        Some(pack) if !is_human => report.write_extra(retained_bytes(pack).into_iter())?,
         _ => {}
     }
     report.end()?;
@@ -195,7 +195,7 @@ impl OutputRecord for RetainedBytes<'_> {
 }
 
 /// Returns the retained bytes of each rule, largest first.
-fn kept(pack: &Pack) -> Vec<RetainedBytes<'_>> {
+fn retained_bytes(pack: &Pack) -> Vec<RetainedBytes<'_>> {
     let rules = pack.rules().iter().map(|rule| RetainedBytes {
         rule: &rule.id,
         retained_bytes: rule.retained_bytes(pack.limits()),
@@ -211,7 +211,7 @@ const LINES: usize = 40;
 
 /// Returns the lines of the table for people.
 fn table(pack: &Pack) -> impl Iterator<Item = TableRow> {
-    let kept = kept(pack);
+    let kept = retained_bytes(pack);
     let is_long = kept.len() > LINES;
     let most = kept.first().map_or(0, |kept| kept.retained_bytes);
     let width = most.to_string().len();
@@ -244,7 +244,7 @@ impl OutputRecord for TableRow {
 fn costs(pack: &Pack) -> Result<(), CommandError> {
     let mut out = anstream::stdout().lock();
     for rule in pack.rules() {
-        let cost = CompileCost::measure(rule)?.shown();
+        let cost = CompileCost::measure(rule)?.summary();
         writeln!(out, "cost: {}: {cost}", Escaped(&rule.id))?;
     }
     out.flush()?;

@@ -142,12 +142,12 @@ impl ReceivedBytes {
         parts.clear();
     }
 
-    /// Returns up to `bytes` bytes of a part, starting at offset `behind`.
-    fn text(&self, part: PartId, behind: usize, bytes: u64) -> String {
+    /// Returns up to `bytes` bytes of a part, starting at offset `start`.
+    fn text(&self, part: PartId, start: usize, bytes: u64) -> String {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = parts.get(&part).map_or(&[][..], Vec::as_slice);
-        let end = (behind + bytes as usize).min(all.len());
-        String::from_utf8_lossy(&all[behind.min(end)..end]).into_owned()
+        let end = (start + bytes as usize).min(all.len());
+        String::from_utf8_lossy(&all[start.min(end)..end]).into_owned()
     }
 }
 

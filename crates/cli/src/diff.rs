@@ -115,7 +115,7 @@ fn read(input: &InputFile, packs: [&Pack; 2], problems: &mut InputProblems) -> V
         .for_each(|reply| reply.push_event(start.clone(), &mut tally));
     while let Some(block) = blocks.next(problems) {
         reader.push(block, &mut |stream, event| {
-            take(&mut recorded, packs, stream, &event)
+            record_event(&mut recorded, packs, stream, &event)
         });
         if reader.format().is_none() {
             let delta = Event::Delta {
@@ -127,7 +127,7 @@ fn read(input: &InputFile, packs: [&Pack; 2], problems: &mut InputProblems) -> V
                 .for_each(|reply| reply.push_event(delta.clone(), &mut tally));
         }
     }
-    reader.finish(&mut |stream, event| take(&mut recorded, packs, stream, &event));
+    reader.finish(&mut |stream, event| record_event(&mut recorded, packs, stream, &event));
     if reader.format().is_none() {
         let end = Event::PartEnd { part: PartId(0) };
         plain
@@ -144,7 +144,7 @@ fn read(input: &InputFile, packs: [&Pack; 2], problems: &mut InputProblems) -> V
 }
 
 /// Passes an event to the open stream of that name.
-fn take(
+fn record_event(
     recorded: &mut Vec<(String, [RecordedReply; 2], bool)>,
     packs: [&Pack; 2],
     stream: &str,

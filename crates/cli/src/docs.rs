@@ -26,8 +26,8 @@ const MARKER: &str = "<!-- ttsr docs: text above this line is kept -->";
 ///
 ///     ttsr docs --pack team --out docs/packs
 ///
-/// Text above the line `<!-- ttsr docs … -->` of an existing file belongs to its author and is kept. A file
-/// without that line is not changed.
+/// Text above the line `<!-- ttsr docs … -->` of an existing file is kept.
+/// A file without that line is not changed.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     pages.push(index(&pack));
     let mut changed = 0;
     for page in &pages {
-        changed += u64::from(page.put(folder, options.check)?);
+        changed += u64::from(page.write_page(folder, options.check)?);
     }
     let verb = if options.check {
         "would change"
@@ -115,7 +115,7 @@ impl PackPage {
     }
 
     /// Writes the page into the folder, unless `is_check`. Returns true if it differs from the existing file.
-    fn put(&self, folder: &Path, is_check: bool) -> Result<bool, CommandError> {
+    fn write_page(&self, folder: &Path, is_check: bool) -> Result<bool, CommandError> {
         let path = folder.join(&self.file);
         let because = |error: &dyn std::fmt::Display| {
             CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))

@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = load::load_in(&options.packs)?;
     let mut out = RecordWriter::new(options.format.format);
     match &options.rule {
-        Some(id) => one(options, &pack, find(&pack, id)?, &mut out)?,
+        Some(id) => explain_rule(options, &pack, find(&pack, id)?, &mut out)?,
         None => all(&options.place, &pack, &mut out)?,
     }
     out.flush()?;
@@ -96,7 +96,7 @@ fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, CommandError> {
     })
 }
 
-fn one(
+fn explain_rule(
     options: &Options,
     pack: &Pack,
     rule: &Rule,
@@ -310,7 +310,7 @@ impl CompileCost {
     }
 
     /// Returns the cost in words.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let literal = match self.literal {
             true => "a literal in every pattern",
             false => "a pattern without a literal",
@@ -354,7 +354,7 @@ impl OutputRecord for ExplainedRule<'_> {
         for line in self.toml.lines() {
             writeln!(out, "{}", Escaped(line))?;
         }
-        writeln!(out, "\n# cost: {}", self.cost.shown())
+        writeln!(out, "\n# cost: {}", self.cost.summary())
     }
 }
 

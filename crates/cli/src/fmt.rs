@@ -1,7 +1,7 @@
-//! `ttsr fmt`: one way to write rule files.
+//! `ttsr fmt`: the formatter of rule files.
 //!
-//! Keys are put in the order of the documentation and spaced alike; values, comments and the order of rules
-//! stay. What the file means is compared before anything is written.
+//! Keys are sorted into the order of the documentation, and white space is made uniform. Values, comments and the order of
+//! rules are kept. The file is written only if it parses to the same values as before.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
-/// Write rule files in one way: order of keys, spaces, empty lines; comments stay
+/// Format rule files: the order of keys, spaces and empty lines; comments are kept
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Write nothing; exit with 1 if a file would change
@@ -31,12 +31,12 @@ pub(crate) struct Options {
     paths: Vec<PathBuf>,
 }
 
-/// A file that is not, or was not, in form.
+/// A file that was not formatted.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "formatted")]
 struct Formatted<'a> {
     file: &'a str,
-    /// Whether it was written.
+    /// True if the formatted file was written.
     written: bool,
 }
 
@@ -58,11 +58,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         if !input.is_named && !is_rules {
             continue;
         }
-        match one(&input.name, options.check) {
+        match format_file(&input.name, options.check) {
             Ok(false) => {}
             Ok(true) => {
                 changed += 1;
-                // What comes from the standard input goes to the standard output: nothing else may.
+                // The formatted standard input goes to the standard output, so nothing else may be printed there.
                 if input.name != "-" || options.check {
                     out.write(&Formatted {
                         file: &input.name,
@@ -93,8 +93,8 @@ enum Failed {
     Output(io::Error),
 }
 
-/// Formats one file; whether it changes.
-fn one(name: &str, check: bool) -> Result<bool, Failed> {
+/// Formats one file, and returns true if that changes it.
+fn format_file(name: &str, check: bool) -> Result<bool, Failed> {
     let file = |error: io::Error| Failed::File(error.to_string());
     let mut before = String::new();
     match name {
@@ -114,9 +114,9 @@ fn one(name: &str, check: bool) -> Result<bool, Failed> {
     Ok(is_changed)
 }
 
-/// Writes beside the file and then takes its place, so that nothing is lost half way.
+/// Writes a temporary file beside `path` and renames it to `path`, so that an interrupted write loses nothing.
 pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
-    // A link stays a link: what it leads to is written.
+    // If `path` is a link, its target is replaced.
     let path = path.canonicalize()?;
     let mut beside = path.clone().into_os_string();
     beside.push(".ttsr-new");
@@ -126,20 +126,20 @@ pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
     fs::rename(&beside, &path)
 }
 
-/// The text in canonical form.
+/// Returns the formatted text.
 fn formatted(text: &str) -> Result<String, String> {
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| error.to_string())?;
     table(document.as_table_mut(), &mut Vec::new());
     let mut out = lines(&document.to_string());
-    // What stands between tables is spaced by now; a second look settles what the first moved.
+    // The first pass may have moved comments, so the lines are formatted once more.
     if let Ok(again) = out.parse::<DocumentMut>() {
         out = lines(&again.to_string());
     }
     match meaning(&out) == meaning(text) {
         true => Ok(out),
-        false => Err("it would mean something else when formatted: left as it is".to_owned()),
+        false => Err("formatting would change a value, so the file is not changed".to_owned()),
     }
 }
 
@@ -157,7 +157,7 @@ fn table(table_: &mut Table, path: &mut Vec<String>) {
         let known = order.iter().position(|known| *known == key.get());
         known.unwrap_or(order.len())
     };
-    // Only values move: a table with a header stays where its author put it. The tables of a file stay as well.
+    // Only values are sorted: tables with a header keep their place, and so do the tables at the top level.
     if !path.is_empty() {
         table_.sort_values_by(|a, _, b, _| rank(a).cmp(&rank(b)));
     }
@@ -177,7 +177,7 @@ fn table(table_: &mut Table, path: &mut Vec<String>) {
     }
 }
 
-/// Keeps comments before a key, not how far it was indented.
+/// Keeps the comments before a key and removes its indentation.
 fn space(decor: &mut toml_edit::Decor) {
     let prefix = decor
         .prefix()
@@ -205,11 +205,11 @@ fn spaced(value: &mut Value) {
     } else {
         format!(" {suffix}")
     };
-    inner(value);
+    format_value(value);
     *value.decor_mut() = toml_edit::Decor::new(" ", suffix);
 }
 
-fn inner(value: &mut Value) {
+fn format_value(value: &mut Value) {
     match value {
         Value::Array(items) => array(items),
         Value::InlineTable(items) => inline(items),
@@ -217,13 +217,13 @@ fn inner(value: &mut Value) {
     }
 }
 
-/// On one line what stood on one line; else a line for each, with its comments.
+/// Formats an array: on one line if it was on one line, or else with one line per item and its comments.
 fn array(items: &mut Array) {
     let mut bare = items.clone();
     bare.decor_mut().clear();
     let is_spread = bare.to_string().contains('\n') && !items.is_empty();
     let last = items.len().saturating_sub(1);
-    let mut behind_last = String::new();
+    let mut after_last = String::new();
     for (number, item) in items.iter_mut().enumerate() {
         let decor = item.decor();
         let before = decor
@@ -236,7 +236,7 @@ fn array(items: &mut Array) {
             .and_then(|text| text.as_str())
             .unwrap_or_default()
             .to_owned();
-        inner(item);
+        format_value(item);
         let prefix = match (is_spread, number) {
             (true, _) => spread(&before),
             (false, 0) => String::new(),
@@ -244,9 +244,9 @@ fn array(items: &mut Array) {
         };
         let after = comments(&after);
         let suffix = match number == last {
-            // The comma goes before a comment behind the last item.
+            // The comma goes before a comment that follows the last item.
             true => {
-                behind_last = after.trim().to_owned();
+                after_last = after.trim().to_owned();
                 String::new()
             }
             false if after.is_empty() => after,
@@ -256,22 +256,23 @@ fn array(items: &mut Array) {
     }
     items.set_trailing_comma(is_spread);
     let trailing = format!(
-        "{behind_last}{}",
+        "{after_last}{}",
         items.trailing().as_str().unwrap_or_default()
     );
     items.set_trailing(match is_spread {
-        true => format!("{}\n", kept(&trailing)),
+        true => format!("{}\n", kept_comments(&trailing)),
         false => String::new(),
     });
 }
 
-/// What stands before an item on a line of its own: a comment behind the last item stays on its line.
+/// Returns the white space and comments before an item on its own line. A comment that follows the previous item stays
+/// on the line of that item.
 fn spread(before: &str) -> String {
-    format!("{}\n  ", kept(before))
+    format!("{}\n  ", kept_comments(before))
 }
 
-/// Comments with their places: behind what stands before them, or on lines of their own.
-fn kept(before: &str) -> String {
+/// Returns the comments of `before`: the first one on the same line if it was there, the others on lines of their own.
+fn kept_comments(before: &str) -> String {
     let mut lines = before.split('\n');
     let first = lines.next().unwrap_or_default().trim();
     let mut kept = if first.is_empty() {
@@ -286,25 +287,25 @@ fn kept(before: &str) -> String {
     kept
 }
 
-/// The lines of a text that are comments.
+/// Returns the lines of a text that are comments.
 fn comments(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(|line| format!("  {line}\n")).collect()
 }
 
-/// `{ a = 1, b = 2 }` on one line: TOML 1.0 knows no other.
+/// Formats an inline table as `{ a = 1, b = 2 }` on one line, the only form in TOML 1.0.
 fn inline(items: &mut InlineTable) {
     let last = items.len().saturating_sub(1);
     let mut bare = items.clone();
     bare.decor_mut().clear();
     let bare = bare.to_string();
     if bare.contains('#') && bare.contains('\n') {
-        // Comments inside are TOML 1.1: they have no other place, so this one stays as it is.
+        // A comment inside is TOML 1.1 and has no place on one line, so this table is not formatted.
         return;
     }
     for (number, (mut key, item)) in items.iter_mut().enumerate() {
         *key.leaf_decor_mut() = toml_edit::Decor::new(" ", " ");
-        inner(item);
+        format_value(item);
         let end = if number == last { " " } else { "" };
         *item.decor_mut() = toml_edit::Decor::new(" ", end);
     }
@@ -312,8 +313,8 @@ fn inline(items: &mut InlineTable) {
     items.set_trailing_comma(false);
 }
 
-/// Ends of lines trimmed, one empty line before a header and nowhere else two, one end of line at the end.
-/// Lines of texts that have several are left alone.
+/// Trims the ends of lines, puts one empty line before each header, joins several empty lines into one, and ends the text
+/// with one line break. Lines inside multi-line strings are not changed.
 fn lines(text: &str) -> String {
     let mut out = String::new();
     let mut inside: Option<&str> = None;
@@ -350,7 +351,7 @@ fn last_is_comment(text: &str) -> bool {
         .is_some_and(|line| line.starts_with('#'))
 }
 
-/// The quotes of a text of several lines that is open at the end of `line`.
+/// Returns the quotes of the multi-line string that is open at the end of `line`.
 fn ends_inside<'a>(line: &str, mut open: Option<&'a str>) -> Option<&'a str> {
     let mut rest = line;
     loop {
@@ -363,7 +364,7 @@ fn ends_inside<'a>(line: &str, mut open: Option<&'a str>) -> Option<&'a str> {
             match end {
                 Some(at) => {
                     rest = &rest[at + 3..];
-                    // Up to two more quotes are part of the text.
+                    // Up to two more quotes are part of the string.
                     rest = rest.trim_start_matches(&quotes[..1]);
                     open = None;
                 }
@@ -395,7 +396,7 @@ fn ends_inside<'a>(line: &str, mut open: Option<&'a str>) -> Option<&'a str> {
     }
 }
 
-/// Where `quotes` stands with no backslash before it.
+/// Returns the offset of the first `quotes` without a backslash before it.
 fn unescaped(text: &str, quotes: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -73,7 +73,7 @@ pub(crate) struct InputFile {
     pub(crate) is_named: bool,
 }
 
-/// Returns the inputs that `paths` name, in the order of their paths. `-` is the standard input; a folder stands for
+/// Returns the inputs that `paths` name, in the order of their paths. `-` is the standard input; a folder means
 /// all regular files below it. Symbolic links inside folders are not followed.
 pub(crate) fn inputs(paths: &[PathBuf], problems: &mut InputProblems) -> Vec<InputFile> {
     let mut inputs = Vec::new();

@@ -222,7 +222,7 @@ mod tests {
             "never a\nb",
         ] {
             let Ok(toml) = of_sentence("team/x", sentence) else {
-                // A sentence that names nothing is rejected, and the author is told.
+                // A sentence without a text to search for is rejected with a message.
                 assert!(!sentence.contains("use"), "{sentence}");
                 continue;
             };

@@ -405,7 +405,7 @@ trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>);
 
     /// Reads the end mark `[DONE]`, which most formats ignore.
-    fn done(&mut self, _on: EventSink<'_>) {}
+    fn on_done(&mut self, _on: EventSink<'_>) {}
 
     /// Counts bytes that were not scanned.
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>);
@@ -466,7 +466,7 @@ impl RecordReader {
         let mut rest = text.trim_ascii();
         if rest == b"[DONE]" {
             let (_, reader) = self.reader(WireFormat::OpenAiChat, on);
-            return reader.done(on);
+            return reader.on_done(on);
         }
         while !rest.is_empty() {
             let Some((value, after)) = JsonValue::parse(rest) else {

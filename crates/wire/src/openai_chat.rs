@@ -142,7 +142,7 @@ impl FormatReader for OpenAiChatReader {
             .count_unscanned(chunk.unread(&CHUNK), "chat.completion.chunk", on);
     }
 
-    fn done(&mut self, on: EventSink<'_>) {
+    fn on_done(&mut self, on: EventSink<'_>) {
         self.replies.finish("[DONE]", on);
     }
 

@@ -14,7 +14,7 @@ use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::{End, Step};
-use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Stream};
+use crate::{Action, Channel, Conversation, Cut, Decision, PartId, Partial, Severity, Stream};
 
 /// The cause of an abort, and the conditions of a retry.
 #[derive(Debug)]
@@ -31,10 +31,6 @@ pub(super) struct AbortCause {
     kept_text: PartialText,
     model: Option<String>,
     temperature: Option<u32>,
-    /// The rule's message to the model for a retry.
-    steering: Option<String>,
-    /// The rule's decision to retry.
-    decision: Option<Decision>,
     /// True if the provider failed and rules on `error` have not read the failure.
     is_failure: bool,
     stage: AbortStage,
@@ -43,8 +39,6 @@ pub(super) struct AbortCause {
 /// The properties of the next attempt.
 #[derive(Debug, Default)]
 pub(super) struct NextAttempt {
-    /// The decision to retry, which is delivered once the request is sent.
-    pub(super) decision: Option<Decision>,
     /// The text kept of the previous attempt.
     pub(super) kept: Option<Message>,
     pub(super) steering: Vec<Message>,
@@ -60,23 +54,11 @@ enum PartialText {
     Nothing,
     /// All text up to the cut.
     All,
-    /// The parts before this part, and this number of bytes of it.
+    /// The parts before this part, and this number of bytes of it, as they were released.
     UpTo(PartId, usize),
 }
 
 impl PartialText {
-    /// Returns the text that a retrying rule keeps. If the start of the match is unknown, nothing of its part stays.
-    fn from_rule(rule: &Rule, stream: &Stream, hit: &Hit) -> PartialText {
-        match rule.partial {
-            Partial::Keep => PartialText::All,
-            Partial::KeepBeforeMatch => {
-                let start = stream.start(hit).unwrap_or(0);
-                PartialText::UpTo(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
-            }
-            Partial::Discard => PartialText::Nothing,
-        }
-    }
-
     /// Returns the number of bytes that stay of each part of the reply, in order. Signed reasoning never stays, because
     /// the signature covers the whole text.
     fn bytes(self, reply: &Reply, signs_reasoning: bool) -> Vec<usize> {
@@ -90,9 +72,7 @@ impl PartialText {
             _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
             PartialText::Nothing => 0,
             PartialText::All => part.whole_characters(part.raw.len()),
-            PartialText::UpTo(_, bytes) if Some(place) == cut => {
-                part.whole_characters(part.raw_offset(bytes))
-            }
+            PartialText::UpTo(_, bytes) if Some(place) == cut => part.whole_characters(bytes),
             PartialText::UpTo(..) if Some(place) > cut => 0,
             PartialText::UpTo(..) => part.whole_characters(part.raw.len()),
         };
@@ -140,8 +120,6 @@ impl AbortCause {
             kept_text: PartialText::Nothing,
             model: None,
             temperature: None,
-            steering: None,
-            decision: None,
             is_failure: false,
             stage: AbortStage::Reply,
         }
@@ -308,14 +286,45 @@ impl AbortCause {
         };
         match decision.action {
             Action::Retry => AbortCause {
-                kept_text: PartialText::from_rule(rule, stream, &hit),
                 model: rule.retry.model.clone(),
                 temperature: rule.retry.temperature,
-                steering: Some(cause.detail.clone()).filter(|text| !text.is_empty()),
-                decision: Some(*decision),
                 ..cause
             },
             _ => cause,
+        }
+    }
+}
+
+impl AbortCause {
+    /// Sets the text that stays: what the rule that retries keeps of the text that was released. If the start of the
+    /// match is unknown, nothing of its part stays.
+    pub(super) fn keep_released(&mut self, conversation: &Conversation, decision: &Decision) {
+        let rule = conversation
+            .stream()
+            .and_then(|stream| Some((stream, stream.rule(decision)?, decision.hit()?)));
+        let Some((stream, rule, hit)) = rule.filter(|_| decision.action == Action::Retry) else {
+            return;
+        };
+        self.kept_text = match rule.partial {
+            Partial::Keep => PartialText::All,
+            Partial::KeepBeforeMatch => {
+                let start = stream.start(&hit).unwrap_or(0);
+                PartialText::UpTo(hit.part, conversation.released_len(hit.part, start))
+            }
+            Partial::Discard => PartialText::Nothing,
+        };
+    }
+
+    /// The cause of a cut that no decision of this attempt explains.
+    pub(super) fn refused(cut: &Cut) -> AbortCause {
+        AbortCause {
+            part: cut.part,
+            retry_condition: RetryCondition::Never,
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Limit("attempt"),
+                cut.message.clone(),
+            )
         }
     }
 }
@@ -336,12 +345,7 @@ impl Processor {
             self.read_failure(&mut cause, out);
         }
         let mut aborted = self.aborted(&cause);
-        let mut steering: Vec<Message> = cause
-            .steering
-            .take()
-            .map(Message::steering)
-            .into_iter()
-            .collect();
+        let mut steering = Vec::new();
         let wants_retry = self.notify_hooks(&aborted, &cause.retry_condition, &mut steering, out);
         if wants_retry && cause.retry_condition == RetryCondition::IfAsked {
             self.turn.hook_retries += 1;
@@ -361,7 +365,6 @@ impl Processor {
         };
         let next_attempt = NextAttempt {
             status: Some(status),
-            decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,
             model: cause.model,
@@ -448,7 +451,7 @@ impl Processor {
             .handoffs
             .extract_if(.., |handoff| handoff.is_of_attempt);
         let decisions = consultations.chain(handoffs.map(|handoff| handoff.decision));
-        decisions.for_each(|decision| self.session.dropped(&decision));
+        decisions.for_each(|decision| self.conversation.dropped_decision(&decision));
     }
 
     /// Drops the questions about tool calls that do not run because they were not completed.
@@ -495,30 +498,30 @@ impl Processor {
             if let Some(model) = self.next_model() {
                 cause.retry_condition = RetryCondition::Rule;
                 cause.model = Some(model);
-                cause.decision = Some(decision);
+                // The request for the other model tells the fate of the decision.
+                self.conversation.queue_without_message(&decision);
                 return;
             }
-            self.session.dropped(&decision);
+            self.conversation.dropped_decision(&decision);
             out.push(Step::Observe(LoopEvent::NoFallback));
         }
-        if let Some(retry) = verdicts.retry {
+        if let Some((guidance, retry)) = verdicts.retry {
             cause.retry_condition = RetryCondition::Rule;
-            cause.steering = retry.steering;
             cause.model = retry.model;
             cause.temperature = retry.temperature;
-            cause.decision = retry.decision;
+            self.conversation.queue(&guidance.decision, guidance.text);
         }
     }
 
     /// Returns the next model of the chain that was not tried in this session, and records it as tried.
     fn next_model(&mut self) -> Option<String> {
-        let origin = self.session.origin();
-        if let Some(model) = self.progress.model.take().or(origin.model.clone())
+        let model = self.session().origin().model.clone();
+        if let Some(model) = self.progress.model.take().or(model)
             && !self.tried.contains(&model)
         {
             self.tried.push(model);
         }
-        let agent = self.session.origin().agent.as_deref();
+        let agent = self.session().origin().agent.as_deref();
         let next = self.settings.fallback.next(agent, &self.tried)?.to_owned();
         self.tried.push(next.clone());
         Some(next)
@@ -575,7 +578,7 @@ impl Processor {
             .request_model
             .as_ref()
             .or(self.progress.model.as_ref());
-        let model = progress.or(self.session.origin().model.as_ref());
+        let model = progress.or(self.session().origin().model.as_ref());
         model.cloned()
     }
 
@@ -601,7 +604,7 @@ impl Processor {
             model: self.model(),
             prompt: self.turn.prompt,
             stage: cause.stage,
-            attempt: self.attempt.stream.attempt(),
+            attempt: self.attempt_number(),
             reason: cause.reason,
             source: cause.source.clone(),
             detail: cause.detail.clone(),
@@ -610,7 +613,7 @@ impl Processor {
             partial,
             blocks,
             retry: cause.retry_condition == RetryCondition::Rule,
-            counters: self.attempt.stream.counters(),
+            counters: self.conversation.counters(),
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::harness::step::Step;
 #[derive(Debug)]
 pub(super) struct DelayedPart {
     part: PartId,
-    /// For each earlier part with held text, its index in the reply and the number of its bytes that must have left.
-    after: Vec<(usize, u64)>,
+    /// The earlier parts with held text, each with the number of its bytes that must have left.
+    after: Vec<(PartId, u64)>,
     steps: Vec<Step>,
 }
 
@@ -86,9 +86,9 @@ impl Processor {
     /// text, so the search stops at the first part that must wait.
     fn publish_ready(&mut self, out: &mut Vec<Step>) {
         while let Some(delayed) = self.progress.delayed.front() {
-            let has_left = |&(index, bytes): &(usize, u64)| {
-                let part = self.attempt.reply.parts.get(index);
-                part.is_none_or(|part| part.released >= bytes)
+            let has_left = |&(part, bytes): &(PartId, u64)| {
+                let released = self.conversation.released(part);
+                released.is_none_or(|released| released >= bytes)
             };
             if !delayed.after.iter().all(has_left) {
                 return;
@@ -103,15 +103,15 @@ impl Processor {
     }
 
     /// Returns the earlier parts with held text, each with the number of bytes that must have left.
-    fn waiting_before(&self, part: PartId) -> Vec<(usize, u64)> {
-        let before = self.attempt.reply.parts.iter().enumerate();
-        let before = before.take_while(|(_, other)| other.part != part);
-        let waiting = before.filter(|(_, other)| !other.held.is_empty());
-        let place =
-            |other: &crate::harness::reply::ReplyPart| other.released + other.held.len() as u64;
-        waiting
-            .map(|(index, other)| (index, place(other)))
-            .collect()
+    fn waiting_before(&self, part: PartId) -> Vec<(PartId, u64)> {
+        let before = self.attempt.reply.parts.iter().map(|other| other.part);
+        let before = before.take_while(|other| *other != part);
+        let waiting = before.filter_map(|other| {
+            let held = self.conversation.waiting_text(other).len() as u64;
+            let released = self.conversation.released(other)?;
+            (held > 0).then_some((other, released + held))
+        });
+        waiting.collect()
     }
 }
 

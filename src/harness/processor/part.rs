@@ -3,15 +3,17 @@
 use serde::de::IgnoredAny;
 
 use super::abort::AbortCause;
-use super::redact::{Redactor, floor_char};
-use super::{Guidance, Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
+use super::whole_text::Guidance;
+use super::{Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
+use crate::conversation::{MadeDecision, PassedText};
 use crate::harness::consultation::Consultation;
 use crate::harness::event::{DecisionEvent, EventPart, LoopEvent};
 use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::Step;
-use crate::{Action, Channel, Decision, PartId, RuleId, Stream, Verdict};
+use crate::rule::Consult;
+use crate::{Action, Channel, Decision, Flow, PartId};
 
 /// The number of identical tool calls in a row that is reported.
 const DOOM_LOOP: u32 = 3;
@@ -29,9 +31,9 @@ impl Processor {
             return;
         }
         if self.attempt.reply.index(part).is_some() {
-            // The session counts the second opening.
-            let verdict = self.session.open(&mut self.attempt.stream, part, channel);
-            self.act(verdict, out);
+            // The conversation counts the second opening.
+            let flow = self.conversation.open(part, channel);
+            self.act(flow, out);
             return;
         }
         let mut new = ReplyPart::new(part, name, channel);
@@ -41,16 +43,14 @@ impl Processor {
         if self.attempt.reply.bytes > self.settings.reply_bytes {
             return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
-        let verdict = self.session.open(&mut self.attempt.stream, part, channel);
-        if self.act(verdict, out) {
+        let flow = self.conversation.open(part, channel);
+        if self.act(flow, out) {
             return;
         }
         if let Some(tool) = &tool {
             let call = call.as_deref().unwrap_or_default();
-            let verdict = self
-                .session
-                .tool(&mut self.attempt.stream, part, tool, call);
-            if self.act(verdict, out) {
+            let flow = self.conversation.tool(part, tool, call);
+            if self.act(flow, out) {
                 return;
             }
         }
@@ -82,14 +82,15 @@ impl Processor {
             about_it.for_each(|it| it.call.clone_from(&given));
         }
         let id = call.as_deref().unwrap_or_default();
-        let verdict = self.session.tool(&mut self.attempt.stream, part, &tool, id);
-        if self.act(verdict, out) {
+        let flow = self.conversation.tool(part, &tool, id);
+        if self.act(flow, out) {
             return;
         }
         out.push(Step::Named { part, tool, call });
-        if self.attempt.holds {
-            self.release_decided(index, out); // what waited for the name
-        }
+        // Some text may have waited for the name.
+        self.forward_released(index, out);
+        let waiting = self.conversation.waiting_text(part).len();
+        report_held(part, waiting, out);
     }
 
     pub(super) fn delta(&mut self, part: PartId, bytes: Vec<u8>, out: &mut Vec<Step>) {
@@ -112,88 +113,40 @@ impl Processor {
         if self.attempt.reply.bytes > self.settings.reply_bytes {
             return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
-        let verdict = self.session.push(&mut self.attempt.stream, part, &bytes);
-        if self.act(verdict, out) {
+        let PassedText {
+            flow,
+            text,
+            waiting,
+        } = self.conversation.pass(part, bytes);
+        if self.act(flow, out) {
             return;
         }
-        if self.attempt.holds {
-            let known = &mut self.attempt.reply.parts[index];
-            known.held.extend_from_slice(&bytes);
-            known
-                .scalars
-                .iter_mut()
-                .for_each(|scalars| scalars.push(&bytes));
-            return self.release_decided(index, out);
-        }
-        self.attempt.reply.parts[index]
-            .raw
-            .extend_from_slice(&bytes);
-        out.push(Step::Forward { part, bytes });
+        self.forward(index, text, out);
+        report_held(part, waiting, out);
     }
 
-    /// Forwards the held bytes that no rule may act on any more, and reports the number of bytes still held.
-    fn release_decided(&mut self, index: usize, out: &mut Vec<Step>) {
+    /// Publishes the text of a part that the conversation has released.
+    fn forward_released(&mut self, index: usize, out: &mut Vec<Step>) {
         let part = self.attempt.reply.parts[index].part;
-        let decided = self.attempt.stream.releasable(part);
-        let known = &self.attempt.reply.parts[index];
-        let whole = known.scalars.as_ref();
-        let decided = whole.map_or(decided, |scalars| scalars.floor(decided));
-        let mut free = usize::try_from(decided - known.released.min(decided)).unwrap_or(usize::MAX);
-        if known.scalars.is_some() {
-            free = floor_char(&known.held, free.min(known.held.len()));
-        }
-        self.forward_held(index, free, out);
-        let bytes = self.attempt.reply.parts[index].held.len() as u64;
-        if bytes > 0 {
-            out.push(Step::Hold { part, bytes });
-        }
+        let released = self.conversation.take(part).to_vec();
+        self.forward(index, released, out);
     }
 
-    /// Forwards the first `free` held bytes, with redactions replaced.
-    fn forward_held(&mut self, index: usize, free: usize, out: &mut Vec<Step>) {
-        let known = &mut self.attempt.reply.parts[index];
-        let leaving: Vec<u8> = known.held.drain(..free.min(known.held.len())).collect();
-        if leaving.is_empty() {
-            return;
-        }
-        let from = known.released;
-        known.released += leaving.len() as u64;
-        let part = known.part;
-        let redacting = &self.attempt.redacting;
-        let is_live = |rule: RuleId| redacting.contains(&(rule, part));
-        let stretches = Replacement::all(&self.attempt.stream, part, from, is_live);
-        let mut skip = known.replaced.last().map_or(0, |last| last.to);
-        let at = known.raw.len();
-        let replacing = Redactor {
-            from,
-            scalars: known.scalars.as_deref(),
-            skip: &mut skip,
-            replaced: &mut known.replaced,
-            at,
-        };
-        let bytes = replacing.apply(&leaving, stretches);
-        let released = known.released;
-        let scalars = known.scalars.iter_mut();
-        scalars.for_each(|scalars| scalars.forget(released));
-        known.is_rewritten |= !known.replaced.is_empty();
+    #[inline]
+    fn forward(&mut self, index: usize, bytes: Vec<u8>, out: &mut Vec<Step>) {
         if bytes.is_empty() {
             return;
         }
+        let known = &mut self.attempt.reply.parts[index];
         known.raw.extend_from_slice(&bytes);
+        let part = known.part;
         out.push(Step::Forward { part, bytes });
     }
 
-    /// Forwards all held bytes at the end of the part.
-    fn forward_all_held(&mut self, index: usize, out: &mut Vec<Step>) {
-        let scalars = self.attempt.reply.parts[index].scalars.iter_mut();
-        scalars.for_each(|scalars| scalars.finish());
-        self.forward_held(index, usize::MAX, out);
-    }
-
     pub(super) fn close(&mut self, part: PartId, out: &mut Vec<Step>) {
-        // The session counts a close of a part that is not open.
-        let verdict = self.session.close(&mut self.attempt.stream, part);
-        if self.act(verdict, out) {
+        // The conversation counts a close of a part that is not open.
+        let flow = self.conversation.close(part);
+        if self.act(flow, out) {
             return;
         }
         let index = self.attempt.reply.index(part);
@@ -201,7 +154,7 @@ impl Processor {
         let Some(index) = index else {
             return;
         };
-        self.forward_all_held(index, out);
+        self.forward_released(index, out);
         let replaced = match self.attempt.reply.parts[index].channel {
             Channel::Text if !self.hooks.is_empty(HookPoint::TextComplete) => {
                 match self.complete_text(index, out) {
@@ -226,11 +179,11 @@ impl Processor {
         if self.attempt.reply.parts[index].channel != Channel::ToolInput {
             return self.close(part, out);
         }
-        let verdict = self.session.close(&mut self.attempt.stream, part);
-        if self.act(verdict, out) {
+        let flow = self.conversation.close(part);
+        if self.act(flow, out) {
             return;
         }
-        self.forward_all_held(index, out);
+        self.forward_released(index, out);
         let unfinished = &mut self.attempt.reply.parts[index];
         unfinished.state = PartState::Aborted;
         let call = unfinished.call.clone();
@@ -265,11 +218,11 @@ impl Processor {
         };
         let received = usize::try_from(known.received).unwrap_or(usize::MAX);
         let is_same = match bytes.get(..received) {
-            // A hook changed the delivered text, which was not kept, so only the lengths can be compared.
-            Some(_) if known.is_rewritten => true,
+            // A hook or a rule changed the delivered text, which was not kept, so only the lengths can be compared.
+            Some(_) if known.is_rewritten || self.conversation.is_redacted(part) => true,
             Some(start) => {
                 let (left, waits) = start.split_at(known.raw.len().min(start.len()));
-                left == known.raw && waits == known.held
+                left == known.raw && waits == self.conversation.waiting_text(part)
             }
             None => false,
         };
@@ -349,12 +302,7 @@ impl Processor {
     fn ask_hooks(&mut self, index: usize, bytes: Vec<u8>, out: &mut Vec<Step>) -> Option<Vec<u8>> {
         let known = &self.attempt.reply.parts[index];
         let part = known.part;
-        let at = at(
-            &self.settings,
-            &self.progress,
-            self.attempt.stream.attempt(),
-            known,
-        );
+        let at = at(&self.settings, &self.progress, self.attempt_number(), known);
         let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_fault);
         self.attempt.reply.parts[index].is_rewritten |= passed.is_rewritten;
         let failed = self.cause_of_faults(passed.faults, part, out);
@@ -379,7 +327,7 @@ impl Processor {
         let passed = self.hooks.text_complete(&at(
             &self.settings,
             &self.progress,
-            self.attempt.stream.attempt(),
+            self.attempt_number(),
             known,
         ));
         if let Some(cause) = self.cause_of_faults(passed.faults, part, out) {
@@ -405,101 +353,100 @@ impl Processor {
         Some(AbortCause::fault(hook, fault, Some(part)))
     }
 
-    /// Acts on the decisions of the session's last call, which returned `verdict`. Returns true if the reply was cut.
+    /// Acts on the decisions of the conversation's last call, which returned `flow`. Returns true if the reply was cut.
     #[inline]
-    pub(super) fn act(&mut self, verdict: Verdict, out: &mut Vec<Step>) -> bool {
-        // Suppressed decisions are recorded as well, and the verdict does not contain them.
-        !self.session.decisions().is_empty() && self.act_on_decisions(verdict, out)
+    pub(super) fn act(&mut self, flow: Flow, out: &mut Vec<Step>) -> bool {
+        // Most decisions do not cut, and suppressed ones are recorded as well.
+        match flow {
+            Flow::Go if !self.conversation.has_new_decisions() => false,
+            flow => self.act_on_decisions(&flow, out),
+        }
     }
 
     #[cold]
-    fn act_on_decisions(&mut self, verdict: Verdict, out: &mut Vec<Step>) -> bool {
-        for decision in self.session.decisions().to_vec() {
+    fn act_on_decisions(&mut self, flow: &Flow, out: &mut Vec<Step>) -> bool {
+        let mut cause = None;
+        for made in self.conversation.take_new_decisions() {
+            let MadeDecision {
+                decision, message, ..
+            } = made;
+            let Some(stream) = self.conversation.stream() else {
+                break;
+            };
             let part = event_part(&self.attempt.reply, decision.part());
-            let record = DecisionEvent::new(&decision, &self.attempt.stream, part.name);
+            let record = DecisionEvent::new(&decision, stream, part.name);
             out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if decision.is_suppressed() {
                 continue;
             }
-            let text = self.attempt.stream.message(&decision);
             match decision.action {
-                Action::Warn => {
-                    self.session.delivered(&decision);
-                    out.push(Step::Notify { decision, text });
-                }
-                Action::Inject => {
-                    let message = Message::steering(text);
-                    self.queue(Guidance { decision, message }, out);
-                }
-                Action::Redact => {
-                    self.session.delivered(&decision);
-                    let rule = decision.rule();
-                    self.attempt
-                        .redacting
-                        .extend(rule.map(|rule| (rule, decision.part())));
-                }
+                Action::Warn => out.push(Step::Notify {
+                    decision,
+                    text: message,
+                }),
+                Action::Inject if made.is_queued => out.push(Step::Inject {
+                    decision,
+                    message: Message::steering(message),
+                }),
                 Action::Consult => self.queue_consultation(decision),
                 Action::Handoff => self.turn.handoffs.push(WantedHandoff {
                     decision,
-                    text,
+                    text: message,
                     is_of_attempt: true,
                 }),
-                // The last four exist only for whole texts; a rule on a stream never decides on them.
-                Action::Observe
+                Action::Retry | Action::Abort => {
+                    let mut new = AbortCause::from_decision(stream, &decision, message);
+                    new.keep_released(&self.conversation, &decision);
+                    cause = Some(new);
+                }
+                // The conversation has acted on these. The last four exist only for whole texts; a rule on a stream never
+                // decides on them.
+                Action::Inject
+                | Action::Redact
+                | Action::Observe
                 | Action::Append
                 | Action::Prepend
                 | Action::SetHeader
-                | Action::Fallback => self.session.delivered(&decision),
-                Action::Retry | Action::Abort => {}
+                | Action::Fallback => {}
             }
         }
-        // The session suppresses every decision after the first that cuts, so the verdict is the only one that cuts.
-        let Verdict::Act(decision) = verdict else {
+        let Flow::Cut(cut) = flow else {
             return false;
         };
-        if !decision.action.cuts() {
-            return false;
-        }
-        let text = self.attempt.stream.message(&decision);
-        if decision.action == Action::Abort {
-            self.session.delivered(&decision);
-        }
-        let cause = AbortCause::from_decision(&self.attempt.stream, &decision, text);
-        self.cut(cause, out);
+        self.cut(cause.unwrap_or_else(|| AbortCause::refused(cut)), out);
         true
     }
 
-    /// Queues guidance for the next request, once per rule. The queue is at most as long as the pack.
-    pub(super) fn queue(&mut self, guidance: Guidance, out: &mut Vec<Step>) {
-        let Guidance { decision, message } = &guidance;
-        let is_queued = |other: &Guidance| other.decision.rule() == decision.rule();
-        if self.waiting.iter().any(is_queued) {
-            self.session.dropped(decision);
-            return;
-        }
-        out.push(Step::Inject {
-            decision: *decision,
-            message: message.clone(),
-        });
-        self.waiting.push_back(guidance);
-    }
-
-    /// Records the question to ask about a tool call before it runs.
+    /// Takes over the review that the rule of a decision asks for, as a question to ask about the call before it runs.
     fn queue_consultation(&mut self, decision: Decision) {
+        let stream = self.conversation.stream();
+        let rule = stream.and_then(|stream| Some(stream.rule(&decision)?.id.clone()));
+        let review = rule.and_then(|rule| self.conversation.take_review(decision.part(), &rule));
         let part = self.attempt.reply.part(decision.part());
-        let rule = self.attempt.stream.rule(&decision);
-        let asks = rule.and_then(|rule| Some((rule, rule.consult.clone()?)));
-        let (Some(part), Some((rule, mut consult)), Some(prompt)) =
-            (part, asks, self.attempt.stream.prompt(&decision))
-        else {
+        let (Some(part), Some(review)) = (part, review) else {
             return;
         };
-        consult.prompt = prompt;
-        let consultation = Consultation::new(rule.id.clone(), part.call_id(), consult);
+        let consult = Consult {
+            prompt: review.prompt,
+            model: review.model,
+            timeout_millis: review.timeout_millis,
+            tools: review.tools,
+            blocks_on_failure: review.blocks_on_failure,
+        };
+        let consultation = Consultation::new(review.rule, part.call_id(), consult);
         self.attempt.consultations.push(Consultation {
             decision: Some(decision),
             ..consultation
         });
+    }
+
+    /// Queues the message of a decision about a whole text for the next request, once for each rule.
+    pub(super) fn queue(&mut self, guidance: Guidance, out: &mut Vec<Step>) {
+        let Guidance { decision, text } = guidance;
+        if self.conversation.queue(&decision, text.clone()) {
+            let message = Message::steering(text);
+            out.push(Step::Inject { decision, message });
+        }
     }
 
     fn record_call(&mut self, index: usize, out: &mut Vec<Step>) {
@@ -517,51 +464,12 @@ impl Processor {
     }
 }
 
-/// A range of a text that a rule replaces, in bytes as delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Replacement {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) with: Vec<u8>,
-}
-
-impl Replacement {
-    /// Returns the redactions of a part that end after `from`, by rules that `is_live` accepts, in order.
-    fn all<'a>(
-        stream: &'a Stream,
-        part: PartId,
-        from: u64,
-        is_live: impl Fn(RuleId) -> bool + 'a,
-    ) -> impl Iterator<Item = Replacement> + 'a {
-        let known = stream.redactions().iter();
-        let known = known.filter(move |known| known.part == part && known.end > from);
-        let known = known.filter(move |known| is_live(known.rule));
-        known.map(move |known| {
-            let rule = stream.pack().rule(known.rule);
-            let with = rule.replacement.as_deref().unwrap_or("[redacted]");
-            let with = match stream.channel(part) {
-                Some(Channel::ToolInput) => in_json(with),
-                _ => with.to_owned(),
-            };
-            Replacement {
-                from: known.start,
-                to: known.end,
-                with: with.into_bytes(),
-            }
-        })
+/// Reports the number of bytes of a part that are held, if there are any.
+fn report_held(part: PartId, held: usize, out: &mut Vec<Step>) {
+    if held > 0 {
+        let bytes = held as u64;
+        out.push(Step::Hold { part, bytes });
     }
-
-    /// Returns the redactions of a whole text by the rule of a decision.
-    pub(super) fn of_decision(stream: &Stream, decision: &Decision) -> Vec<Replacement> {
-        let of_rule = |rule| Some(rule) == decision.rule();
-        Replacement::all(stream, decision.part(), 0, of_rule).collect()
-    }
-}
-
-/// Escapes a text for the inside of a JSON string.
-fn in_json(text: &str) -> String {
-    let quoted = serde_json::Value::from(text).to_string();
-    quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// Returns the canonical form of a tool input: JSON without white space and with sorted keys; other text unchanged.

@@ -5,21 +5,19 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::abort::AbortCause;
-use super::part::{Replacement, canonical};
-use super::redact::Redactor;
-use super::{AskedCall, CallTreatment, Guidance, Processor, WantedHandoff};
+use super::part::canonical;
+use super::{AskedCall, CallTreatment, Processor, WantedHandoff};
+use crate::conversation::TextEdits;
 use crate::harness::aborted::{AbortReason, PromptRef};
 use crate::harness::call::{Gate, PendingCall, RequestTarget, ToolCall, ToolOutput};
 use crate::harness::consultation::{ConsultOutcome, Consultation, PAUSED};
 use crate::harness::event::{DecisionEvent, LoopEvent};
 use crate::harness::fallback::SessionEvent;
 use crate::harness::hooks::{Faults, HookFault, HookPoint, OnHookFault};
-use crate::harness::json_scalars::JsonScalars;
 use crate::harness::message::{Content, Message, Request, Role};
 use crate::harness::step::{End, Step};
 use crate::rule::{Header, ToolOutcome};
-use crate::session::Checked;
-use crate::{Action, Channel, Decision};
+use crate::{Action, Channel, Decision, Stream};
 
 /// The most user messages for which the edits of rules are remembered.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
@@ -51,13 +49,11 @@ pub(super) struct CheckedMessages {
     known: VecDeque<(u64, TextEdits)>,
 }
 
-/// The edits that rules make to a whole text.
-#[derive(Clone, Debug, Default)]
-struct TextEdits {
-    before: Vec<String>,
-    after: Vec<String>,
-    stretches: Vec<Replacement>,
-    headers: Vec<Header>,
+/// The message of a decision, for the next request.
+#[derive(Debug)]
+pub(super) struct Guidance {
+    pub(super) decision: Decision,
+    pub(super) text: String,
 }
 
 /// The decisions about a whole text that do not edit it.
@@ -65,36 +61,8 @@ struct TextEdits {
 pub(super) struct OtherDecisions {
     pub(super) injected: Vec<Guidance>,
     pub(super) fallback: Option<Decision>,
-    pub(super) retry: Option<AbortCause>,
+    pub(super) retry: Option<(Guidance, AbortCause)>,
     pub(super) abort: Option<AbortCause>,
-}
-
-impl TextEdits {
-    fn apply(&self, text: &str) -> String {
-        self.apply_with(text, None)
-    }
-
-    /// Applies the edits to the input of a tool, which stays valid JSON.
-    fn apply_to_call(&self, input: &str) -> String {
-        self.apply_with(input, Some(&JsonScalars::of_input(input.as_bytes())))
-    }
-
-    fn apply_with(&self, text: &str, scalars: Option<&JsonScalars>) -> String {
-        let stretches = self.stretches.iter().cloned();
-        let replacing = Redactor {
-            from: 0,
-            scalars,
-            skip: &mut 0,
-            replaced: &mut Vec::new(),
-            at: 0,
-        };
-        let replaced = replacing.apply(text.as_bytes(), stretches);
-        let text = String::from_utf8_lossy(&replaced).into_owned();
-        let before = self.before.iter().map(String::as_str);
-        let after = self.after.iter().map(String::as_str);
-        let pieces = before.chain([text.as_str()]).chain(after);
-        pieces.collect::<Vec<_>>().join("\n\n")
-    }
 }
 
 impl CheckedMessages {
@@ -145,7 +113,7 @@ impl Processor {
             request: request.clone(),
             added: Vec::new(),
         };
-        self.turn.prompt = PromptRef::new(self.session.turn(), &request.messages);
+        self.turn.prompt = PromptRef::new(self.session().turn(), &request.messages);
         self.progress.request_model = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
         if !self.hooks.is_empty(HookPoint::Messages) {
@@ -273,7 +241,7 @@ impl Processor {
         let mut why = None;
         for (consultation, consulted) in said {
             if let Some(decision) = &consultation.decision {
-                self.session.delivered(decision);
+                self.conversation.delivered_decision(decision);
             }
             match &consulted {
                 ConsultOutcome::Answered(text) => answers.push(consultation.answer_message(text)),
@@ -303,7 +271,7 @@ impl Processor {
     /// Drops the decisions of questions that are not asked.
     pub(in crate::harness) fn drop_consultations(&mut self, wanted: &[Consultation]) {
         let unused = wanted.iter().filter_map(|wanted| wanted.decision);
-        unused.for_each(|decision| self.session.dropped(&decision));
+        unused.for_each(|decision| self.conversation.dropped_decision(&decision));
     }
 
     /// Returns the treatment of a call, if a sub-agent was asked about an equal one. A call whose answer the model has
@@ -393,7 +361,7 @@ impl Processor {
             verdicts
                 .fallback
                 .iter()
-                .for_each(|decision| self.session.dropped(decision));
+                .for_each(|decision| self.conversation.dropped_decision(decision));
             after.output = whole.apply(&after.output);
         }
         out.push(result(call, &after));
@@ -466,7 +434,7 @@ impl Processor {
             return;
         }
         let session = self.settings.session.clone();
-        let origin = self.session.origin();
+        let origin = self.session().origin();
         let error = match end {
             End::Complete { .. } | End::Truncated { .. } => None,
             End::Aborted { reason, detail, .. } => match reason {
@@ -524,7 +492,7 @@ impl Processor {
     }
 
     fn target(&self, model: &str) -> RequestTarget {
-        let origin = self.session.origin();
+        let origin = self.session().origin();
         RequestTarget {
             session: self.settings.session.clone(),
             parent: self.settings.parent.clone(),
@@ -561,10 +529,11 @@ impl Processor {
         call.input = input;
         let (whole, verdicts) =
             self.check_whole(Channel::ToolInput, Some(&call.tool), &call.input, out);
-        call.input = whole.apply_to_call(&call.input);
+        call.input = whole.apply(&call.input);
         let injected = verdicts.injected.into_iter();
         injected.for_each(|guidance| self.queue(guidance, out));
-        match verdicts.abort.or(verdicts.retry) {
+        let retry = verdicts.retry.map(|(_, cause)| cause);
+        match verdicts.abort.or(retry) {
             Some(cause) => Err(format!("The call was blocked: {}", cause.description())),
             None => Ok(()),
         }
@@ -594,8 +563,7 @@ impl Processor {
         prepared: &mut PreparedRequest,
         out: &mut Vec<Step>,
     ) -> Result<(), ()> {
-        let pack = self.session.pack();
-        if !pack.wants(Channel::UserInput, None) {
+        if !self.pack().wants(Channel::UserInput, None) {
             return Ok(());
         }
         let messages = prepared.request.messages.iter_mut().rev();
@@ -605,7 +573,7 @@ impl Processor {
         };
         let text = message.texts().join(TEXT_SEPARATOR);
         let mut hash = DefaultHasher::new();
-        let turn = self.session.turn();
+        let turn = self.session().turn();
         (&text, turn, &target.agent, &target.provider, &target.model).hash(&mut hash);
         let key = hash.finish();
         let whole = match self.checked.get(key) {
@@ -616,20 +584,18 @@ impl Processor {
                     self.refuse(cause, out);
                     return Err(());
                 }
-                for guidance in verdicts.injected {
-                    prepared.added.push(guidance.message.clone());
-                    self.progress.added.push(guidance.message.clone());
-                    out.push(Step::Inject {
-                        decision: guidance.decision,
-                        message: guidance.message.clone(),
-                    });
-                    self.progress.sending.push_back(guidance);
+                for Guidance { decision, text } in verdicts.injected {
+                    let message = Message::steering(text.clone());
+                    prepared.added.push(message.clone());
+                    self.progress.added.push(message.clone());
+                    out.push(Step::Inject { decision, message });
+                    self.conversation.add_to_request(&decision, text);
                 }
                 self.checked.insert(key, whole.clone());
                 whole
             }
         };
-        whole.apply_to_message(message);
+        apply_to_message(&whole, message);
         for header in &whole.headers {
             if !sets_itself(target, &header.name) {
                 set(&mut prepared.request.headers, header);
@@ -659,101 +625,76 @@ impl Processor {
         text: &str,
         out: &mut Vec<Step>,
     ) -> (TextEdits, OtherDecisions) {
-        let checked = match outcome {
-            Some(outcome) => self.session.check_output(tool, outcome, text.as_bytes()),
-            None => self.session.check(channel, tool, text.as_bytes()),
-        };
-        let mut whole = TextEdits::default();
+        let (checked, whole) = self.conversation.read_whole(channel, outcome, tool, text);
         let mut verdicts = OtherDecisions::default();
         for decision in checked.decisions() {
             let record = DecisionEvent::new(decision, checked.stream(), String::new());
             out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if !decision.is_suppressed() {
-                self.apply_decision(&checked, *decision, &mut whole, &mut verdicts, out);
+                self.apply_decision(checked.stream(), *decision, &mut verdicts, out);
             }
         }
-        whole.stretches.sort_by_key(|stretch| stretch.from);
         (whole, verdicts)
     }
 
+    /// Acts on a decision that does not edit the text.
     fn apply_decision(
         &mut self,
-        checked: &Checked,
+        stream: &Stream,
         decision: Decision,
-        whole: &mut TextEdits,
         verdicts: &mut OtherDecisions,
         out: &mut Vec<Step>,
     ) {
-        let stream = checked.stream();
         let text = stream.message(&decision);
         match decision.action {
-            Action::Append => whole.after.push(text),
-            Action::Prepend => whole.before.push(text),
-            Action::SetHeader => {
-                let header = stream.rule(&decision).and_then(|rule| rule.header.clone());
-                whole.headers.extend(header);
-            }
-            Action::Redact => whole
-                .stretches
-                .extend(Replacement::of_decision(stream, &decision)),
             Action::Warn => out.push(Step::Notify { decision, text }),
-            Action::Handoff => {
-                self.turn.handoffs.push(WantedHandoff {
-                    decision,
-                    text,
-                    is_of_attempt: false,
-                });
-                return;
-            }
-            Action::Inject => {
-                let message = Message::steering(text);
-                verdicts.injected.push(Guidance { decision, message });
-                return;
-            }
+            Action::Handoff => self.turn.handoffs.push(WantedHandoff {
+                decision,
+                text,
+                is_of_attempt: false,
+            }),
+            Action::Inject => verdicts.injected.push(Guidance { decision, text }),
             Action::Fallback => {
                 verdicts.fallback.get_or_insert(decision);
-                return;
             }
             Action::Retry => {
-                let cause = AbortCause::from_decision(stream, &decision, text);
-                verdicts.retry = Some(cause.without_part());
-                return;
+                let cause = AbortCause::from_decision(stream, &decision, text.clone());
+                verdicts.retry = Some((Guidance { decision, text }, cause.without_part()));
             }
             Action::Abort => {
                 let cause = AbortCause::from_decision(stream, &decision, text);
                 verdicts.abort = Some(cause.without_part());
             }
-            // A hook has changed the call, and rules have asked their questions about its first input already.
-            Action::Consult | Action::Observe => {}
+            // The first four are among the edits. On a consultation: a hook has changed the call, and rules have asked
+            // their questions about its first input already.
+            Action::Append
+            | Action::Prepend
+            | Action::SetHeader
+            | Action::Redact
+            | Action::Consult
+            | Action::Observe => {}
         }
-        self.session.delivered(&decision);
     }
 }
 
-impl TextEdits {
-    /// Prepends to the first and appends to the last text that a person wrote.
-    fn apply_to_message(&self, message: &mut Message) {
-        let texts = message
-            .content
-            .iter_mut()
-            .filter_map(|content| match content {
-                Content::Text {
-                    text,
-                    synthetic: false,
-                } => Some(text),
-                _ => None,
-            });
-        let mut written: Vec<&mut String> = texts.collect();
-        if let Some(last) = written.last_mut() {
-            let after = self.after.iter().map(|more| format!("\n\n{more}"));
-            last.extend(after);
-        }
-        if let Some(first) = written.first_mut() {
-            let before = self.before.iter().map(|more| format!("{more}\n\n"));
-            let before: String = before.collect();
-            first.insert_str(0, &before);
-        }
-    }
+/// Redacts the texts of a message that rules have read, prepends to the first one that a person wrote, and appends to
+/// the last.
+fn apply_to_message(edits: &TextEdits, message: &mut Message) {
+    let texts = message.content.iter_mut();
+    let texts = texts.filter_map(|content| match content {
+        Content::Text { text, .. } => Some(text),
+        _ => None,
+    });
+    edits.redact(texts, TEXT_SEPARATOR);
+    let texts = message.content.iter_mut();
+    let texts = texts.filter_map(|content| match content {
+        Content::Text {
+            text,
+            synthetic: false,
+        } => Some(text),
+        _ => None,
+    });
+    edits.surround(&mut texts.collect::<Vec<_>>());
 }
 
 /// Returns true if a person wrote at least part of the message.

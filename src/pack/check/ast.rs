@@ -23,7 +23,7 @@ pub(in crate::pack) fn pattern_fault(languages: &[String], pattern: &str) -> Opt
                 &code::MATCHES_EMPTY,
                 "this pattern matches every piece of code",
             )
-            .with_help("put something around the metavariable"),
+            .with_help("write code around the metavariable"),
         })
     })
 }
@@ -48,7 +48,7 @@ pub(super) fn faults(ast: &Ast) -> Vec<Fault> {
         found.push(fault.with_help(form));
     }
     if ast.any.is_empty() {
-        let fault = Fault::new(&code::CONTRADICTION, "`ast` looks for nothing");
+        let fault = Fault::new(&code::CONTRADICTION, "`ast` has no pattern");
         found.push(fault.with_help(form));
     }
     let known = |name: &&String| !Ast::LANGUAGES.contains(&name.as_str());

@@ -230,7 +230,7 @@ fn read_allows(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut RuleF
             let message =
                 "this `allow` has no `paths`, `tools` or `text`: the rules would never act";
             let fault = Fault::new(&code::CONTRADICTION, message).with_help(
-                "name a place; to disable a rule write `[override.\"pack/rule\"]` with `mode = \"shadow\"`",
+                "add `paths`, `tools` or `text`; to disable a rule, write `[override.\"pack/rule\"]` with `mode = \"shadow\"`",
             );
             reader.fault(fault, entry.span());
         }

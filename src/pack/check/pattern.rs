@@ -60,12 +60,11 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
     match lower(pattern, limits) {
         Ok(lowered) if pattern::least_bytes(&lowered.hir).is_some() => None,
         Ok(_) => Some(
-            Fault::new(
-                &code::NEVER_MATCHES,
-                "this pattern can match nothing at all",
-            )
-            .with_help("a class that excludes everything, such as `[^\\s\\S]`, is the usual cause")
-            .within(Some(0..pattern.text.len())),
+            Fault::new(&code::NEVER_MATCHES, "this pattern can never match")
+                .with_help(
+                    "a class that excludes everything, such as `[^\\s\\S]`, is the usual cause",
+                )
+                .within(Some(0..pattern.text.len())),
         ),
         Err(refused) => Some(refusal(refused, &pattern.text, is_regex)),
     }
@@ -86,7 +85,7 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             let message = escape::all(&message);
             Fault::new(
                 &code::REGEX,
-                format!("this regular expression cannot be read: {message}"),
+                format!("this regular expression is not valid: {message}"),
             )
             .within((is_regex && !span.is_empty()).then_some(span))
         }
@@ -97,7 +96,7 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             "this pattern matches the empty text, so it would hit everywhere",
         )
         .with_help(
-            "ask for at least one character: `+` instead of `*`, text next to `^`, `$` or `\\b`",
+            "require at least one character: `+` instead of `*`, text next to `^`, `$` or `\\b`",
         )
         .within(Some(0..text.len())),
         Refused::MatchesEmpty => Fault::new(
@@ -117,15 +116,15 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
 fn folded(why: Unfolded) -> Fault {
     let (message, help) = match why {
         Unfolded::Nothing => (
-            "nothing is left of this pattern once it is folded".to_owned(),
-            "it needs a character that the folds of the rule keep",
+            "folding removes every character of this pattern".to_owned(),
+            "add a character that the folds of the rule keep",
         ),
         Unfolded::Class(class) => (
             format!(
                 "this pattern has {}, and folded text has none of these characters",
                 quote(&class)
             ),
-            "write what folded text looks like, or leave out the fold",
+            "write the pattern in the form of folded text, or remove the fold",
         ),
         Unfolded::Joins(joined) => (
             format!(
@@ -136,10 +135,10 @@ fn folded(why: Unfolded) -> Fault {
         ),
         Unfolded::Around(literal) => (
             format!(
-                "folded text does not have {}, and a pattern that looks around is not folded",
+                "folded text does not contain {}, and a pattern with look-around is not folded",
                 quote(&literal)
             ),
-            "write what folded text looks like, or leave out the fold",
+            "write the pattern in the form of folded text, or remove the fold",
         ),
     };
     Fault::new(&code::FOLD, message).with_help(help)
@@ -148,17 +147,15 @@ fn folded(why: Unfolded) -> Fault {
 fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
     let written = text.get(span.clone()).unwrap_or_default();
     let message = format!(
-        "{} is {what}, which this engine does not have",
+        "{} is {what}, which this build does not support",
         quote(written)
     );
     let help = if what == "look-around" {
-        "match the neighbour itself, as a class such as `(?:^|[^a-z])`, or use `\\b`, `^`, `$`: \
-         patterns run in linear time and never look back"
+        "match the neighbouring character, with a class such as `(?:^|[^a-z])`, or use `\\b`, `^` or `$`"
     } else {
-        "write out the alternatives, such as `'[^']*'|\"[^\"]*\"`: patterns run in linear time and \
-         remember no text"
+        "write out the alternatives, such as `'[^']*'|\"[^\"]*\"`: patterns do not remember matched text"
     };
-    let help = format!("{help}; the feature `lookaround` of ttsr has it, at a price");
+    let help = format!("{help}; the feature `lookaround` of ttsr supports it, at a higher cost");
     Fault::new(&code::LOOK_AROUND, message)
         .with_help(help)
         .within(Some(span))
@@ -170,10 +167,10 @@ fn around(fault: &pattern::LookaroundFault, text: &str, span: Range<usize>) -> F
     let (message, help) = match fault {
         pattern::LookaroundFault::Unbounded(what) => (
             format!(
-                "{} an unbounded {what}: to decide it could take all the text there is",
+                "{} an unbounded {what}: deciding it could need the whole text",
                 written.map_or_else(|| "this pattern has".to_owned(), |written| quote(written) + " is")
             ),
-            "bound what it repeats, such as `.{0,80}` instead of `.*`",
+            "limit the repetition, such as `.{0,80}` instead of `.*`",
         ),
         pattern::LookaroundFault::TooFar { side, chars } => (
             format!(
@@ -183,13 +180,13 @@ fn around(fault: &pattern::LookaroundFault, text: &str, span: Range<usize>) -> F
             "lower the counts of the repetitions inside its look-around",
         ),
         pattern::LookaroundFault::Unsupported(what) => (
-            format!("this pattern has {what}, which this engine does not have"),
-            "look-ahead, look-behind, back-references and atomic groups are what there is",
+            format!("this pattern has {what}, which is not supported"),
+            "look-ahead, look-behind, back-references and atomic groups are supported",
         ),
         pattern::LookaroundFault::Recursive => (
             "this pattern has a back-reference inside the group that it refers to, or a long chain of them"
                 .to_owned(),
-            "refer to a group that is complete",
+            "refer to a group that ends before the back-reference",
         ),
     };
     Fault::new(&code::LOOK_AROUND, message)

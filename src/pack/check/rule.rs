@@ -120,7 +120,7 @@ pub(in crate::pack) fn check_examples(
     let mut harmless = HashSet::new();
     for (text, span) in texts("no-match") {
         let fault = if breaking.contains(text) {
-            let message = "this example must and must not break the rule";
+            let message = "this text is in both `examples.match` and `examples.no-match`";
             Fault::new(&code::CONTRADICTING_EXAMPLES, message)
         } else if !harmless.insert(text) {
             Fault::new(&code::DUPLICATE_EXAMPLE, "the same example twice")

@@ -40,7 +40,7 @@ pub(in crate::pack) fn read(
     reader: &mut RuleReader<'_>,
 ) -> Vec<String> {
     if texts.items.is_empty() {
-        let help = format!("leave `{key}` out to set no limit");
+        let help = format!("remove `{key}` to set no limit");
         let fault = Fault::new(&code::EMPTY_VALUE, format!("`{key}` is empty"));
         reader.fault(fault.with_help(help), texts.span.clone());
     }
@@ -164,7 +164,7 @@ fn arg_fault(entry: &str) -> Option<Fault> {
     };
     Some(
         Fault::new(&code::ARG_PATH, format!("argument path {} {reason}", quote(entry))).with_help(
-            "names joined by dots, `*` for any part of one: `edits.*.new_text`; `$raw` is input that is not JSON, `$keys` are the keys of objects",
+            "names separated by dots, in which `*` matches any part of a name: `edits.*.new_text`; `$raw` is input that is not JSON, `$keys` are the keys of objects",
         ),
     )
 }

@@ -59,7 +59,7 @@ fn recover(reader: &mut RuleReader<'_>, imported: BTreeMap<String, Arc<[String]>
     let mut cursor = TextCursor::new(reader.text);
     let mut broken: Vec<u32> = errors
         .iter()
-        .map(|error| cursor.place(start(error)).0)
+        .map(|error| cursor.line_column(start(error)).0)
         .collect();
     broken.dedup();
     drop_consequences(reader, &broken);
@@ -84,7 +84,7 @@ fn recover(reader: &mut RuleReader<'_>, imported: BTreeMap<String, Arc<[String]>
 fn cut(reader: &mut RuleReader<'_>, error: &Error) {
     let end = reader.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
-    let help = "a `[` or `{` on a line above is not closed, or not where it should be; what follows was not read";
+    let help = "a `[` or `{` on an earlier line is not closed, or is in the wrong place; the text after it was not read";
     let fault = Fault::new(&code::SYNTAX, message).with_help(help);
     reader.fault(fault, error.span().unwrap_or(end..end));
 }
@@ -110,7 +110,7 @@ fn drop_consequences(reader: &mut RuleReader<'_>, broken: &[u32]) {
         &code::UNREACHABLE_SCOPE,
     ];
     list.retain(|problem: &Problem| {
-        let line = cursor.place(problem.span.start).0;
+        let line = cursor.line_column(problem.span.start).0;
         !structural.contains(&problem.code) && broken.binary_search(&line).is_err()
     });
     reader.problems.list = list;

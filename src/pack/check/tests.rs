@@ -164,7 +164,7 @@ fn load(text: &str) -> Result<Pack, LoadError> {
     Pack::builder().toml("p.toml", text).without_clock().build()
 }
 
-/// In every key that takes several texts, `@list` stands for its entries, or is an error at its place.
+/// In every key that takes several texts, `@list` is replaced by its entries, or is an error at its place.
 #[test]
 fn a_list_is_filled_in_or_refused_in_every_key_that_takes_texts() {
     let (mut filled, mut refused) = (Vec::new(), Vec::new());
@@ -249,7 +249,7 @@ fn a_list_is_filled_in_or_refused_in_every_key_that_takes_texts() {
     ] {
         assert!(refused.iter().any(|it| it == key), "{key}: {refused:?}");
     }
-    // Only texts that begin with `@` and are no list's name are what they say.
+    // A text that begins with `@` and is not the name of a list is kept as it is.
     let java = "schema = 1\npack.name = 'p'\n[lists]\nlisted = ['a']\n[rule.r]\ndescription = 'd'\n\
                 match.any = [{ literal = '@Override' }]\nexamples.match = ['@Override']\n";
     assert_eq!(

@@ -156,7 +156,7 @@ fn unknown(glob: &str, rules: &[Rule]) -> Fault {
         &code::UNKNOWN_RULE,
         format!("no rule is called {}", quote(glob)),
     );
-    let usual = "name rules as `pack/rule`; `*` stands for part of a name, `**` for slashes, too";
+    let usual = "write rules as `pack/rule`; `*` matches part of a name, `**` matches slashes too";
     let meant =
         || did_you_mean::nearest(glob, &known).map(|id| format!("did you mean {}?", quote(id)));
     let help = not_extended(glob, &known).or_else(meant);
@@ -172,7 +172,7 @@ fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault>
     ];
     let (why, help) = if earlier.iter().any(|before| before.covers(allow)) {
         (
-            "an `allow` above covers it".to_owned(),
+            "an earlier `allow` covers it".to_owned(),
             "remove one of the two",
         )
     } else if let Some((key, ..)) = scopes.into_iter().find(|(_, globs, channels)| {
@@ -186,12 +186,12 @@ fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault>
     } else if let Some(text) = never_matched(allow, covered) {
         (
             format!("no pattern of its rules matches {}", quote(text)),
-            "`text` is what matched, all of it: write `*` for what may stand around it",
+            "`text` is compared with the whole matched text; use `*` for other text around it",
         )
     } else {
         return None;
     };
-    let message = format!("this `allow` excuses nothing: {why}");
+    let message = format!("this `allow` has no effect: {why}");
     Some(Fault::new(&code::UNUSED_ALLOW, message).with_help(help))
 }
 
@@ -243,16 +243,16 @@ fn undated(until: Date) -> Fault {
     Fault::new(
         &code::UNDATED_ALLOW,
         format!(
-            "this `allow` ends on {until}, and which day it is is not known: it is not applied"
+            "this `allow` ends on {until}, and the current date is not known, so it is not applied"
         ),
     )
-    .with_help("the host says which day it is: `PackBuilder::today`")
+    .with_help("the host can pass the date with `PackBuilder::today`")
 }
 
 fn expired(until: Date) -> Fault {
     Fault::new(
         &code::EXPIRED_ALLOW,
-        format!("this `allow` ended on {until}: it is not applied"),
+        format!("this `allow` ended on {until}, so it is not applied"),
     )
     .with_help("remove it, or give it a later `until`")
 }

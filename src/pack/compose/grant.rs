@@ -18,7 +18,7 @@ pub(in crate::pack) fn ungranted(
             let name = action.name();
             let message = format!("action `{name}` is not in the `grants` of its pack");
             let fault = Fault::new(&code::MISSING_GRANT, message).with_help(format!(
-                "add \"{name}\" to `grants` in `[pack]`, or take a weaker action"
+                "add \"{name}\" to `grants` in `[pack]`, or use a weaker action"
             ));
             found.push((place, fault));
         } else if granted.is_some_and(|granted| !granted.contains(&action)) {

@@ -104,7 +104,7 @@ fn missing(target: &str, ids: &HashMap<String, usize>) -> Fault {
     .with_help(match not_extended(target, &known) {
         Some(help) => help,
         None => format!(
-            "name it as `pack/rule`, and its pack in `extends`; {}",
+            "write it as `pack/rule`, and add its pack to `extends`; {}",
             did_you_mean::help(target, &known)
         ),
     })

@@ -106,7 +106,7 @@ impl<'t> TextCursor<'t> {
     }
 
     /// Returns the line and column of `offset`, both counted from 1. `offset` must not be less than the previous one.
-    pub(in crate::pack) fn place(&mut self, offset: usize) -> (u32, u32) {
+    pub(in crate::pack) fn line_column(&mut self, offset: usize) -> (u32, u32) {
         let end = self
             .text
             .floor_char_boundary(offset.min(self.text.len()))
@@ -161,7 +161,9 @@ mod tests {
     #[test]
     fn places_count_characters() {
         let mut cursor = TextCursor::new("aé\nü=x");
-        let places: Vec<_> = [0, 1, 3, 4, 6, 7, 99].map(|at| cursor.place(at)).into();
+        let places: Vec<_> = [0, 1, 3, 4, 6, 7, 99]
+            .map(|at| cursor.line_column(at))
+            .into();
         assert_eq!(
             places,
             [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3), (2, 4)]

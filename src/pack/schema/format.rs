@@ -869,7 +869,7 @@ impl Format<Vec<(String, Place)>> for RuleGlobs {
         let globs = reader.expanded_strings(value, head.name(), head.form)?;
         for (glob, span) in &globs {
             if !glob.trim().is_empty() && id_glob(glob).is_none() {
-                let message = format!("glob {} cannot be read", quote(glob));
+                let message = format!("glob {} is not valid", quote(glob));
                 reader.fault(Fault::new(&code::GLOB, message), span.clone());
             }
         }
@@ -948,11 +948,69 @@ fn written_alternatives<S>(keys: &[Key<S>], table: &DeTable<'_>) -> Vec<&'static
     names
 }
 
-/// The patterns of `any`, `all`, `sequence` or `none`.
-pub(super) struct Patterns;
+/// A value that is written as one table of an array of tables.
+pub(super) trait TableEntry: Sized + 'static {
+    /// The keys of the table.
+    const KEYS: &'static [Key<Self>];
 
-impl Patterns {
-    fn read_one(
+    /// Reads one entry of the array `list`.
+    fn read(value: &Spanned<DeValue<'_>>, list: &str, reader: &mut RuleReader<'_>) -> Option<Self>;
+
+    /// Appends the faults of an entry that was made in code.
+    fn check(&self, limits: &Limits, found: &mut Vec<Fault>);
+
+    /// Returns the fault of an empty array, if the array must not be empty.
+    fn empty_fault(_list: &str) -> Option<Fault> {
+        None
+    }
+}
+
+/// An array of tables: the patterns of `any`, `all`, `sequence` or `none`, and the cases of a rule.
+pub(super) struct Entries;
+
+impl<T: TableEntry> Format<Vec<T>> for Entries {
+    fn shape(&self) -> Shape {
+        Shape::Tables(shapes(T::KEYS, TableKind::Rule))
+    }
+
+    fn read(
+        &self,
+        head: &Head,
+        value: &Spanned<DeValue<'_>>,
+        reader: &mut RuleReader<'_>,
+    ) -> Option<Vec<T>> {
+        let name = head.name();
+        let entries = reader.array(value, &quote(name), head.form)?;
+        if entries.is_empty()
+            && let Some(fault) = T::empty_fault(name)
+        {
+            reader.fault(fault, value.span());
+        }
+        let entries = entries.iter();
+        let entries = entries.filter_map(|entry| T::read(entry, name, reader));
+        Some(entries.collect())
+    }
+
+    fn write(&self, value: &Vec<T>) -> KeyValue {
+        let table = |entry: &T| KeyValue::Table(values(T::KEYS, entry));
+        KeyValue::List(value.iter().map(table).collect())
+    }
+
+    fn append(&self, to: &mut Vec<T>, from: &mut Vec<T>) {
+        to.append(from);
+    }
+
+    fn check(&self, _: &Head, value: &Vec<T>, limits: &Limits, found: &mut Vec<Fault>) {
+        for entry in value {
+            entry.check(limits, found);
+        }
+    }
+}
+
+impl TableEntry for Pattern {
+    const KEYS: &'static [Key<Pattern>] = PATTERN;
+
+    fn read(
         value: &Spanned<DeValue<'_>>,
         list: &str,
         reader: &mut RuleReader<'_>,
@@ -995,53 +1053,22 @@ impl Patterns {
         reader.record_pattern(&text);
         Some(pattern)
     }
-}
 
-impl Format<Vec<Pattern>> for Patterns {
-    fn shape(&self) -> Shape {
-        Shape::Tables(shapes(PATTERN, TableKind::Rule))
+    fn check(&self, limits: &Limits, found: &mut Vec<Fault>) {
+        found.extend(pattern::fault(self, limits));
+        check(PATTERN, self, limits, found);
     }
 
-    fn read(
-        &self,
-        head: &Head,
-        value: &Spanned<DeValue<'_>>,
-        reader: &mut RuleReader<'_>,
-    ) -> Option<Vec<Pattern>> {
-        let name = head.name();
-        let entries = reader.array(value, &quote(name), head.form)?;
-        if entries.is_empty() {
-            let message = format!("`{name}` is empty: nothing could break the rule");
-            let fault = Fault::new(&code::EMPTY_VALUE, message).with_help(FORM);
-            reader.fault(fault, value.span());
-        }
-        let entries = entries.iter();
-        let patterns = entries.filter_map(|entry| Patterns::read_one(entry, name, reader));
-        Some(patterns.collect())
-    }
-
-    fn write(&self, value: &Vec<Pattern>) -> KeyValue {
-        let table = |pattern: &Pattern| KeyValue::Table(values(PATTERN, pattern));
-        KeyValue::List(value.iter().map(table).collect())
-    }
-
-    fn append(&self, to: &mut Vec<Pattern>, from: &mut Vec<Pattern>) {
-        to.append(from);
-    }
-
-    fn check(&self, _: &Head, value: &Vec<Pattern>, limits: &Limits, found: &mut Vec<Fault>) {
-        for pattern in value {
-            found.extend(pattern::fault(pattern, limits));
-            check(PATTERN, pattern, limits, found);
-        }
+    fn empty_fault(list: &str) -> Option<Fault> {
+        let message = format!("`{list}` is empty: nothing could break the rule");
+        Some(Fault::new(&code::EMPTY_VALUE, message).with_help(FORM))
     }
 }
 
-/// The cases of a rule.
-pub(super) struct Cases;
+impl TableEntry for Case {
+    const KEYS: &'static [Key<Case>] = CASE;
 
-impl Cases {
-    fn read_one(value: &Spanned<DeValue<'_>>, reader: &mut RuleReader<'_>) -> Option<Case> {
+    fn read(value: &Spanned<DeValue<'_>>, list: &str, reader: &mut RuleReader<'_>) -> Option<Case> {
         let mut case = Case {
             channel: Channel::Text,
             text: String::new(),
@@ -1050,7 +1077,8 @@ impl Cases {
             expect: None,
             by_byte: None,
         };
-        let names = ("an entry of `case`", "a case", "");
+        let name = format!("an entry of `{list}`");
+        let names = (name.as_str(), "a case", "");
         let errors = reader.errors();
         let table = read_entry(CASE, value, names, reader, &mut case)?;
         let is_complete = reader.errors() == errors;
@@ -1064,36 +1092,9 @@ impl Cases {
         }
         Some(case)
     }
-}
 
-impl Format<Vec<Case>> for Cases {
-    fn shape(&self) -> Shape {
-        Shape::Tables(shapes(CASE, TableKind::Rule))
-    }
-
-    fn read(
-        &self,
-        head: &Head,
-        value: &Spanned<DeValue<'_>>,
-        reader: &mut RuleReader<'_>,
-    ) -> Option<Vec<Case>> {
-        let entries = reader.array(value, &quote(head.name()), head.form)?;
-        let entries = entries.iter();
-        let cases = entries.filter_map(|entry| Cases::read_one(entry, reader));
-        Some(cases.collect())
-    }
-
-    fn write(&self, value: &Vec<Case>) -> KeyValue {
-        let table = |case: &Case| KeyValue::Table(values(CASE, case));
-        KeyValue::List(value.iter().map(table).collect())
-    }
-
-    fn append(&self, to: &mut Vec<Case>, from: &mut Vec<Case>) {
-        to.append(from);
-    }
-
-    fn check(&self, _: &Head, value: &Vec<Case>, _: &Limits, found: &mut Vec<Fault>) {
-        found.extend(value.iter().filter_map(case_fault));
+    fn check(&self, _: &Limits, found: &mut Vec<Fault>) {
+        found.extend(case_fault(self));
     }
 }
 

@@ -504,7 +504,7 @@ fn a_lock_is_kept_or_the_load_fails() {
         let error = demo(now).lock(lock).build().unwrap_err().to_string();
         for told in [
             format!("pack `demo` is locked at version {shown}, this is {found}"),
-            "pack `lang/rust` is locked and was not loaded".to_owned(),
+            "pack `lang/rust` is locked, but was not loaded".to_owned(),
         ] {
             assert!(error.contains(&told), "{error}");
         }

@@ -56,7 +56,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
             },
         ),
         (
-            "no-effect: `match.within` has no effect: nothing here is looked for in a window",
+            "no-effect: `match.within` has no effect: no condition of this rule uses a window",
             |rule| {
                 rule.condition = detector(|it| it.leak = true);
                 rule.condition.within = Some(Within::Chars(9));
@@ -84,7 +84,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
             },
         ),
         (
-            "regex: this regular expression cannot be read: unclosed group\n\
+            "regex: this regular expression is not valid: unclosed group\n\
              capture-group: pattern `(` has no group `1`",
             |rule| {
                 let group = Some("1".into());
@@ -108,7 +108,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
             });
         }),
         (
-            "no-effect: `match.repetition` has no effect: `turns` compares replies, and the rule reads tool input alone",
+            "no-effect: `match.repetition` has no effect: `turns` compares replies, and `on` names only `tool-input`",
             |rule| {
                 rule.on = vec![Channel::ToolInput];
                 rule.condition = detector(|it| {
@@ -119,17 +119,14 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
                 });
             },
         ),
-        (
-            "contradiction: `repetition` over fewer than two `turns`",
-            |rule| {
-                rule.condition = detector(|it| {
-                    it.repetition = Some(Repetition {
-                        turns: Some(1),
-                        ..REPETITION
-                    })
-                });
-            },
-        ),
+        ("contradiction: `turns` must be at least 2", |rule| {
+            rule.condition = detector(|it| {
+                it.repetition = Some(Repetition {
+                    turns: Some(1),
+                    ..REPETITION
+                })
+            });
+        }),
         (
             "contradiction: `repetition` needs `1 <= shortest <= longest` and at least two times",
             |rule| {
@@ -163,7 +160,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
                 rule.condition = detector(|it| it.doom_loop = Some(doom));
             },
         ),
-        ("contradiction: `limit` bounds nothing", |rule| {
+        ("contradiction: `limit` sets no limit", |rule| {
             rule.condition = detector(|it| it.limit = Some(Bound::default()));
         }),
         (
@@ -212,7 +209,7 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
             },
         ),
         (
-            "contradiction: `ast` names no language\ncontradiction: `ast` looks for nothing",
+            "contradiction: `ast` names no language\ncontradiction: `ast` has no pattern",
             |rule| {
                 rule.condition = detector(|it| it.ast = Some(Ast::default()));
             },

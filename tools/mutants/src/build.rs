@@ -111,7 +111,7 @@ fn copy(tree: &Path) -> Result<()> {
             .iter()
             .any(|library| Path::new(name).starts_with(library));
         if Path::new(name).is_file() && !is_mutated {
-            put(&tree.join(name), &fs::read(name)?)?;
+            write_if_changed(&tree.join(name), &fs::read(name)?)?;
         }
     }
     // A moved test would otherwise exist twice.
@@ -125,7 +125,7 @@ fn copy(tree: &Path) -> Result<()> {
 }
 
 /// Writes a file if its content differs. An unchanged modification time keeps cargo from rebuilding.
-fn put(path: &Path, content: &[u8]) -> Result<()> {
+fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == content) {
         return Ok(());
     }
@@ -182,11 +182,11 @@ fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
         {
             source.push_str("\nmod mutant;\npub(crate) use mutant::mutant;\n");
         }
-        put(&tree.join(name), source.as_bytes())?;
+        write_if_changed(&tree.join(name), source.as_bytes())?;
     }
     for library in LIBRARIES {
         let chooser = tree.join(library).join("mutant.rs");
-        put(&chooser, include_bytes!("choose.rs"))?;
+        write_if_changed(&chooser, include_bytes!("choose.rs"))?;
     }
     Ok(lines)
 }

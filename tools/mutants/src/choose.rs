@@ -42,11 +42,11 @@ fn unusual(first: u32, count: u32) -> u32 {
         }
         return 0;
     }
-    CHOSEN.store(asked(), Relaxed);
+    CHOSEN.store(selected(), Relaxed);
     mutant(first, count)
 }
 
-fn asked() -> u32 {
+fn selected() -> u32 {
     if let Ok(path) = std::env::var("TTSR_MUTANT_REACH") {
         FILE.get_or_init(|| File::options().append(true).create(true).open(path).ok());
         return REACH;

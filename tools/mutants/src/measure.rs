@@ -87,7 +87,7 @@ fn each(
         let work = |worker: usize| -> Result<()> {
             let reach = scratch.join(format!("reach-{worker}"));
             while let Some(name) = names.get(next.fetch_add(1, Relaxed)) {
-                let one = one(tree, program, name, &reach)?;
+                let one = measure_test(tree, program, name, &reach)?;
                 let mut found = found.lock().expect("no worker panics");
                 match one {
                     Ok(test) => found.0.push(test),
@@ -122,7 +122,7 @@ fn names(tree: &Path, program: &Path) -> Result<Vec<String>> {
 
 /// Runs one test twice: once unchanged for its time, once to record its places. The inner error is the reason why it
 /// cannot be used.
-fn one(
+fn measure_test(
     tree: &Path,
     program: &Path,
     name: &str,

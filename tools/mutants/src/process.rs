@@ -80,7 +80,7 @@ impl Process<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let spent = spent(child.id());
+        let spent = cpu_time(child.id());
         let status = child.wait()?;
         let end = match killed_for_time(status) {
             _ if status.success() => End::Passed,
@@ -103,7 +103,7 @@ impl Process<'_> {
 }
 
 /// Returns the CPU time of a child that has ended and has not been waited for, and of the processes it has started.
-fn spent(process: u32) -> Duration {
+fn cpu_time(process: u32) -> Duration {
     loop {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         // The name in parentheses may contain anything. The state follows it, and eleven fields later four times in ticks.

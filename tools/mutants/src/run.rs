@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
                 let Some(&mutant) = chosen.get(at) else {
                     return Ok(());
                 };
-                let finding = self.one(mutant)?;
+                let finding = self.run_mutant(mutant)?;
                 let mut line = serde_json::to_vec(&finding)?;
                 line.push(b'\n');
                 file.lock().expect("no worker panics").write_all(&line)?;
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         });
         let mut tried = 0;
         for &mutant in emptied.take(20) {
-            if self.one(mutant)?.outcome == Outcome::Caught {
+            if self.run_mutant(mutant)?.outcome == Outcome::Caught {
                 return Ok(());
             }
             tried += 1;
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn one(&self, index: usize) -> Result<Finding> {
+    fn run_mutant(&self, index: usize) -> Result<Finding> {
         let mutant = &self.mutants[index];
         let (number, place) = self.numbers[&index];
         let started = Instant::now();

@@ -162,8 +162,8 @@ impl Transcripts for StoredSessions {
 /// A tool set extended by `handoff_session` and `read_session`.
 ///
 /// A call of `handoff_session` does not open a session during the turn: after the turn the host calls
-/// [`take_handoff`](Self::take_handoff) and carries out the steps of its [draft](super::DraftStep::steps). Calls from other
-/// sessions, which are those of sub-agents, may read sessions but not hand over.
+/// [`take_handoff`](Self::take_handoff) and carries out the steps of its [draft](super::DraftStep::steps). Calls from the
+/// sessions of sub-agents may read sessions, but may not hand over.
 ///
 /// # Example: a model hands over
 /// ```

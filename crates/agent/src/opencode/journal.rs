@@ -12,8 +12,8 @@ use super::server::Prompt;
 use super::watch::StopAct;
 use ttsr::harness::Failure;
 
-/// The time that a locked journal is waited for. A process that was killed holds its lock until the system has closed
-/// its files, which is after `kill` has returned; whoever starts the next one at once would find the lock taken.
+/// The time to wait for a locked journal. A killed process holds its lock until the system has closed its files, which
+/// happens after `kill` has returned, so a process that is started at once finds the journal locked.
 const RELEASE: Duration = Duration::from_secs(1);
 
 /// The version of the format.

@@ -317,17 +317,17 @@ async fn switch_model(
     Ok(ActOutcome::Done)
 }
 
-/// Adds the files of a continuation, and makes sure that they are there before the model is asked. The server asks it
-/// as soon as the prompt arrives, and nobody outside can hold that up: the request is stopped, what came of it and the
-/// prompt are deleted, and the prompt is sent again behind the files. What a tool has done by then is not forgotten:
-/// then the messages stay, and the prompt is in the session twice.
+/// Adds the files of a continuation before the model is asked. The server asks the model as soon as the prompt arrives,
+/// and a client cannot delay that. The request is therefore stopped, the prompt and its replies are deleted, and the
+/// prompt is sent again after the files. If a tool has run by then, the messages stay, and the prompt is in the session
+/// twice.
 async fn add_files(server: &Server, session: &str, injection: &Injection) -> Result<(), Failure> {
-    // Where the messages cannot be read there is nothing to send again.
+    // If the messages cannot be read, there is no prompt to send again.
     if !matches!(continuation(server, session).await, Ok(Some(_))) {
         return server.inject(session, injection).await;
     }
     server.abort(session).await?;
-    // Read again: what the server wrote before it stopped is there now.
+    // The messages are read again, because the server may have written more before it stopped.
     let asked = continuation(server, session).await?;
     let deletes = asked.as_ref().is_some_and(|asked| !asked.has_run);
     if let Some(asked) = asked.as_ref().filter(|_| deletes) {
@@ -394,10 +394,10 @@ async fn send_again(
     model: Option<(&str, &str)>,
 ) -> Result<(), Failure> {
     let mut parts = message["parts"].as_array().cloned().unwrap_or_default();
-    // The server makes those of attached files itself.
+    // The server creates the parts of attached files itself.
     let has_own = parts.iter().any(|part| part["synthetic"] != true);
     parts.retain(|part| !has_own || part["synthetic"] != true);
-    // The parts get new ids: those of the first request are in use.
+    // The parts get new ids, because the ids of the first request are in use.
     for part in parts.iter_mut().filter_map(Value::as_object_mut) {
         for name in ["id", "messageID", "sessionID"] {
             part.remove(name);

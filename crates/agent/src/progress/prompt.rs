@@ -170,7 +170,7 @@ pub enum ChatAction {
     Abort,
     /// Close the event stream.
     Unsubscribe,
-    /// The prompt is over: deliver the whole reply as one message, or tell the user why there is none.
+    /// The prompt is done: deliver the whole reply as one message, or the reason for its absence.
     Done(Result<String, PromptError>),
     /// Hide the typing indicator, once the reply is delivered. The last action.
     StopTyping,
@@ -243,9 +243,9 @@ impl Error for PromptError {}
 ///     status: ToolStatus::Running,
 ///     title: Some("Reading src/lib.rs".into()),
 /// };
-/// prompting.see(Duration::ZERO, &part("prt_1", reads), &mut out);
-/// prompting.see(Duration::ZERO, &part("prt_2", AgentPart::Text("Done.".into())), &mut out);
-/// prompting.see(Duration::ZERO, &AgentEvent::Idle { session: "ses_1".into() }, &mut out);
+/// prompting.push_event(Duration::ZERO, &part("prt_1", reads), &mut out);
+/// prompting.push_event(Duration::ZERO, &part("prt_2", AgentPart::Text("Done.".into())), &mut out);
+/// prompting.push_event(Duration::ZERO, &AgentEvent::Idle { session: "ses_1".into() }, &mut out);
 /// assert_eq!(out[0], ChatAction::Note("🔧 Reading src/lib.rs...".into()));
 /// assert_eq!(out[out.len() - 2..], [ChatAction::Done(Ok("Done.".into())), ChatAction::StopTyping]);
 /// ```
@@ -312,7 +312,7 @@ impl PendingPrompt {
     }
 
     /// Handles an event. Events of other sessions are ignored.
-    pub fn see(&mut self, now: Duration, event: &AgentEvent, out: &mut Vec<ChatAction>) {
+    pub fn push_event(&mut self, now: Duration, event: &AgentEvent, out: &mut Vec<ChatAction>) {
         self.tick(now, out);
         if self.is_over || *event.session() != self.session {
             return;
@@ -443,7 +443,7 @@ impl PendingPrompt {
     /// let question = Question { text: "Which one?".into(), ..Question::default() };
     /// let request = QuestionRequest { id: "que_1".into(), questions: vec![question] };
     /// let asks = AgentEvent::Question { session: "ses_1".into(), request };
-    /// prompting.see(Duration::ZERO, &asks, &mut out);
+    /// prompting.push_event(Duration::ZERO, &asks, &mut out);
     /// assert!(prompting.is_asking());
     /// prompting.answer(Duration::from_secs(1), "the red one", &mut out);
     /// let answers = vec![vec!["the red one".to_owned()]];
@@ -474,7 +474,7 @@ impl PendingPrompt {
     /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// let request = QuestionRequest { id: "que_1".into(), ..QuestionRequest::default() };
     /// let asks = AgentEvent::Question { session: "ses_1".into(), request };
-    /// prompting.see(Duration::ZERO, &asks, &mut out);
+    /// prompting.push_event(Duration::ZERO, &asks, &mut out);
     /// prompting.not_asked(Duration::ZERO, "que_1", &mut out);
     /// assert_eq!(out.last(), Some(&ChatAction::Reject { request: "que_1".into() }));
     /// assert!(!prompting.is_asking());
@@ -520,7 +520,7 @@ impl PendingPrompt {
     ///     part: "prt_1".into(),
     ///     content: AgentPart::Text("Once upon".into()),
     /// };
-    /// prompting.see(Duration::ZERO, &half, &mut out);
+    /// prompting.push_event(Duration::ZERO, &half, &mut out);
     /// prompting.disconnected(Duration::ZERO, &mut out);
     /// assert!(out.contains(&ChatAction::Done(Ok("Once upon".into()))));
     /// ```

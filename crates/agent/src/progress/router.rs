@@ -223,8 +223,8 @@ where
     }
 }
 
-/// Replies to a message of the user: runs [`prompt_streaming`], sends one message with the whole reply or with the
-/// reason why there is none, and hides the typing indicator. After a cancel, which was acknowledged, nothing is sent.
+/// Replies to a message of the user: runs [`prompt_streaming`], sends one message with the whole reply or with an
+/// error, and hides the typing indicator. After a cancel, which was acknowledged, nothing is sent.
 /// Returns the other messages that arrived meanwhile in every case.
 ///
 /// A channel that does not accept the reply within the time limit, or before the user sends `/cancel`, has failed. If
@@ -544,7 +544,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
     fn on_event(&mut self, event: Option<AgentEvent>, out: &mut Vec<ChatAction>) {
         let now = self.began.elapsed();
         match event {
-            Some(event) => self.prompting.see(now, &event, out),
+            Some(event) => self.prompting.push_event(now, &event, out),
             None => self.prompting.disconnected(now, out),
         }
     }

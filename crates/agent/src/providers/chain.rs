@@ -17,7 +17,7 @@ use ttsr::harness::{EventStream, Failure, Provider, unfold};
 /// The most events that are buffered before a reply begins.
 const MOST_HELD: usize = 1_000;
 
-/// The default of [`Chain::rest`].
+/// The default of [`Chain::cooldown`].
 const REST: Duration = Duration::from_secs(5);
 
 /// A [`Provider`] that asks its first model, and the next one if that cannot answer: after a rate limit, an overload, a
@@ -89,7 +89,7 @@ impl Chain {
     /// use ttsr::harness::{Failure, Provider, Request, Scripted, ScriptedReply};
     /// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
     /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
-    /// let mut chain = Chain::new(busy.clone()).then("small-model", good.clone()).rest(Duration::from_secs(60));
+    /// let mut chain = Chain::new(busy.clone()).then("small-model", good.clone()).cooldown(Duration::from_secs(60));
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// for _ in 0..3 {
     ///     let mut events = chain.send(&Request::new("large-model", Vec::new()));
@@ -101,8 +101,11 @@ impl Chain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn rest(self, rest: Duration) -> Chain {
-        Chain { rest, ..self }
+    pub fn cooldown(self, cooldown: Duration) -> Chain {
+        Chain {
+            rest: cooldown,
+            ..self
+        }
     }
 
     /// Calls `watch` when the next model is asked.
@@ -118,7 +121,7 @@ impl Chain {
     /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let asked = Arc::new(Mutex::new(Vec::new()));
     /// let seen = Arc::clone(&asked);
-    /// let mut chain = Chain::new(busy).then("small-model", good).rest(Duration::from_secs(60)).watch(
+    /// let mut chain = Chain::new(busy).then("small-model", good).cooldown(Duration::from_secs(60)).watch(
     ///     move |notice| {
     ///         if let ProviderNotice::FallingBack { to, .. } = notice {
     ///             seen.lock().unwrap().push(to.clone());

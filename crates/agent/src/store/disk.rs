@@ -124,7 +124,7 @@ pub trait DiskFile: Send {
     /// Errors of the disk.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// Appends bytes at the end, whatever the read position, and returns the number of bytes written. The caller writes
+    /// Appends bytes at the end, independent of the read position, and returns the number of bytes written. The caller writes
     /// the rest.
     ///
     /// # Errors

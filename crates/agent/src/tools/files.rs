@@ -49,7 +49,7 @@ impl WorkingFolder {
     pub(super) fn write(&self, write: &WriteInput) -> Result<String, String> {
         let WriteInput { path, content } = write;
         self.fits(path, content.len() as u64)?;
-        let place = self.place(path, MissingFolders::Make)?;
+        let place = self.resolve(path, MissingFolders::Make)?;
         let mode = match self.open_file(&place, path) {
             Ok((_, mode, _)) => Some(mode),
             Err((Errno::NOENT, _)) => None,
@@ -86,7 +86,7 @@ impl WorkingFolder {
         let grown =
             (text.len() as u64).saturating_add((count as u64).saturating_mul(new.len() as u64));
         self.fits(path, grown)?;
-        let place = self.place(path, MissingFolders::Refuse)?;
+        let place = self.resolve(path, MissingFolders::Refuse)?;
         let text = text.replace(old.as_str(), new);
         store(&place, text.as_bytes(), Some(mode)).map_err(|error| format!("`{path}`: {error}"))?;
         let places = if count == 1 { "place" } else { "places" };
@@ -95,7 +95,7 @@ impl WorkingFolder {
 
     /// Returns the text of a file, and its mode.
     fn load(&self, path: &str) -> Result<(String, Mode), String> {
-        let place = self.place(path, MissingFolders::Refuse)?;
+        let place = self.resolve(path, MissingFolders::Refuse)?;
         let (file, mode, length) = self
             .open_file(&place, path)
             .map_err(|(_, problem)| problem)?;
@@ -112,7 +112,7 @@ impl WorkingFolder {
         Ok((text.map_err(|_| format!("`{path}` is not UTF-8"))?, mode))
     }
 
-    fn place(&self, path: &str, missing: MissingFolders) -> Result<ResolvedPath, String> {
+    fn resolve(&self, path: &str, missing: MissingFolders) -> Result<ResolvedPath, String> {
         path::resolve(self.root.as_fd(), &self.path, path, missing)
     }
 

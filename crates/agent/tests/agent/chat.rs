@@ -91,7 +91,7 @@ impl Sheet {
     }
 
     fn see(&mut self, seconds: u64, event: &AgentEvent) -> &mut Sheet {
-        self.prompting.see(at(seconds), event, &mut self.out);
+        self.prompting.push_event(at(seconds), event, &mut self.out);
         self
     }
 

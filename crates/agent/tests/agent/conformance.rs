@@ -557,7 +557,7 @@ impl Run<'_> {
             self.chat = Some((prompting, session));
         } else if let Some((prompting, session)) = &mut self.chat {
             if let Some(event) = input.agent_event(session) {
-                prompting.see(self.now, &event, &mut out);
+                prompting.push_event(self.now, &event, &mut out);
             } else if let Some(text) = input.text("user") {
                 match (&*text, prompting.is_asking()) {
                     ("/cancel", _) => prompting.cancel(self.now, &mut out),

@@ -117,7 +117,7 @@ fn accumulate(script: &ReplayScript) -> Duration {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         for step in reply {
             if let StreamOp::Delta(part, bytes) = step {
-                kept(&mut parts, *part).extend_from_slice(bytes);
+                part_buffer(&mut parts, *part).extend_from_slice(bytes);
             }
         }
         black_box(parts);
@@ -126,7 +126,7 @@ fn accumulate(script: &ReplayScript) -> Duration {
 }
 
 /// Returns the bytes of a part so far. Parts are numbered from 0 without gaps.
-fn kept(parts: &mut Vec<Vec<u8>>, part: PartId) -> &mut Vec<u8> {
+fn part_buffer(parts: &mut Vec<Vec<u8>>, part: PartId) -> &mut Vec<u8> {
     let index = part.0 as usize;
     if parts.len() <= index {
         parts.resize(index + 1, Vec::new());
@@ -376,7 +376,7 @@ fn has_literal(hir: &Hir) -> bool {
         HirKind::Concat(subs) => {
             let mut run = 0;
             subs.iter().any(|sub| {
-                run = known(sub).map_or(0, |length| run + length);
+                run = fixed_length(sub).map_or(0, |length| run + length);
                 run >= LITERAL || has_literal(sub)
             })
         }
@@ -388,7 +388,7 @@ fn has_literal(hir: &Hir) -> bool {
 }
 
 /// Returns the length in characters of an expression that matches one text, ignoring case.
-fn known(hir: &Hir) -> Option<usize> {
+fn fixed_length(hir: &Hir) -> Option<usize> {
     match hir.kind() {
         HirKind::Literal(literal) => Some(literal.0.len()),
         HirKind::Look(_) | HirKind::Empty => Some(0),

@@ -73,7 +73,7 @@ fn costs(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
     }
     for (index, (name, class, value)) in bars.into_iter().enumerate() {
         let top = 10.0 + index as f64 * 36.0;
-        let end = axis.place(value);
+        let end = axis.position(value);
         let width = (end - 150.0).max(2.0);
         writeln!(out, "<text x=\"0\" y=\"{:.1}\">{name}</text>", top + 18.0)?;
         writeln!(
@@ -126,11 +126,11 @@ fn growth(growth: &[GrowthPoint], out: &mut dyn Write) -> io::Result<()> {
     }
     let ours = growth
         .iter()
-        .map(|at| (x(at.bytes), axis.place(at.ns_per_delta)));
+        .map(|at| (x(at.bytes), axis.position(at.ns_per_delta)));
     line(out, "ours", &ours.collect::<Vec<_>>())?;
     let searched = growth
         .iter()
-        .filter_map(|at| Some((x(at.bytes), axis.place(at.rescan_ns_per_delta?))));
+        .filter_map(|at| Some((x(at.bytes), axis.position(at.rescan_ns_per_delta?))));
     line(out, "other", &searched.collect::<Vec<_>>())?;
     writeln!(
         out,
@@ -268,7 +268,7 @@ impl Axis {
         }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    fn position(&self, value: f64) -> f64 {
         let part =
             (value.max(1e-3).log10() - f64::from(self.low)) / f64::from(self.high - self.low);
         self.from + part * (self.to - self.from)
@@ -276,7 +276,7 @@ impl Axis {
 
     /// Returns the powers of ten at which grid lines are drawn.
     fn lines(&self) -> impl Iterator<Item = f64> {
-        (self.low..=self.high).map(|power| self.place(10f64.powi(power)))
+        (self.low..=self.high).map(|power| self.position(10f64.powi(power)))
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
         }
     }
     for rule in table.get("rules").into_iter().flat_map(tables) {
-        one(from.name, rule, &every, sheet);
+        convert_rule(from.name, rule, &every, sheet);
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
 #[derive(Clone, Default)]
 struct ExcludedSecrets(Vec<String>);
 
-fn one(file: &str, table: &Table, every: &ExcludedSecrets, sheet: &mut ImportedFile) {
+fn convert_rule(file: &str, table: &Table, every: &ExcludedSecrets, sheet: &mut ImportedFile) {
     let id = string(table, "id").unwrap_or("rule");
     let description = string(table, "description").unwrap_or(id);
     let mut draft = RuleDraft::new(format!("{file}: {id}"), id, description);

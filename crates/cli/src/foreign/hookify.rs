@@ -36,7 +36,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
         return Ok(());
     }
     let event = page.get("event").unwrap_or("all");
-    let Some(events) = HookEvent::of(event) else {
+    let Some(events) = HookEvent::by_name(event) else {
         let why = match event {
             "stop" => "event `stop`: there is no text when an agent stops".to_owned(),
             event => format!("event {}: unknown", quoted(event)),
@@ -104,7 +104,7 @@ enum HookEvent {
 }
 
 impl HookEvent {
-    fn of(name: &str) -> Option<&'static [HookEvent]> {
+    fn by_name(name: &str) -> Option<&'static [HookEvent]> {
         match name {
             "bash" => Some(&[HookEvent::Bash]),
             "file" => Some(&[HookEvent::File]),

@@ -336,7 +336,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Who is behind an abort, in a word.
+/// Returns the name of the source of an abort.
 pub(super) fn source(source: &AbortSource) -> String {
     match source {
         AbortSource::Rule { id, .. } => id.clone(),

@@ -1,4 +1,4 @@
-//! Builds the part of a reply that an example or a case stands for.
+//! Builds the part of a reply that an example or a case describes.
 //!
 //! Makes up a tool call that is within the scope of the rule.
 

@@ -24,7 +24,7 @@ pub(super) struct Update {
     pub(super) rule: String,
     /// The number of the case, from 1.
     pub(super) case: u64,
-    /// `None` stands for `expect = "nothing"`.
+    /// `None` is written as `expect = "nothing"`.
     pub(super) expect: Option<Action>,
     pub(super) by_byte: Option<u64>,
 }

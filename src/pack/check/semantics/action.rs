@@ -51,7 +51,7 @@ fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
         && let Some(channel) = streamed
     {
         let why = format!(
-            "`capture.{name}` needs a text that comes whole, and `{}` comes in pieces",
+            "`capture.{name}` needs a complete text, and `{}` arrives in deltas",
             channel.name()
         );
         let help =
@@ -76,7 +76,10 @@ fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
                 if let Some(bytes) = error.size_limit() {
                     let message = format!("a pattern with captures needs more than {bytes} bytes");
                     let fault = Fault::new(&code::PATTERN_TOO_BIG, message);
-                    found.push(("match.any", fault.with_help("repeat less in it")));
+                    found.push((
+                        "match.any",
+                        fault.with_help("lower the counts of its repetitions"),
+                    ));
                 }
             }
         }
@@ -85,9 +88,9 @@ fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
         let message = format!("no pattern of `match.any` has a group {}", quote(name));
         let help = match known.is_empty() {
             true => format!(
-                "name one: `(?<{name}>…)`; patterns with `fold`, `region` or look-around capture nothing"
+                "add a group `(?<{name}>…)`; patterns with `fold`, `region` or look-around capture nothing"
             ),
-            false => format!("there is: {}", known.join(", ")),
+            false => format!("the patterns have: {}", known.join(", ")),
         };
         found.push((
             "message",
@@ -112,19 +115,19 @@ fn action(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
             Action::Redact if *channel == Channel::Error => {
                 refuse(
                     *channel,
-                    "it takes text out of what is passed on: name another channel in `on`",
+                    "`redact` replaces text that is passed on: use another channel in `on`",
                 );
             }
             Action::Consult if *channel != Channel::ToolInput => {
                 refuse(
                     *channel,
-                    "it asks before a tool call runs: write `on = [\"tool-input\"]`",
+                    "`consult` asks before a tool call runs: write `on = [\"tool-input\"]`",
                 );
             }
             action if action.is_for_whole_text() && is_streamed => {
                 refuse(
                     *channel,
-                    "it is for texts that come whole: `tool-output`, `user-input` or `error` in `on`",
+                    "the action applies to complete texts: write only `tool-output`, `user-input` or `error` in `on`",
                 );
             }
             _ => {}
@@ -175,14 +178,14 @@ fn hold(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
     if rule.hold && !reads_stream(rule) {
         found.push(no_effect(
             "hold",
-            "texts that come whole are not delivered before they are checked",
+            "complete texts are checked before they are delivered",
             "remove it",
         ));
     } else if rule.hold && !has_candidates {
         found.push(no_effect(
             "hold",
-            "there is no text that could be held",
-            "it is for patterns; remove it",
+            "the rule has no matched text to hold back",
+            "`hold` applies to patterns; remove it",
         ));
     }
 }

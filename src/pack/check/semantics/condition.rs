@@ -21,7 +21,7 @@ pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec
     match *triggers {
         [_] => {}
         [] if condition.none.is_empty() => {
-            let message = "`match` has no key that could break the rule";
+            let message = "`match` has no condition that could break the rule";
             found.push((
                 "match",
                 Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
@@ -29,7 +29,7 @@ pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec
         }
         [] => {
             let message =
-                "`match` has only `none`, which names exceptions: nothing could break the rule";
+                "`match` has only `none`, which lists exceptions: nothing could break the rule";
             found.push((
                 "match",
                 Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
@@ -38,11 +38,11 @@ pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec
         [first, second, ..] => found.push(contradiction(
             second.path,
             format!(
-                "`{}` is written together with `{}`: a rule has one of them",
+                "`{}` and `{}` are both set: a rule has only one of them",
                 second.name(),
                 first.name()
             ),
-            "write two rules, one for each; alternatives of patterns all go into `any`",
+            "write two rules; alternative patterns go into one `any`",
         )),
     }
 }
@@ -62,11 +62,11 @@ fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
         ("match.sequence", "sequence", &condition.sequence),
     ] {
         if patterns.len() == 1 {
-            let why = format!("`{name}` has one entry: that is `any`");
+            let why = format!("`{name}` with one entry is the same as `any`");
             found.push(contradiction(
                 list,
                 why,
-                "write `match.any`, or add what must match besides",
+                "write `match.any`, or add a second pattern",
             ));
         }
     }
@@ -78,14 +78,14 @@ fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
     if !is_used {
         found.push(no_effect(
             "match.within",
-            "nothing here is looked for in a window",
-            "it is for `all`, `sequence` and `none`; remove it",
+            "no condition of this rule uses a window",
+            "it applies to `all`, `sequence` and `none` only; remove it",
         ));
     }
     if within == Within::Message && !condition.none.is_empty() {
         found.push(contradiction(
             "match.within",
-            "`none` looks beside the match, in the same text; `message = true` spans texts",
+            "`none` searches the text around the match, and `message = true` spans several texts",
             "write `part = true`, or a number of lines or characters",
         ));
     }
@@ -121,7 +121,7 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
         && (is_spread || !condition.none.is_empty())
     {
         let why = format!(
-            "patterns {} and {} see different texts, so no number of lines or characters lies between them",
+            "patterns {} and {} search different texts, so there is no distance in lines or characters between them",
             quote(&first.text),
             quote(&other.text)
         );
@@ -144,10 +144,10 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
         patterns.find(|written| pattern::looks_around(&written.to_regex(), &limits.of_pattern()))
     {
         let message = format!(
-            "pattern {} looks around or refers back, which does not go with `{why}`",
+            "pattern {} has look-around or a back-reference, which cannot be combined with `{why}`",
             quote(&written.text)
         );
-        let help = "such patterns stand in `match.any` alone; `match.none` often says what look-around was for";
+        let help = "such patterns are allowed in `match.any` alone; `match.none` can often replace look-around";
         found.push((
             "match",
             Fault::new(&code::LOOK_AROUND, message).with_help(help),
@@ -188,7 +188,7 @@ fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
         for (_, key) in given.into_iter().filter(|(is_there, _)| *is_there) {
             found.push(no_effect(
                 key,
-                "it is about the matches of `any`, and there is no `any`",
+                "it restricts the matches of `any`, and there is no `any`",
                 "remove it, or write `any`",
             ));
         }
@@ -196,7 +196,7 @@ fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
     if condition.first.is_some() && condition.last.is_some() {
         found.push(contradiction(
             "match.last",
-            "`first` and `last` exclude each other but in texts shorter than both",
+            "`first` and `last` can both hold only in a text that is shorter than their sum",
             "keep one of the two, or write two rules",
         ));
     }
@@ -226,7 +226,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
     if entropy.is_none() && !random && not_in.is_empty() {
         found.push(no_effect(
             "match.capture",
-            "it asks for nothing",
+            "it sets no condition",
             "add `entropy = 3.5` or `not-in = [\"…\"]`",
         ));
     }
@@ -255,7 +255,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
                 quote(&written.text),
                 quote(group)
             );
-            let help = format!("it has: {}", groups.join(", "));
+            let help = format!("its groups: {}", groups.join(", "));
             found.push((
                 "match.capture",
                 Fault::new(&code::CAPTURE_GROUP, message).with_help(help),

@@ -15,7 +15,7 @@ pub(super) fn faults(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
     let kind = trigger.name();
     let is_pattern = ["any", "all", "sequence"].contains(&kind);
     if !is_pattern && !condition.none.is_empty() {
-        let why = format!("`{kind}` is not a match that something could stand beside");
+        let why = format!("`none` needs the match of a pattern, and `{kind}` is not a pattern");
         found.push(no_effect("match.none", &why, "remove it"));
     }
     if let Some(repetition) = &condition.repetition {
@@ -43,7 +43,7 @@ fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.args.is_empty() {
         found.push(no_effect(
             "args",
-            "unknown names are looked for in what an edit adds, whatever its arguments are called",
+            "unknown names are searched in the lines that an edit adds, in all its arguments",
             "remove it, and narrow the rule by `tools` and `paths`",
         ));
     }
@@ -51,14 +51,14 @@ fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<KeyFault>) {
     if names.is_of(Named::Tool) && !reads_calls {
         found.push(no_effect(
             "match.unknown-name.of",
-            "`tool` is about calls of tools, and the rule is not on `tool-input`",
+            "`tool` checks tool calls, and `on` does not name `tool-input`",
             "add `tool-input` to `on`",
         ));
     }
     if names.is_of(Named::File) && reads_calls && rule.on.len() == 1 {
         found.push(no_effect(
             "match.unknown-name.of",
-            "`file` is about code spans of text, and the rule is on `tool-input` alone",
+            "`file` checks code spans in text, and `on` names only `tool-input`",
             "add `text` to `on`",
         ));
     }
@@ -87,14 +87,14 @@ fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<KeyFault>) {
     if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
         found.push(no_effect(
             "match.repetition",
-            "`turns` compares replies, and the rule reads tool input alone",
-            "`doom-loop` compares calls; or add \"text\" to `on`",
+            "`turns` compares replies, and `on` names only `tool-input`",
+            "use `doom-loop` to compare calls, or add \"text\" to `on`",
         ));
     }
     if repetition.turns.is_some_and(|turns| turns < 2) {
         found.push(contradiction(
             "match.repetition",
-            "`repetition` over fewer than two `turns`",
+            "`turns` must be at least 2",
             "such as `{ turns = 3 }`",
         ));
     }
@@ -139,7 +139,7 @@ fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<KeyFault>) {
     if all.iter().all(Option::is_none) {
         found.push(contradiction(
             "match.limit",
-            "`limit` bounds nothing",
+            "`limit` sets no limit",
             "write `match.limit = { bytes = 100000 }`",
         ));
     }
@@ -149,8 +149,8 @@ fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.args.is_empty() && bytes.or(lines).or(tokens).is_none() {
         found.push(no_effect(
             "args",
-            "`deltas`, `seconds` and `stall` are about the call as a whole",
-            "remove it, or bound `bytes`, `lines` or `tokens`",
+            "`deltas`, `seconds` and `stall` limit the call as a whole",
+            "remove it, or limit `bytes`, `lines` or `tokens`",
         ));
     }
     let needs_stream = deltas.or(millis).or(stall_millis).is_some();
@@ -159,7 +159,7 @@ fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<KeyFault>) {
         found.push(no_effect(
             "match.limit",
             why,
-            "name `text`, `reasoning` or `tool-input` in `on`",
+            "add `text`, `reasoning` or `tool-input` to `on`",
         ));
     }
 }

@@ -30,8 +30,8 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
     if let Some((one, other)) = disjoint(&written.region) {
         found.push(contradiction(
             key,
-            format!("nothing is both `{}` and `{}`", one.name(), other.name()),
-            "a list of regions is where all of them are at once; for one or the other write two patterns",
+            format!("no text is in both regions `{}` and `{}`", one.name(), other.name()),
+            "a list of regions selects the text that is in all of them; for alternatives, write two patterns",
         ));
     }
     let missing = written
@@ -93,7 +93,7 @@ fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyF
     };
     if let Some(narrowed) = narrowed {
         let message = format!(
-            "`{narrowed}` does not go with the region `{}` of tool calls: what an edit adds, removes and leaves is found in all its arguments",
+            "`{narrowed}` cannot be combined with the region `{}` of tool calls: an edit is read from all its arguments",
             region.name()
         );
         let help = format!(
@@ -116,7 +116,7 @@ fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyF
         (written.region.iter().find(is_markdown), &rule.on[..])
     {
         let message = format!("tool calls have no region `{}`", region.name());
-        let help = "name `text` or `reasoning` in `on`, or take `added`, `file`, `shell`, `comment`, `string` or `code-only`";
+        let help = "add `text` or `reasoning` to `on`, or use `added`, `file`, `shell`, `comment`, `string` or `code-only`";
         found.push((
             key,
             Fault::new(&code::UNREACHABLE_SCOPE, message).with_help(help),

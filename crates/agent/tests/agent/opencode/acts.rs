@@ -1149,7 +1149,7 @@ fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
     });
 }
 
-/// What a server does with the files: it asks the model as soon as the prompt arrives.
+/// The server asks the model as soon as the prompt arrives, before the files are added.
 #[test]
 fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
     let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
@@ -1172,7 +1172,7 @@ fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
             vec![prompt.clone(), answer("pending")],
             vec![STOP, DELETE, PROMPT, prompt_of, PROMPT],
         ),
-        // What a tool has done stays known.
+        // A tool has run, so the messages stay.
         (
             vec![prompt.clone(), answer("running")],
             vec![STOP, PROMPT, PROMPT],

@@ -248,10 +248,10 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
     drop(running);
 }
 
-/// What the process that is killed is told: the server, the session and the journal.
+/// The environment variable with the arguments of the killed process: the server, the session and the journal.
 const KILLED: &str = "TTSR_E2E_KILLED";
 
-/// Watches with a journal until it is killed; tells what it sees.
+/// Watches with a journal and prints each notice, until the process is killed.
 fn watch_until_killed(told: &str) {
     let [url, session, journal] = told.split('|').collect::<Vec<_>>()[..] else {
         panic!("{told}");

@@ -77,7 +77,7 @@ fn three_times(rest: Duration) -> (Vec<String>, usize) {
             ScriptedReply::default().text("from a").finish("stop"),
         ]);
         let chain = Chain::new(first.clone()).then("b", saying("from b"));
-        let mut chain = chain.rest(rest);
+        let mut chain = chain.cooldown(rest);
         let mut texts = Vec::new();
         for _ in 0..3 {
             texts.push(ask(&mut chain, &request()).await.text(Channel::Text));

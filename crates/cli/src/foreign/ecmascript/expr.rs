@@ -490,7 +490,7 @@ impl RegexWriter {
             self.char(number, false);
             return;
         }
-        let all = CharSet::of([(0, MAX_POINT)]);
+        let all = CharSet::from_ranges([(0, MAX_POINT)]);
         if set.union(&CharSet::surrogates()) == all {
             self.out.push_str("(?s:.)");
             return;

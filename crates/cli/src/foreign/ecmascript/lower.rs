@@ -83,7 +83,7 @@ fn finish(
         is_too_large: false,
         notes: Vec::new(),
     };
-    let square = lowering.node(&parsed.node, PatternEdges::of(!flags.sticky, true));
+    let square = lowering.node(&parsed.node, PatternEdges::new(!flags.sticky, true));
     if lowering.is_too_large {
         return None;
     }
@@ -165,7 +165,7 @@ fn collect(node: &PatternNode, highs: &mut Vec<CharSet>, surrogates: &mut Surrog
                 _ => Surrogates::Some,
             };
             *surrogates = (*surrogates).max(has);
-            let high = set.intersect(&CharSet::of([HIGH]));
+            let high = set.intersect(&CharSet::from_ranges([HIGH]));
             if !highs.contains(&high) {
                 highs.push(high);
             }
@@ -186,7 +186,7 @@ fn collect(node: &PatternNode, highs: &mut Vec<CharSet>, surrogates: &mut Surrog
 
 /// Partitions the high surrogates so that each of `highs` is a union of kinds.
 fn kinds(highs: &[CharSet]) -> Result<Vec<CharSet>, Untranslatable> {
-    let mut kinds = vec![CharSet::of([HIGH])];
+    let mut kinds = vec![CharSet::from_ranges([HIGH])];
     for high in highs {
         let parts = kinds
             .iter()
@@ -209,7 +209,7 @@ struct PatternEdges {
 }
 
 impl PatternEdges {
-    fn of(start: bool, end: bool) -> PatternEdges {
+    fn new(start: bool, end: bool) -> PatternEdges {
         PatternEdges { start, end }
     }
 }
@@ -323,7 +323,7 @@ impl Lowering {
     }
 
     fn node_of_any_size(&mut self, node: &PatternNode, edges: PatternEdges) -> ExprMatrix {
-        let inside = PatternEdges::of(false, false);
+        let inside = PatternEdges::new(false, false);
         match node {
             PatternNode::Empty => ExprMatrix::empty(self.count()),
             PatternNode::CharSet(set) => self.set(set),
@@ -331,7 +331,7 @@ impl Lowering {
                 let last = parts.len() - 1;
                 let mut whole = ExprMatrix::empty(self.count());
                 for (at, part) in parts.iter().enumerate() {
-                    let edges = PatternEdges::of(edges.start && at == 0, edges.end && at == last);
+                    let edges = PatternEdges::new(edges.start && at == 0, edges.end && at == last);
                     whole = whole.times(&self.node(part, edges));
                     if whole.size() > WHOLE {
                         self.is_too_large = true;
@@ -366,7 +366,7 @@ impl Lowering {
             PatternNode::Assert(assertion) => self.assertion(*assertion, edges),
             PatternNode::Look { ahead, negated, of } => {
                 let of = self.node(of, inside);
-                self.look(*ahead, *negated, &of)
+                self.lookaround(*ahead, *negated, &of)
             }
         }
     }
@@ -375,7 +375,7 @@ impl Lowering {
     fn set(&self, set: &CharSet) -> ExprMatrix {
         ExprMatrix::build(self.count(), |from, to| match (from, to) {
             (0, 0) if self.is_widened && CharSet::surrogates().is_subset(set) => {
-                Expr::set(set.union(&CharSet::of([BEYOND])))
+                Expr::set(set.union(&CharSet::from_ranges([BEYOND])))
             }
             (0, 0) => Expr::set(set.clone()),
             (0, inside) => match self.kinds[inside - 1].is_subset(set) {
@@ -437,7 +437,7 @@ impl Lowering {
         })
     }
 
-    fn look(&self, ahead: bool, negated: bool, of: &ExprMatrix) -> ExprMatrix {
+    fn lookaround(&self, ahead: bool, negated: bool, of: &ExprMatrix) -> ExprMatrix {
         ExprMatrix::diagonal(self.count(), |kind| {
             let seen = match ahead {
                 true => self.ended(of, kind),
@@ -465,7 +465,7 @@ impl Lowering {
         Expr::or(row.map(|(to, expr)| match to {
             0 => expr.clone(),
             inside => {
-                let rest = CharSet::pairs(&self.kinds[inside - 1], &CharSet::of([LOW]));
+                let rest = CharSet::pairs(&self.kinds[inside - 1], &CharSet::from_ranges([LOW]));
                 Expr::cat([expr.clone(), Expr::set(rest)])
             }
         }))

@@ -249,9 +249,10 @@ impl RegExpParser {
             '^' => (PatternNode::Assert(Assertion::Start), false),
             '$' if multiline => (PatternNode::Assert(Assertion::LineEnd), false),
             '$' => (PatternNode::Assert(Assertion::End), false),
-            '.' if self.flags.dot_all => {
-                (PatternNode::CharSet(CharSet::of([(0, self.max())])), true)
-            }
+            '.' if self.flags.dot_all => (
+                PatternNode::CharSet(CharSet::from_ranges([(0, self.max())])),
+                true,
+            ),
             '.' => (PatternNode::CharSet(self.complement(&line_ends())), true),
             '(' => self.deeper(RegExpParser::group)?,
             '[' => (
@@ -267,13 +268,16 @@ impl RegExpParser {
                     return fault("a count with nothing to repeat");
                 }
                 self.at += 1;
-                (PatternNode::CharSet(CharSet::one(u32::from('{'))), true)
+                (
+                    PatternNode::CharSet(CharSet::from_point(u32::from('{'))),
+                    true,
+                )
             }
             ']' | '}' if self.strict() => return fault(format!("an unescaped `{c}`")),
             _ => {
                 let number = self.input[self.at - 1];
                 (
-                    PatternNode::CharSet(self.closed(CharSet::one(number))),
+                    PatternNode::CharSet(self.closed(CharSet::from_point(number))),
                     true,
                 )
             }
@@ -477,7 +481,7 @@ impl RegExpParser {
             _ => {}
         }
         let set = match self.escape(false)? {
-            ClassMember::One(number) => self.closed(CharSet::one(number)),
+            ClassMember::One(number) => self.closed(CharSet::from_point(number)),
             ClassMember::Many(set) => set,
         };
         Ok((PatternNode::CharSet(set), true))
@@ -647,7 +651,7 @@ impl RegExpParser {
             HirKind::Class(Class::Unicode(class)) => Some(CharSet::from_class(&class)),
             HirKind::Literal(literal) => {
                 let text = std::str::from_utf8(&literal.0).ok()?;
-                Some(CharSet::of(
+                Some(CharSet::from_ranges(
                     text.chars().map(|c| (u32::from(c), u32::from(c))),
                 ))
             }
@@ -684,7 +688,7 @@ impl RegExpParser {
         let mut ranges = Vec::new();
         loop {
             if self.eat("]") {
-                return Ok(CharSet::of(ranges));
+                return Ok(CharSet::from_ranges(ranges));
             }
             let first = self.member()?;
             let is_range =
@@ -763,11 +767,11 @@ impl RegExpParser {
         };
         let is_range = self.peek() == Some('-') && self.peek_at(1) != Some('-');
         if !may_be_range || !is_range {
-            return Ok(CharSet::one(first));
+            return Ok(CharSet::from_point(first));
         }
         self.at += 1;
         match self.member_v()? {
-            ClassMember::One(last) if first <= last => Ok(CharSet::of([(first, last)])),
+            ClassMember::One(last) if first <= last => Ok(CharSet::from_ranges([(first, last)])),
             ClassMember::One(_) => fault("a range from a larger to a smaller character"),
             ClassMember::Many(_) => fault("a range with a class as a bound"),
         }

@@ -21,7 +21,7 @@ pub(super) const MAX_POINT: u32 = 0x10_FFFF;
 pub(super) struct CharSet(Vec<(u32, u32)>);
 
 impl CharSet {
-    pub(super) fn of(ranges: impl IntoIterator<Item = (u32, u32)>) -> CharSet {
+    pub(super) fn from_ranges(ranges: impl IntoIterator<Item = (u32, u32)>) -> CharSet {
         let mut all: Vec<(u32, u32)> = ranges.into_iter().collect();
         all.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(all.len());
@@ -34,7 +34,7 @@ impl CharSet {
         CharSet(merged)
     }
 
-    pub(super) fn one(number: u32) -> CharSet {
+    pub(super) fn from_point(number: u32) -> CharSet {
         CharSet(vec![(number, number)])
     }
 
@@ -53,7 +53,7 @@ impl CharSet {
     }
 
     pub(super) fn union(&self, other: &CharSet) -> CharSet {
-        CharSet::of(self.0.iter().chain(&other.0).copied())
+        CharSet::from_ranges(self.0.iter().chain(&other.0).copied())
     }
 
     /// Returns the complement within `0..=max`.
@@ -77,7 +77,7 @@ impl CharSet {
             .0
             .iter()
             .flat_map(|a| other.0.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
-        CharSet::of(pairs.filter(|(start, end)| start <= end))
+        CharSet::from_ranges(pairs.filter(|(start, end)| start <= end))
     }
 
     pub(super) fn minus(&self, other: &CharSet) -> CharSet {
@@ -116,7 +116,7 @@ impl CharSet {
                 }
             }
         }
-        CharSet::of(ranges)
+        CharSet::from_ranges(ranges)
     }
 
     /// Returns the closure of the set for patterns by code unit. Two units are equivalent if their canonical forms are equal:
@@ -139,7 +139,7 @@ impl CharSet {
                 }
             }
         }
-        CharSet::of(ranges)
+        CharSet::from_ranges(ranges)
     }
 
     /// Returns the closure of the set for patterns by code point, under simple case folding.
@@ -162,7 +162,7 @@ impl CharSet {
     }
 
     pub(super) fn from_class(class: &ClassUnicode) -> CharSet {
-        CharSet::of(
+        CharSet::from_ranges(
             class
                 .iter()
                 .map(|range| (u32::from(range.start()), u32::from(range.end()))),
@@ -183,19 +183,19 @@ fn upper(unit: u32) -> u32 {
 }
 
 pub(super) fn digits() -> CharSet {
-    CharSet::of([(0x30, 0x39)])
+    CharSet::from_ranges([(0x30, 0x39)])
 }
 
 pub(super) fn words() -> CharSet {
-    CharSet::of([(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
+    CharSet::from_ranges([(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
 }
 
 pub(super) fn line_ends() -> CharSet {
-    CharSet::of([(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)])
+    CharSet::from_ranges([(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)])
 }
 
 pub(super) fn spaces() -> CharSet {
-    CharSet::of([
+    CharSet::from_ranges([
         (0x09, 0x0D),
         (0x20, 0x20),
         (0xA0, 0xA0),

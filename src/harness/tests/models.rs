@@ -39,13 +39,13 @@ fn send(wire: &Mutex<Wire>, change: impl FnOnce(&mut Wire)) {
     }
 }
 
-/// The reader's end of the wire. Counts how often a reader was opened and dropped.
-struct Reader {
+/// The reader's end of the wire. Counts how often it was dropped.
+struct PollingReader {
     wire: Arc<Mutex<Wire>>,
     dropped: std::sync::Arc<Count>,
 }
 
-impl Stream for Reader {
+impl Stream for PollingReader {
     type Item = Result<Event, Failure>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -61,7 +61,7 @@ impl Stream for Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for PollingReader {
     fn drop(&mut self) {
         self.dropped.fetch_add(1, SeqCst);
     }
@@ -76,7 +76,7 @@ struct Wired {
 impl Provider for Wired {
     fn send(&mut self, _: &Request) -> EventStream {
         self.opened += 1;
-        Box::pin(Reader {
+        Box::pin(PollingReader {
             wire: Arc::clone(&self.wire),
             dropped: std::sync::Arc::clone(&self.dropped),
         })

@@ -1,0 +1,3 @@
+//! Tests of the loop that need its insides.
+
+mod models;
