@@ -116,7 +116,7 @@ impl std::error::Error for GlobError {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct Glob {
-    matcher: Matcher,
+    matcher: GlobStrategy,
     /// The literal end of the glob. A text that ends otherwise is not stepped.
     suffix: Box<str>,
     case_insensitive: bool,
@@ -124,19 +124,19 @@ pub struct Glob {
 
 /// The way a glob is matched. Literals are in lower case if the glob ignores case.
 #[derive(Clone, Debug)]
-enum Matcher {
+enum GlobStrategy {
     /// The whole text equals the suffix.
     Literal,
     /// The text contains this one: `*text*`, where `*` matches any character.
     Contains(Box<str>),
-    Nfa(Nfa),
+    Nfa(GlobNfa),
 }
 
 /// A Thompson NFA. State 0 is the start.
 #[derive(Clone, Debug)]
-struct Nfa {
+struct GlobNfa {
     states: Box<[State]>,
-    classes: Box<[Class]>,
+    classes: Box<[GlobClass]>,
 }
 
 /// A state. Those that consume a character lead to the next one in the program.
@@ -155,13 +155,13 @@ enum State {
 
 /// A set of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Class {
+struct GlobClass {
     negated: bool,
     /// Inclusive ranges.
     ranges: Vec<(char, char)>,
 }
 
-impl Class {
+impl GlobClass {
     fn contains(&self, char: char, case_insensitive: bool) -> bool {
         let has = |char| {
             self.ranges
@@ -198,13 +198,13 @@ impl Glob {
             .count();
         let suffix = literal(&tokens[tokens.len() - tail..]).unwrap_or_default();
         let matcher = match &tokens[..] {
-            _ if tail == tokens.len() => Matcher::Literal,
+            _ if tail == tokens.len() => GlobStrategy::Literal,
             [Token::Star, inner @ .., Token::Star]
                 if !options.literal_separator && inner.iter().all(is_literal) =>
             {
-                Matcher::Contains(literal(inner).unwrap_or_default().into())
+                GlobStrategy::Contains(literal(inner).unwrap_or_default().into())
             }
-            _ => Matcher::Nfa(Compiler::compile(&tokens, options)),
+            _ => GlobStrategy::Nfa(GlobCompiler::compile(&tokens, options)),
         };
         Ok(Glob {
             matcher,
@@ -232,8 +232,8 @@ impl Glob {
         });
         ends_so
             && match &self.matcher {
-                Matcher::Literal => head == Some(0),
-                Matcher::Contains(needle) => {
+                GlobStrategy::Literal => head == Some(0),
+                GlobStrategy::Contains(needle) => {
                     let text = match self.case_insensitive {
                         true => &*scratch
                             .lowered
@@ -242,15 +242,15 @@ impl Glob {
                     };
                     memmem::find(text.as_bytes(), needle.as_bytes()).is_some()
                 }
-                Matcher::Nfa(nfa) => nfa.matches(text, self.case_insensitive, scratch),
+                GlobStrategy::Nfa(nfa) => nfa.matches(text, self.case_insensitive, scratch),
             }
     }
 
     fn states(&self) -> usize {
         match &self.matcher {
-            Matcher::Literal => self.suffix.len(),
-            Matcher::Contains(needle) => needle.len(),
-            Matcher::Nfa(nfa) => nfa.states.len(),
+            GlobStrategy::Literal => self.suffix.len(),
+            GlobStrategy::Contains(needle) => needle.len(),
+            GlobStrategy::Nfa(nfa) => nfa.states.len(),
         }
     }
 }
@@ -291,7 +291,7 @@ impl StateList {
     }
 }
 
-impl Nfa {
+impl GlobNfa {
     fn matches(&self, text: &str, case_insensitive: bool, scratch: &mut Scratch) -> bool {
         let Scratch {
             current,
@@ -350,15 +350,15 @@ impl Nfa {
 }
 
 /// Compiles tokens to an NFA.
-struct Compiler {
+struct GlobCompiler {
     options: GlobOptions,
     states: Vec<State>,
-    classes: Vec<Class>,
+    classes: Vec<GlobClass>,
 }
 
-impl Compiler {
-    fn compile(tokens: &[Token], options: GlobOptions) -> Nfa {
-        let mut compiler = Compiler {
+impl GlobCompiler {
+    fn compile(tokens: &[Token], options: GlobOptions) -> GlobNfa {
+        let mut compiler = GlobCompiler {
             options,
             states: Vec::new(),
             classes: Vec::new(),
@@ -368,7 +368,7 @@ impl Compiler {
             tokens => compiler.sequence(tokens),
         }
         compiler.states.push(State::Match);
-        Nfa {
+        GlobNfa {
             states: compiler.states.into(),
             classes: compiler.classes.into(),
         }

@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{Class, GlobError, MAX_BYTES, MAX_DEPTH};
+use super::{GlobClass, GlobError, MAX_BYTES, MAX_DEPTH};
 
 /// An element of a glob.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Token {
     FolderSuffix,
     /// `/**/`
     Folders,
-    Class(Class),
+    Class(GlobClass),
     /// The globs between braces.
     Group(Vec<Vec<Token>>),
 }
@@ -132,7 +132,7 @@ impl Parser<'_> {
     }
 
     /// Reads a class after its `[`.
-    fn class(&mut self) -> Result<Class, GlobError> {
+    fn class(&mut self) -> Result<GlobClass, GlobError> {
         let negated = self
             .chars
             .next_if(|char| matches!(char, '!' | '^'))
@@ -158,6 +158,6 @@ impl Parser<'_> {
         if is_range {
             ranges.push(('-', '-'));
         }
-        Ok(Class { negated, ranges })
+        Ok(GlobClass { negated, ranges })
     }
 }
