@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::pack::Pack;
-use crate::rule::{Action, Channel, Mode, Partial};
+use crate::rule::{Action, Channel, Mode, Partial, ToolOutcome};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
 use crate::verdict::{Decision, PartId, RuleId, Verdict};
@@ -115,17 +115,6 @@ pub(crate) struct MadeDecision {
     pub(crate) message: String,
     /// True if the message waits for the next request because of this decision.
     pub(crate) is_queued: bool,
-}
-
-/// The result of [`Conversation::pass`].
-#[derive(Debug)]
-#[cfg(feature = "harness")]
-pub(crate) struct PassedText {
-    pub(crate) flow: Flow,
-    /// The text that may leave now.
-    pub(crate) text: Vec<u8>,
-    /// Number of bytes of the part that still wait.
-    pub(crate) waiting: usize,
 }
 
 const NO_TURN: &str = "no turn is open: begin one with the user's prompt, or reopen the last one";
@@ -442,6 +431,18 @@ impl Conversation {
         Flow::Go
     }
 
+    /// Sets the outcome of the tool call whose output a part is, before its first delta. See [`Stream::set_outcome`].
+    pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) -> Flow {
+        if !self.is_reading() {
+            return self.flow();
+        }
+        if let Some(attempt) = &mut self.attempt {
+            attempt.stream.set_outcome(part, outcome);
+            attempt.part_or_insert(part, Channel::ToolOutput);
+        }
+        Flow::Go
+    }
+
     /// Reads a delta. A part that was never opened opens as text. A delta of a closed part is counted in
     /// [`Counters::unscanned_bytes`] and never leaves.
     ///
@@ -513,6 +514,7 @@ impl Conversation {
             Event::Tool { part, tool, call } => {
                 self.tool(*part, tool, call.as_deref().unwrap_or_default())
             }
+            Event::Outcome { part, outcome } => self.set_outcome(*part, *outcome),
             Event::Delta { part, bytes } => self.push(*part, bytes),
             Event::Snapshot { part, bytes } => {
                 let known = usize::try_from(self.delivered(*part)).unwrap_or(usize::MAX);
@@ -820,48 +822,32 @@ impl Conversation {
         }
     }
 
-    /// Reads a delta and returns the text of the part that may leave, as [`push`](Self::push) and [`take`](Self::take)
-    /// do. Where no rule holds text, it is the delta itself, without a copy.
+    /// Reads a delta as [`push`](Self::push) does. Returns `None` if nothing was decided and the delta leaves at once and
+    /// whole: then it is not copied, and there is nothing to take.
     #[inline]
-    pub(crate) fn pass(&mut self, part: PartId, bytes: Vec<u8>) -> PassedText {
-        let nothing = |flow| PassedText {
-            flow,
-            text: Vec::new(),
-            waiting: 0,
-        };
+    pub(crate) fn pass(&mut self, part: PartId, bytes: &[u8]) -> Option<Flow> {
         if !self.is_reading() {
-            return nothing(self.refuse(bytes.len() as u64));
+            return Some(self.refuse(bytes.len() as u64));
         }
         let Conversation {
             session, attempt, ..
         } = self;
         let Some(attempt) = attempt else {
-            return nothing(self.flow());
+            return Some(self.flow());
         };
-        let verdict = session.push(&mut attempt.stream, part, &bytes);
+        let verdict = session.push(&mut attempt.stream, part, bytes);
+        let is_decided = !session.decisions().is_empty();
         let text = attempt.part_or_insert(part, Channel::Text);
-        let passes = text.pass(&bytes);
-        if !passes && !text.is_closed {
-            text.push(&bytes);
+        if !is_decided && text.pass(bytes) {
+            return None;
         }
-        if verdict != Verdict::Continue || !session.decisions().is_empty() {
-            let flow = self.act(verdict);
-            if flow != Flow::Go {
-                return nothing(flow);
-            }
+        if !text.is_closed {
+            text.push(bytes);
         }
-        if passes {
-            return PassedText {
-                flow: Flow::Go,
-                text: bytes,
-                waiting: 0,
-            };
-        }
-        PassedText {
-            flow: Flow::Go,
-            text: self.take(part).to_vec(),
-            waiting: self.waiting_text(part).len(),
-        }
+        Some(match is_decided {
+            true => self.act(verdict),
+            false => Flow::Go,
+        })
     }
 
     /// Returns true if there are decisions that the loop has not acted on.

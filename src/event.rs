@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
 
 /// One event of one reply. The enum is exhaustive, so that a reader that overlooks a kind of event does not compile.
@@ -59,6 +59,15 @@ pub enum Event {
         tool: String,
         /// The id of the tool call.
         call: Option<String>,
+    },
+    /// The outcome of the tool call whose output the part is. It comes after the part opened and before its first
+    /// delta, because [`Stream::set_outcome`](crate::Stream::set_outcome) has to know it by then. Without this event the
+    /// outcome is unknown and counts as [`ToolOutcome::Ok`].
+    Outcome {
+        /// The part concerned, on [`Channel::ToolOutput`].
+        part: PartId,
+        /// The outcome.
+        outcome: ToolOutcome,
     },
     /// A fragment of a part: at least one byte, cut anywhere.
     Delta {
@@ -116,6 +125,7 @@ impl Event {
         match self {
             Event::PartStart { .. } => "part-start",
             Event::Tool { .. } => "tool",
+            Event::Outcome { .. } => "outcome",
             Event::Delta { .. } => "delta",
             Event::PartEnd { .. } => "part-end",
             Event::Snapshot { .. } => "snapshot",

@@ -171,6 +171,7 @@ impl<S> Guarded<S> {
         match event {
             Event::PartStart { part, .. }
             | Event::Tool { part, .. }
+            | Event::Outcome { part, .. }
             | Event::Delta { part, .. }
             | Event::Snapshot { part, .. } => self.add_part(part),
             Event::PartEnd { .. } => {}

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::pack::Pack;
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::stream::{Counters, RecordedMatch, Stream};
 use crate::verdict::{Hit, PartId, RuleId};
 
@@ -38,9 +38,22 @@ pub struct Target<'a> {
     pub tool: Option<&'a str>,
     /// The file that the text is about; see [`Stream::set_path`].
     pub path: Option<&'a Path>,
+    /// The outcome of the tool call, for [`Channel::ToolOutput`]. Other channels have none.
+    pub outcome: ToolOutcome,
 }
 
 impl Target<'_> {
+    /// Returns a text on that channel without a tool and a file. The output of a tool is one of a call that went well.
+    #[must_use]
+    pub fn new(channel: Channel) -> Target<'static> {
+        Target {
+            channel,
+            tool: None,
+            path: None,
+            outcome: ToolOutcome::default(),
+        }
+    }
+
     /// Opens the part of `stream` that the text is pushed to. Returns the part, and the hits that are certain already.
     ///
     /// # Example: hits as they become certain, without a search for every match
@@ -48,7 +61,7 @@ impl Target<'_> {
     /// use ttsr::{Channel, Pack, Pattern, Rule, scan::Target};
     /// let rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
     /// let mut stream = Pack::builder().rule(rule).build()?.stream();
-    /// let target = Target { channel: Channel::Text, tool: None, path: None };
+    /// let target = Target::new(Channel::Text);
     /// let (part, hits) = target.open(&mut stream);
     /// assert!(hits.is_empty());
     /// assert_eq!(stream.push(part, b"TODO, TODO").len(), 1);
@@ -56,6 +69,9 @@ impl Target<'_> {
     /// ```
     pub fn open(&self, stream: &mut Stream) -> (PartId, Vec<Hit>) {
         stream.open(PART, self.channel);
+        if self.channel == Channel::ToolOutput {
+            stream.set_outcome(PART, self.outcome);
+        }
         if let Some(path) = self.path {
             stream.set_path(PART, &path.to_string_lossy());
         }
@@ -193,7 +209,7 @@ impl Scanner {
     /// use ttsr::{Channel, Pack, Pattern, Rule, scan::{Scanner, Target}};
     /// let rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
     /// let scanner = Scanner::new(Pack::builder().rule(rule).build()?);
-    /// let target = Target { channel: Channel::Text, tool: None, path: None };
+    /// let target = Target::new(Channel::Text);
     /// let scanned = scanner.scan(&target, b"TODO: one\nTODO: two");
     /// let places: Vec<_> = scanned.matches.iter().map(|found| (found.start, found.end)).collect();
     /// assert_eq!(places, [(0, 4), (10, 14)]);
@@ -217,7 +233,7 @@ impl Scanner {
     /// use ttsr::{Channel, Pack, Pattern, Rule, scan::{Scanner, Target}};
     /// let rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
     /// let scanner = Scanner::new(Pack::builder().rule(rule).build()?);
-    /// let target = Target { channel: Channel::Text, tool: None, path: None };
+    /// let target = Target::new(Channel::Text);
     /// let blocks = ["TODO: one\nTO", "DO: two"];
     /// let mut stream = scanner.pack().stream();
     /// let (part, mut hits) = target.open(&mut stream);
@@ -371,6 +387,7 @@ pub fn scan(
         channel,
         tool,
         path,
+        outcome: ToolOutcome::default(),
     };
     Scanner::new(pack.clone()).scan(&target, text).matches
 }

@@ -275,7 +275,7 @@ impl Session {
     ///
     /// One delta can cause several decisions. The verdict is the one to act on first (the one that cuts, if there is
     /// one); [`decisions`](Self::decisions) has all.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, stream: &mut Stream, part: PartId, bytes: &[u8]) -> Verdict {
         self.decisions.clear();
         if stream.push(part, bytes).is_empty() && !stream.has_limit() {

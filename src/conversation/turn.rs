@@ -149,6 +149,11 @@ impl Attempt<'_> {
         self.conversation.set_path(part, path)
     }
 
+    /// Sets the outcome of the tool call whose output a part is. See [`Conversation::set_outcome`].
+    pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) -> Flow {
+        self.conversation.set_outcome(part, outcome)
+    }
+
     /// Reads a delta. See [`Conversation::push`].
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Flow {

@@ -9,7 +9,7 @@ use futures_core::Stream as _;
 
 use super::*;
 use crate::pack::Pack;
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 
 const PACK: &str = r#"
 schema = 1
@@ -316,5 +316,25 @@ fn rules_on_the_whole_reply_are_decided_at_its_end_and_count_for_the_next() {
         let decided: Vec<&str> = decided.filter_map(|made| made.rule.as_deref()).collect();
         assert_eq!(decided, want, "{text}");
         conversation = next;
+    }
+}
+
+#[test]
+fn c3_the_outcome_of_a_tool_call_decides_which_rules_read_its_output() {
+    let pack = "schema = 1\n[pack]\nname = \"t\"\n[rule.failed]\ndescription = \"d\"\nseverity = \"critical\"\n\
+                on = [\"tool-output\"]\noutcome = \"error\"\nmatch.any = [{ literal = \"denied\" }]\n\
+                examples.match = [\"denied\"]\n";
+    for (told, is_cut) in [
+        (Some(ToolOutcome::Error), true),
+        (Some(ToolOutcome::Ok), false),
+        (None, false),
+    ] {
+        let part = PartId(0);
+        let mut events = vec![open(0, Channel::ToolOutput, Some("read"))];
+        events.extend(told.map(|outcome| Event::Outcome { part, outcome }));
+        events.extend([delta(0, "access denied"), end(0)]);
+        let (out, _) = outcome(events, conversation(pack));
+        assert_eq!(out.contains("cut"), is_cut, "{told:?}: {out}");
+        assert_eq!(out.contains("outcome"), told.is_some(), "{told:?}: {out}");
     }
 }

@@ -97,7 +97,8 @@ impl Message {
     }
 
     /// Returns the message that keeps a reply in the conversation: its text, reasoning and tool calls, in order.
-    /// Aborted calls are left out. A call without an id is given one, made from its part's id.
+    /// Aborted calls are left out, and so is the output of tools that the provider ran. A call without an id is given
+    /// one, made from its part's id.
     ///
     /// # Example: an answer in the conversation
     /// ```
@@ -118,7 +119,8 @@ impl Message {
     #[must_use]
     pub fn reply(reply: &Reply) -> Message {
         let parts = reply.parts().iter();
-        let kept = parts.filter(|part| part.state != PartState::Aborted);
+        let kept = parts
+            .filter(|part| part.state != PartState::Aborted && part.channel != Channel::ToolOutput);
         let content = kept.map(|part| match part.channel {
             Channel::ToolInput => Content::ToolCall {
                 call: part.call_id(),

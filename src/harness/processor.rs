@@ -563,10 +563,10 @@ impl Processor {
     }
 
     fn step_streaming(&mut self, input: Input, out: &mut Vec<Step>) {
-        if input == Input::Cancel {
+        if matches!(input, Input::Cancel) {
             return self.cut(AbortCause::cancelled(), out);
         }
-        let is_tick = input == Input::Tick;
+        let is_tick = matches!(input, Input::Tick);
         if let Some(bound) = self.overdue(is_tick) {
             return match self.state {
                 ReplyState::Ending { .. } => self.finish_early(out),
@@ -599,6 +599,8 @@ impl Processor {
         }
     }
 
+    // Called for each delta: without the hint, the event is moved into the callee.
+    #[inline(always)]
     fn event(&mut self, event: Event, out: &mut Vec<Step>) {
         match event {
             Event::Delta { part, bytes } => self.delta(part, bytes, out),
@@ -610,6 +612,7 @@ impl Processor {
                 call,
             } => self.open(part, name, channel, (tool, call), out),
             Event::Tool { part, tool, call } => self.name_tool(part, tool, call, out),
+            Event::Outcome { part, outcome } => self.set_outcome(part, outcome, out),
             Event::PartEnd { part } => self.close(part, out),
             Event::Snapshot { part, bytes } => self.snapshot(part, bytes, out),
             Event::Usage { input, output } => {
@@ -777,6 +780,8 @@ impl Processor {
     }
 
     /// Returns the bounds of time that apply now. A bound that forbids a retry comes before those that allow one.
+    // Called for each delta: with the hint, no array is built to find the first bound that is reached.
+    #[inline(always)]
     fn bounds(&self, is_quiet: bool) -> [Option<TimeBound>; 4] {
         let bound = |name, since: Duration, longest: Option<Duration>| {
             longest.map(|longest| TimeBound {

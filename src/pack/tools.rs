@@ -307,7 +307,7 @@ mod tests {
             "{told:?}"
         );
         let told = warnings("", "tools = ['my_custom_tool']");
-        assert!(told[0].contains("its examples pass in calls of a tool of that name only"));
+        assert!(told[0].contains("its examples are run only in calls of a tool with that name"));
         let consult = "action = 'consult'\nconsult = { prompt = 'p', tools = ['grpe'] }";
         assert!(warnings("", consult)[0].contains("did you mean `grep`"));
         let allow = "[[allow]]\nrules = ['p/r']\ntools = ['bsah']\nreason = 'r'\n";

@@ -10,6 +10,7 @@ const TEXT: Target<'static> = Target {
     channel: Channel::Text,
     tool: None,
     path: None,
+    outcome: ToolOutcome::Ok,
 };
 
 fn pack_of(rules: impl IntoIterator<Item = Rule>) -> Option<Pack> {
@@ -287,8 +288,8 @@ fn the_file_of_a_target_is_what_paths_look_at() {
     ] {
         let target = Target {
             channel,
-            tool: None,
             path,
+            ..TEXT
         };
         assert_eq!(
             spans(&pack, &target, text).len(),
@@ -319,7 +320,7 @@ fn a_match_in_an_argument_stands_where_its_bytes_do() {
     let target = Target {
         channel: Channel::ToolInput,
         tool: Some("bash"),
-        path: None,
+        ..TEXT
     };
     let input = r#"{"command": "\u0072m -rf a; rm -rf b", "note": "rm -rf"}"#;
     let scanned = Scanner::new(pack).scan(&target, input.as_bytes());

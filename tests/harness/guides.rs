@@ -72,7 +72,7 @@ fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
     let (request, _) = sent(&mut processor, messages.clone());
     let texts: Vec<String> = request.messages.iter().map(Message::text).collect();
     assert_eq!(texts[0], "First.");
-    assert!(texts[1].starts_with("Reminder of the order of work"));
+    assert!(texts[1].starts_with("Reminder of the workflow"));
     assert!(texts[1].ends_with("\n\nfix the login"));
     // The next turn has the reminder again.
     let (request, _) = sent(&mut processor, messages);

@@ -2,9 +2,10 @@
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    AbortSource, AbortedCall, Cancel, End, Hooks, PartState, Processor, ScriptedReply, Settings,
-    Step, TOOL_ABORTED,
+    AbortSource, AbortedCall, Cancel, End, Hooks, Message, PartState, Processor, ScriptedReply,
+    Settings, Step, TOOL_ABORTED,
 };
+use ttsr::rule::ToolOutcome;
 use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule};
 
 use super::{Played, delta, pack, play, play_with, text};
@@ -369,5 +370,40 @@ fn a_reply_without_end_is_bounded() {
             AbortSource::Limit("reply_bytes")
         );
         assert!(played.published().len() <= 300);
+    }
+}
+
+#[test]
+fn c3_the_outcome_of_a_tool_that_the_provider_ran_decides_which_rules_read_its_output() {
+    let mut rule = Rule::new("t/failed", vec![Pattern::literal("denied")]);
+    rule.on = vec![Channel::ToolOutput];
+    rule.outcome = Some(ToolOutcome::Error);
+    rule.action = Action::Abort;
+    let pack = Pack::builder().rule(rule).build().unwrap();
+    for (told, is_cut) in [
+        (Some(ToolOutcome::Error), true),
+        (Some(ToolOutcome::Ok), false),
+        (None, false),
+    ] {
+        let part = PartId(0);
+        let mut script = ScriptedReply::default().event(start(0, Channel::ToolOutput));
+        if let Some(outcome) = told {
+            script = script.event(Event::Outcome { part, outcome });
+        }
+        let script = script
+            .event(delta(0, "access denied"))
+            .event(Event::PartEnd { part })
+            .event(start(1, Channel::Text))
+            .event(delta(1, "Sorry."))
+            .finish("stop");
+        let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+        let played = play_with(processor, vec![script], &Cancel::default(), |_| {});
+        let is_aborted = matches!(played.outcome.end, End::Aborted { .. });
+        assert_eq!(is_aborted, is_cut, "{told:?}");
+        let message = Message::reply(&played.outcome.reply);
+        assert!(
+            !message.text().contains("denied"),
+            "the output is no text of the model"
+        );
     }
 }

@@ -11,7 +11,7 @@ use ttsr::harness::{
     PartState, Processor, Reply, Request, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall,
     ToolFuture, ToolOutput, Tools,
 };
-use ttsr::rule::Consult;
+use ttsr::rule::{Consult, ToolOutcome};
 use ttsr::{Action, Channel, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
 use super::pack;
@@ -36,6 +36,14 @@ const PIECES: [&str; 16] = [
     "good. ",
 ];
 
+/// The channels of the parts in a provider's stream.
+const STREAM_CHANNELS: [Channel; 4] = [
+    Channel::Text,
+    Channel::Reasoning,
+    Channel::ToolInput,
+    Channel::ToolOutput,
+];
+
 fn event(random: &mut Random) -> Event {
     let part = PartId(random.below(4) as u32);
     let piece = random.pick(&PIECES);
@@ -43,7 +51,7 @@ fn event(random: &mut Random) -> Event {
         0..=3 => Event::PartStart {
             part,
             name: part.0.to_string(),
-            channel: Channel::ALL[random.below(3)],
+            channel: random.pick(&STREAM_CHANNELS),
             tool: random.one_in(2).then(|| "write".to_owned()),
             call: random.one_in(2).then(|| format!("call_{}", part.0)),
         },
@@ -51,6 +59,10 @@ fn event(random: &mut Random) -> Event {
             part,
             tool: "read".into(),
             call: None,
+        },
+        5 if random.one_in(2) => Event::Outcome {
+            part,
+            outcome: random.pick(&ToolOutcome::ALL),
         },
         5..=6 => Event::PartEnd { part },
         7 => Event::Snapshot {

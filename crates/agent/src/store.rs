@@ -25,7 +25,7 @@ pub use record::{Entry, Record};
 pub use recorder::{OnFailure, SessionRecorder};
 pub use resume_state::ResumeState;
 
-/// The events that a written record survives.
+/// The failures that a durable record survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {

@@ -385,7 +385,7 @@ fn a_narrow_row_leads_where_the_full_one_does() {
         move || {
             let config = TableConfig {
                 sparse: SparseRows {
-                    behind: 0,
+                    full_rows: 0,
                     ..SparseRows::USUAL
                 },
                 ..TableConfig::BARE

@@ -6,11 +6,12 @@ use clap::Args;
 use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use ttsr::rule::Condition;
+use ttsr::rule::{Condition, ToolOutcome};
 use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
+use crate::scan::{check_outcome, outcomes};
 use crate::test::part::ExamplePart;
 use crate::{CommandError, ExitStatus, effective, load};
 
@@ -29,7 +30,7 @@ mod why;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {
     /// The full id of the rule, `pack/rule`
-    #[arg(required_unless_present_any = ["tool", "path", "channel", "agent", "model", "provider"])]
+    #[arg(required_unless_present_any = ["tool", "path", "channel", "outcome", "agent", "model", "provider"])]
     rule: Option<String>,
     #[command(flatten)]
     packs: WorkspaceArgs,
@@ -55,9 +56,13 @@ struct PlaceArgs {
     /// The file that the call refers to
     #[arg(long, value_name = "FILE")]
     path: Option<String>,
-    /// The channel, such as `text` or `tool-input` [default: `tool-input` if a tool or a file is given]
+    /// The channel, such as `text` or `tool-input` [default: `tool-output` if an outcome is given, else `tool-input` if a
+    /// tool or a file is given]
     #[arg(long, value_name = "CHANNEL", value_parser = channel)]
     channel: Option<Channel>,
+    /// The outcome of the tool call
+    #[arg(long, value_name = "OUTCOME", value_parser = outcomes())]
+    outcome: Option<ToolOutcome>,
     /// The name of the agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -75,6 +80,7 @@ fn channel(name: &str) -> Result<Channel, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    check_outcome(options.place.outcome, options.place.channel)?;
     let pack = load::load_in(&options.packs)?;
     let mut out = RecordWriter::new(options.format.format);
     match &options.rule {
@@ -150,12 +156,15 @@ impl PlaceArgs {
             &self.model,
             &self.provider,
         ];
-        self.channel.is_some() || names.into_iter().any(Option::is_some)
+        self.channel.is_some() || self.outcome.is_some() || names.into_iter().any(Option::is_some)
     }
 
     fn channel(&self) -> Option<Channel> {
+        let is_output = self.outcome.is_some();
         let is_call = self.tool.is_some() || self.path.is_some();
-        self.channel.or(is_call.then_some(Channel::ToolInput))
+        self.channel
+            .or(is_output.then_some(Channel::ToolOutput))
+            .or(is_call.then_some(Channel::ToolInput))
     }
 
     /// Returns the reasons why the rule is not live here, empty if it is live. A property that was not given is no
@@ -180,6 +189,15 @@ impl PlaceArgs {
             because.push(format!(
                 "`{tool}` matches none of its `tools` {:?}",
                 rule.tools
+            ));
+        }
+        if let (Some(given), Some(wanted)) = (self.outcome, rule.outcome)
+            && given != wanted
+        {
+            because.push(format!(
+                "it reads the output of calls with the outcome `{}`, not `{}`",
+                wanted.name(),
+                given.name()
             ));
         }
         let is_call = channel == Some(Channel::ToolInput);
@@ -479,8 +497,11 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
         message = message.take().or(rendered);
     };
     let _ = session.open(&mut stream, PART, part.channel);
-    if let Some(call) = &part.call {
-        let _ = session.tool(&mut stream, PART, &call.tool, "call");
+    if part.channel == Channel::ToolOutput {
+        stream.set_outcome(PART, pack.rules()[0].outcome.unwrap_or_default());
+    }
+    if let Some(tool) = &part.tool {
+        let _ = session.tool(&mut stream, PART, tool, "call");
         note(&session, &stream);
     }
     let _ = session.push(&mut stream, PART, &part.bytes);

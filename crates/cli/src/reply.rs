@@ -9,6 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
+use ttsr::rule::ToolOutcome;
 use ttsr::scan::ScanMatch;
 use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
 
@@ -86,6 +87,7 @@ impl RecordedReply {
                     .tool(part, &tool, call.as_deref().unwrap_or_default());
                 self.keep_name(part);
             }
+            Event::Outcome { part, outcome } => self.watch.set_outcome(part, outcome),
             Event::Delta { part, bytes } => self.delta(part, &bytes, tally),
             Event::PartEnd { part } => {
                 self.turn_to(part, tally);
@@ -99,7 +101,8 @@ impl RecordedReply {
             Event::Finish { reason } => {
                 tally.counters.truncated += u64::from(reason == "truncated")
             }
-            _ => {}
+            // Counted by the caller, or without text.
+            Event::Unscanned { .. } | Event::Usage { .. } | Event::Restart => {}
         }
     }
 
@@ -364,6 +367,11 @@ impl StreamAndSession {
     fn open(&mut self, part: PartId, channel: Channel) {
         self.stream.open(part, channel);
         self.judged.open(part, channel);
+    }
+
+    fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) {
+        self.stream.set_outcome(part, outcome);
+        self.judged.set_outcome(part, outcome);
     }
 
     fn tool(&mut self, part: PartId, name: &str, call: &str) {

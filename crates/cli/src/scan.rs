@@ -15,6 +15,7 @@ use std::thread;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ignore::WalkBuilder;
+use ttsr::rule::ToolOutcome;
 use ttsr::scan::{ScanMatch, Scanner, Target};
 use ttsr::{Action, Channel, Hit, Level, Pack, PartId, Rule, RuleId, Severity, Stream};
 
@@ -43,9 +44,12 @@ use crate::{CommandError, ExitStatus, load};
 pub(crate) struct Options {
     #[command(flatten)]
     packs: WorkspaceArgs,
-    /// The channel of each file [default: text, or tool-input with --tool]
+    /// The channel of each file [default: text, tool-output with --outcome, or tool-input with --tool]
     #[arg(long, value_name = "CHANNEL", value_parser = channels())]
     channel: Option<Channel>,
+    /// The outcome of the tool call whose output each file is: rules with `outcome` read it [default: ok]
+    #[arg(long, value_name = "OUTCOME", value_parser = outcomes())]
+    outcome: Option<ToolOutcome>,
     /// The name of the called tool
     #[arg(long, value_name = "TOOL")]
     tool: Option<String>,
@@ -80,9 +84,10 @@ struct FileSelection {
 
 impl Options {
     fn channel(&self) -> Channel {
-        let default = match self.tool {
-            Some(_) => Channel::ToolInput,
-            None => Channel::Text,
+        let default = match (self.outcome, &self.tool) {
+            (Some(_), _) => Channel::ToolOutput,
+            (None, Some(_)) => Channel::ToolInput,
+            (None, None) => Channel::Text,
         };
         self.channel.unwrap_or(default)
     }
@@ -93,12 +98,36 @@ impl Options {
     }
 }
 
+/// Returns the parser of `--outcome`.
+pub(crate) fn outcomes() -> impl TypedValueParser<Value = ToolOutcome> {
+    PossibleValuesParser::new(ToolOutcome::ALL.map(ToolOutcome::name)).map(|name| {
+        ToolOutcome::from_name(&name).expect("only names of outcomes are possible values")
+    })
+}
+
+/// Returns an error if an outcome is given for a channel that has none.
+pub(crate) fn check_outcome(
+    outcome: Option<ToolOutcome>,
+    channel: Option<Channel>,
+) -> Result<(), CommandError> {
+    match (outcome, channel) {
+        (Some(_), Some(channel)) if channel != Channel::ToolOutput => {
+            Err(CommandError::Message(format!(
+                "`--outcome` needs the channel `tool-output`, not `{}`",
+                channel.name()
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn channels() -> impl TypedValueParser<Value = Channel> {
     PossibleValuesParser::new(Channel::ALL.map(Channel::name))
         .map(|name| Channel::from_name(&name).expect("only names of channels are possible values"))
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    check_outcome(options.outcome, options.channel)?;
     let scanner = Scanner::new(load::load_in(&options.packs)?);
     let mut problems = InputProblems::default();
     let mut report = FindingReport::new(options.format.format);
@@ -278,6 +307,7 @@ impl<'a> FileScan<'a> {
             channel: self.options.channel(),
             tool: self.options.tool.as_deref(),
             path: self.options.path.as_deref(),
+            outcome: self.options.outcome.unwrap_or_default(),
         };
         if target.path.is_none() && target.channel != Channel::ToolInput {
             target.path = own.as_deref();

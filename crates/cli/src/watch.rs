@@ -387,32 +387,8 @@ struct WatchFields<'a> {
     session: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    part: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    channel: Option<Channel>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    action: Option<Action>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decided: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turn: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    suppressed: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    late: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    beyond: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    midway: Option<bool>,
+    #[serde(flatten)]
+    verdict: Option<VerdictFields<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     does: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -431,6 +407,31 @@ struct WatchFields<'a> {
     unscanned_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     again_in: Option<u64>,
+}
+
+/// The members of a verdict.
+#[derive(Serialize)]
+struct VerdictFields<'a> {
+    part: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<Channel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a str>,
+    action: Action,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<u64>,
+    decided: u64,
+    turn: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressed: Option<&'a str>,
+    late: bool,
+    beyond: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    midway: Option<bool>,
 }
 
 impl<'a> WatchFields<'a> {
@@ -510,19 +511,21 @@ impl<'a> WatchFields<'a> {
             event: "verdict",
             session: Some(&judged.session),
             message: Some(&judged.message),
-            part: Some(&judged.decision.part.name),
-            channel: judged.decision.part.channel,
-            tool: judged.decision.part.tool.as_deref(),
-            rule: judged.decision.rule.as_deref(),
-            limit: judged.decision.limit.as_deref(),
-            action: Some(judged.decision.action),
-            end: judged.decision.end,
-            decided: Some(judged.decision.decided),
-            turn: Some(judged.decision.turn),
-            suppressed: judged.decision.suppressed.as_deref(),
-            late: Some(judged.is_late),
-            beyond: Some(judged.is_beyond),
-            midway: judged.is_midway.then_some(true),
+            verdict: Some(VerdictFields {
+                part: &judged.decision.part.name,
+                channel: judged.decision.part.channel,
+                tool: judged.decision.part.tool.as_deref(),
+                rule: judged.decision.rule.as_deref(),
+                limit: judged.decision.limit.as_deref(),
+                action: judged.decision.action,
+                end: judged.decision.end,
+                decided: judged.decision.decided,
+                turn: judged.decision.turn,
+                suppressed: judged.decision.suppressed.as_deref(),
+                late: judged.is_late,
+                beyond: judged.is_beyond,
+                midway: judged.is_midway.then_some(true),
+            }),
             says: Some(&judged.text),
             ..WatchFields::default()
         }

@@ -1,6 +1,7 @@
 //! An imitation of a server: replays a capture, and waits where whoever watches is to act.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,7 +38,10 @@ pub enum Play {
     Break,
 }
 
-#[derive(Debug, Default)]
+/// Answers a request with JSON, or with `None` never.
+type Responder = Box<dyn FnMut(&Asked) -> Option<String> + Send>;
+
+#[derive(Default)]
 struct Shared {
     /// Those for events too.
     asked: Mutex<Vec<Asked>>,
@@ -47,6 +51,14 @@ struct Shared {
     answers: Mutex<Vec<(&'static str, String)>>,
     /// Connections to the events, in all and still open.
     streams: Mutex<(u32, u32)>,
+    /// Answers every request but those for events.
+    responder: Mutex<Option<Responder>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -87,6 +99,12 @@ impl Imitation {
         let length = json.len();
         let head = "200 OK\r\ncontent-type: application/json\r\ncontent-length";
         self.answer(what, format!("{head}: {length}\r\n\r\n{json}"));
+    }
+
+    /// Answers every further request but those for events with the JSON that `responder` returns; a request for which it
+    /// returns `None` gets no answer.
+    pub fn respond(&self, responder: impl FnMut(&Asked) -> Option<String> + Send + 'static) {
+        *self.shared.responder.lock().unwrap() = Some(Box::new(responder));
     }
 
     /// Every request that changes something: without reads, and without what watchers tell one another.
@@ -141,7 +159,26 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
         bump();
         return;
     }
-    let answer = answer(&shared, &asked.what);
+    let responded = {
+        let mut responder = shared.responder.lock().unwrap();
+        responder.as_mut().map(|responder| responder(&asked))
+    };
+    let answer = match responded {
+        Some(Some(json)) => {
+            let length = json.len();
+            format!(
+                "200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{json}"
+            )
+        }
+        Some(None) => {
+            bump();
+            // Until the other side is gone.
+            let mut end = [0];
+            while matches!(socket.read(&mut end).await, Ok(read) if read > 0) {}
+            return;
+        }
+        None => answer(&shared, &asked.what),
+    };
     bump();
     socket
         .write_all(format!("HTTP/1.1 {answer}").as_bytes())

@@ -3,13 +3,15 @@
 //! Source: the reference of `POST /v1/messages` and its page on streaming.
 //!
 //! Also reads whole messages (the reply to a request without `stream`) and a `message_start` with content in it. Text,
-//! thinking and tool input are judged. Signatures are known metadata; redacted thinking, citations and the results of
-//! server tools are counted.
+//! thinking and tool input are judged, and so are `tool_result` and `mcp_tool_result`, whose `is_error` is the outcome of
+//! the call. Signatures are known metadata; redacted thinking, citations and the results of other server tools are
+//! counted.
 
 use super::FormatReader;
 use super::json::JsonValue;
-use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
+use super::reply::{EventSink, PartSpec, RecentCalls, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
+use ttsr::rule::ToolOutcome;
 
 /// The kinds of records that only this format has.
 pub(super) const KINDS: [&str; 8] = [
@@ -38,12 +40,14 @@ const MESSAGE: [&str; 8] = [
 #[derive(Debug)]
 pub(super) struct AnthropicReader {
     replies: ReplySequence,
+    calls: RecentCalls,
 }
 
 impl AnthropicReader {
     pub(super) fn new(default_name: String) -> AnthropicReader {
         AnthropicReader {
             replies: ReplySequence::new(default_name),
+            calls: RecentCalls::default(),
         }
     }
 
@@ -52,7 +56,7 @@ impl AnthropicReader {
         reply.count_unscanned(message.unread(&MESSAGE), "message_start", on);
         usage(reply, message, on);
         for (index, block) in (0..).zip(message.list("content")) {
-            start_block(reply, index, block, on);
+            start_block(reply, &mut self.calls, index, block, on);
             end_block(reply, index, on);
         }
         reply.reason = message
@@ -79,7 +83,7 @@ impl FormatReader for AnthropicReader {
             "content_block_start" => {
                 let reply = self.replies.reply(None, on);
                 if let Some(block) = record.get("content_block") {
-                    start_block(reply, index, block, on);
+                    start_block(reply, &mut self.calls, index, block, on);
                 }
                 reply.count_unscanned(record.unread(&["content_block"]), kind, on);
             }
@@ -130,7 +134,13 @@ impl FormatReader for AnthropicReader {
     }
 }
 
-fn start_block(reply: &mut ReplyEmitter, index: u64, block: &JsonValue<'_>, on: EventSink<'_>) {
+fn start_block(
+    reply: &mut ReplyEmitter,
+    calls: &mut RecentCalls,
+    index: u64,
+    block: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
     let kind = block.text("type").unwrap_or_default();
     let name = index.to_string();
     match &*kind {
@@ -152,6 +162,7 @@ fn start_block(reply: &mut ReplyEmitter, index: u64, block: &JsonValue<'_>, on: 
             let key = key(index, Channel::ToolInput);
             let (tool, call) = (block.text("name"), block.text("id"));
             let (tool, call) = (tool.as_deref(), call.as_deref());
+            calls.record(call, tool);
             let naming = PartSpec {
                 key: &key,
                 name: &name,
@@ -173,8 +184,52 @@ fn start_block(reply: &mut ReplyEmitter, index: u64, block: &JsonValue<'_>, on: 
                 on,
             );
         }
+        "tool_result" | "mcp_tool_result" => tool_result(reply, calls, index, block, on),
         _ => reply.count_unscanned(block.unread(&[]), &kind, on),
     }
+}
+
+/// Reads the output of a tool: a string, or blocks of which the text is read.
+fn tool_result(
+    reply: &mut ReplyEmitter,
+    calls: &RecentCalls,
+    index: u64,
+    block: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let (key, name) = (key(index, Channel::ToolOutput), index.to_string());
+    let call = block.text("tool_use_id");
+    let naming = PartSpec {
+        tool: call.as_deref().and_then(|call| calls.tool_of(call)),
+        call: call.as_deref(),
+        ..PartSpec::new(&key, &name, Channel::ToolOutput)
+    };
+    let is_error = block.get("is_error").is_some_and(|it| it.raw() == b"true");
+    let outcome = match is_error {
+        true => ToolOutcome::Error,
+        false => ToolOutcome::Ok,
+    };
+    let mut output = Vec::new();
+    let mut rest = block.unread(&["content"]);
+    match block.get("content") {
+        Some(content) if content.is_array() => {
+            for item in content.items() {
+                output.extend_from_slice(item.bytes("text").unwrap_or_default());
+                rest += match item.is_object() {
+                    true => item.unread(&["text"]),
+                    false => item.content(),
+                };
+            }
+        }
+        Some(content) => match content.string() {
+            Some(text) => output.extend_from_slice(text),
+            None => rest += content.content(),
+        },
+        None => {}
+    }
+    reply.push_output(naming, outcome, &output, on);
+    let kind = block.text("type").unwrap_or_default();
+    reply.count_unscanned(rest, &kind, on);
 }
 
 fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {

@@ -3,8 +3,10 @@
 //! Source: `GenerateContentResponse` in the references of both APIs.
 //!
 //! The text of a candidate is one part, also across other parts; a thought is judged as reasoning; a function call is a
-//! part of its own, whole or, on request, in [`gemini_args`](super::gemini_args). No chunk marks the end of the text,
-//! so it ends with the reply: at the end of the input, or if a chunk with another id follows a finish reason.
+//! part of its own, whole or, on request, in [`gemini_args`](super::gemini_args). A function response and the result of
+//! code that the provider runs are the output of a tool: a response with `error` and a result with an `outcome` other
+//! than `OUTCOME_OK` are errors. No chunk marks the end of the text, so it ends with the reply: at the end of the input,
+//! or if a chunk with another id follows a finish reason.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +15,7 @@ use super::gemini_args::PartialArgs;
 use super::json::JsonValue;
 use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
+use ttsr::rule::ToolOutcome;
 
 /// Members of a chunk that are read or are known metadata.
 const CHUNK: [&str; 8] = [
@@ -37,12 +40,14 @@ const CANDIDATE: [&str; 6] = [
 ];
 
 /// The same for a part.
-const PART: [&str; 5] = [
+const PART: [&str; 7] = [
     "text",
     "thought",
     "thoughtSignature",
     "functionCall",
     "executableCode",
+    "functionResponse",
+    "codeExecutionResult",
 ];
 
 #[derive(Debug)]
@@ -58,6 +63,8 @@ struct GeminiReply {
     ended: bool,
     /// The number of function calls so far.
     calls: u64,
+    /// The number of outputs of tools so far.
+    outputs: u64,
     /// The unfinished call of each candidate.
     open: BTreeMap<u64, OpenFunctionCall>,
 }
@@ -201,6 +208,12 @@ fn read_part(
     if let Some(code) = part.get("executableCode") {
         executable_code(reply, state, candidate, code, on);
     }
+    if let Some(result) = part.get("codeExecutionResult") {
+        execution_result(reply, state, candidate, result, on);
+    }
+    if let Some(answer) = part.get("functionResponse") {
+        function_response(reply, state, candidate, answer, on);
+    }
     reply.count_unscanned(part.unread(&PART), "part", on);
 }
 
@@ -283,9 +296,70 @@ fn executable_code(
     reply.count_unscanned(code.unread(&["code", "language"]), "executableCode", on);
 }
 
+/// Reads the result of code that the provider ran.
+fn execution_result(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    result: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let (key, id) = (state.next_output(candidate), result.text("id"));
+    let naming = PartSpec {
+        tool: Some("executableCode"),
+        call: id.as_deref(),
+        ..PartSpec::new(&key, &key, Channel::ToolOutput)
+    };
+    let outcome = match result.text("outcome").as_deref() {
+        Some("OUTCOME_OK") | None => ToolOutcome::Ok,
+        Some(_) => ToolOutcome::Error,
+    };
+    let output = result.bytes("output").unwrap_or_default();
+    reply.push_output(naming, outcome, output, on);
+    let rest = result.unread(&["outcome", "output"]);
+    reply.count_unscanned(rest, "codeExecutionResult", on);
+}
+
+/// Reads the output of a function, which the API defines as an object with any members; `error` says that it failed. A
+/// single string is read as it is, any other object as JSON.
+fn function_response(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    answer: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let (tool, id) = (answer.text("name"), answer.text("id"));
+    let key = state.next_output(candidate);
+    let naming = PartSpec {
+        tool: tool.as_deref(),
+        call: id.as_deref(),
+        ..PartSpec::new(&key, &key, Channel::ToolOutput)
+    };
+    if let Some(response) = answer.get("response") {
+        let failed = response.get("error").is_some_and(|it| it.raw() != b"null");
+        let outcome = match failed {
+            true => ToolOutcome::Error,
+            false => ToolOutcome::Ok,
+        };
+        let output = match response.members() {
+            [(_, only)] => only.string(),
+            _ => response.string(),
+        };
+        reply.push_output(naming, outcome, output.unwrap_or(response.raw()), on);
+    }
+    let rest = answer.unread(&["name", "response", "willContinue", "scheduling"]);
+    reply.count_unscanned(rest, "functionResponse", on);
+}
+
 impl GeminiReply {
     fn next_call(&mut self, candidate: u64) -> String {
         self.calls += 1;
         format!("{candidate}/call/{}", self.calls)
+    }
+
+    fn next_output(&mut self, candidate: u64) -> String {
+        self.outputs += 1;
+        format!("{candidate}/output/{}", self.outputs)
     }
 }

@@ -13,8 +13,9 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::json::JsonValue;
-use super::reply::{EventSink, PartSpec, ReplyEmitter, TRUNCATED};
+use super::reply::{EventSink, PartSpec, RecentCalls, ReplyEmitter, TRUNCATED};
 use super::sse::{self, Sse, SseEvent};
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event};
 
 /// An event of a session.
@@ -281,6 +282,8 @@ struct OpenSession {
 struct TrackedMessage {
     id: String,
     reply: ReplyEmitter,
+    /// The calls of the second interface, whose results do not name the tool.
+    calls: RecentCalls,
 }
 
 impl SessionTracker {
@@ -464,6 +467,7 @@ impl OpenSession {
             self.message = Some(TrackedMessage {
                 id: id.to_owned(),
                 reply: ReplyEmitter::new(self.id.clone()),
+                calls: RecentCalls::default(),
             });
         }
         self.message.as_mut()
@@ -633,7 +637,9 @@ impl OpenSession {
         let (stem, verb) = step.rsplit_once('.').unwrap_or((step, ""));
         if let ("tool", Some(stage)) = (stem, ToolStage::from_verb(verb)) {
             let state = ToolState::new(stage, event, event.get("input"), None);
-            return on(&session, ServerNotice::Tool(state));
+            on(&session, ServerNotice::Tool(state));
+            let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
+            return message.read_tool_stage(stage, event, on);
         }
         match (stem, verb) {
             ("text", _) => message.read_part_event("textID", Channel::Text, verb, event, on),
@@ -749,16 +755,74 @@ impl TrackedMessage {
         let Some(state) = part.get("state") else {
             return;
         };
-        if !self.reply.is_open(id) || state.text("status").as_deref() == Some("pending") {
-            return;
-        }
-        match state.get("input") {
-            Some(input) if !input.members().is_empty() => {
-                self.reply.push_whole(naming, input.raw(), on)
+        let status = state.text("status");
+        if self.reply.is_open(id) && status.as_deref() != Some("pending") {
+            match state.get("input") {
+                Some(input) if !input.members().is_empty() => {
+                    self.reply.push_whole(naming, input.raw(), on)
+                }
+                _ => {}
             }
-            _ => {}
+            self.reply.end(id, on);
         }
-        self.reply.end(id, on);
+        let (outcome, output) = match status.as_deref() {
+            Some("completed") => (ToolOutcome::Ok, state.bytes("output")),
+            Some("error") => (ToolOutcome::Error, state.bytes("error")),
+            _ => return,
+        };
+        self.read_output(naming, outcome, output.unwrap_or_default(), on);
+    }
+
+    /// Reads the output of the tool call in the part `input`, as a part of its own.
+    fn read_output(
+        &mut self,
+        input: PartSpec<'_>,
+        outcome: ToolOutcome,
+        output: &[u8],
+        on: EventSink<'_>,
+    ) {
+        let (key, name) = (
+            format!("{}/output", input.key),
+            format!("{}/output", input.name),
+        );
+        let naming = PartSpec {
+            key: &key,
+            name: &name,
+            channel: Channel::ToolOutput,
+            ..input
+        };
+        self.reply.push_output(naming, outcome, output, on);
+    }
+
+    /// Reads a stage of a tool call in the second interface, which reports the output with the last one.
+    fn read_tool_stage(&mut self, stage: ToolStage, event: &JsonValue<'_>, on: EventSink<'_>) {
+        let call = event.text("callID").unwrap_or_default();
+        self.calls
+            .record(Some(&call), event.text("tool").as_deref());
+        let mut output = Vec::new();
+        let outcome = match stage {
+            ToolStage::Pending | ToolStage::Running => return,
+            ToolStage::Completed => {
+                for item in event.list("content") {
+                    output.extend_from_slice(item.bytes("text").unwrap_or_default());
+                }
+                ToolOutcome::Ok
+            }
+            ToolStage::Error => {
+                let error = event.get("error");
+                let message = error.and_then(|error| error.bytes("message"));
+                output.extend_from_slice(message.unwrap_or_default());
+                ToolOutcome::Error
+            }
+        };
+        let tool = self.calls.tool_of(&call).map(str::to_owned);
+        let key = format!("{}:{call}", Channel::ToolInput.name());
+        let input = PartSpec {
+            tool: tool.as_deref(),
+            call: Some(&call),
+            ..PartSpec::new(&key, &call, Channel::ToolInput)
+        };
+        self.read_output(input, outcome, &output, on);
     }
 
     /// Reads an event of a part in the second interface: `started`, `delta` or `ended`.
@@ -773,6 +837,9 @@ impl TrackedMessage {
         let name = event.text(named).unwrap_or_default();
         let key = format!("{}:{name}", channel.name());
         let tool = event.text("name");
+        if channel == Channel::ToolInput {
+            self.calls.record(Some(&name), tool.as_deref());
+        }
         let naming = PartSpec {
             tool: tool.as_deref(),
             call: (channel == Channel::ToolInput).then_some(&*name),

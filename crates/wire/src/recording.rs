@@ -4,9 +4,11 @@
 //! {"t":12,"ch":"tool-input","part":"1","tool":"write","d":"{\"path\":"}    a delta, 12 ms after the start
 //! {"t":15,"ch":"text","part":"0","tool":null,"b":"gIE="}                   a delta that is not UTF-8, as base64
 //! {"part":"1","end":true}                                                  the part is complete
+//! {"t":20,"ch":"tool-output","part":"2","tool":"write","outcome":"error","d":"disk full"}   the output of a failed call
 //! ```
 //!
-//! `"stream"` on the lines lets several streams share a file, also interleaved. [`RecordingWriter`] adds lines for the other
+//! `"outcome"` is `ok` or `error`, on the first line of a part whose channel is `tool-output`; without it the outcome is
+//! unknown. `"stream"` on the lines lets several streams share a file, also interleaved. [`RecordingWriter`] adds lines for the other
 //! events of a stream (`call`, `snapshot`, `usage`, `unscanned`, `error`, `finish`), so that a recording reads back as
 //! the events that were written. A reader requires none of them.
 
@@ -19,16 +21,18 @@ use base64::engine::general_purpose::STANDARD;
 use super::FormatReader;
 use super::json::JsonValue;
 use super::reply::{EventSink, PartSpec, ReplyEmitter, TRUNCATED, UniqueNames};
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, PartId};
 
 /// The members of a line that are read.
-const LINE: [&str; 17] = [
+const LINE: [&str; 18] = [
     "t",
     "stream",
     "ch",
     "part",
     "tool",
     "call",
+    "outcome",
     "d",
     "b",
     "end",
@@ -176,13 +180,25 @@ fn part_line(reply: &mut ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) 
     if line.get("snapshot").is_some() && reply.delivered(&part).is_some() {
         return reply.push_snapshot(&part, bytes, on);
     }
-    if line.get("d").is_some() || line.get("b").is_some() || tool.is_some() && reply.is_open(&part)
-    {
+    let names_tool = tool.is_some() && reply.is_open(&part);
+    if line.get("d").is_some() || line.get("b").is_some() || names_tool {
         reply.open(naming, on);
+        read_outcome(reply, &part, line, on);
         reply.push_raw_delta(naming, bytes, on);
     }
     if line.get("end").is_some_and(|end| end.raw() == b"true") {
         reply.end(&part, on);
+    }
+}
+
+/// Reads the outcome of a tool call; an unknown one is counted.
+fn read_outcome(reply: &mut ReplyEmitter, part: &str, line: &JsonValue<'_>, on: EventSink<'_>) {
+    let Some(name) = line.text("outcome") else {
+        return;
+    };
+    match ToolOutcome::from_name(&name) {
+        Some(outcome) => reply.set_outcome(part, outcome, on),
+        None => reply.count_unknown(0, &name, on),
     }
 }
 
@@ -233,6 +249,7 @@ struct RecordedPart {
     channel: Channel,
     tool: Option<String>,
     call: Option<String>,
+    outcome: Option<ToolOutcome>,
 }
 
 impl RecordingWriter {
@@ -268,6 +285,7 @@ impl RecordingWriter {
                     channel: *channel,
                     tool: tool.clone(),
                     call: call.clone(),
+                    outcome: None,
                 };
                 self.parts.insert(*part, recorded_part);
                 self.part(&mut line, *part, Some(b""));
@@ -275,6 +293,10 @@ impl RecordingWriter {
             Event::Tool { part, tool, call } => {
                 self.recorded_part(*part).tool = Some(tool.clone());
                 self.recorded_part(*part).call.clone_from(call);
+                self.part(&mut line, *part, Some(b""));
+            }
+            Event::Outcome { part, outcome } => {
+                self.recorded_part(*part).outcome = Some(*outcome);
                 self.part(&mut line, *part, Some(b""));
             }
             Event::Delta { part, bytes } => self.part(&mut line, *part, Some(bytes)),
@@ -317,6 +339,7 @@ impl RecordingWriter {
             channel: Channel::Text,
             tool: None,
             call: None,
+            outcome: None,
         })
     }
 
@@ -326,6 +349,7 @@ impl RecordingWriter {
             channel,
             tool,
             call,
+            outcome,
         } = self.recorded_part(part);
         member(line, "ch", channel.name());
         member(line, "part", name);
@@ -335,6 +359,9 @@ impl RecordingWriter {
         }
         if let Some(call) = call {
             member(line, "call", call);
+        }
+        if let Some(outcome) = outcome {
+            member(line, "outcome", outcome.name());
         }
         match bytes.map(std::str::from_utf8) {
             Some(Ok(text)) => member(line, "d", text),

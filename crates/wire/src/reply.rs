@@ -10,10 +10,11 @@
 //! Memory: at most 60 bytes for a part that has ended, however long its name is, and none for parts past [`PARTS`].
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, PartId};
 
 /// Receives events, each with the name of its stream.
@@ -75,6 +76,7 @@ struct EmittedPart {
 struct WirePart {
     tool: Option<String>,
     call: Option<String>,
+    outcome: Option<ToolOutcome>,
     /// The part's key up to the first slash.
     group: String,
     /// A high surrogate at the end of the last delta, whose other half may follow.
@@ -163,6 +165,45 @@ impl ReplyEmitter {
             }
             _ => self.start(naming, on),
         }
+    }
+
+    /// Emits the outcome of the tool call whose output the part is, unless it is known. Only the output of a tool has
+    /// one, and rules must know it before the first byte: any other outcome is counted under the kind `outcome`.
+    pub(super) fn set_outcome(&mut self, key: &str, outcome: ToolOutcome, on: EventSink<'_>) {
+        let Some(part) = self.known.part(key) else {
+            return;
+        };
+        let EmittedPart { bytes, channel, .. } = self.parts[part];
+        let known = self.open.get_mut(&number(part)).map(|it| &mut it.outcome);
+        match known {
+            Some(known) if *known == Some(outcome) => {}
+            Some(known) if bytes == 0 && channel == Channel::ToolOutput => {
+                *known = Some(outcome);
+                self.emit_start_of(part, on);
+                let part = id(part);
+                self.emit(Event::Outcome { part, outcome }, on);
+            }
+            _ => self.count_unknown(0, "outcome", on),
+        }
+    }
+
+    /// Emits the whole output of a tool call as a part, unless a part of that key was opened before.
+    pub(super) fn push_output(
+        &mut self,
+        naming: PartSpec<'_>,
+        outcome: ToolOutcome,
+        bytes: &[u8],
+        on: EventSink<'_>,
+    ) {
+        if self.delivered(naming.key).is_some() {
+            return;
+        }
+        if self.open(naming, on).is_none() {
+            return self.count_unscanned(bytes.len() as u64, TOO_MANY, on);
+        }
+        self.set_outcome(naming.key, outcome, on);
+        self.push_whole(naming, bytes, on);
+        self.end(naming.key, on);
     }
 
     /// Appends bytes to the part.
@@ -355,6 +396,7 @@ impl ReplyEmitter {
         let open = WirePart {
             tool: tool.map(str::to_owned),
             call: call.map(str::to_owned),
+            outcome: None,
             group: group_name(key).to_owned(),
             lone: None,
         };
@@ -533,6 +575,35 @@ impl UniqueNames {
         self.0.insert(unused.clone(), 1);
         self.0.insert(name.to_owned(), times.max(2) - 1);
         unused
+    }
+}
+
+/// The most tool calls whose names are kept for their results.
+const CALLS: usize = 64;
+
+/// The most bytes of the id and the name of a kept call.
+const CALL: usize = 1024;
+
+/// The ids and the tools of the last calls: the result of a call names only its id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecentCalls(VecDeque<(String, String)>);
+
+impl RecentCalls {
+    pub(super) fn record(&mut self, call: Option<&str>, tool: Option<&str>) {
+        let Some((call, tool)) = call.zip(tool) else {
+            return;
+        };
+        if call.len() + tool.len() <= CALL {
+            if self.0.len() >= CALLS {
+                self.0.pop_front();
+            }
+            self.0.push_back((call.to_owned(), tool.to_owned()));
+        }
+    }
+
+    pub(super) fn tool_of(&self, call: &str) -> Option<&str> {
+        let known = self.0.iter().rfind(|(known, _)| known == call);
+        known.map(|(_, tool)| tool.as_str())
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{Failure, Hooks, Input, Processor, Settings, Step};
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, Pack, PartId};
 
 static PACK: LazyLock<Pack> = LazyLock::new(|| {
@@ -40,7 +41,12 @@ examples.match = ["bye"]
     Pack::from_toml(rules).expect("the rules are right")
 });
 
-const CHANNELS: [Channel; 3] = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
+const CHANNELS: [Channel; 4] = [
+    Channel::Text,
+    Channel::Reasoning,
+    Channel::ToolInput,
+    Channel::ToolOutput,
+];
 
 /// The next operation of the host.
 #[derive(Clone, Debug)]
@@ -87,7 +93,7 @@ fn acts(mut data: &[u8]) -> Vec<Act> {
             6 => Event::PartStart {
                 part,
                 name: text(),
-                channel: CHANNELS[usize::from(number / 4) % 3],
+                channel: CHANNELS[usize::from(number / 4) % CHANNELS.len()],
                 tool: (number / 16 % 2 == 0).then(|| "bash".to_owned()),
                 call,
             },
@@ -102,6 +108,10 @@ fn acts(mut data: &[u8]) -> Vec<Act> {
                 bytes: bytes.to_vec(),
             },
             10 => Event::Finish { reason: text() },
+            13 => Event::Outcome {
+                part,
+                outcome: ToolOutcome::ALL[usize::from(number) % 2],
+            },
             11 if number % 4 == 0 => Event::Restart,
             12 if number % 4 == 0 => Event::Error {
                 kind: "overloaded".to_owned(),

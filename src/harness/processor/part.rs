@@ -5,14 +5,14 @@ use serde::de::IgnoredAny;
 use super::abort::AbortCause;
 use super::whole_text::Guidance;
 use super::{Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
-use crate::conversation::{MadeDecision, PassedText};
+use crate::conversation::MadeDecision;
 use crate::harness::consultation::Consultation;
 use crate::harness::event::{DecisionEvent, EventPart, LoopEvent};
 use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::Step;
-use crate::rule::Consult;
+use crate::rule::{Consult, ToolOutcome};
 use crate::{Action, Channel, Decision, Flow, PartId};
 
 /// The number of identical tool calls in a row that is reported.
@@ -113,16 +113,16 @@ impl Processor {
         if self.attempt.reply.bytes > self.settings.reply_bytes {
             return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
-        let PassedText {
-            flow,
-            text,
-            waiting,
-        } = self.conversation.pass(part, bytes);
-        if self.act(flow, out) {
-            return;
+        match self.conversation.pass(part, &bytes) {
+            None => self.forward(index, bytes, out),
+            Some(flow) => {
+                if !self.act(flow, out) {
+                    self.forward_released(index, out);
+                    let waiting = self.conversation.waiting_text(part).len();
+                    report_held(part, waiting, out);
+                }
+            }
         }
-        self.forward(index, text, out);
-        report_held(part, waiting, out);
     }
 
     /// Publishes the text of a part that the conversation has released.
@@ -248,6 +248,18 @@ impl Processor {
             HookFault::Cancelled => return,
         };
         out.push(Step::Observe(observation));
+    }
+
+    /// Sets the outcome of the tool call whose output the part is.
+    pub(super) fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome, out: &mut Vec<Step>) {
+        let stream = self.conversation.stream();
+        if stream.and_then(|stream| stream.channel(part)) == Some(Channel::ToolOutput) {
+            let flow = self.conversation.set_outcome(part, outcome);
+            self.act(flow, out);
+        } else {
+            // A part that is unknown opens as text, which has no outcome.
+            self.growing(part, 0, out);
+        }
     }
 
     /// Returns the index of a part, which is opened as text if it is unknown; `None` if the part is complete.

@@ -150,7 +150,7 @@ impl<'t> RuleReader<'t> {
         self.problems.push(fault, span, self.rule.clone());
     }
 
-    /// Records `fault` at `text`, or at those of its bytes that the fault names.
+    /// Records `fault` at the bytes of `text` that the fault names, or at the whole text if it names none.
     pub(in crate::pack) fn fault_in(&mut self, fault: Fault, text: &Text<'_>) {
         let span = text.place_of(self.text, fault.within.as_ref());
         self.fault(fault, span);

@@ -155,13 +155,18 @@ impl AgentEventReader {
                 let content = match channel {
                     Channel::Text => AgentPart::Text(String::new()),
                     Channel::Reasoning => AgentPart::Reasoning,
+                    // The state of the call reports its end.
+                    Channel::ToolOutput => return None,
                     _ => AgentPart::Other,
                 };
                 self.part(session, part, content)
             }
             Event::Delta { part, bytes } => {
                 let writing = self.writing(&session)?;
-                let is_written = writing.channel(part) != Some(Channel::ToolInput);
+                let unseen = [Channel::ToolInput, Channel::ToolOutput];
+                let is_written = !writing
+                    .channel(part)
+                    .is_some_and(|channel| unseen.contains(&channel));
                 is_written.then(|| AgentEvent::Delta {
                     message: writing.message.clone(),
                     part: writing.part(part),

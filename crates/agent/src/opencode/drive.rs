@@ -9,13 +9,15 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{ActJournal, ActStage, second_watcher};
-use super::perform::{ActLog, ActOutcome, StopControl, perform, resume};
+use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, second_watcher};
+use super::perform::{
+    ActLog, ActOutcome, StopControl, continuation, perform, resume, resume_files,
+};
 use super::server::{Server, ServerApi, segment};
 use super::watch::{Act, SessionWatcher, StopAct, WatchEvent};
 use crate::handoff::{ArrivedMessage, HandoffTracker, Injection, ProjectFiles};
 use ttsr::harness::HANDOFF_MARKER;
-use ttsr::harness::{Cancel, Content, Failure};
+use ttsr::harness::{Cancel, Content, Failure, Message};
 use ttsr_wire::opencode::ServerNotice;
 
 /// The waits between attempts to connect.
@@ -183,6 +185,11 @@ enum BackgroundTask {
         session: String,
         injection: Option<Injection>,
     },
+    /// A continuation of an earlier process, with the files of its prompt.
+    Resumed {
+        entry: JournaledContinuation,
+        injection: Injection,
+    },
 }
 
 impl WatchDriver<'_> {
@@ -303,7 +310,7 @@ impl WatchDriver<'_> {
         self.queue.queued.push(QueuedAct {
             act,
             log,
-            entry: None,
+            resumed: None,
             control: Arc::default(),
         });
     }
@@ -321,9 +328,17 @@ impl WatchDriver<'_> {
             }
             self.queue.queued.push(QueuedAct {
                 act,
-                log: self.log.for_entry(&entry),
-                entry: Some(entry),
+                log: self.log.for_entry(entry.id),
+                resumed: Some(ResumedAct::Stop(entry)),
                 control: Arc::default(),
+            });
+        }
+        for entry in self.log.pending_continuations() {
+            let server = self.server.clone();
+            let handoffs = Arc::clone(&self.handoffs);
+            self.tasks.spawn(async move {
+                let injection = resumed_injection(&server, &entry, handoffs).await;
+                BackgroundTask::Resumed { entry, injection }
             });
         }
     }
@@ -398,24 +413,13 @@ impl WatchDriver<'_> {
                 Some(directory) => Some(directory),
                 None => description(&server, &session).await.1,
             };
-            let name = session.clone();
-            let reading = tokio::task::spawn_blocking(move || {
-                let files = ProjectFiles::new(directory?).ok()?;
-                let content = [Content::Text {
-                    text,
-                    synthetic: false,
-                }];
-                let model = model.map(|(provider, model)| format!("{provider}/{model}"));
-                let arrived = ArrivedMessage {
-                    session: &name,
-                    model: model.as_deref().unwrap_or_default(),
-                    agent: agent.as_deref().unwrap_or_default(),
-                    content: &content,
-                };
-                let mut handoffs = handoffs.lock().unwrap_or_else(PoisonError::into_inner);
-                handoffs.arrived(&arrived, &files)
-            });
-            let injection = reading.await.ok().flatten();
+            let prompt = WrittenPrompt {
+                session: session.clone(),
+                text,
+                agent: agent.unwrap_or_default(),
+                model,
+            };
+            let injection = prompt.read_files(directory, handoffs).await;
             BackgroundTask::Continued { session, injection }
         });
     }
@@ -441,8 +445,94 @@ impl WatchDriver<'_> {
                     self.begin(act, report);
                 }
             }
+            BackgroundTask::Resumed { entry, injection } => {
+                let session = entry.session.clone();
+                watch.expect_prompt(&session);
+                let act = Act::AddFiles { session, injection };
+                report(&WatchEvent::Resumed(act.clone()));
+                self.queue.queued.push(QueuedAct {
+                    act,
+                    log: self.log.for_entry(entry.id),
+                    resumed: Some(ResumedAct::Continuation(entry)),
+                    control: Arc::default(),
+                });
+            }
         }
     }
+}
+
+/// A prompt that the user wrote.
+struct WrittenPrompt {
+    session: String,
+    text: String,
+    agent: String,
+    model: Option<(String, String)>,
+}
+
+impl WrittenPrompt {
+    /// Reads the files that the prompt refers to, if it is a continuation prompt and the first one of its session.
+    async fn read_files(
+        self,
+        directory: Option<String>,
+        handoffs: Arc<Mutex<HandoffTracker>>,
+    ) -> Option<Injection> {
+        let reading = tokio::task::spawn_blocking(move || {
+            let files = ProjectFiles::new(directory?).ok()?;
+            let content = [Content::Text {
+                text: self.text,
+                synthetic: false,
+            }];
+            let model = self.model;
+            let model = model.map(|(provider, model)| format!("{provider}/{model}"));
+            let arrived = ArrivedMessage {
+                session: &self.session,
+                model: model.as_deref().unwrap_or_default(),
+                agent: &self.agent,
+                content: &content,
+            };
+            let mut handoffs = handoffs.lock().unwrap_or_else(PoisonError::into_inner);
+            handoffs.arrived(&arrived, &files)
+        });
+        reading.await.ok().flatten()
+    }
+}
+
+/// Returns the files of a continuation of an earlier process, which are empty if its prompt is not in the session. Its
+/// session is marked in `handoffs`: the prompt is sent again, and must not add the files once more.
+async fn resumed_injection(
+    server: &Server,
+    entry: &JournaledContinuation,
+    handoffs: Arc<Mutex<HandoffTracker>>,
+) -> Injection {
+    let session = &entry.session;
+    let marked = [Message::user(HANDOFF_MARKER)];
+    {
+        let mut known = handoffs.lock().unwrap_or_else(PoisonError::into_inner);
+        known.take_up(session, &marked);
+    }
+    let found = match entry.prompt {
+        None => continuation(server, session).await.ok().flatten(),
+        Some(_) => None,
+    };
+    let injection = match found {
+        Some(found) => {
+            let prompt = WrittenPrompt {
+                session: session.clone(),
+                text: found.text(),
+                agent: found.agent(),
+                model: found.model(),
+            };
+            let directory = description(server, session).await.1;
+            prompt.read_files(directory, Arc::default()).await
+        }
+        None => None,
+    };
+    injection.unwrap_or(Injection {
+        parts: Vec::new(),
+        model: String::new(),
+        agent: String::new(),
+        no_reply: true,
+    })
 }
 
 /// Returns the parent and the directory of a session, if the server knows them.
@@ -496,8 +586,14 @@ struct QueuedAct {
     act: Act,
     log: ActLog,
     /// The journal entry of an act of an earlier process.
-    entry: Option<super::journal::JournalEntry>,
+    resumed: Option<ResumedAct>,
     control: Arc<StopControl>,
+}
+
+/// The journal entry of an act of an earlier process.
+enum ResumedAct {
+    Stop(JournalEntry),
+    Continuation(JournaledContinuation),
 }
 
 /// Returns the message that the act stops.
@@ -521,7 +617,7 @@ impl ActQueue {
             let QueuedAct {
                 act,
                 log,
-                entry,
+                resumed,
                 control,
             } = self.queued.remove(place);
             self.busy.push(RunningAct {
@@ -532,13 +628,16 @@ impl ActQueue {
             self.update(watch, act.session());
             let server = server.clone();
             self.running.spawn(async move {
-                let done = match &entry {
-                    None => perform(&server, &act, ActStage::Begun, &control, &log).await,
-                    Some(entry) => match resume(&server, entry).await {
+                let done = match (&resumed, &act) {
+                    (Some(ResumedAct::Stop(entry)), _) => match resume(&server, entry).await {
                         Ok(Ok(stage)) => perform(&server, &act, stage, &control, &log).await,
                         Ok(Err(outcome)) => Ok(outcome),
                         Err(failure) => Err(failure),
                     },
+                    (Some(ResumedAct::Continuation(entry)), Act::AddFiles { injection, .. }) => {
+                        resume_files(&server, entry, injection, &log).await
+                    }
+                    _ => perform(&server, &act, ActStage::Begun, &control, &log).await,
                 };
                 log.end(&done);
                 (act, done)

@@ -24,8 +24,14 @@ const VERSION: u32 = 1;
 ///
 /// The file is `{"version": 1, "acts": [...]}`. An act has `id`, `at` (seconds since 1970), `session`, `message`,
 /// `delete`, `to`, `steer` (`text`, `agent`, `model`), `has_run`, `permission`, and `stage`: `begun`, `told` (the
-/// parent was prompted), `stopping`, `stopped`. An empty file of the same name with `.lock` appended is locked while a
-/// watcher uses the journal.
+/// parent was prompted), `stopping`, `stopped`. While files are put before a continuation prompt, the file also has
+/// `continuations`: `id`, `at`, `session`, and, before the prompt is deleted or sent again, `prompt`: its id (`message`)
+/// and the `body` of the request that sends it again.
+///
+/// An empty file of the same name with `.lock` appended is locked while a watcher uses the journal. Dropping the journal
+/// releases the lock at once, also if another thread starts a process at that moment, which inherits the open file for a
+/// moment. A process that is killed holds the lock until the system has closed its files: some milliseconds after the
+/// signal, and never after `wait` has returned.
 ///
 /// # Example: one watcher at a time
 /// ```
@@ -43,9 +49,44 @@ const VERSION: u32 = 1;
 pub struct ActJournal {
     path: PathBuf,
     /// Locked while the journal is open.
-    _lock: File,
+    lock: File,
     acts: Vec<JournalEntry>,
+    continuations: Vec<JournaledContinuation>,
     next: u64,
+}
+
+impl Drop for ActJournal {
+    fn drop(&mut self) {
+        // Closing the file releases the lock only if no other descriptor refers to it, and a process that another
+        // thread forks has one until it calls `exec`.
+        self.lock.unlock().ok();
+    }
+}
+
+/// A continuation prompt whose files are being added.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct JournaledContinuation {
+    pub(super) id: u64,
+    /// Seconds since 1970.
+    at: u64,
+    pub(super) session: String,
+    /// The prompt, once it may be deleted from the session or sent again.
+    pub(super) prompt: Option<ResentPrompt>,
+}
+
+impl JournaledContinuation {
+    pub(super) fn is_old(&self) -> bool {
+        is_old(self.at)
+    }
+}
+
+/// A prompt that is sent again, after it was deleted from its session if no tool has run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ResentPrompt {
+    /// The id of the message.
+    pub(super) message: String,
+    /// The body of the request that sends it again; `None` if it is too long to be kept. Then it is not deleted.
+    pub(super) body: Option<serde_json::Value>,
 }
 
 /// An act in progress.
@@ -85,10 +126,12 @@ pub(super) enum ActStage {
     Stopped,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct JournalFile {
     version: u32,
     acts: Vec<JournalEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    continuations: Vec<JournaledContinuation>,
 }
 
 impl ActJournal {
@@ -100,6 +143,12 @@ impl ActJournal {
 
     /// The most bytes of the file. A longer file is not read, and the oldest acts are dropped to stay below it.
     pub const MAX_BYTES: u64 = 1 << 20;
+
+    /// The most continuations kept. The files of a further one are added without deleting its prompt.
+    pub const MAX_CONTINUATIONS: usize = 4;
+
+    /// The most bytes of a continuation prompt that is kept. A longer prompt is not deleted from its session.
+    pub const MAX_PROMPT: usize = 128 << 10;
 
     /// The age at which acts are dropped: the user has continued by then.
     pub const MAX_AGE: Duration = Duration::from_secs(60 * 60);
@@ -142,22 +191,66 @@ impl ActJournal {
                 Err(fs::TryLockError::Error(error)) => return Err(because(error)),
             }
         }
-        let acts = read(&path).map_err(because)?;
-        let next = acts.iter().map(|act| act.id + 1).max().unwrap_or(0);
+        let JournalFile {
+            acts,
+            continuations,
+            ..
+        } = read(&path).map_err(because)?;
+        let ids = acts.iter().map(|act| act.id);
+        let ids = ids.chain(continuations.iter().map(|it| it.id));
+        let next = ids.max().map_or(0, |last| last + 1);
         Ok(ActJournal {
             path,
-            _lock: lock,
+            lock,
             acts,
+            continuations,
             next,
         })
     }
 
-    /// Returns the acts that were not completed, oldest first.
+    /// Returns the stops that were not completed, oldest first.
     pub(super) fn pending(&self) -> Vec<JournalEntry> {
         self.acts.clone()
     }
 
-    /// Records that a stop begins and returns its id. Only stops are recorded: every other act is a single request.
+    /// Returns the continuations that were not completed, oldest first.
+    pub(super) fn pending_continuations(&self) -> Vec<JournaledContinuation> {
+        self.continuations.clone()
+    }
+
+    /// Records that files are put before the continuation prompt of a session and returns the id of the act, or `None`
+    /// if there are too many.
+    pub(super) fn begin_continuation(&mut self, session: &str) -> io::Result<Option<u64>> {
+        if self.continuations.len() >= ActJournal::MAX_CONTINUATIONS {
+            return Ok(None);
+        }
+        let id = self.next;
+        self.next += 1;
+        self.continuations.push(JournaledContinuation {
+            id,
+            at: now(),
+            session: session.to_owned(),
+            prompt: None,
+        });
+        self.write()?;
+        Ok(Some(id))
+    }
+
+    /// Records the prompt of a continuation before it is deleted or sent again. Returns true if it may be deleted: its
+    /// `body` is recorded.
+    pub(super) fn record_prompt(&mut self, id: u64, mut prompt: ResentPrompt) -> io::Result<bool> {
+        let length = serde_json::to_vec(&prompt)?.len();
+        prompt.body.take_if(|_| length > ActJournal::MAX_PROMPT);
+        let is_kept = prompt.body.is_some();
+        let Some(known) = self.continuations.iter_mut().find(|it| it.id == id) else {
+            return Ok(false);
+        };
+        known.prompt = Some(prompt);
+        self.write()?;
+        Ok(is_kept)
+    }
+
+    /// Records that a stop begins and returns its id. Acts of a single request are not recorded.
     pub(super) fn begin(&mut self, stop: &StopAct) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
@@ -188,6 +281,7 @@ impl ActJournal {
 
     pub(super) fn end(&mut self, id: u64) -> io::Result<()> {
         self.acts.retain(|act| act.id != id);
+        self.continuations.retain(|it| it.id != id);
         self.write()
     }
 
@@ -197,6 +291,7 @@ impl ActJournal {
             let written = JournalFile {
                 version: VERSION,
                 acts: self.acts.clone(),
+                continuations: self.continuations.clone(),
             };
             let text = serde_json::to_vec(&written)?;
             if text.len() as u64 <= ActJournal::MAX_BYTES || self.acts.is_empty() {
@@ -226,23 +321,27 @@ pub(super) fn second_watcher(evidence: &str) -> Failure {
     Failure::new("taken", why)
 }
 
-fn read(path: &Path) -> io::Result<Vec<JournalEntry>> {
+fn read(path: &Path) -> io::Result<JournalFile> {
     let length = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalFile::default()),
         Err(error) => return Err(error),
     };
     if length > ActJournal::MAX_BYTES {
-        return Ok(Vec::new());
+        return Ok(JournalFile::default());
     }
     let written: Option<JournalFile> = serde_json::from_slice(&fs::read(path)?).ok();
-    let acts = written.filter(|written| written.version == VERSION);
-    Ok(acts.map_or_else(Vec::new, |written| written.acts))
+    let written = written.filter(|written| written.version == VERSION);
+    Ok(written.unwrap_or_default())
 }
 
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
+}
+
+fn is_old(at: u64) -> bool {
+    now().saturating_sub(at) > ActJournal::MAX_AGE.as_secs()
 }
 
 impl JournaledPrompt {
@@ -278,6 +377,6 @@ impl JournalEntry {
     }
 
     pub(super) fn is_old(&self) -> bool {
-        now().saturating_sub(self.at) > ActJournal::MAX_AGE.as_secs()
+        is_old(self.at)
     }
 }

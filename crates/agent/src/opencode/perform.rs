@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::handoff::{ServerMessage, ServerMessagePart};
-use super::journal::{ActJournal, ActStage, JournalEntry};
+use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, ResentPrompt};
 use super::server::{Server, ServerApi, segment};
 use super::watch::{Act, StopAct};
 use crate::handoff::Injection;
@@ -116,23 +116,42 @@ impl ActLog {
     pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
         let id = match act {
             Act::Stop(stop) => self.with_journal(|journal| journal.begin(stop))?,
+            Act::AddFiles { session, .. } => self
+                .with_journal(|journal| journal.begin_continuation(session))?
+                .flatten(),
             _ => None,
         };
         Ok(ActLog { id, ..self.clone() })
     }
 
-    /// Returns the acts that an earlier process left and that this process does not perform.
+    /// Returns the stops that an earlier process left and that this process does not perform.
     pub(super) fn pending(&self) -> Vec<JournalEntry> {
         let pending = self.with_journal(|journal| Ok(journal.pending()));
         pending.ok().flatten().unwrap_or_default()
     }
 
-    /// Returns the log of the act of that entry.
-    pub(super) fn for_entry(&self, entry: &JournalEntry) -> ActLog {
+    /// Returns the continuations that an earlier process left and that this process does not perform.
+    pub(super) fn pending_continuations(&self) -> Vec<JournaledContinuation> {
+        let pending = self.with_journal(|journal| Ok(journal.pending_continuations()));
+        pending.ok().flatten().unwrap_or_default()
+    }
+
+    /// Returns the log of the act with that id.
+    pub(super) fn for_entry(&self, id: u64) -> ActLog {
         ActLog {
-            id: Some(entry.id),
+            id: Some(id),
             ..self.clone()
         }
+    }
+
+    /// Records a prompt before it is deleted or sent again. Returns true if it may be deleted: it is recorded, or there
+    /// is no journal, so that nothing is completed after a restart.
+    fn record_prompt(&self, prompt: ResentPrompt) -> bool {
+        let recorded = self.with_journal(|journal| match self.id {
+            Some(id) => journal.record_prompt(id, prompt),
+            None => Ok(false),
+        });
+        recorded.is_ok_and(|recorded| recorded.unwrap_or(true))
     }
 
     fn advance(&self, stage: ActStage) {
@@ -175,7 +194,9 @@ pub(super) async fn perform(
         Act::HandOver {
             handoff, directory, ..
         } => server.hand_over(handoff, directory.as_deref()).await?,
-        Act::AddFiles { session, injection } => add_files(server, session, injection).await?,
+        Act::AddFiles { session, injection } => {
+            return add_files(server, session, injection, log, false).await;
+        }
     }
     Ok(ActOutcome::Done)
 }
@@ -249,7 +270,7 @@ pub(super) async fn resume(
     entry: &JournalEntry,
 ) -> Result<Result<ActStage, ActOutcome>, Failure> {
     if entry.is_old() {
-        return Ok(Err(ActOutcome::Yielded("it is older than an hour")));
+        return Ok(Err(ActOutcome::Yielded(OLD)));
     }
     if server.api() == ServerApi::Next {
         return Ok(Ok(entry.stage));
@@ -258,7 +279,7 @@ pub(super) async fn resume(
     let messages = match messages(server, &entry.session, RECENT).await {
         Ok(messages) => messages,
         Err(failure) if is_gone(&failure) => {
-            return Ok(Err(ActOutcome::Yielded("the session was deleted")));
+            return Ok(Err(ActOutcome::Yielded(DELETED)));
         }
         Err(failure) => return Err(failure),
     };
@@ -281,7 +302,7 @@ pub(super) async fn resume(
     // Without the stopped message, older user prompts cannot be told from newer ones.
     match asked.filter(|_| to == entry.session) {
         Some(asked) if is_ours(asked) => Ok(Err(ActOutcome::Done)),
-        Some(_) if place.is_some() => Ok(Err(ActOutcome::Yielded("the user went on"))),
+        Some(_) if place.is_some() => Ok(Err(ActOutcome::Yielded(WENT_ON))),
         _ => Ok(Ok(entry.stage)),
     }
 }
@@ -305,94 +326,241 @@ async fn switch_model(
     (provider, model): &(String, String),
 ) -> Result<ActOutcome, Failure> {
     server.abort(session).await?;
-    let path = format!("/session/{}/message?limit={RECENT}", segment(session)?);
-    let answer = server.call(Method::GET, &path, None).await?;
-    let is_asked = |message: &&Value| message["info"]["role"] == "user";
-    let asked = answer.as_array().map(|all| all.iter().filter(is_asked));
-    let asked = asked.and_then(Iterator::last).ok_or_else(|| {
+    let messages = read_messages(server, session).await?;
+    let asked = messages.iter().rfind(|message| is_user(message));
+    let asked = asked.ok_or_else(|| {
         let why = format!("none of the last {RECENT} messages is the user's");
         Failure::new("protocol", why)
     })?;
-    send_again(server, session, asked, Some((provider, model))).await?;
+    send(server, session, body_of(asked, Some((provider, model)))).await?;
     Ok(ActOutcome::Done)
 }
 
-/// Adds the files of a continuation before the model is asked. The server asks the model as soon as the prompt arrives,
-/// and a client cannot delay that. The request is therefore stopped, the prompt and its replies are deleted, and the
-/// prompt is sent again after the files. If a tool has run by then, the messages stay, and the prompt is in the session
-/// twice.
-async fn add_files(server: &Server, session: &str, injection: &Injection) -> Result<(), Failure> {
-    // If the messages cannot be read, there is no prompt to send again.
-    if !matches!(continuation(server, session).await, Ok(Some(_))) {
-        return server.inject(session, injection).await;
+/// Adds the files of a continuation, and makes sure that they are there before the model is asked. The server asks it
+/// as soon as the prompt arrives, which cannot be delayed from outside: the request is stopped, its result and the
+/// prompt are deleted, and the prompt is sent again after the files. If a tool has begun to run by then, or if the prompt
+/// cannot be recorded in the journal, the messages stay, and the prompt is in the session twice.
+///
+/// An act that is resumed (`is_resumed`) skips the steps that its session shows to be done.
+async fn add_files(
+    server: &Server,
+    session: &str,
+    injection: &Injection,
+    log: &ActLog,
+    is_resumed: bool,
+) -> Result<ActOutcome, Failure> {
+    match continuation(server, session).await {
+        Ok(Some(found)) if is_resumed && found.is_answered => {
+            return Ok(ActOutcome::Yielded("the model has answered"));
+        }
+        Ok(Some(_)) => {}
+        Ok(None) if is_resumed => return Ok(ActOutcome::Yielded(WENT_ON)),
+        Err(failure) if is_resumed && is_gone(&failure) => return Ok(ActOutcome::Yielded(DELETED)),
+        Err(failure) if is_resumed => return Err(failure),
+        // Without the prompt there is nothing to send again.
+        Ok(None) | Err(_) => {
+            server.inject(session, injection).await?;
+            return Ok(ActOutcome::Done);
+        }
     }
     server.abort(session).await?;
-    // The messages are read again, because the server may have written more before it stopped.
-    let asked = continuation(server, session).await?;
-    let deletes = asked.as_ref().is_some_and(|asked| !asked.has_run);
-    if let Some(asked) = asked.as_ref().filter(|_| deletes) {
-        for message in asked.later.iter().rev() {
+    // Read again: the messages that the server wrote before it stopped are there now.
+    let found = continuation(server, session).await?;
+    let has_files = found.as_ref().is_some_and(|found| found.has_files);
+    let deletes = found.as_ref().is_some_and(|found| !found.has_run);
+    if let Some(found) = found.as_ref().filter(|_| deletes) {
+        for message in found.later.iter().rev() {
             delete_with_retries(server, session, message).await?;
         }
     }
-    server.inject(session, injection).await?;
-    let Some(ContinuationPrompt { message, .. }) = asked else {
-        return Ok(());
-    };
-    if let Some(id) = message["info"]["id"].as_str().filter(|_| deletes) {
-        delete_with_retries(server, session, id).await?;
+    if !has_files && !injection.parts.is_empty() {
+        server.inject(session, injection).await?;
     }
-    let model = &message["info"]["model"];
-    let model = model["providerID"].as_str().zip(model["modelID"].as_str());
-    send_again(server, session, &message, model).await
+    let Some(ContinuationPrompt { message, .. }) = found else {
+        return Ok(ActOutcome::Done);
+    };
+    let body = body_of(&message, model_of(&message));
+    if let Some(id) = message["info"]["id"].as_str() {
+        let may_delete = log.record_prompt(ResentPrompt {
+            message: id.to_owned(),
+            body: Some(body.clone()),
+        });
+        if deletes && may_delete {
+            delete_with_retries(server, session, id).await?;
+        }
+    }
+    send(server, session, body).await?;
+    Ok(ActOutcome::Done)
 }
 
-/// A continuation prompt in a session, and what follows it.
-struct ContinuationPrompt {
+/// Completes a continuation of an earlier process. `injection` has the files of its prompt, if the prompt was not
+/// recorded yet.
+pub(super) async fn resume_files(
+    server: &Server,
+    entry: &JournaledContinuation,
+    injection: &Injection,
+    log: &ActLog,
+) -> Result<ActOutcome, Failure> {
+    let session = &entry.session;
+    let Some(prompt) = &entry.prompt else {
+        return match entry.is_old() {
+            true => Ok(ActOutcome::Yielded(OLD)),
+            false => add_files(server, session, injection, log, true).await,
+        };
+    };
+    let messages = match read_messages(server, session).await {
+        Ok(messages) => messages,
+        Err(failure) if is_gone(&failure) => return Ok(ActOutcome::Yielded(DELETED)),
+        Err(failure) => return Err(failure),
+    };
+    let original = messages
+        .iter()
+        .position(|it| it["info"]["id"] == *prompt.message);
+    let made = || original.map(|place| body_of(&messages[place], model_of(&messages[place])));
+    let Some(mut body) = prompt.body.clone().or_else(made) else {
+        return Ok(ActOutcome::Yielded("the prompt was deleted"));
+    };
+    let after = messages.iter().rposition(is_files).or(original);
+    let after = &messages[after.map_or(0, |place| place + 1)..];
+    let is_again = |message: &&Value| own_text(&message["parts"]) == own_text(&body["parts"]);
+    let mut said = after.iter().filter(|it| is_said(it));
+    let said = said.find(|it| it["info"]["id"] != *prompt.message);
+    match said {
+        Some(message) if is_again(&message) => return Ok(ActOutcome::Done),
+        Some(_) => return Ok(ActOutcome::Yielded(WENT_ON)),
+        None => {}
+    }
+    let later = original.map_or(after, |place| &messages[place + 1..]);
+    let has_run = later.iter().any(has_run);
+    if original.is_some() && !has_run && prompt.body.is_some() {
+        delete_with_retries(server, session, &prompt.message).await?;
+    }
+    if entry.is_old() {
+        if original.is_some() && (has_run || prompt.body.is_none()) {
+            return Ok(ActOutcome::Yielded(OLD));
+        }
+        // The prompt is restored, but nobody waits for a reply by now.
+        body["noReply"] = json!(true);
+    }
+    send(server, session, body).await?;
+    Ok(ActOutcome::Done)
+}
+
+const WENT_ON: &str = "the user went on";
+
+const DELETED: &str = "the session was deleted";
+
+const OLD: &str = "it is older than an hour";
+
+/// A continuation prompt in a session, and the messages after it.
+pub(super) struct ContinuationPrompt {
     message: Value,
-    /// Ids of the messages after it, oldest first.
+    /// Ids of the messages of the model after it, oldest first.
     later: Vec<String>,
     /// True if a tool has begun to run in one of them.
     has_run: bool,
+    /// True if one of them is complete.
+    is_answered: bool,
+    /// True if files were added after it.
+    has_files: bool,
 }
 
-/// The last message of the user, if it is a continuation prompt.
-async fn continuation(
+impl ContinuationPrompt {
+    pub(super) fn text(&self) -> String {
+        own_text(&self.message["parts"])
+    }
+
+    pub(super) fn agent(&self) -> String {
+        let agent = self.message["info"]["agent"].as_str();
+        agent.unwrap_or_default().to_owned()
+    }
+
+    /// Returns the provider and the model that the prompt addresses.
+    pub(super) fn model(&self) -> Option<(String, String)> {
+        let (provider, model) = model_of(&self.message)?;
+        Some((provider.to_owned(), model.to_owned()))
+    }
+}
+
+/// Returns the last messages of a session, oldest first.
+async fn read_messages(server: &Server, session: &str) -> Result<Vec<Value>, Failure> {
+    let path = format!("/session/{}/message?limit={RECENT}", segment(session)?);
+    match server.call(Method::GET, &path, None).await? {
+        Value::Array(messages) => Ok(messages),
+        _ => Err(Failure::new(
+            "protocol",
+            "the messages of a session are no list",
+        )),
+    }
+}
+
+fn is_user(message: &Value) -> bool {
+    message["info"]["role"] == "user"
+}
+
+fn parts(message: &Value) -> &[Value] {
+    message["parts"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns true if a program added the message: it consists of synthetic parts.
+fn is_files(message: &Value) -> bool {
+    let is_synthetic = |part: &Value| part["synthetic"] == true;
+    is_user(message) && !parts(message).is_empty() && parts(message).iter().all(is_synthetic)
+}
+
+/// Returns true if the user sent the message.
+fn is_said(message: &Value) -> bool {
+    is_user(message) && !is_files(message)
+}
+
+/// Returns true if a tool has begun to run in the message.
+fn has_run(message: &Value) -> bool {
+    let runs = |part: &Value| part["type"] == "tool" && part["state"]["status"] != "pending";
+    parts(message).iter().any(runs)
+}
+
+/// Returns the text that the user wrote in these parts.
+fn own_text(parts: &Value) -> String {
+    let parts = parts.as_array().map_or(&[][..], Vec::as_slice);
+    let own = parts.iter().filter(|part| part["synthetic"] != true);
+    own.filter_map(|part| part["text"].as_str()).collect()
+}
+
+/// Returns the last message of the user, if it is a continuation prompt.
+pub(super) async fn continuation(
     server: &Server,
     session: &str,
 ) -> Result<Option<ContinuationPrompt>, Failure> {
-    let path = format!("/session/{}/message?limit={RECENT}", segment(session)?);
-    let answer = server.call(Method::GET, &path, None).await?;
-    let Some(messages) = answer.as_array() else {
-        let why = "the messages of a session are no list";
-        return Err(Failure::new("protocol", why));
-    };
-    let is_asked = |message: &Value| message["info"]["role"] == "user";
-    let Some(place) = messages.iter().rposition(is_asked) else {
+    let messages = read_messages(server, session).await?;
+    let Some(place) = messages.iter().rposition(is_said) else {
         return Ok(None);
     };
-    let parts = |message: &Value| message["parts"].as_array().cloned().unwrap_or_default();
-    let is_marked = parts(&messages[place]).iter().any(|part| {
-        let text = part["text"].as_str().unwrap_or_default();
-        part["synthetic"] != true && text.contains(HANDOFF_MARKER)
-    });
     let later = &messages[place + 1..];
-    let runs = |part: &Value| part["type"] == "tool" && part["state"]["status"] != "pending";
-    let ids = later.iter().filter_map(|it| it["info"]["id"].as_str());
+    let replies = || later.iter().filter(|message| !is_user(message));
+    let is_complete = |message: &Value| {
+        let info = &message["info"];
+        info["error"].is_null() && !info["time"]["completed"].is_null()
+    };
+    let is_marked = own_text(&messages[place]["parts"]).contains(HANDOFF_MARKER);
+    let ids = replies().filter_map(|it| it["info"]["id"].as_str());
     Ok(is_marked.then(|| ContinuationPrompt {
         message: messages[place].clone(),
         later: ids.map(str::to_owned).collect(),
-        has_run: later.iter().flat_map(parts).any(|part| runs(&part)),
+        has_run: later.iter().any(has_run),
+        is_answered: replies().any(is_complete),
+        has_files: later.iter().any(is_files),
     }))
 }
 
-/// Sends a message of the user again, with what the user wrote and attached.
-async fn send_again(
-    server: &Server,
-    session: &str,
-    message: &Value,
-    model: Option<(&str, &str)>,
-) -> Result<(), Failure> {
+/// Returns the provider and the model that a message of the user addresses.
+fn model_of(message: &Value) -> Option<(&str, &str)> {
+    let model = &message["info"]["model"];
+    model["providerID"].as_str().zip(model["modelID"].as_str())
+}
+
+/// Returns the body of the request that sends a message of the user again, with the text and the attachments of the
+/// user.
+fn body_of(message: &Value, model: Option<(&str, &str)>) -> Value {
     let mut parts = message["parts"].as_array().cloned().unwrap_or_default();
     // The server creates the parts of attached files itself.
     let has_own = parts.iter().any(|part| part["synthetic"] != true);
@@ -410,6 +578,10 @@ async fn send_again(
     if let Some(agent) = message["info"]["agent"].as_str() {
         body["agent"] = json!(agent);
     }
+    body
+}
+
+async fn send(server: &Server, session: &str, body: Value) -> Result<(), Failure> {
     let path = format!("/session/{}/prompt_async", segment(session)?);
     server.call(Method::POST, &path, Some(body)).await.map(drop)
 }

@@ -67,6 +67,11 @@ impl fmt::Display for Reach {
     }
 }
 
+/// Returns true if the server reports the texts of that channel.
+fn is_reported(channel: Channel) -> bool {
+    Channel::STREAMED.contains(&channel) || channel == Channel::ToolOutput
+}
+
 /// Returns the reason why the rule cannot act, or `None` if it can.
 fn obstacle(rule: &Rule, api: ServerApi, has_fallback: bool) -> Option<String> {
     if rule.mode == Mode::Shadow {
@@ -78,7 +83,7 @@ fn obstacle(rule: &Rule, api: ServerApi, has_fallback: bool) -> Option<String> {
             "with `fallback`: only with a chain of models (`--fallback`), classic interface";
         return (!has_fallback || api == ServerApi::Next).then(|| reason.to_owned());
     }
-    let mut heard = rule.on.iter().filter(|on| Channel::STREAMED.contains(on));
+    let mut heard = rule.on.iter().filter(|on| is_reported(**on));
     if heard.clone().next().is_none() {
         return Some("on channels that the server does not report".to_owned());
     }

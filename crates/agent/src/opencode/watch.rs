@@ -896,6 +896,10 @@ impl WatchedSession {
                 let call = call.as_deref().unwrap_or_default();
                 session.tool(&mut reply.stream, part, &tool, call)
             }
+            Event::Outcome { part, outcome } => {
+                reply.stream.set_outcome(part, outcome);
+                return;
+            }
             Event::Delta { part, bytes } => {
                 reply.record_delta(part, &bytes);
                 session.push(&mut reply.stream, part, &bytes)

@@ -188,7 +188,7 @@ impl RescanHost {
                 black_box(read.filter(|(regex, _)| regex.is_match(&text[..])).count());
                 true
             }
-            StreamOp::Tool(..) | StreamOp::Close(_) => false,
+            StreamOp::Tool(..) | StreamOp::Outcome(..) | StreamOp::Close(_) => false,
         }
     }
 }

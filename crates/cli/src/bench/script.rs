@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, Pack, PartId, Stream};
 use ttsr_wire::Reader;
 
@@ -33,6 +34,7 @@ pub(crate) struct ReplayScript {
 pub(crate) enum StreamOp {
     Open(PartId, Channel),
     Tool(PartId, String, String),
+    Outcome(PartId, ToolOutcome),
     Delta(PartId, Vec<u8>),
     Close(PartId),
 }
@@ -93,6 +95,7 @@ impl ReplayScript {
             Event::Tool { part, tool, call } => {
                 steps.push(StreamOp::Tool(part, tool, call.unwrap_or_default()));
             }
+            Event::Outcome { part, outcome } => steps.push(StreamOp::Outcome(part, outcome)),
             Event::Delta { part, bytes } => {
                 if self.bytes + bytes.len() > MOST {
                     return self.leave_out();
@@ -106,7 +109,12 @@ impl ReplayScript {
                 let steps = self.open.remove(name).unwrap_or_default();
                 self.replies.push(steps);
             }
-            _ => {}
+            // Without text that rules read.
+            Event::Snapshot { .. }
+            | Event::Unscanned { .. }
+            | Event::Usage { .. }
+            | Event::Restart
+            | Event::Error { .. } => {}
         }
     }
 
@@ -154,6 +162,10 @@ impl StreamOp {
                 0
             }
             StreamOp::Tool(part, name, call) => stream.tool(*part, name, call).len(),
+            StreamOp::Outcome(part, outcome) => {
+                stream.set_outcome(*part, *outcome);
+                0
+            }
             StreamOp::Delta(part, bytes) => stream.push(*part, bytes).len(),
             StreamOp::Close(part) => stream.close(*part).len(),
         }

@@ -1783,3 +1783,92 @@ fn a_gigabyte_of_address_space_is_enough() {
         );
     }
 }
+
+#[test]
+fn c3_scan_explain_and_replay_know_the_outcome_of_a_tool_call() {
+    let root = scratch("outcome");
+    let rule = |name: &str, outcome: &str| {
+        format!(
+            "[rule.{name}]\ndescription = \"d\"\nseverity = \"info\"\non = [\"tool-output\"]\ntools = [\"read\"]\n{outcome}\
+             match.any = [{{ literal = \"no such file\" }}]\nmessage = \"After {name}.\"\nexamples.match = [\"no such file\"]\n"
+        )
+    };
+    let pack = "schema = 1\npack.name = \"o\"\n".to_owned()
+        + &rule("failed", "outcome = \"error\"\n")
+        + &rule("fine", "outcome = \"ok\"\n")
+        + &rule("any", "");
+    fs::write(root.join("o.toml"), pack).unwrap();
+    fs::write(root.join("out.txt"), "no such file").unwrap();
+    let run = |command: &str, args: &[&str]| {
+        let args = [command].into_iter().chain(args.iter().copied());
+        let args = args.chain(["--pack", "o.toml", "--format", "json"]);
+        ttsr(args).current_dir(&root).output().unwrap()
+    };
+    let rules = |output: &Output| -> Vec<String> {
+        let hits = parsed(&events(output, "hit"));
+        let mut rules: Vec<_> = hits
+            .iter()
+            .map(|hit| hit["rule"].as_str().unwrap().to_owned())
+            .collect();
+        rules.sort();
+        rules
+    };
+    let scan = |more: &[&str]| run("scan", &[&["--tool", "read", "out.txt"], more].concat());
+    let (ok, error) = (["o/any", "o/fine"], ["o/any", "o/failed"]);
+    for (more, expected) in [
+        (&["--channel", "tool-output"][..], ok),
+        (&["--channel", "tool-output", "--outcome", "ok"], ok),
+        (&["--channel", "tool-output", "--outcome", "error"], error),
+        (&["--outcome", "error"], error),
+        (&["--outcome", "error", "--first"], error),
+    ] {
+        assert_eq!(rules(&scan(more)), expected, "{more:?}");
+    }
+    let wrong = scan(&["--channel", "text", "--outcome", "ok"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&wrong.stderr);
+    assert!(
+        told.contains("`--outcome` needs the channel `tool-output`"),
+        "{told}"
+    );
+
+    let explain = |rule: &str, outcome: &str| {
+        let args = [rule, "--outcome", outcome, "--text", "no such file"];
+        parsed(&events(&run("explain", &args), "live")).remove(0)
+    };
+    for (rule, outcome, is_live) in [
+        ("o/failed", "error", true),
+        ("o/failed", "ok", false),
+        ("o/fine", "error", false),
+        ("o/any", "error", true),
+    ] {
+        let live = explain(rule, outcome);
+        assert_eq!(live["live"], is_live, "{live}");
+    }
+    let failed = explain("o/failed", "error");
+    assert_eq!(failed["tried"]["hits"], true);
+    assert_eq!(failed["tried"]["message"], "After failed.");
+
+    let line = |outcome: &str| {
+        format!(
+            r#"{{"t":1,"ch":"tool-output","part":"0","tool":"read"{outcome},"d":"no such file"}}"#
+        )
+    };
+    let result = r#"{"type":"message","id":"m","content":[{"type":"mcp_tool_use","id":"c","name":"read","input":{"p":1}},{"type":"mcp_tool_result","tool_use_id":"c","is_error":true,"content":[{"type":"text","text":"no such file"}]}]}"#;
+    for (recording, expected) in [
+        (line(""), ok),
+        (line(",\"outcome\":\"ok\""), ok),
+        (line(",\"outcome\":\"error\""), error),
+        (result.to_owned(), error),
+    ] {
+        fs::write(root.join("r.jsonl"), &recording).unwrap();
+        for chunk in ["1", "whole"] {
+            let output = run("replay", &["r.jsonl", "--chunk", chunk]);
+            assert_eq!(
+                rules(&output),
+                expected,
+                "{recording}, in chunks of {chunk}"
+            );
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! `ttsr watch` as a script sees it: its first and last output, and its exit codes.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -37,10 +38,10 @@ description = "Hm."
 action = "warn"
 match.any = [{ literal = "hmm" }]
 examples.match = ["hmm"]
-[rule.output]
+[rule.prompt]
 description = "Hm."
 action = "append"
-on = ["tool-output"]
+on = ["user-input"]
 match.any = [{ literal = "hmm" }]
 examples.match = ["hmm"]
 "#;
@@ -260,5 +261,47 @@ fn c6_the_command_switches_models_without_a_pack_that_does() {
                 "POST /session/ses_1/prompt_async"
             ]
         );
+    });
+}
+
+/// A process that was killed holds its lock until the system has closed its files.
+#[test]
+fn e8_a_watcher_that_is_killed_and_started_again_at_once_is_no_other_watcher() {
+    block_on(async {
+        let home = Folder::outside();
+        let pack = home.0.join("t.toml");
+        std::fs::write(&pack, PACK).unwrap();
+        let imitation = Imitation::start(vec![]).await;
+        let (url, journal) = (imitation.url.clone(), home.0.join("acts.json"));
+        let killing = tokio::task::spawn_blocking(move || {
+            let mut killed = Vec::new();
+            for time in 0..8 {
+                let mut watcher = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+                    .args(["watch", "--format", "json", "--url", &url, "--pack"])
+                    .arg(&pack)
+                    .arg("--journal")
+                    .arg(&journal)
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let told = BufReader::new(watcher.stdout.take().unwrap()).lines();
+                let is_connected = told
+                    .map_while(Result::ok)
+                    .any(|line| line.contains("connected"));
+                // Not waited for: the next one starts while this one may still hold the lock.
+                watcher.kill().unwrap();
+                if !is_connected {
+                    let output = watcher.wait_with_output().unwrap();
+                    panic!("{time}: {}", String::from_utf8_lossy(&output.stderr));
+                }
+                killed.push(watcher);
+            }
+            for mut watcher in killed {
+                watcher.wait().unwrap();
+            }
+        });
+        killing.await.unwrap();
     });
 }

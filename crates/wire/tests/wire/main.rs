@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use proptest::prelude::*;
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, PartId};
 use ttsr_wire::recording::RecordingWriter;
 use ttsr_wire::{Reader, WireFormat};
@@ -61,6 +62,7 @@ struct Part {
     channel: Channel,
     tool: Option<String>,
     call: Option<String>,
+    outcome: Option<ToolOutcome>,
     bytes: Vec<u8>,
     ended: bool,
 }
@@ -107,6 +109,7 @@ impl Stream {
                     channel,
                     tool,
                     call,
+                    outcome: None,
                     bytes: Vec::new(),
                     ended: false,
                 });
@@ -119,6 +122,12 @@ impl Stream {
                 assert!(!bytes.is_empty(), "no delta is empty");
                 self.open(part).bytes.extend(&bytes);
                 self.deltas.push((part.0 as usize, bytes));
+            }
+            Event::Outcome { part, outcome } => {
+                let part = self.open(part);
+                assert!(part.bytes.is_empty(), "the outcome comes first");
+                assert_eq!(part.channel, Channel::ToolOutput);
+                part.outcome = Some(outcome);
             }
             Event::PartEnd { part } => self.open(part).ended = true,
             Event::Snapshot { part, bytes } => self.snapshots.push((part.0 as usize, bytes)),
@@ -203,6 +212,7 @@ fn lines(events: &Events) -> String {
                 format!("{} tool={tool} call={}", part.0, or_dash(call))
             }
             Event::Delta { part, bytes } => format!("{} {}", part.0, show(bytes)),
+            Event::Outcome { part, outcome } => format!("{} outcome={}", part.0, outcome.name()),
             Event::PartEnd { part } => format!("{} end", part.0),
             Event::Snapshot { part, bytes } => format!("{} snapshot {}", part.0, show(bytes)),
             Event::Unscanned { bytes, kind } => format!("unscanned {bytes} {kind}"),
@@ -896,5 +906,200 @@ fn events_that_cannot_be_read_are_counted_whatever_the_format_and_the_cut() {
                 .filter(|event| matches!(event, Event::Unscanned { .. }));
             assert!(lost.count() as u64 >= expected.min(1), "{text}: {events:?}");
         }
+    }
+}
+
+/// Returns tool, outcome and text of each part on [`Channel::ToolOutput`], after reading the body whole and byte by byte.
+fn outputs(body: &str) -> Vec<(Option<String>, Option<ToolOutcome>, String)> {
+    let (whole, _) = read([body.as_bytes()]);
+    assert_eq!(read(body.as_bytes().chunks(1)).0, whole, "{body}");
+    let parts = streams(&whole).into_iter().flat_map(|stream| stream.parts);
+    let outputs = parts.filter(|part| part.channel == Channel::ToolOutput);
+    outputs
+        .map(|part| {
+            let text = String::from_utf8(part.bytes).unwrap();
+            (part.tool, part.outcome, text)
+        })
+        .collect()
+}
+
+#[test]
+fn c3_the_outcome_of_a_tool_call_is_read_from_every_format_that_tells_it() {
+    let (ok, error) = (Some(ToolOutcome::Ok), Some(ToolOutcome::Error));
+    let anthropic = |block: &str| {
+        format!(
+            r#"{{"type":"message","id":"m","content":[{{"type":"mcp_tool_use","id":"c1","name":"read","input":{{"p":1}}}},{block}]}}"#
+        )
+    };
+    let gemini = |part: &str| {
+        format!(
+            r#"{{"responseId":"r","candidates":[{{"content":{{"parts":[{part}]}},"finishReason":"STOP"}}]}}"#
+        )
+    };
+    let line = |members: &str| {
+        format!(r#"{{"t":1,"ch":"tool-output","part":"0","tool":"read"{members}}}"#)
+    };
+    let text = "no such file";
+    for (what, body, tool, outcome) in [
+        (
+            "Anthropic, an error",
+            anthropic(
+                r#"{"type":"tool_result","tool_use_id":"c1","is_error":true,"content":"no such file"}"#,
+            ),
+            Some("read"),
+            error,
+        ),
+        (
+            "Anthropic, MCP, an error in blocks",
+            anthropic(
+                r#"{"type":"mcp_tool_result","tool_use_id":"c1","is_error":true,"content":[{"type":"text","text":"no such "},{"type":"text","text":"file"}]}"#,
+            ),
+            Some("read"),
+            error,
+        ),
+        (
+            "Anthropic, no error",
+            anthropic(
+                r#"{"type":"mcp_tool_result","tool_use_id":"c1","is_error":false,"content":[{"type":"text","text":"no such file"}]}"#,
+            ),
+            Some("read"),
+            ok,
+        ),
+        (
+            "Anthropic, of a call that is not known, where a missing `is_error` means no",
+            anthropic(r#"{"type":"tool_result","tool_use_id":"c9","content":"no such file"}"#),
+            None,
+            ok,
+        ),
+        (
+            "Gemini, an error",
+            gemini(
+                r#"{"functionResponse":{"id":"c","name":"read","response":{"error":"no such file"}}}"#,
+            ),
+            Some("read"),
+            error,
+        ),
+        (
+            "Gemini, no error",
+            gemini(
+                r#"{"functionResponse":{"id":"c","name":"read","response":{"output":"no such file"}}}"#,
+            ),
+            Some("read"),
+            ok,
+        ),
+        (
+            "Gemini, code that failed",
+            gemini(
+                r#"{"codeExecutionResult":{"outcome":"OUTCOME_FAILED","output":"no such file"}}"#,
+            ),
+            Some("executableCode"),
+            error,
+        ),
+        (
+            "Gemini, code that ran",
+            gemini(r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"no such file"}}"#),
+            Some("executableCode"),
+            ok,
+        ),
+        (
+            "a recording, an error",
+            line(r#","outcome":"error","d":"no such file""#),
+            Some("read"),
+            error,
+        ),
+        (
+            "a recording, no error",
+            line(r#","outcome":"ok","d":"no such file""#),
+            Some("read"),
+            ok,
+        ),
+        (
+            "a recording without outcomes",
+            line(r#","d":"no such file""#),
+            Some("read"),
+            None,
+        ),
+    ] {
+        let expected = (tool.map(str::to_owned), outcome, text.to_owned());
+        assert_eq!(outputs(&body), [expected], "{what}");
+        let unread: u64 = streams(&read_whole(body.as_bytes()))
+            .iter()
+            .map(Stream::unscanned_bytes)
+            .sum();
+        assert_eq!(unread, 0, "{what}");
+    }
+}
+
+#[test]
+fn c3_a_function_response_of_several_members_is_read_as_json() {
+    let response = r#"{"error":{"code":5},"output":"half of it"}"#;
+    let body = format!(
+        r#"{{"responseId":"r","candidates":[{{"content":{{"parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}},"finishReason":"STOP"}}]}}"#
+    );
+    let expected = (
+        Some("f".to_owned()),
+        Some(ToolOutcome::Error),
+        response.to_owned(),
+    );
+    assert_eq!(outputs(&body), [expected]);
+}
+
+#[test]
+fn c3_an_outcome_that_comes_late_or_is_no_outcome_is_counted() {
+    let counted = |body: &str| {
+        let mut kinds = Vec::new();
+        for (_, event) in read_whole(body.as_bytes()) {
+            match event {
+                Event::Unscanned { bytes: 0, kind } => kinds.push(kind),
+                Event::Outcome { .. } => kinds.push("told".to_owned()),
+                _ => {}
+            }
+        }
+        kinds
+    };
+    let late = "{\"ch\":\"tool-output\",\"part\":\"0\",\"d\":\"a\"}\n\
+                {\"ch\":\"tool-output\",\"part\":\"0\",\"outcome\":\"error\",\"d\":\"b\"}\n";
+    assert_eq!(counted(late), ["outcome"]);
+    let unknown = r#"{"ch":"tool-output","part":"0","outcome":"maybe","d":"a"}"#;
+    assert_eq!(counted(unknown), ["maybe"]);
+    let text = r#"{"ch":"text","part":"0","outcome":"ok","d":"a"}"#;
+    assert_eq!(counted(text), ["outcome"]);
+}
+
+#[test]
+fn c3_a_recording_keeps_outcomes_under_every_cut() {
+    let (part, other) = (PartId(0), PartId(1));
+    let start = |part: PartId| Event::PartStart {
+        part,
+        name: part.0.to_string(),
+        channel: Channel::ToolOutput,
+        tool: Some("read".into()),
+        call: Some("c".into()),
+    };
+    let delta = |part, text: &str| Event::Delta {
+        part,
+        bytes: text.into(),
+    };
+    let outcome = |part, outcome| Event::Outcome { part, outcome };
+    let events = [
+        start(part),
+        outcome(part, ToolOutcome::Error),
+        start(other),
+        delta(part, "no such "),
+        outcome(other, ToolOutcome::Ok),
+        delta(part, "file"),
+        Event::PartEnd { part },
+        delta(other, "text"),
+        Event::PartEnd { part: other },
+        Event::Finish {
+            reason: "stop".into(),
+        },
+    ];
+    let mut writer = RecordingWriter::new(None);
+    let lines: String = events.iter().map(|event| writer.line(7, event)).collect();
+    for size in 1..lines.len() {
+        let read = read(lines.as_bytes().chunks(size)).0;
+        let read: Vec<Event> = read.into_iter().map(|(_, event)| event).collect();
+        assert_eq!(read, events, "in pieces of {size}");
     }
 }

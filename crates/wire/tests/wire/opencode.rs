@@ -1,6 +1,7 @@
 //! The event stream of an OpenCode server, in both interfaces: synthetic captures, and real ones in the folder of
 //! `TTSR_OPENCODE` (`*.events.jsonl`); without it that test prints that it is skipped and passes.
 
+use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event};
 use ttsr_wire::opencode::{Feed, ServerNotice};
 
@@ -166,4 +167,81 @@ fn e8_real_captures() {
         read += 1;
     }
     assert!(read > 0);
+}
+
+#[test]
+fn c3_the_output_of_a_tool_and_its_outcome_are_read_on_both_interfaces() {
+    let part = |state: &str| {
+        format!(
+            r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p","messageID":"m","type":"tool","tool":"read","callID":"c","state":{{{state}}}}}}}}}"#
+        ) + "\n\n"
+    };
+    let next = |kind: &str, members: &str| {
+        format!(
+            r#"data: {{"type":"session.next.{kind}","data":{{"sessionID":"s","assistantMessageID":"m","callID":"c",{members}}}}}"#
+        ) + "\n\n"
+    };
+    let running = part(r#""status":"running","input":{"p":"a"}"#);
+    let begun = next("tool.input.started", r#""name":"read""#)
+        + &next("tool.input.ended", r#""text":"{\"p\":\"a\"}""#)
+        + &next("tool.called", r#""tool":"read","input":{"p":"a"}"#);
+    let (ok, error) = (Some(ToolOutcome::Ok), Some(ToolOutcome::Error));
+    for (what, body, expected) in [
+        (
+            "classic, completed",
+            running.clone()
+                + &part(r#""status":"completed","input":{"p":"a"},"output":"the text""#),
+            ok,
+        ),
+        (
+            "classic, error",
+            running.clone() + &part(r#""status":"error","input":{"p":"a"},"error":"the text""#),
+            error,
+        ),
+        (
+            "classic, told twice",
+            running.clone()
+                + &part(r#""status":"error","input":{"p":"a"},"error":"the text""#).repeat(2),
+            error,
+        ),
+        (
+            "classic, after the call began",
+            part(r#""status":"completed","input":{"p":"a"},"output":"the text""#),
+            ok,
+        ),
+        (
+            "the second one, success",
+            begun.clone()
+                + &next(
+                    "tool.success",
+                    r#""content":[{"type":"text","text":"the "},{"type":"text","text":"text"}]"#,
+                ),
+            ok,
+        ),
+        (
+            "the second one, failed",
+            begun.clone()
+                + &next(
+                    "tool.failed",
+                    r#""error":{"type":"unknown","message":"the text"}"#,
+                ),
+            error,
+        ),
+    ] {
+        let notices = feed([body.as_bytes()]);
+        assert_eq!(feed(body.as_bytes().chunks(1)), notices, "{what}");
+        let replies = replies(&notices);
+        let parts = replies[0].parts.iter();
+        let outputs: Vec<_> = parts
+            .filter(|part| part.channel == Channel::ToolOutput)
+            .map(|part| (part.tool.as_deref(), part.call.as_deref(), part.outcome))
+            .collect();
+        assert_eq!(outputs, [(Some("read"), Some("c"), expected)], "{what}");
+        assert_eq!(replies[0].text(Channel::ToolOutput), "the text", "{what}");
+        assert_eq!(
+            replies[0].text(Channel::ToolInput),
+            r#"{"p":"a"}"#,
+            "{what}"
+        );
+    }
 }

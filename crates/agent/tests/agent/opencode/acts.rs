@@ -1254,3 +1254,330 @@ fn e8_a_journal_whose_owner_is_ending_is_no_other_watcher() {
     assert!(error.to_string().contains("acts.json open"), "{error}");
     drop(next);
 }
+
+/// While a thread starts a process, that process has the file of the lock open until it is replaced.
+#[cfg(unix)]
+#[test]
+fn e8_a_dropped_journal_is_free_at_once_while_other_threads_start_processes() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let folder = Folder::outside();
+    let path = folder.0.join("acts.json");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::process::Command::new("true").status().unwrap();
+                }
+            });
+        }
+        let mut taken = 0;
+        for _ in 0..400 {
+            drop(ActJournal::open(&path).unwrap());
+            let lock = std::fs::File::open(folder.0.join("acts.json.lock")).unwrap();
+            match lock.try_lock() {
+                Ok(()) => lock.unlock().unwrap(),
+                Err(_) => taken += 1,
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(taken, 0, "nobody has the journal open");
+    });
+}
+
+const OUTCOMES: &str = r#"
+schema = 1
+[pack]
+name = "t"
+[rule.failed]
+description = "A read failed."
+action = "warn"
+on = ["tool-output"]
+outcome = "error"
+match.any = [{ literal = "no such file" }]
+examples.match = ["no such file"]
+[rule.fine]
+description = "A read went well."
+action = "warn"
+on = ["tool-output"]
+outcome = "ok"
+match.any = [{ literal = "no such file" }]
+examples.match = ["no such file"]
+"#;
+
+#[test]
+fn c3_rules_on_tool_output_know_the_outcome_that_the_server_reports() {
+    let body = |interface: ServerApi, failed: bool| {
+        let events = match interface {
+            ServerApi::Classic => {
+                let state = match failed {
+                    true => json!({ "status": "error", "input": {}, "error": "no such file" }),
+                    false => {
+                        json!({ "status": "completed", "input": {}, "output": "no such file" })
+                    }
+                };
+                let part = json!({ "id": "p", "messageID": "m", "type": "tool", "tool": "read",
+                    "callID": "c", "state": state });
+                vec![json!({ "type": "message.part.updated",
+                    "properties": { "sessionID": "s", "part": part } })]
+            }
+            _ => {
+                let end = match failed {
+                    true => json!({ "error": { "message": "no such file" } }),
+                    false => json!({ "content": [{ "type": "text", "text": "no such file" }] }),
+                };
+                let kind = ["success", "failed"][usize::from(failed)];
+                let mut data =
+                    json!({ "sessionID": "s", "assistantMessageID": "m", "callID": "c" });
+                data.as_object_mut()
+                    .unwrap()
+                    .extend(end.as_object().unwrap().clone());
+                vec![json!({ "type": format!("session.next.tool.{kind}"), "data": data })]
+            }
+        };
+        let frame = |event: &Value| format!("data: {event}\n\n");
+        events.iter().map(frame).collect::<String>()
+    };
+    for interface in [ServerApi::Classic, ServerApi::Next] {
+        for (failed, expected) in [(true, "t/failed"), (false, "t/fine")] {
+            let pack = Pack::from_toml(OUTCOMES).unwrap();
+            let mut watching = SessionWatcher::new(pack, interface);
+            let mut seen = Vec::new();
+            ttsr_wire::opencode::Feed::default().push(
+                body(interface, failed).as_bytes(),
+                &mut |session, notice| {
+                    watching.notice(session, notice, &mut seen);
+                },
+            );
+            let judged = seen.iter().filter_map(|seen| match seen {
+                WatchEvent::Judged(judged) => judged.decision.rule.as_deref(),
+                _ => None,
+            });
+            assert_eq!(judged.collect::<Vec<_>>(), [expected], "{interface:?}");
+        }
+    }
+}
+
+/// A server that keeps one session, and answers no request from a given one on.
+struct KilledAt {
+    messages: Vec<Value>,
+    /// The requests of the act that were answered.
+    answered: usize,
+    /// The request of the act that gets no answer, and whether it takes effect.
+    kill: Option<(usize, bool)>,
+    /// The texts that the model was asked to reply to.
+    asked: Vec<String>,
+    directory: String,
+    made: usize,
+    is_killed: std::sync::Arc<tokio::sync::Notify>,
+}
+
+impl KilledAt {
+    fn respond(&mut self, asked: &ttsr_testing::opencode::Asked) -> Option<String> {
+        if asked.is_announcement() {
+            return Some("true".to_owned());
+        }
+        if asked.what == "GET /session/ses_1" {
+            return Some(json!({ "id": "ses_1", "directory": self.directory }).to_string());
+        }
+        let is_last = self.kill.is_some_and(|(number, _)| number == self.answered);
+        if is_last && self.kill.is_some_and(|(_, is_done)| !is_done) {
+            self.is_killed.notify_one();
+            return None;
+        }
+        self.answered += 1;
+        let answer = self.act(asked);
+        if is_last {
+            self.is_killed.notify_one();
+            return None;
+        }
+        Some(answer)
+    }
+
+    fn act(&mut self, asked: &ttsr_testing::opencode::Asked) -> String {
+        if asked.what.starts_with("GET /session/ses_1/message") {
+            return Value::from(self.messages.clone()).to_string();
+        }
+        if asked.what == STOP {
+            let running = self
+                .messages
+                .iter_mut()
+                .filter(|it| it["info"]["role"] == "assistant");
+            for message in running {
+                message["info"]["error"] = json!({ "name": "MessageAbortedError" });
+            }
+        } else if let Some(id) = asked.what.strip_prefix("DELETE /session/ses_1/message/") {
+            self.messages.retain(|it| it["info"]["id"] != *id);
+        } else {
+            assert_eq!(asked.what, PROMPT);
+            let body: Value = serde_json::from_str(&asked.body).unwrap();
+            self.made += 1;
+            let info = json!({ "id": format!("msg_v{}", self.made), "role": "user",
+                "agent": body["agent"], "model": body["model"] });
+            self.messages
+                .push(json!({ "info": info, "parts": body["parts"] }));
+            if body["noReply"] != true {
+                let text = body["parts"][0]["text"].as_str().unwrap();
+                self.asked.push(text.to_owned());
+            }
+        }
+        "true".to_owned()
+    }
+
+    fn count(&self, is_it: impl Fn(&Value) -> bool) -> usize {
+        self.messages.iter().filter(|it| is_it(it)).count()
+    }
+}
+
+/// Watches with a runtime of its own until an act is over or `is_killed`. All that is in progress ends with the runtime,
+/// as at the end of a process.
+fn watch_until_killed(
+    url: &str,
+    journal: &Path,
+    is_killed: &tokio::sync::Notify,
+) -> Vec<WatchEvent> {
+    block_on(async {
+        let server = server(url, ServerApi::Classic);
+        let cancel = Cancel::default();
+        let mut seen = Vec::new();
+        let report = |one: &WatchEvent| {
+            seen.push(one.clone());
+            if is_end(one) {
+                cancel.cancel();
+            }
+        };
+        let options = WatchOptions {
+            journal: Some(ActJournal::open(journal).unwrap()),
+            ..at_once()
+        };
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
+        let watched = watch(&server, &mut watching, options, cancel.clone(), report);
+        tokio::select! {
+            ended = tokio::time::timeout(Duration::from_secs(30), watched) => {
+                ended.expect("it is seen in time").unwrap();
+            }
+            () = is_killed.notified() => {}
+        }
+        seen
+    })
+}
+
+#[test]
+fn b5_a_continuation_prompt_is_never_lost_whenever_the_watcher_is_killed() {
+    let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
+    let reply = |status: &str| {
+        let part = json!({ "type": "tool", "tool": "bash", "state": { "status": status } });
+        json!({ "info": { "id": "msg_a1", "role": "assistant" }, "parts": [part] })
+    };
+    for later in [None, Some("pending"), Some("running")] {
+        let mut killed = 0;
+        for (number, is_done) in (0..8).flat_map(|number| [(number, false), (number, true)]) {
+            let case = format!("{later:?}, request {number}, done: {is_done}");
+            let folder = Folder::outside();
+            std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
+            let directory = folder.0.to_str().unwrap().to_owned();
+            let journal = folder.0.join("acts.json");
+            let prompt = json!({
+                "info": { "id": "msg_u1", "role": "user", "agent": "build",
+                    "model": { "providerID": "oak", "modelID": "owl-1" } },
+                "parts": [{ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text }],
+            });
+            let is_killed = std::sync::Arc::new(tokio::sync::Notify::new());
+            let kept = std::sync::Arc::new(std::sync::Mutex::new(KilledAt {
+                messages: std::iter::once(prompt).chain(later.map(reply)).collect(),
+                answered: 0,
+                kill: Some((number, is_done)),
+                asked: Vec::new(),
+                directory: directory.clone(),
+                made: 0,
+                is_killed: is_killed.clone(),
+            }));
+            let part =
+                json!({ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text });
+            let info = json!({ "id": "ses_1", "directory": directory });
+            let plays = vec![
+                event(
+                    "session.created",
+                    json!({ "sessionID": "ses_1", "info": info }),
+                ),
+                user("ses_1", "msg_u1"),
+                event(
+                    "message.part.updated",
+                    json!({ "sessionID": "ses_1", "part": part }),
+                ),
+            ];
+            let is_over = block_on(async {
+                let imitation = Imitation::start(vec![plays]).await;
+                let responder = kept.clone();
+                imitation.respond(move |asked| responder.lock().unwrap().respond(asked));
+                let url = imitation.url.clone();
+                let watching = |is_killed: std::sync::Arc<tokio::sync::Notify>| {
+                    let (url, journal) = (url.clone(), journal.clone());
+                    tokio::task::spawn_blocking(move || {
+                        watch_until_killed(&url, &journal, &is_killed)
+                    })
+                };
+                let first = watching(is_killed.clone()).await.unwrap();
+                let is_over = first.iter().any(is_end);
+                kept.lock().unwrap().kill = None;
+                if !is_over {
+                    let seen = watching(is_killed.clone()).await.unwrap();
+                    let is_resumed = |seen: &WatchEvent| matches!(seen, WatchEvent::Resumed(_));
+                    assert!(seen.iter().any(is_resumed), "{case}: {seen:?}");
+                    let is_done = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(_));
+                    assert!(seen.iter().any(is_done), "{case}: {seen:?}");
+                }
+                is_over
+            });
+            killed += usize::from(!is_over);
+            let kept = kept.lock().unwrap();
+            let is_prompt = |it: &Value| it["parts"][0]["text"] == *text;
+            let is_files = |it: &Value| it["parts"][0]["synthetic"] == true;
+            // What a tool has done stays known, and the prompt with it.
+            let expected = if later == Some("running") { 2 } else { 1 };
+            assert_eq!(kept.count(is_prompt), expected, "{case}");
+            assert_eq!(kept.count(is_files), 1, "{case}");
+            assert!(is_prompt(kept.messages.last().unwrap()), "{case}");
+            assert_eq!(kept.asked, [text], "{case}: the model is asked once");
+            let left = std::fs::read_to_string(&journal).unwrap();
+            assert_eq!(left, r#"{"version":1,"acts":[]}"#, "{case}");
+        }
+        // Three reads and stops, the files, the deletions and the prompt: all of them were the last one once.
+        let requests =
+            [6, 7, 5][usize::from(later.is_some()) + usize::from(later == Some("running"))];
+        assert_eq!(killed, 2 * requests, "{later:?}");
+    }
+}
+
+#[test]
+fn b5_a_continuation_prompt_that_is_too_long_for_the_journal_is_not_deleted() {
+    block_on(async {
+        let text = format!(
+            "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\n{}",
+            "Go on. ".repeat(ActJournal::MAX_PROMPT / 7 + 1)
+        );
+        let folder = Folder::outside();
+        std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
+        let info = json!({ "id": "ses_1", "directory": folder.0.to_str().unwrap() });
+        let part = json!({ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text });
+        let plays = vec![
+            event(
+                "session.created",
+                json!({ "sessionID": "ses_1", "info": info }),
+            ),
+            user("ses_1", "msg_u1"),
+            event(
+                "message.part.updated",
+                json!({ "sessionID": "ses_1", "part": part }),
+            ),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let prompt = json!([{ "info": { "id": "msg_u1", "role": "user" }, "parts": [part] }]);
+        for _ in 0..2 {
+            imitation.answer_json("/session/ses_1/message?limit=20", &prompt.to_string());
+        }
+        let journal = folder.0.join("acts.json");
+        run_until(&imitation, &journal, Duration::ZERO, is_end).await;
+        assert_eq!(whats(&imitation), [STOP, PROMPT, PROMPT]);
+    });
+}
