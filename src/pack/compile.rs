@@ -5,7 +5,6 @@ mod name_sets;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use globset::GlobSet;
 use regex_syntax::hir::Hir;
 
 #[cfg(feature = "ast")]
@@ -28,6 +27,7 @@ use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pattern::{self, Refused};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_automata::{Matcher, TooManyClasses};
+use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
 use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
 /// An error that concerns the rules of a pack together, though each of them is valid.
@@ -52,8 +52,8 @@ impl CompileError {
 pub(super) enum CompileErrorKind {
     /// The rules up to this one need this number of automaton states, more than [`Limits::pack_states`].
     States(usize),
-    /// `globset` cannot compile the globs of one scope together.
-    Scope(globset::Error),
+    /// The globs of one scope cannot be compiled together.
+    Scope(GlobError),
     /// A pattern is refused, though the check has accepted it.
     Pattern(Refused),
     /// The patterns of all rules distinguish too many classes of characters.
@@ -234,10 +234,7 @@ fn allow_entries<'r>(
     Ok(by_rule)
 }
 
-fn allow_entry<'r>(
-    allow: &'r Allow,
-    globs: &mut GlobCache<'r>,
-) -> Result<AllowEntry, globset::Error> {
+fn allow_entry<'r>(allow: &'r Allow, globs: &mut GlobCache<'r>) -> Result<AllowEntry, GlobError> {
     Ok(AllowEntry {
         tools: get_or_build(&mut globs.names, &allow.tools, ToolScope::new)?,
         paths: get_or_build(&mut globs.paths, &allow.paths, PathScope::new)?,
@@ -245,7 +242,7 @@ fn allow_entry<'r>(
     })
 }
 
-fn scope<'r>(rule: &'r Rule, globs: &mut GlobCache<'r>) -> Result<RuleScope, globset::Error> {
+fn scope<'r>(rule: &'r Rule, globs: &mut GlobCache<'r>) -> Result<RuleScope, GlobError> {
     let GlobCache {
         names, args, paths, ..
     } = globs;
@@ -265,7 +262,7 @@ fn group_filter<'r>(
     capture: &'r Capture,
     hir: &Hir,
     globs: &mut GlobCache<'r>,
-) -> Result<GroupFilter, globset::Error> {
+) -> Result<GroupFilter, GlobError> {
     Ok(GroupFilter {
         group: CaptureGroup::named(capture.group.as_deref(), hir),
         entropy: capture.entropy,
@@ -283,14 +280,14 @@ struct GlobCache<'r> {
     texts: HashMap<&'r [String], Arc<GlobSet>>,
 }
 
-type BuildGlobs<T> = fn(&[String]) -> Result<T, globset::Error>;
+type BuildGlobs<T> = fn(&[String]) -> Result<T, GlobError>;
 
 /// Returns the compiled globs, or `None` for an empty list, which is no restriction.
 fn get_or_build<'r, T>(
     cache: &mut HashMap<&'r [String], Arc<T>>,
     globs: &'r [String],
     build: BuildGlobs<T>,
-) -> Result<Option<Arc<T>>, globset::Error> {
+) -> Result<Option<Arc<T>>, GlobError> {
     if globs.is_empty() {
         return Ok(None);
     }
@@ -303,17 +300,13 @@ fn get_or_build<'r, T>(
 }
 
 /// Compiles globs on texts: `*` and `?`, ignoring case.
-fn text_globs(texts: &[String]) -> Result<GlobSet, globset::Error> {
-    let mut set = globset::GlobSetBuilder::new();
-    for text in texts {
-        let mut glob = globset::GlobBuilder::new(text);
-        set.add(
-            glob.case_insensitive(true)
-                .literal_separator(false)
-                .build()?,
-        );
-    }
-    set.build()
+fn text_globs(texts: &[String]) -> Result<GlobSet, GlobError> {
+    let options = GlobOptions {
+        case_insensitive: true,
+        ..GlobOptions::default()
+    };
+    let globs = texts.iter().map(|text| Glob::new(text, options));
+    GlobSet::new(globs.collect::<Result<_, _>>()?)
 }
 
 /// The rules of a pack and their compiled parts that all channels share, by rule.

@@ -400,7 +400,7 @@ fn refused(error: &CompileError, pack_states: usize) -> LoadError {
             "the patterns of all rules together distinguish more than {CLASSES} classes of characters"
         ),
         CompileErrorKind::Scope(error) => {
-            format!("rule `{id}`: its globs are together too large: {error}")
+            format!("rule `{id}`: its globs are refused: {error}")
         }
         CompileErrorKind::Pattern(refused) => {
             format!("rule `{id}`: one of its patterns is refused: {refused:?}")

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use globset::GlobSet;
 use regex_syntax::hir::{Hir, HirKind};
 
 use ttsr_automata::pike;
 use ttsr_views::detect::entropy::{Entropy, EntropyLimits};
+use ttsr_views::glob::GlobSet;
 
 /// The requirements on a capture group of a match.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl GroupFilter {
         let is_known = self
             .not_in
             .as_ref()
-            .is_some_and(|known| known.is_match(&*text));
+            .is_some_and(|known| known.is_match(&text));
         is_random && !is_known
     }
 }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use globset::GlobSet;
-
 use crate::rule::ToolOutcome;
+use ttsr_views::glob::GlobSet;
 use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
 /// The scope of a rule, except for its channels. `None` is no restriction.

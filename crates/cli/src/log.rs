@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
-use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 use ttsr::Action;
 use ttsr::harness::event::{AbortRecord, DecisionEvent, FinishRecord, LoopEvent};
 use ttsr::harness::{Content, Message};
 use ttsr_agent::store::{Entry, Record as StoredRecord, StoreReader, StoredItem};
+use ttsr_views::glob::{Glob, GlobOptions};
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG};
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 }
 
 struct LogFilter {
-    rule: Option<GlobMatcher>,
+    rule: Option<Glob>,
     action: Option<Action>,
     turn: Option<u64>,
 }
@@ -78,11 +78,11 @@ struct LogFilter {
 impl LogFilter {
     fn new(options: &Options) -> Result<LogFilter, CommandError> {
         let rule = options.rule.as_deref().map(|rule| {
-            let glob = GlobBuilder::new(rule).build();
+            let glob = Glob::new(rule, GlobOptions::default());
             glob.map_err(|error| CommandError::Message(format!("--rule: {error}")))
         });
         Ok(LogFilter {
-            rule: rule.transpose()?.map(|glob| glob.compile_matcher()),
+            rule: rule.transpose()?,
             action: options.action,
             turn: options.turn,
         })
@@ -102,7 +102,7 @@ impl LogFilter {
             }
             _ => (None, None),
         };
-        let is_rule = |glob: &GlobMatcher| rule.is_some_and(|rule| glob.is_match(rule));
+        let is_rule = |glob: &Glob| rule.is_some_and(|rule| glob.is_match(rule));
         self.turn.is_none_or(|wanted| wanted == turn)
             && self.rule.as_ref().is_none_or(is_rule)
             && self.action.is_none_or(|wanted| action == Some(wanted))

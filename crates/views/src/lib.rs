@@ -14,6 +14,7 @@
 //! | [`code`] | source code in a known language | comments, strings, and the code between them |
 //! | [`fold`] | text | text in which characters that look or mean the same are equal |
 //! | [`detect`] | any haystack | repetition, control tokens, languages and scripts, unknown names, limits, loops |
+//! | [`glob`] | whole names and paths | whether a glob matches |
 //! | [`path`] | names of files, tools and arguments | whether globs put them in scope |
 //!
 //! Views are composed: `json` decodes tool input, `edit`, `shell` or `fence` splits it into regions, `code` separates
@@ -46,10 +47,12 @@
 //!
 //! let mut view = MarkdownView::new();
 //! let mut code = Code::default();
+//! let mut end = 0;
 //! for delta in ["Run `a`:\n\n``", "`sh\nls\n```\n"] {
-//!     view.push(delta.as_bytes(), &mut code);
+//!     view.push(Chunk::verbatim(delta.as_bytes(), end), &mut code);
+//!     end += delta.len() as u64;
 //! }
-//! view.finish(&mut code);
+//! view.cut(end, end, &mut code);
 //! assert_eq!(code.found, [(16, b'l'), (17, b's'), (18, b'\n')]);
 //! ```
 //!
@@ -81,6 +84,7 @@ pub mod detect;
 pub mod edit;
 pub mod fence;
 pub mod fold;
+pub mod glob;
 pub mod json;
 pub mod path;
 pub mod shell;

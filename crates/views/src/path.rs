@@ -8,8 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use globset::{Error, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
-
+use super::glob::{Glob, GlobError, GlobOptions, GlobSet};
 use super::json::ArgPath;
 
 /// Arguments that hold the path of the file a tool call is about.
@@ -176,15 +175,18 @@ impl PathScope {
     ///
     /// # Errors
     /// Returns the error of the first invalid glob.
-    pub fn new(globs: &[String]) -> Result<PathScope, Error> {
-        let mut list = GlobListBuilder::default();
-        for entry in globs {
+    pub fn new(globs: &[String]) -> Result<PathScope, GlobError> {
+        let options = GlobOptions {
+            literal_separator: true,
+            ..GlobOptions::default()
+        };
+        let globs = globs.iter().flat_map(|entry| {
             let (exclude, glob) = split_exclusion(entry);
-            for whole in whole_path(glob) {
-                list.add(GlobBuilder::new(&whole).literal_separator(true), exclude)?;
-            }
-        }
-        let globs = list.build()?;
+            whole_path(glob)
+                .into_iter()
+                .map(move |whole| (exclude, whole))
+        });
+        let globs = GlobList::new(globs, options)?;
         Ok(PathScope { globs })
     }
 
@@ -214,39 +216,25 @@ struct GlobList {
     excludes_any: bool,
 }
 
-#[derive(Debug)]
-struct GlobListBuilder {
-    set: GlobSetBuilder,
-    excludes: Vec<bool>,
-}
-
-impl Default for GlobListBuilder {
-    fn default() -> GlobListBuilder {
-        GlobListBuilder {
-            set: GlobSetBuilder::new(),
-            excludes: Vec::new(),
+impl GlobList {
+    /// Compiles globs, of which those with `true` exclude.
+    fn new(
+        globs: impl Iterator<Item = (bool, String)>,
+        options: GlobOptions,
+    ) -> Result<GlobList, GlobError> {
+        let (mut compiled, mut excludes) = (Vec::new(), Vec::new());
+        for (exclude, glob) in globs {
+            compiled.push(Glob::new(&glob, options)?);
+            excludes.push(exclude);
         }
-    }
-}
-
-impl GlobListBuilder {
-    fn add(&mut self, glob: &mut GlobBuilder<'_>, exclude: bool) -> Result<(), Error> {
-        self.set.add(glob.backslash_escape(true).build()?);
-        self.excludes.push(exclude);
-        Ok(())
-    }
-
-    fn build(self) -> Result<GlobList, Error> {
         Ok(GlobList {
-            set: self.set.build()?,
-            includes_any: self.excludes.contains(&false),
-            excludes_any: self.excludes.contains(&true),
-            excludes: self.excludes,
+            set: GlobSet::new(compiled)?,
+            includes_any: excludes.contains(&false),
+            excludes_any: excludes.contains(&true),
+            excludes,
         })
     }
-}
 
-impl GlobList {
     fn applies(&self, name: Option<&str>) -> Option<bool> {
         match name {
             None if self.includes_any => None,
@@ -254,7 +242,7 @@ impl GlobList {
             Some(_) if self.excludes.is_empty() => Some(true),
             Some(name) if !self.excludes_any => Some(self.set.is_match(name)),
             Some(name) => {
-                let last = self.set.matches(name).into_iter().max();
+                let last = self.set.last_match(name);
                 Some(last.map_or(!self.includes_any, |glob| !self.excludes[glob]))
             }
         }
@@ -299,13 +287,16 @@ impl ToolScope {
     ///
     /// # Errors
     /// Returns the error of the first invalid glob.
-    pub fn new(globs: &[String]) -> Result<ToolScope, Error> {
-        let mut list = GlobListBuilder::default();
-        for entry in globs {
+    pub fn new(globs: &[String]) -> Result<ToolScope, GlobError> {
+        let options = GlobOptions {
+            case_insensitive: true,
+            ..GlobOptions::default()
+        };
+        let globs = globs.iter().map(|entry| {
             let (exclude, glob) = split_exclusion(entry);
-            list.add(GlobBuilder::new(glob).case_insensitive(true), exclude)?;
-        }
-        let globs = list.build()?;
+            (exclude, glob.to_owned())
+        });
+        let globs = GlobList::new(globs, options)?;
         Ok(ToolScope { globs })
     }
 
@@ -333,7 +324,7 @@ enum SegmentGlob {
     /// `**`
     AnyDepth,
     Exact(String),
-    Glob(GlobMatcher),
+    Glob(Glob),
 }
 
 impl ArgScope {
@@ -341,7 +332,7 @@ impl ArgScope {
     ///
     /// # Errors
     /// Returns the error of the first invalid glob.
-    pub fn new(globs: &[String]) -> Result<ArgScope, Error> {
+    pub fn new(globs: &[String]) -> Result<ArgScope, GlobError> {
         let segments = |glob: String| {
             split_dots(&glob)
                 .into_iter()
@@ -350,7 +341,7 @@ impl ArgScope {
         };
         let globs = globs.iter().flat_map(|glob| expanded(glob));
         Ok(ArgScope {
-            globs: globs.map(segments).collect::<Result<_, Error>>()?,
+            globs: globs.map(segments).collect::<Result<_, GlobError>>()?,
         })
     }
 
@@ -364,18 +355,18 @@ impl ArgScope {
 }
 
 impl SegmentGlob {
-    fn new(glob: &str) -> Result<SegmentGlob, Error> {
+    fn new(glob: &str) -> Result<SegmentGlob, GlobError> {
         if glob == "**" {
             return Ok(SegmentGlob::AnyDepth);
         }
         if !glob.contains(['*', '?', '[', ']', '{', '}', '\\']) {
             return Ok(SegmentGlob::Exact(glob.to_owned()));
         }
-        let glob = GlobBuilder::new(glob)
-            .backslash_escape(true)
-            .empty_alternates(true)
-            .build()?;
-        Ok(SegmentGlob::Glob(glob.compile_matcher()))
+        let options = GlobOptions {
+            empty_alternates: true,
+            ..GlobOptions::default()
+        };
+        Ok(SegmentGlob::Glob(Glob::new(glob, options)?))
     }
 
     fn matches(&self, segment: &str) -> bool {

@@ -8,6 +8,7 @@ pub mod detect;
 pub mod edit;
 pub mod fence;
 pub mod fold;
+pub mod glob;
 pub mod host;
 #[cfg(feature = "import")]
 pub mod import;
@@ -37,6 +38,7 @@ pub const ALL: &[(&str, Run)] = &[
     ("edit", edit::run),
     ("fence", fence::run),
     ("fold", fold::run),
+    ("glob", glob::run),
     ("host", host::run),
     #[cfg(feature = "import")]
     ("import", import::run),

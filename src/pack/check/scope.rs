@@ -1,19 +1,15 @@
 //! The entries of scopes: globs on names and paths, argument paths, with `@list` filled in.
 
-use globset::Error;
-
 use super::fault::Fault;
 use super::reader::{RuleReader, Texts};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use ttsr_views::glob::GlobError;
 use ttsr_views::json::{KEYS as OBJECT_KEYS, RAW};
 use ttsr_views::path::{ArgScope, PathScope, ToolScope, split_exclusion};
 
 /// The longest glob, in bytes. This also bounds the number of its alternatives.
 const GLOB_BYTES: usize = 4096;
-
-/// The deepest nesting of `{…}` in a glob.
-const GLOB_DEPTH: usize = 16;
 
 /// The largest number of entries of one scope, with lists filled in.
 pub(in crate::pack) const ENTRIES: usize = 1024;
@@ -106,7 +102,7 @@ pub(in crate::pack) fn fault(kind: GlobKind, entry: &str) -> Option<Fault> {
 }
 
 /// Compiles globs as streams do.
-type Build = fn(&[String]) -> Result<(), Error>;
+type Build = fn(&[String]) -> Result<(), GlobError>;
 
 fn shifted(fault: Fault, by: usize) -> Fault {
     let within = fault
@@ -125,11 +121,6 @@ fn glob_fault(glob: &str, build: Build) -> Option<Fault> {
         let reason = format!("{} bytes, limit is {GLOB_BYTES}", glob.len());
         return Some(refused(&reason).with_help("split it into several entries"));
     }
-    if depth(glob) > GLOB_DEPTH {
-        return Some(refused(&format!(
-            "more than {GLOB_DEPTH} `{{` inside each other"
-        )));
-    }
     if let Some(at) = half_recursive(glob) {
         return Some(
             refused("`**` must stand alone between slashes")
@@ -138,21 +129,7 @@ fn glob_fault(glob: &str, build: Build) -> Option<Fault> {
         );
     }
     let error = build(&[glob.to_owned()]).err()?;
-    Some(refused(&escape::all(&error.kind().to_string())))
-}
-
-fn depth(glob: &str) -> usize {
-    let mut depth = 0_usize;
-    let mut deepest = 0;
-    for byte in glob.bytes() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
+    Some(refused(&escape::all(&error.to_string())))
 }
 
 /// Returns the offset of a `**` beside anything but a slash, a brace, a comma or an end.

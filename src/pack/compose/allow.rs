@@ -1,7 +1,7 @@
 //! `[[allow]]`: places where rules do not apply, with a reason and an end.
 
-use globset::{GlobBuilder, GlobMatcher};
 use regex_automata::meta::Regex;
+use ttsr_views::glob::{Glob, GlobOptions};
 
 use super::super::check::Terms;
 use super::super::check::draft::{PatternText, Place};
@@ -142,12 +142,12 @@ fn covered(glob: &str, rules: &[Rule]) -> Vec<RuleId> {
 }
 
 /// Returns a glob on full ids, in which `*` stops at a slash.
-pub(in crate::pack) fn id_glob(glob: &str) -> Option<GlobMatcher> {
-    let glob = GlobBuilder::new(glob)
-        .literal_separator(true)
-        .build()
-        .ok()?;
-    Some(glob.compile_matcher())
+pub(in crate::pack) fn id_glob(glob: &str) -> Option<Glob> {
+    let options = GlobOptions {
+        literal_separator: true,
+        ..GlobOptions::default()
+    };
+    Glob::new(glob, options).ok()
 }
 
 fn unknown(glob: &str, rules: &[Rule]) -> Fault {

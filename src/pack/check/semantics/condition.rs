@@ -1,6 +1,5 @@
 //! The condition of a rule: exactly one trigger, windows that can be met, distances that have a meaning.
 
-use globset::GlobBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::{KeyFault, contradiction, no_effect, zero};
@@ -12,6 +11,7 @@ use crate::pack::escape::{self, quote};
 use crate::pack::schema::Head;
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
 use ttsr_automata::pattern;
+use ttsr_views::glob::{Glob, GlobOptions};
 
 /// The largest number of entries of `match.capture.not-in`. The rules of gitleaks have a list of 1,446.
 const NOT_IN_ENTRIES: usize = 16_384;
@@ -239,12 +239,8 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
         ));
     }
     for text in not_in {
-        if let Err(error) = GlobBuilder::new(text).build() {
-            let message = format!(
-                "glob {}: {}",
-                quote(text),
-                escape::all(&error.kind().to_string())
-            );
+        if let Err(error) = Glob::new(text, GlobOptions::default()) {
+            let message = format!("glob {}: {}", quote(text), escape::all(&error.to_string()));
             found.push(("match.capture.not-in", Fault::new(&code::GLOB, message)));
         }
     }

@@ -1,0 +1,515 @@
+//! Globs: patterns on whole names and paths.
+//!
+//! # Syntax
+//!
+//! | glob | meaning |
+//! |---|---|
+//! | `?` | one character |
+//! | `*` | any number of characters |
+//! | `**` | alone between slashes, any number of folders: `**/a`, `a/**`, `a/**/b`; elsewhere the same as `*` |
+//! | `[ab]`, `[a-z]` | one of these characters; `]` and `-` are literal at the start |
+//! | `[!a]`, `[^a]` | one character, but none of these |
+//! | `{a,b}` | either glob; groups can be nested |
+//! | `\*` | the character after the backslash; inside `[…]` a backslash is literal |
+//!
+//! With [`GlobOptions::literal_separator`], `*` and `?` do not match `/`. The syntax and the results are those of the
+//! crate `globset`, except that characters are Unicode scalar values here and bytes there.
+//!
+//! # Complexity
+//!
+//! A glob is compiled to a nondeterministic automaton with a few states for each of its characters; groups are not
+//! expanded. A match steps all live states at once, without backtracking: its time is at most proportional to the
+//! length of the text times the length of the glob, and its memory to the length of the glob. The limits are
+//! [`MAX_BYTES`], [`MAX_DEPTH`] and [`MAX_SET_STATES`].
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use memchr::memmem;
+
+use parse::{Token, parse};
+
+/// The length of the longest glob, in bytes.
+pub const MAX_BYTES: usize = 8192;
+
+/// The deepest nesting of `{…}`.
+pub const MAX_DEPTH: usize = 16;
+
+/// The most states of the globs of a [`GlobSet`] together.
+pub const MAX_SET_STATES: usize = 1 << 18;
+
+/// The options of a glob.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GlobOptions {
+    /// True if `*` and `?` do not match `/`.
+    pub literal_separator: bool,
+    /// True if ASCII letters match in both cases.
+    pub case_insensitive: bool,
+    /// True if `{a,}` matches the empty text. If false, empty alternatives are ignored.
+    pub empty_alternates: bool,
+}
+
+/// The reason why a glob is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GlobError {
+    /// A `[` without `]`.
+    UnclosedClass,
+    /// A range such as `[z-a]`, with its ends.
+    EmptyRange(char, char),
+    /// A `{` without `}`.
+    UnclosedGroup,
+    /// A `}` without `{`.
+    UnopenedGroup,
+    /// A backslash at the end.
+    DanglingEscape,
+    /// More than [`MAX_DEPTH`] nested groups.
+    TooDeep,
+    /// A glob of more than [`MAX_BYTES`] bytes.
+    TooLong,
+    /// A set of globs with more than [`MAX_SET_STATES`] states.
+    TooManyStates,
+}
+
+impl fmt::Display for GlobError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GlobError::UnclosedClass => out.write_str("`[` is not closed by `]`"),
+            GlobError::EmptyRange(first, last) => {
+                write!(
+                    out,
+                    "the range `{first}-{last}` is empty: `{first}` comes after `{last}`"
+                )
+            }
+            GlobError::UnclosedGroup => {
+                out.write_str("`{` is not closed by `}`; a literal brace is written `\\{`")
+            }
+            GlobError::UnopenedGroup => {
+                out.write_str("`}` closes no `{`; a literal brace is written `\\}`")
+            }
+            GlobError::DanglingEscape => out.write_str("nothing follows the `\\` at the end"),
+            GlobError::TooDeep => write!(out, "more than {MAX_DEPTH} `{{` inside each other"),
+            GlobError::TooLong => write!(out, "more than {MAX_BYTES} bytes"),
+            GlobError::TooManyStates => write!(
+                out,
+                "the globs have more than {MAX_SET_STATES} states together"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for GlobError {}
+
+/// A compiled glob.
+///
+/// # Example: files below a folder
+/// ```
+/// use ttsr_views::glob::{Glob, GlobOptions};
+/// let options = GlobOptions { literal_separator: true, ..GlobOptions::default() };
+/// let glob = Glob::new("src/**/*.{rs,toml}", options)?;
+/// assert!(glob.is_match("src/a/b.rs") && glob.is_match("src/c.toml"));
+/// assert!(!glob.is_match("src/a.py") && !glob.is_match("tests/src/a.rs"));
+/// # Ok::<(), ttsr_views::glob::GlobError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Glob {
+    matcher: GlobStrategy,
+    /// The literal end of the glob. A text that ends otherwise is not stepped.
+    suffix: Box<str>,
+    case_insensitive: bool,
+}
+
+/// The way a glob is matched. Literals are in lower case if the glob ignores case.
+#[derive(Clone, Debug)]
+enum GlobStrategy {
+    /// The whole text equals the suffix.
+    Literal,
+    /// The text contains this one: `*text*`, where `*` matches any character.
+    Contains(Box<str>),
+    Nfa(GlobNfa),
+}
+
+/// A Thompson NFA. State 0 is the start.
+#[derive(Clone, Debug)]
+struct GlobNfa {
+    states: Box<[State]>,
+    classes: Box<[GlobClass]>,
+}
+
+/// A state. Those that consume a character lead to the next one in the program.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Char(char),
+    Any,
+    NotSlash,
+    /// The class with this index.
+    Class(u32),
+    /// Leads to the next state and to this one.
+    Split(u32),
+    Goto(u32),
+    Match,
+}
+
+/// A set of characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GlobClass {
+    negated: bool,
+    /// Inclusive ranges.
+    ranges: Vec<(char, char)>,
+}
+
+impl GlobClass {
+    fn contains(&self, char: char, case_insensitive: bool) -> bool {
+        let has = |char| {
+            self.ranges
+                .iter()
+                .any(|range| range.0 <= char && char <= range.1)
+        };
+        let is_in = has(char)
+            || case_insensitive
+                && (has(char.to_ascii_lowercase()) || has(char.to_ascii_uppercase()));
+        is_in != self.negated
+    }
+}
+
+impl Glob {
+    /// Compiles a glob.
+    ///
+    /// # Errors
+    /// Returns the first error in the glob, or the limit that it exceeds.
+    pub fn new(glob: &str, options: GlobOptions) -> Result<Glob, GlobError> {
+        let tokens = parse(glob)?;
+        let literal = |tokens: &[Token]| -> Option<String> {
+            let chars = tokens.iter().map(|token| match token {
+                Token::Literal(char) if options.case_insensitive => Some(char.to_ascii_lowercase()),
+                Token::Literal(char) => Some(*char),
+                _ => None,
+            });
+            chars.collect()
+        };
+        let is_literal = |token: &Token| matches!(token, Token::Literal(_));
+        let tail = tokens
+            .iter()
+            .rev()
+            .take_while(|token| is_literal(token))
+            .count();
+        let suffix = literal(&tokens[tokens.len() - tail..]).unwrap_or_default();
+        let matcher = match &tokens[..] {
+            _ if tail == tokens.len() => GlobStrategy::Literal,
+            [Token::Star, inner @ .., Token::Star]
+                if !options.literal_separator && inner.iter().all(is_literal) =>
+            {
+                GlobStrategy::Contains(literal(inner).unwrap_or_default().into())
+            }
+            _ => GlobStrategy::Nfa(GlobCompiler::compile(&tokens, options)),
+        };
+        Ok(Glob {
+            matcher,
+            suffix: suffix.into(),
+            case_insensitive: options.case_insensitive,
+        })
+    }
+
+    /// Returns true if the glob matches the whole text.
+    ///
+    /// # Complexity
+    /// At most proportional to the length of the text times the length of the glob.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        self.matches(text, &mut Scratch::default())
+    }
+
+    fn matches(&self, text: &str, scratch: &mut Scratch) -> bool {
+        let head = text.len().checked_sub(self.suffix.len());
+        let tail = head.map(|head| &text.as_bytes()[head..]);
+        let suffix = self.suffix.as_bytes();
+        let ends_so = tail.is_some_and(|tail| match self.case_insensitive {
+            true => tail.eq_ignore_ascii_case(suffix),
+            false => tail == suffix,
+        });
+        ends_so
+            && match &self.matcher {
+                GlobStrategy::Literal => head == Some(0),
+                GlobStrategy::Contains(needle) => {
+                    let text = match self.case_insensitive {
+                        true => &*scratch
+                            .lowered
+                            .get_or_insert_with(|| text.to_ascii_lowercase()),
+                        false => text,
+                    };
+                    memmem::find(text.as_bytes(), needle.as_bytes()).is_some()
+                }
+                GlobStrategy::Nfa(nfa) => nfa.matches(text, self.case_insensitive, scratch),
+            }
+    }
+
+    fn states(&self) -> usize {
+        match &self.matcher {
+            GlobStrategy::Literal => self.suffix.len(),
+            GlobStrategy::Contains(needle) => needle.len(),
+            GlobStrategy::Nfa(nfa) => nfa.states.len(),
+        }
+    }
+}
+
+/// Buffers of a match, which the globs of a set share.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// The text in lower case, once a glob needed it.
+    lowered: Option<String>,
+    current: StateList,
+    next: StateList,
+    stack: Vec<u32>,
+}
+
+/// A set of states in the order of their insertion.
+#[derive(Debug, Default)]
+struct StateList {
+    list: Vec<u32>,
+    /// The round in which each state was inserted last.
+    rounds: Vec<u32>,
+    round: u32,
+}
+
+impl StateList {
+    fn reset(&mut self, states: usize) {
+        self.list.clear();
+        self.rounds.clear();
+        self.rounds.resize(states, 0);
+        self.round = 1;
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        match self.round.checked_add(1) {
+            Some(round) => self.round = round,
+            None => self.reset(self.rounds.len()),
+        }
+    }
+}
+
+impl GlobNfa {
+    fn matches(&self, text: &str, case_insensitive: bool, scratch: &mut Scratch) -> bool {
+        let Scratch {
+            current,
+            next,
+            stack,
+            ..
+        } = scratch;
+        current.reset(self.states.len());
+        next.reset(self.states.len());
+        self.add(0, current, stack);
+        for char in text.chars() {
+            let folded = match case_insensitive {
+                true => char.to_ascii_lowercase(),
+                false => char,
+            };
+            next.clear();
+            for &state in &current.list {
+                let steps = match self.states[state as usize] {
+                    State::Char(wanted) => wanted == folded,
+                    State::Any => true,
+                    State::NotSlash => char != '/',
+                    State::Class(class) => {
+                        self.classes[class as usize].contains(char, case_insensitive)
+                    }
+                    State::Split(_) | State::Goto(_) | State::Match => false,
+                };
+                if steps {
+                    self.add(state + 1, next, stack);
+                }
+            }
+            if next.list.is_empty() {
+                return false;
+            }
+            std::mem::swap(current, next);
+        }
+        let is_match = |state: &u32| matches!(self.states[*state as usize], State::Match);
+        current.list.iter().any(is_match)
+    }
+
+    /// Adds a state and its epsilon closure.
+    fn add(&self, state: u32, to: &mut StateList, stack: &mut Vec<u32>) {
+        stack.push(state);
+        while let Some(state) = stack.pop() {
+            let round = &mut to.rounds[state as usize];
+            if *round == to.round {
+                continue;
+            }
+            *round = to.round;
+            match self.states[state as usize] {
+                State::Split(other) => stack.extend([other, state + 1]),
+                State::Goto(other) => stack.push(other),
+                _ => to.list.push(state),
+            }
+        }
+    }
+}
+
+/// Compiles tokens to an NFA.
+struct GlobCompiler {
+    options: GlobOptions,
+    states: Vec<State>,
+    classes: Vec<GlobClass>,
+}
+
+impl GlobCompiler {
+    fn compile(tokens: &[Token], options: GlobOptions) -> GlobNfa {
+        let mut compiler = GlobCompiler {
+            options,
+            states: Vec::new(),
+            classes: Vec::new(),
+        };
+        match tokens {
+            [Token::FolderPrefix] => compiler.repeat(State::Any),
+            tokens => compiler.sequence(tokens),
+        }
+        compiler.states.push(State::Match);
+        GlobNfa {
+            states: compiler.states.into(),
+            classes: compiler.classes.into(),
+        }
+    }
+
+    fn here(&self) -> u32 {
+        // The length of a glob bounds the number of its states.
+        self.states.len() as u32
+    }
+
+    fn wildcard(&self) -> State {
+        match self.options.literal_separator {
+            true => State::NotSlash,
+            false => State::Any,
+        }
+    }
+
+    /// Appends states that match the tokens one after another.
+    fn sequence(&mut self, tokens: &[Token]) {
+        let mut last = None;
+        for token in tokens {
+            match token {
+                Token::Literal(char) if self.options.case_insensitive => {
+                    self.states.push(State::Char(char.to_ascii_lowercase()));
+                }
+                Token::Literal(char) => self.states.push(State::Char(*char)),
+                Token::Any => self.states.push(self.wildcard()),
+                // Another `*` matches no more.
+                Token::Star if last == Some(token) => {}
+                Token::Star => self.repeat(self.wildcard()),
+                Token::FolderPrefix => self.folders(),
+                Token::FolderSuffix => {
+                    self.states.push(State::Char('/'));
+                    self.repeat(State::Any);
+                }
+                Token::Folders => {
+                    self.states.push(State::Char('/'));
+                    self.folders();
+                }
+                Token::Class(class) => {
+                    self.states.push(State::Class(self.classes.len() as u32));
+                    self.classes.push(class.clone());
+                }
+                Token::Group(branches) => self.group(branches),
+            }
+            last = Some(token);
+        }
+    }
+
+    /// Appends states that match any number of the characters that this state accepts.
+    fn repeat(&mut self, accepts: State) {
+        let start = self.here();
+        self.states.push(State::Split(start + 3));
+        self.states.push(accepts);
+        self.states.push(State::Goto(start));
+    }
+
+    /// Appends states that match nothing, or any text that ends in a slash.
+    fn folders(&mut self) {
+        let start = self.here();
+        self.states.push(State::Split(start + 5));
+        self.repeat(State::Any);
+        self.states.push(State::Char('/'));
+    }
+
+    /// Appends states that match any of these globs.
+    fn group(&mut self, branches: &[Vec<Token>]) {
+        let is_used = |branch: &&Vec<Token>| self.options.empty_alternates || !is_empty(branch);
+        let used: Vec<&Vec<Token>> = branches.iter().filter(is_used).collect();
+        let mut ends = Vec::new();
+        for (index, branch) in used.iter().enumerate() {
+            if index + 1 == used.len() {
+                self.sequence(branch);
+                break;
+            }
+            let split = self.states.len();
+            self.states.push(State::Split(0));
+            self.sequence(branch);
+            ends.push(self.states.len());
+            self.states.push(State::Goto(0));
+            self.states[split] = State::Split(self.here());
+        }
+        for end in ends {
+            self.states[end] = State::Goto(self.here());
+        }
+    }
+}
+
+/// Returns true if the tokens match nothing but the empty text when empty alternatives are ignored.
+fn is_empty(tokens: &[Token]) -> bool {
+    tokens.iter().all(|token| match token {
+        Token::Group(branches) => branches.iter().all(|branch| is_empty(branch)),
+        _ => false,
+    })
+}
+
+/// Several globs.
+///
+/// # Example: the last glob that matches
+/// ```
+/// use ttsr_views::glob::{Glob, GlobOptions, GlobSet};
+/// let globs = ["*.rs", "tests/*"].map(|glob| Glob::new(glob, GlobOptions::default()));
+/// let set: GlobSet = GlobSet::new(globs.into_iter().collect::<Result<_, _>>()?)?;
+/// assert_eq!(set.last_match("tests/a.rs"), Some(1));
+/// assert_eq!(set.last_match("src/a.rs"), Some(0));
+/// assert!(!set.is_match("README.md"));
+/// # Ok::<(), ttsr_views::glob::GlobError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GlobSet {
+    globs: Vec<Glob>,
+}
+
+impl GlobSet {
+    /// Returns a set of these globs.
+    ///
+    /// # Errors
+    /// Returns [`GlobError::TooManyStates`] if the globs are too large together.
+    pub fn new(globs: Vec<Glob>) -> Result<GlobSet, GlobError> {
+        let states: usize = globs.iter().map(Glob::states).sum();
+        if states > MAX_SET_STATES {
+            return Err(GlobError::TooManyStates);
+        }
+        Ok(GlobSet { globs })
+    }
+
+    /// Returns true if any glob matches the whole text.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        let mut scratch = Scratch::default();
+        self.globs
+            .iter()
+            .any(|glob| glob.matches(text, &mut scratch))
+    }
+
+    /// Returns the index of the last glob that matches the whole text.
+    #[must_use]
+    pub fn last_match(&self, text: &str) -> Option<usize> {
+        let mut scratch = Scratch::default();
+        self.globs
+            .iter()
+            .rposition(|glob| glob.matches(text, &mut scratch))
+    }
+}
