@@ -500,6 +500,12 @@ impl Processor {
         self.conversation.session()
     }
 
+    /// Returns the conversation, whose [`snapshot`](Conversation::snapshot) has the guidance that waits.
+    #[must_use]
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
     /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
