@@ -110,7 +110,7 @@ fn acts(mut data: &[u8]) -> Vec<Act> {
             10 => Event::Finish { reason: text() },
             13 => Event::Outcome {
                 part,
-                outcome: ToolOutcome::ALL[usize::from(number) % 2],
+                outcome: ToolOutcome::ALL[usize::from(*number) % 2],
             },
             11 if number % 4 == 0 => Event::Restart,
             12 if number % 4 == 0 => Event::Error {
