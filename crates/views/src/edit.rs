@@ -281,6 +281,7 @@ impl EditView {
     }
 
     /// Returns the counts of the limits that were reached so far.
+    #[inline]
     pub fn counters(&self) -> EditCounters {
         self.out.counters
     }

@@ -96,6 +96,7 @@ impl Clone for ArgPath {
     }
 
     /// Reuses the buffers, because a path is copied for each value of an input.
+    #[inline]
     fn clone_from(&mut self, source: &ArgPath) {
         self.text.clone_from(&source.text);
         self.starts.clone_from(&source.starts);
@@ -177,6 +178,7 @@ impl ArgPath {
         self.push_with(|text| text.push_str(segment));
     }
 
+    #[inline]
     fn push_index(&mut self, index: u32) {
         self.push_with(|text| write!(text, "{index}").expect("a String takes any text"));
     }
@@ -217,15 +219,18 @@ impl ArgPath {
     }
 
     /// Sets the path of the raw haystack, whatever the limit.
+    #[inline]
     pub(super) fn set_raw(&mut self) {
         self.set(RAW, PathKind::Raw);
     }
 
     /// Sets the path of an object key, whatever the limit.
+    #[inline]
     pub fn set_key(&mut self) {
         self.set(KEYS, PathKind::Key);
     }
 
+    #[inline]
     fn set(&mut self, name: &str, kind: PathKind) {
         self.clear();
         self.text.push_str(name);
@@ -337,6 +342,7 @@ impl JsonDecoder {
     }
 
     /// Returns the counts of irregular input so far.
+    #[inline]
     pub fn counters(&self) -> JsonCounters {
         self.counters
     }

@@ -76,6 +76,7 @@ pub struct ShellCounters {
 
 impl ShellCounters {
     /// Returns the sum of all counts.
+    #[inline]
     pub fn total(&self) -> u64 {
         self.too_deep + self.cut + self.long_scripts
     }
@@ -181,6 +182,7 @@ impl ShellView {
     }
 
     /// Returns the counts of the limits that were reached so far.
+    #[inline]
     pub fn counters(&self) -> ShellCounters {
         self.counters
     }
