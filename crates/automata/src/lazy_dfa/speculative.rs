@@ -186,17 +186,25 @@ impl SpeculativeLanes<'_> {
         stop: impl Fn([StateId; LANES]) -> bool,
     ) -> bool {
         let columns = self.alphabet.bytes();
-        for at in 0..texts[0].len() {
-            for (state, text) in states.iter_mut().zip(texts) {
+        // PERF: with locals and slices of one length, states stay in registers and indices are not checked: 563,700
+        // instructions for 64 KB of bulk text instead of 601,300 (`cargo bench --bench instructions`).
+        let (mut lanes, mut all) = (*states, *bits);
+        let len = texts[0].len();
+        let texts = texts.map(|text| &text[..len]);
+        let mut has_stopped = false;
+        for at in 0..len {
+            for (state, text) in lanes.iter_mut().zip(&texts) {
                 let column = columns[usize::from(text[at])];
                 *state = self.table.next(*state, usize::from(column));
-                *bits |= state.bits();
+                all |= state.bits();
             }
-            if stop(*states) {
-                return true;
+            if stop(lanes) {
+                has_stopped = true;
+                break;
             }
         }
-        false
+        (*states, *bits) = (lanes, all);
+        has_stopped
     }
 
     /// Returns the idle state after an ASCII byte.
