@@ -256,7 +256,7 @@ pub struct DecisionRecord {
     pub limit: Option<String>,
     /// The action.
     pub action: Action,
-    /// Why the action is not taken, if the policy suppresses it. Shadow rules are among these.
+    /// The reason why the policy suppresses the action; `None` if the action is taken. Shadow rules are among these.
     pub suppression: Option<Suppression>,
     /// The message of the rule, or a sentence that names the limit.
     pub message: String,

@@ -195,7 +195,7 @@ pub struct AutomatonSize {
     pub set_bytes: usize,
     /// True if the budget is spent, so that new states are simulated instead of built.
     pub is_full: bool,
-    /// How often a full table was replaced by a larger one, up to the budget. The table before is kept while
+    /// The number of times that a full table was replaced by a larger one, up to the budget. The table before is kept while
     /// streams still use it; there are never more than two.
     pub generation: u32,
 }

@@ -44,7 +44,7 @@ pub(super) struct NextAttempt {
     pub(super) steering: Vec<Message>,
     pub(super) model: Option<String>,
     pub(super) temperature: Option<u32>,
-    /// What `session.status` says of it; `None` for the first attempt of a reply.
+    /// The text of `session.status` for the attempt; `None` for the first attempt of a reply.
     pub(super) status: Option<String>,
 }
 

@@ -33,6 +33,25 @@ fn user(session: &str, message: &str) -> Play {
     )
 }
 
+/// Writes a file into `folder`, and returns the part and the events of a prompt of `ses_1` in that folder.
+fn continuation_prompt(folder: &Folder, text: &str) -> (Value, Vec<Play>) {
+    std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
+    let info = json!({ "id": "ses_1", "directory": folder.0.to_str().unwrap() });
+    let part = json!({ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text });
+    let plays = vec![
+        event(
+            "session.created",
+            json!({ "sessionID": "ses_1", "info": info }),
+        ),
+        user("ses_1", "msg_u1"),
+        event(
+            "message.part.updated",
+            json!({ "sessionID": "ses_1", "part": part }),
+        ),
+    ];
+    (part, plays)
+}
+
 /// A complete part.
 fn part(session: &str, message: &str, id: &str, kind: &str, text: &str) -> Play {
     let part = json!({ "id": id, "messageID": message, "sessionID": session, "type": kind, "text": text,
@@ -1198,21 +1217,7 @@ fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
     ] {
         block_on(async {
             let folder = Folder::outside();
-            std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
-            let info = json!({ "id": "ses_1", "directory": folder.0.to_str().unwrap() });
-            let part =
-                json!({ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text });
-            let plays = vec![
-                event(
-                    "session.created",
-                    json!({ "sessionID": "ses_1", "info": info }),
-                ),
-                user("ses_1", "msg_u1"),
-                event(
-                    "message.part.updated",
-                    json!({ "sessionID": "ses_1", "part": part }),
-                ),
-            ];
+            let (_, plays) = continuation_prompt(&folder, text);
             let imitation = Imitation::start(vec![plays]).await;
             for _ in 0..2 {
                 let messages = Value::from(messages.clone()).to_string();
@@ -1567,20 +1572,7 @@ fn b5_a_continuation_prompt_that_is_too_long_for_the_journal_is_not_deleted() {
             "Go on. ".repeat(ActJournal::MAX_PROMPT / 7 + 1)
         );
         let folder = Folder::outside();
-        std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
-        let info = json!({ "id": "ses_1", "directory": folder.0.to_str().unwrap() });
-        let part = json!({ "id": "prt_1", "messageID": "msg_u1", "type": "text", "text": text });
-        let plays = vec![
-            event(
-                "session.created",
-                json!({ "sessionID": "ses_1", "info": info }),
-            ),
-            user("ses_1", "msg_u1"),
-            event(
-                "message.part.updated",
-                json!({ "sessionID": "ses_1", "part": part }),
-            ),
-        ];
+        let (part, plays) = continuation_prompt(&folder, &text);
         let imitation = Imitation::start(vec![plays]).await;
         let prompt = json!([{ "info": { "id": "msg_u1", "role": "user" }, "parts": [part] }]);
         for _ in 0..2 {
