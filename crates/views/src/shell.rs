@@ -31,7 +31,7 @@ mod metachars;
 mod nesting;
 mod pending;
 mod unquoted;
-mod word;
+pub(crate) mod word;
 mod words;
 
 use super::chunk::{Chunk, ChunkBuffer, ChunkSink, OffsetMap};
