@@ -62,6 +62,8 @@ pub enum CommandEvent<'a> {
     Redirection {
         /// The command.
         command: CommandId,
+        /// The file descriptor before the operator.
+        descriptor: Option<u32>,
         /// The operator: `<`, `>`, `>>`, `>|`, `<>`, `<&`, `>&`, `&>`, `&>>`, `<<`, `<<-` or `<<<`.
         operator: &'static str,
         /// The path, the file descriptor, the delimiter or the here-string after the operator.

@@ -37,16 +37,23 @@ impl SharedState {
         }
     }
 
-    /// Returns the value of a variable if the text has set it to a constant.
+    /// Returns the recorded value of a variable.
+    pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut values = self.constants.values.iter();
+        values
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_slice())
+    }
+
+    /// Returns the value of a variable to be added to the text, if the text has set it to a constant.
     fn constant(&mut self, name: &[u8]) -> Option<Vec<u8>> {
-        let constants = &mut self.constants;
-        let (_, value) = constants.values.iter().find(|(known, _)| known == name)?;
-        if constants.added > ADDED + FACTOR * self.now {
+        let value = self.value(name)?.to_vec();
+        if self.constants.added > ADDED + FACTOR * self.now {
             self.counters.expansions += 1;
             return None;
         }
-        constants.added += value.len() as u64;
-        Some(value.clone())
+        self.constants.added += value.len() as u64;
+        Some(value)
     }
 }
 

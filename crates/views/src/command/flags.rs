@@ -2,7 +2,7 @@
 
 use super::event::{CommandSink, WordRole};
 use super::layer::{CommandLayer, LayerInput, run_script};
-use super::program::{FlagStyle, OptionKind, ProgramAction, options_of};
+use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, options_of};
 use super::simple::{SimpleReader, emit_code};
 use super::text::MappedText;
 use super::word::ReadWord;
@@ -47,6 +47,9 @@ impl CommandLayer {
                 false => start == flag && flag.len() > 2 && flag.starts_with(b"--"),
             }
         };
+        if !self.spec.is_some_and(ProgramSpec::reads_abbreviations) {
+            return None;
+        }
         let mut matching = all().filter(|(name, _)| abbreviates(name));
         let first = matching.next()?;
         matching.all(|other| other.0 == first.0).then_some(first)
@@ -83,7 +86,7 @@ impl CommandLayer {
             (b'-', _) if text[1..].iter().all(|byte| byte.is_ascii_digit()) => {
                 Some(self.report(word, text, None, cx))
             }
-            (b'-', _) => Some(self.read_cluster(word, cx)),
+            (b'-', _) => Some(self.read_cluster(word, 1, cx)),
             _ => None,
         }
     }
@@ -102,10 +105,19 @@ impl CommandLayer {
         self.report(word, name, value, cx)
     }
 
-    /// Reads `-abc`: letters, of which the first with a value takes the rest of the word.
-    fn read_cluster<S: CommandSink>(
+    /// Returns true if the word is a cluster of flags without a dash, as in `tar xzf`.
+    pub(super) fn reads_bundle(&self, word: &ReadWord<'_>) -> bool {
+        let text = word.bytes();
+        self.spec.is_some_and(|spec| spec.names.contains(&"tar"))
+            && !text.is_empty()
+            && text.iter().all(u8::is_ascii_alphabetic)
+    }
+
+    /// Reads `-abc`: letters from the byte `at` on, of which the first with a value takes the rest of the word.
+    pub(super) fn read_cluster<S: CommandSink>(
         &mut self,
         word: &ReadWord<'_>,
+        mut at: usize,
         cx: &mut ReadContext<'_, S>,
     ) -> FlagEffect {
         let text = word.bytes();
@@ -118,7 +130,6 @@ impl CommandLayer {
         if !is_table && text.len() > 2 {
             self.report(word, text, None, cx);
         }
-        let mut at = 1;
         while at < text.len() {
             let name = [b'-', text[at]];
             at += 1;
@@ -235,8 +246,8 @@ impl SimpleReader {
                     return emit_code(&text, layer.id, language, cx);
                 }
                 let (id, syntax) = (layer.id, layer.script_syntax());
-                let outputs = run_script(&text, (syntax, level), id, &stdin, cx);
-                self.chain.extend(outputs);
+                let streams = run_script(&text, (syntax, level), id, &stdin, cx);
+                self.add_streams(streams);
             }
             FlagEffect::Rest => {
                 layer.set_input(LayerInput::Other);

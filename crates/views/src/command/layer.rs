@@ -9,7 +9,7 @@ use super::program::{
     FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
 };
 use super::script::ScriptReader;
-use super::simple::{SimpleReader, assign, emit_code};
+use super::simple::{SimpleReader, assign, emit_code, record};
 use super::text::MappedText;
 use super::word::{ReadWord, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -40,8 +40,8 @@ pub(super) struct CommandLayer {
     input: LayerInput,
     /// The script that consists of the words from here on.
     script: Option<Box<ScriptReader>>,
-    /// True if the script has a word.
-    joined: bool,
+    /// True if a word after the name of the program has been read.
+    has_arguments: bool,
 }
 
 /// The role of the next word that is neither a flag nor the value of one.
@@ -78,7 +78,11 @@ impl CommandLayer {
         syntax: ShellSyntax,
         cx: &mut ReadContext<'_, S>,
     ) -> CommandLayer {
-        let name = base_name(word.bytes(), syntax);
+        let name = match word.bytes() {
+            // The shell of the user is one of those in the tables.
+            b"$SHELL" | b"${SHELL}" | b"$BASH" | b"${BASH}" if word.traits.expanded() => b"sh",
+            path => base_name(path, syntax),
+        };
         let spec = match syntax {
             ShellSyntax::Posix => program_spec(name).or_else(|| windows_spec(name)),
             _ => windows_spec(name).or_else(|| program_spec(name)),
@@ -110,7 +114,7 @@ impl CommandLayer {
             is_terminated: false,
             input: LayerInput::Stdin,
             script: None,
-            joined: false,
+            has_arguments: false,
         }
     }
 
@@ -124,6 +128,13 @@ impl CommandLayer {
         let reads = matches!(self.input, LayerInput::Stdin | LayerInput::ExplicitStdin);
         match self.action {
             ProgramAction::Shell if reads => Some("sh"),
+            ProgramAction::Joined { .. }
+                if reads
+                    && self.operands == 0
+                    && self.script_syntax() == ShellSyntax::PowerShell =>
+            {
+                Some("powershell")
+            }
             ProgramAction::Interpreter | ProgramAction::CodeOperand { .. } if reads => {
                 self.spec.map(|spec| spec.language)
             }
@@ -131,15 +142,15 @@ impl CommandLayer {
         }
     }
 
-    /// Ends the command. Returns the commands that write the output of its script.
-    pub(super) fn finish<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) -> Vec<CommandId> {
+    /// Ends the command. Returns the commands of its script that read and write the standard streams.
+    pub(super) fn finish<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) -> ScriptStreams {
         let Some(mut script) = self.script.take() else {
-            return Vec::new();
+            return ScriptStreams::default();
         };
         let at = cx.state.at;
         script.finish(cx);
         cx.state.at = at;
-        std::mem::take(&mut script.list().outputs)
+        script.streams()
     }
 
     pub(super) fn emit<S: CommandSink>(
@@ -223,17 +234,10 @@ impl CommandLayer {
         outputs_are_code(self.id, word, cx);
         let at = cx.state.at;
         if let Some(script) = &mut self.script {
-            let mut text = MappedText::default();
-            if std::mem::replace(&mut self.joined, true) {
-                text.push(
-                    b" ",
-                    OffsetMap::Replacement {
-                        start: word.start,
-                        end: word.start,
-                    },
-                );
-            }
-            text.append(word.text);
+            // The blank after the word ends it for the script too.
+            let mut text = word.text.clone();
+            let end = word.end;
+            text.push(b" ", OffsetMap::Replacement { start: end, end });
             for chunk in text.chunks(cx.state.now) {
                 script.push(&chunk, cx);
             }
@@ -268,6 +272,26 @@ impl CommandLayer {
     }
 }
 
+/// The commands of a script that read and write its standard streams.
+#[derive(Debug, Default)]
+pub(super) struct ScriptStreams {
+    /// The commands that write the standard output.
+    pub(super) outputs: Vec<CommandId>,
+    /// The command that runs the standard input as code, and the language.
+    pub(super) stdin_code: Option<(CommandId, &'static str)>,
+}
+
+impl ScriptReader {
+    /// Returns the commands that read and write the standard streams of the script, which has ended.
+    fn streams(&mut self) -> ScriptStreams {
+        let list = self.list();
+        ScriptStreams {
+            outputs: std::mem::take(&mut list.outputs),
+            stdin_code: list.stdin_code.take(),
+        }
+    }
+}
+
 /// Reports that the program runs the output of the substitutions in the word.
 pub(super) fn outputs_are_code<S: CommandSink>(
     command: CommandId,
@@ -279,17 +303,17 @@ pub(super) fn outputs_are_code<S: CommandSink>(
     }
 }
 
-/// Reads a text as a script of `command`. Returns the commands that write its output.
+/// Reads a text as a script of `command`. Returns its commands that read and write the standard streams.
 pub(super) fn run_script<S: CommandSink>(
     text: &MappedText,
     (syntax, level): (ShellSyntax, usize),
     command: CommandId,
     stdin: &[CommandId],
     cx: &mut ReadContext<'_, S>,
-) -> Vec<CommandId> {
+) -> ScriptStreams {
     if level >= cx.state.limits.scripts {
         cx.counters().deep_scripts += 1;
-        return Vec::new();
+        return ScriptStreams::default();
     }
     let at = cx.state.at;
     let mut script = ScriptReader::nested(syntax, level + 1, command, stdin);
@@ -298,7 +322,7 @@ pub(super) fn run_script<S: CommandSink>(
     }
     script.finish(cx);
     cx.state.at = at;
-    std::mem::take(&mut script.list().outputs)
+    script.streams()
 }
 
 impl SimpleReader {
@@ -326,6 +350,11 @@ impl SimpleReader {
             layer.emit(word, WordRole::Value { flag: &flag }, cx);
             return self.read_value(word, kind, place, cx);
         }
+        let first = !std::mem::replace(&mut layer.has_arguments, true);
+        if first && layer.reads_bundle(word) {
+            layer.read_cluster(word, 0, cx);
+            return;
+        }
         if let Some(value) = layer.read_flag(word, cx) {
             return self.read_flag_value(word, value, place, cx);
         }
@@ -350,7 +379,7 @@ impl SimpleReader {
         }
         while self.layers.len() > from {
             if let Some(mut layer) = self.layers.pop() {
-                self.chain.extend(layer.finish(cx));
+                self.chain.extend(layer.finish(cx).outputs);
                 let at = cx.state.at;
                 cx.emit(CommandEvent::End {
                     command: layer.id,
@@ -376,6 +405,9 @@ impl SimpleReader {
                 if assignment(word.bytes()).is_some() && layer.operands == 0 =>
             {
                 if let Some((name, value)) = assignment(word.bytes()) {
+                    if layer.action == ProgramAction::Assignments {
+                        record(word, name, value, cx);
+                    }
                     assign(layer.id, word, name, value, cx);
                 }
             }
@@ -500,8 +532,8 @@ impl SimpleReader {
                 let command = layer.id;
                 let syntax = layer.script_syntax();
                 outputs_are_code(command, word, cx);
-                let outputs = run_script(word.text, (syntax, place.1), command, &self.stdin, cx);
-                self.chain.extend(outputs);
+                let streams = run_script(word.text, (syntax, place.1), command, &self.stdin, cx);
+                self.add_streams(streams);
             }
             OptionKind::Code => {
                 outputs_are_code(layer.id, word, cx);

@@ -591,6 +591,7 @@ impl ScriptReader {
             b';' => self.semicolon(byte, cx),
             b'&' => {
                 self.end_word(cx);
+                self.list().end_case_item(byte);
                 self.token = LexToken::Ampersand;
             }
             b'|' => {
@@ -752,7 +753,12 @@ impl ScriptReader {
             // The name of a function.
             self.list().drop_function_name();
             self.list().open_subshell();
-        } else if self.list().begins_command() {
+        } else if self.syntax == ShellSyntax::PowerShell {
+            // A subexpression, whose output is an argument.
+            self.begin_token(LexToken::None, byte);
+            self.list().word.begin(byte.start, byte.end);
+            self.open_list(false, cx);
+        } else if self.list().begins_command() || self.list().begins_loop() {
             self.begin_token(LexToken::OpenParen, byte);
         } else {
             self.end_word(cx);

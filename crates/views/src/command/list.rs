@@ -34,10 +34,16 @@ pub(super) struct ListReader {
     variable: (Vec<u8>, usize),
     /// The redirection operator before the current word.
     pub(super) target: Option<&'static str>,
+    /// The file descriptor before the operator.
+    pub(super) descriptor: Option<u32>,
     pub(super) scope: ListScope,
     /// True in an array of words that is written as a text.
     pub(super) in_array: bool,
     drops_word: bool,
+    /// True if the next command reads the output of the preceding one.
+    in_pipe: bool,
+    /// The command of the list that runs the standard input of the list, and the language.
+    pub(super) stdin_code: Option<(CommandId, &'static str)>,
     /// The end of the last `;`.
     semicolon: u64,
     pub(super) expansion_start: u64,
@@ -110,11 +116,6 @@ impl ListReader {
         }
     }
 
-    pub(super) fn with_outputs(mut self, outputs: Vec<CommandId>) -> ListReader {
-        self.outputs = outputs;
-        self
-    }
-
     /// Returns the list for the body of a here-document of `command`.
     pub(super) fn of_body(command: CommandId) -> ListReader {
         let mut list = ListReader {
@@ -185,6 +186,7 @@ impl ListReader {
     /// Connects the element that has ended with the next one.
     pub(super) fn begin_pipe(&mut self) {
         self.stdin = std::mem::take(&mut self.ended);
+        self.in_pipe = true;
     }
 
     /// Ends the pipeline.
@@ -197,6 +199,14 @@ impl ListReader {
         extend(outputs, &ended);
         self.stdin.clone_from(stdin);
         self.piped = None;
+        self.in_pipe = false;
+    }
+
+    /// Records the command that has ended, if it runs the standard input of the list.
+    pub(super) fn record_stdin_code(&mut self, stdin_code: Option<(CommandId, &'static str)>) {
+        if !self.in_pipe && self.stdin_code.is_none() {
+            self.stdin_code = stdin_code;
+        }
     }
 
     // ---- Compound commands ----
@@ -287,6 +297,11 @@ impl ListReader {
         self.position == WordPosition::Command && !self.command.has_words() && self.target.is_none()
     }
 
+    /// Returns true if the next word is the variable of `for`, or `((` in its place.
+    pub(super) fn begins_loop(&self) -> bool {
+        self.position == WordPosition::ForName
+    }
+
     /// Returns true if the current word is an assignment, in which expansions are not split.
     pub(super) fn in_assignment(&self) -> bool {
         self.begins_command() && assignment(self.word.literal()).is_some()
@@ -303,7 +318,11 @@ impl ListReader {
         let is_variable = text.len() > 2 && text.starts_with(b"{") && text.ends_with(b"}");
         let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
         let drops = self.word.begun && self.word.is_literal() && (is_number || is_variable);
+        self.descriptor = None;
         if drops {
+            self.descriptor = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok());
             self.word = WordBuffer::default();
         }
         drops

@@ -160,6 +160,13 @@ impl ProgramSpec {
         }
     }
 
+    /// Returns true if the program accepts abbreviated flags: those with getopt_long, git and PowerShell do, other
+    /// programs with subcommands do not.
+    pub(super) fn reads_abbreviations(&self) -> bool {
+        let words = matches!(self.style, FlagStyle::Words | FlagStyle::Cmd);
+        !words && (!self.has_subcommands() || self.names == ["git"])
+    }
+
     /// Returns true if the program has subcommands.
     pub(super) fn has_subcommands(&self) -> bool {
         !self.subcommands.is_empty() || !self.groups.is_empty()

@@ -212,6 +212,8 @@ impl ScriptReader {
         self.heredocs.clear();
         (self.comment, self.skipped) = (false, 0);
         let root = self.list();
-        *root = ListReader::new(root.parent, &[]).with_outputs(std::mem::take(&mut root.outputs));
+        let ended = std::mem::take(root);
+        *root = ListReader::new(ended.parent, &[]);
+        (root.outputs, root.stdin_code) = (ended.outputs, ended.stdin_code);
     }
 }

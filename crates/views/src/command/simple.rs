@@ -3,7 +3,7 @@
 use super::body::{HereConsumer, HereDocument};
 use super::braces::expand_braces;
 use super::event::{CommandEvent, CommandId, CommandSink, WordRole, WordTraits};
-use super::layer::{CommandLayer, run_script};
+use super::layer::{CommandLayer, ScriptStreams, run_script};
 use super::list::ListReader;
 use super::script::ScriptReader;
 use super::text::MappedText;
@@ -26,7 +26,11 @@ pub(super) struct SimpleReader {
     here_string: Option<MappedText>,
     /// The operands of `echo` and `printf`.
     pub(super) written: Vec<MappedText>,
+    /// The command of a script of this command that runs the standard input as code.
+    stdin_code: Option<(CommandId, &'static str)>,
     windows: bool,
+    /// The earlier values of the variables that are assigned before the program, whose environment they are.
+    shadowed: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 impl SimpleReader {
@@ -69,6 +73,9 @@ impl SimpleReader {
             return;
         };
         if self.layers.is_empty() {
+            for (name, value) in std::mem::take(&mut self.shadowed).into_iter().rev() {
+                cx.state.assign(&name, value.as_deref());
+            }
             let layer = CommandLayer::begin(id, word, place.0, cx);
             self.windows = layer.is_windows();
             self.layers.push(layer);
@@ -84,17 +91,21 @@ impl SimpleReader {
         place: (ShellSyntax, usize),
         cx: &mut ReadContext<'_, S>,
     ) -> Option<(CommandId, &'static str)> {
-        let mut stdin_code = None;
+        let mut stdin_code = self.stdin_code;
         while let Some(mut layer) = self.layers.pop() {
-            self.chain.extend(layer.finish(cx));
+            let streams = layer.finish(cx);
+            self.chain.extend(streams.outputs);
+            stdin_code = stdin_code.or(streams.stdin_code);
             let language = layer.stdin_language().filter(|_| stdin_code.is_none());
             if let Some(language) = language {
                 let command = layer.id;
                 stdin_code = Some((command, language));
                 cx.emit(CommandEvent::StdinIsCode { command, language });
-                if let Some(text) = self.here_string.take() {
-                    self.run_stdin(&text, command, language, place, cx);
-                }
+            }
+            if let Some((command, language)) = stdin_code
+                && let Some(text) = self.here_string.take()
+            {
+                self.run_stdin(&text, command, language, place, cx);
             }
             let at = cx.state.at;
             cx.emit(CommandEvent::End {
@@ -103,6 +114,12 @@ impl SimpleReader {
             });
         }
         stdin_code
+    }
+
+    /// Records the commands of a script that the command has run.
+    pub(super) fn add_streams(&mut self, streams: ScriptStreams) {
+        self.chain.extend(streams.outputs);
+        self.stdin_code = self.stdin_code.or(streams.stdin_code);
     }
 
     /// Reads a text that the command reads from its standard input as code.
@@ -116,8 +133,8 @@ impl SimpleReader {
     ) {
         match language {
             "sh" => {
-                let outputs = run_script(text, place, command, &[], cx);
-                self.chain.extend(outputs);
+                let streams = run_script(text, place, command, &[], cx);
+                self.chain.extend(streams.outputs);
             }
             _ => emit_code(text, command, language, cx),
         }
@@ -199,6 +216,12 @@ impl ScriptReader {
             && place.0 == ShellSyntax::Posix
             && let Some((name, value)) = assignment(word.literal())
         {
+            let variable = &complete.bytes()[..name];
+            if list.command.shadowed.len() < cx.state.limits.expansions {
+                let earlier = cx.state.value(variable).map(<[u8]>::to_vec);
+                list.command.shadowed.push((variable.to_vec(), earlier));
+            }
+            record(&complete, name, value, cx);
             return assign(command, &complete, name, value, cx);
         }
         list.command.read_word(&complete, place, cx);
@@ -217,6 +240,7 @@ impl ScriptReader {
         let complete = word.complete();
         cx.emit(CommandEvent::Redirection {
             command,
+            descriptor: list.descriptor.take(),
             operator,
             target: complete.in_role(command, WordRole::Target, 0),
         });
@@ -260,6 +284,7 @@ impl ScriptReader {
         {
             command.run_stdin(&text, reader, language, place, cx);
         }
+        list.record_stdin_code(stdin_code);
         list.end_element(&command.chain, has_words);
         list.piped = written.or_else(|| list.piped.take().filter(|_| passes));
         self.assign_bodies(&ids, &command.stdin, passes, stdin_code);
@@ -296,7 +321,21 @@ impl ScriptReader {
     }
 }
 
-/// Reports an assignment, and records the value if it is constant.
+/// Records the value of an assignment for the text that follows, if it is constant.
+pub(super) fn record<S: CommandSink>(
+    word: &ReadWord<'_>,
+    name: usize,
+    value: usize,
+    cx: &mut ReadContext<'_, S>,
+) {
+    let text = word.bytes();
+    let appends = text[value - 2] == b'+';
+    let known = !word.traits.expanded() && !word.traits.truncated() && !appends;
+    cx.state
+        .assign(&text[..name], known.then_some(&text[value..]));
+}
+
+/// Reports an assignment.
 pub(super) fn assign<S: CommandSink>(
     command: CommandId,
     word: &ReadWord<'_>,
@@ -305,11 +344,9 @@ pub(super) fn assign<S: CommandSink>(
     cx: &mut ReadContext<'_, S>,
 ) {
     let text = word.bytes();
-    let (name, value) = (&text[..name], (&text[value..], text[value - 2] == b'+'));
-    let known = !word.traits.expanded() && !value.1;
-    cx.state.assign(name, known.then_some(value.0));
+    let (name, value) = (&text[..name], &text[value..]);
     let mut assigned = word.in_role(command, WordRole::Value { flag: name }, 0);
-    assigned.text = value.0;
+    assigned.text = value;
     cx.emit(CommandEvent::Assignment {
         command,
         name,

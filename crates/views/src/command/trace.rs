@@ -82,10 +82,12 @@ impl CommandSink for CommandTrace {
             }
             CommandEvent::Redirection {
                 command,
+                descriptor,
                 operator,
                 target,
             } => {
-                let shown = format!("{operator}({})", text(target.text));
+                let descriptor = descriptor.map_or(String::new(), |number| number.to_string());
+                let shown = format!("{descriptor}{operator}({})", text(target.text));
                 self.command(command).words.push(shown);
             }
             CommandEvent::StdinIsCode { command, language } => {

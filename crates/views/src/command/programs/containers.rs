@@ -41,6 +41,10 @@ const UP: &str = "-d -t= -V -w -y --abort-on-container-exit --always-recreate-de
 const DOWN: &str = "-t= -v --remove-orphans --rmi= --timeout= --volumes";
 
 const DOCKER: &[SubcommandSpec] = &[
+    SubcommandSpec::new(
+        "compose",
+        "-f= -p= --all-resources --ansi= --compatibility --dry-run~ --env-file= --file= --parallel= --profile= --progress= --project-directory= --project-name=",
+    ),
     SubcommandSpec::runs("exec", 1, EXEC),
     SubcommandSpec::runs("container exec", 1, EXEC),
     SubcommandSpec::runs("run", 1, RUN),

@@ -8,7 +8,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
         "-a -b -c -e -f -h -i -k -l -m -n~ -p -r -s -t -u -v -x -B -C -D~ -E -H -P -T -o= -O= --login --posix --norc --noprofile \
         --noediting --restricted --verbose --init-file= --rcfile= --debugger --pretty-print~ --command --help~ --version~")
         .action(ProgramAction::Shell),
-    ProgramSpec::new(&["python", "pypy", "ipython"], "-b -B -c@ -d -E -h~ -i -I -m= -O -P -q -s -S -u -v -V~ -W= -x -X= -? --help~ --version~ \
+    ProgramSpec::new(&["python", "py", "pypy", "ipython"], "-b -B -c@ -d -E -h~ -i -I -m= -O -P -q -s -S -u -v -V~ -W= -x -X= -? --help~ --version~ \
         --check-hash-based-pycs=").interprets("python"),
     ProgramSpec::new(&["node", "nodejs"], "-e@ -p@ -r= -i -c~ -h~ -v~ -C= --eval@ --print@ --require= --import= --input-type= --check~ --help~ \
         --version~ --inspect? --test --watch --loader= --env-file= --max-old-space-size= --experimental-vm-modules \
@@ -30,7 +30,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ProgramSpec::new(&["Rscript", "R"], "-e@ --vanilla --no-save --slave -f= --file= --help~ --version~").interprets("r"),
     ProgramSpec::new(&["osascript"], "-e@ -l= -s= -i").interprets("applescript"),
     ProgramSpec::new(&["tclsh", "wish", "expect"], "-c@ -d -D= -f= -i -n -N -b").interprets("tcl"),
-    ProgramSpec::new(&["awk", "gawk", "mawk", "nawk"], "-f= -F= -v= -e@ -E= -i= -l= --file= --field-separator= --assign= --source@ --exec= --include= \
+    ProgramSpec::new(&["awk", "gawk", "mawk", "nawk"], "-f= -F= -v= -e@ -E= -i= -l= --file= --field-separator= -newline= -nullvalue= --assign= --source@ --exec= --include= \
         --posix --sandbox --help~ --version~").language("awk").action(ProgramAction::CodeOperand { operands: 0 }),
     ProgramSpec::new(&["psql", "pgcli", "cockroach"], "-a -A -b -c@ -d= -e -E -f= -F= -h= -H -l~ -L= -n -o= -p= -P= -q -R= -s -S -t -T= -U= -v= -V~ -w -W -x \
         -X -z -0 -1 --command@ --dbname= --file= --host= --port= --username= --set= --variable= --output= --no-psqlrc \
