@@ -164,13 +164,13 @@ pub enum ShellSyntax {
 /// The reader of the simple commands of one text, or of one array of words.
 #[derive(Clone, Debug)]
 pub struct CommandReader {
-    state: SharedState,
+    state: ReaderState,
     script: ScriptReader,
 }
 
 /// The state that a script shares with the scripts inside it.
 #[derive(Clone, Debug, Default)]
-struct SharedState {
+struct ReaderState {
     limits: CommandLimits,
     counters: CommandCounters,
     /// The number of delivered bytes at the byte that is being read.
@@ -183,7 +183,7 @@ struct SharedState {
 
 /// The shared state and the sink, as they are passed through the reader.
 struct ReadContext<'a, S> {
-    state: &'a mut SharedState,
+    state: &'a mut ReaderState,
     sink: &'a mut S,
 }
 
@@ -211,9 +211,9 @@ impl CommandReader {
     /// Creates a reader of text in the given syntax.
     pub fn with_syntax(limits: CommandLimits, syntax: ShellSyntax) -> CommandReader {
         CommandReader {
-            state: SharedState {
+            state: ReaderState {
                 limits,
-                ..SharedState::default()
+                ..ReaderState::default()
             },
             script: ScriptReader::new(syntax),
         }

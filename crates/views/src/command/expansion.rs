@@ -5,7 +5,7 @@ use super::event::{CommandSink, WordTraits};
 use super::lexer::LexContext;
 use super::list::ListReader;
 use super::script::ScriptReader;
-use super::{ReadContext, SharedState};
+use super::{ReadContext, ReaderState};
 
 /// The longest value of a variable that is remembered, in bytes.
 const VALUE: usize = 256;
@@ -22,7 +22,7 @@ pub(super) struct Constants {
     added: u64,
 }
 
-impl SharedState {
+impl ReaderState {
     /// Records the value of a variable; `None` if it is unknown.
     pub(super) fn assign(&mut self, name: &[u8], value: Option<&[u8]>) {
         let values = &mut self.constants.values;

@@ -63,7 +63,7 @@ impl CommandLayer {
     ) -> Option<FlagEffect> {
         let text = word.bytes();
         let style = self.spec.map_or(FlagStyle::Gnu, |spec| spec.style);
-        if self.flags_ended || text.len() < 2 {
+        if self.flags_ended || text.len() < 2 || self.writes(text) {
             return None;
         }
         let shell = self.action == ProgramAction::Shell;
@@ -89,6 +89,11 @@ impl CommandLayer {
             (b'-', _) => Some(self.read_cluster(word, 1, cx)),
             _ => None,
         }
+    }
+
+    /// Returns true if the word begins with a dash and is written by `echo` all the same.
+    fn writes(&self, text: &[u8]) -> bool {
+        self.action == ProgramAction::Echo && !text[1..].iter().all(|byte| b"neEv".contains(byte))
     }
 
     /// Reads `--name`, `--name=value` and their likes.
@@ -122,6 +127,7 @@ impl CommandLayer {
     ) -> FlagEffect {
         let text = word.bytes();
         let is_table = self.spec.is_some();
+        let is_getopt = self.spec.is_some_and(ProgramSpec::reads_abbreviations);
         let whole = self.option(text, false).is_some();
         let letters = text[1..].iter().all(u8::is_ascii_alphanumeric);
         if whole || !is_table && (text.len() > CLUSTER + 1 || !letters) {
@@ -140,7 +146,12 @@ impl CommandLayer {
                 kind,
                 OptionKind::Value | OptionKind::Optional | OptionKind::Script | OptionKind::Code
             );
-            let value = (has_value && at < text.len()).then_some(at);
+            // With getopt, a `=` after the letter is part of its value (`sort -t=`).
+            let value = match text.get(at) {
+                Some(b'=') if !(has_value && is_getopt) => Some(at + 1),
+                Some(_) if has_value => Some(at),
+                _ => None,
+            };
             let effect = self.report(word, &name, value, cx);
             if value.is_some() || !matches!(effect, FlagEffect::None) {
                 return effect;
@@ -196,7 +207,11 @@ impl CommandLayer {
             OptionKind::Rest => FlagEffect::Rest,
             OptionKind::Value | OptionKind::Script | OptionKind::Code => {
                 // The module that `python -m` runs, or the file of `-f`, replaces the standard input.
-                if kind == OptionKind::Code || matches!(name, b"-m" | b"-f" | b"--file" | b"-File")
+                if kind == OptionKind::Code
+                    || matches!(
+                        name,
+                        b"-m" | b"-f" | b"--file" | b"-File" | b"-EncodedCommand" | b"-ec"
+                    )
                 {
                     self.set_input(LayerInput::Other);
                 }

@@ -576,7 +576,11 @@ impl ScriptReader {
             return;
         }
         if self.list().is_conditional() && b"()<>|&;\n".contains(&byte.byte) {
-            return self.end_word(cx);
+            self.end_word(cx);
+            // The word can be `]]`, after which the byte is an operator again.
+            if self.list().is_conditional() {
+                return;
+            }
         }
         match byte.byte {
             b' ' | b'\t' | b'\r' => self.end_word(cx),
