@@ -4,7 +4,8 @@
 //!
 //! Reads `shell.jsonl`, `secrets.jsonl.gz` and `code.jsonl` of the folder `peers-data` beside the corpus, and the
 //! recordings of the corpus. Prints a table, and for each family of commands, kind of secret and rule of code the number
-//! of texts caught. Without `--pack` all built-in packs are loaded. `--misses FAMILY` lists the texts of the families whose
+//! of texts caught. `--pack` names a built-in pack, a rule file or a folder; without it
+//! all built-in packs are loaded. `--misses FAMILY` lists the texts of the families whose
 //! names contain that word and that no rule caught; `--hits` lists the safe and clean texts that were hit, each with the
 //! rules. Exits with an error if the data cannot be read, and never because of a score.
 //!
@@ -116,9 +117,12 @@ impl Options {
     fn load(&self) -> Result<Pack, ttsr::LoadError> {
         let builder = match self.packs.as_slice() {
             [] => Pack::builtins().fold(Pack::builder(), |packs, name| packs.builtin(name)),
-            named => named
-                .iter()
-                .fold(Pack::builder(), |packs, name| packs.builtin(name)),
+            named => named.iter().fold(Pack::builder(), |packs, name| {
+                match Pack::builtins().any(|builtin| builtin == name) {
+                    true => packs.builtin(name),
+                    false => packs.file(name),
+                }
+            }),
         };
         builder.build()
     }

@@ -13,6 +13,7 @@ use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::builtin::BuiltinPack;
 use super::compose::{self, Allow, Override, PackSource, Today, WrittenAllow};
 use super::diagnostic::{Diagnostic, Excerpt, Report, TextCursor, code};
 use super::escape::{self, quote};
@@ -125,6 +126,13 @@ impl<'l> Check<'l> {
     /// Adds the text of one rule file, which [`finish`](Self::finish) reads.
     pub(super) fn add_text(&mut self, name: &str, text: &str, folder: Option<&Path>) {
         self.sources.push(PackSource::new(name, text, folder));
+    }
+
+    /// Adds the files of a built-in pack.
+    pub(super) fn add_builtin(&mut self, pack: &BuiltinPack) {
+        for (name, text) in pack.files() {
+            self.add_text(&name, text, None);
+        }
     }
 
     /// Adds a rule made in code.

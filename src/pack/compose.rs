@@ -137,8 +137,8 @@ fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
                 continue;
             }
             let before = check.sources.len();
-            match (builtin::text(&name), &folder) {
-                (Some(text), _) => check.add_text(&format!("<{name}>"), text, None),
+            match (builtin::find(&name), &folder) {
+                (Some(pack), _) => check.add_builtin(pack),
                 (None, Some(folder)) => files.beside(folder, &name, check),
                 (None, None) => {}
             }

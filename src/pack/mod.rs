@@ -134,7 +134,7 @@ impl Pack {
 
     /// Returns the names of all built-in packs, sorted.
     pub fn builtins() -> impl Iterator<Item = &'static str> {
-        builtin::PACKS.iter().map(|(name, _)| *name)
+        builtin::PACKS.iter().map(|pack| pack.name)
     }
 
     /// Returns a builder for a pack that has several sources, or limits other than the defaults.

@@ -55,12 +55,8 @@ fn names() -> Vec<String> {
     names
 }
 
-fn text_of(name: &str) -> String {
-    fs::read_to_string(folder(&format!("rules/{name}/pack.toml"))).unwrap()
-}
-
 fn pack(name: &str) -> Pack {
-    Pack::from_toml(&text_of(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    Pack::load(folder(&format!("rules/{name}"))).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn packs() -> impl Iterator<Item = Pack> {
@@ -69,7 +65,7 @@ fn packs() -> impl Iterator<Item = Pack> {
 
 fn all_packs() -> Pack {
     let packs = names().into_iter().fold(Pack::builder(), |builder, name| {
-        builder.toml(format!("{name}/pack.toml"), text_of(&name))
+        builder.file(folder(&format!("rules/{name}")))
     });
     packs.build().unwrap()
 }
