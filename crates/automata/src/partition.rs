@@ -137,8 +137,8 @@ impl PartitionPlan {
         }
     }
 
-    /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of a
-    /// character come last.
+    /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of
+    /// a character come last.
     pub(crate) fn partition(
         &self,
         simplified: &[SimplifiedPattern],

@@ -43,8 +43,8 @@ const MAX_DELEGATE_BYTES: usize = 8 << 20;
 /// The largest number of instructions of a compiled pattern.
 const MAX_PROGRAM: usize = 1 << 17;
 
-/// The largest size of the engines of one pattern together: the size of the pattern ([`LookaroundPattern::size`]) times their
-/// number.
+/// The largest size of the engines of one pattern together: the size of the pattern ([`LookaroundPattern::size`]) times
+/// their number.
 const MAX_ENGINES_SIZE: usize = 1 << 21;
 
 /// The compiled check of a pattern with look-around.
