@@ -16,6 +16,10 @@ pub(crate) enum WindowProbe {
     /// Two bytes of the window, by position.
     Pair([(usize, u8); 2]),
     /// Every position in the same set of one of at most four groups.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only vector instructions read the groups")
+    )]
     Groups(Box<[BucketMasks]>),
 }
 
@@ -37,6 +41,13 @@ impl WindowProbe {
     /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte there that is
     /// not ASCII. The text extends a window past them. Returns whether there are any; `None` if the processor lacks the
     /// instructions.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(
+            unused_variables,
+            reason = "without vector instructions nothing is marked"
+        )
+    )]
     pub(crate) fn mark(
         &self,
         level: SimdLevel,
