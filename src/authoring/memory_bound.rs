@@ -97,7 +97,7 @@ fn full_match_bytes(rule: &Rule, views: usize, limits: &Limits) -> usize {
 fn quote_bytes(rule: &Rule) -> usize {
     let compound = CompoundCondition::from_rule(rule, false, MatchMode::First);
     let waits = compound.is_some_and(|compound| {
-        compound.has_none || compound.last.is_some() || compound.wants_all()
+        compound.has_none || compound.last.is_some() || compound.needs_every_match()
     });
     let quotes = if waits {
         1 + buffers::PENDING_MATCHES

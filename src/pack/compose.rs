@@ -26,7 +26,7 @@ pub(crate) use allow::Allow;
 pub(super) use allow::{WrittenAllow, id_glob, resolve};
 pub use date::Date;
 pub(in crate::pack) use date::Today;
-pub(super) use grant::{refused_in, then, ungranted};
+pub(super) use grant::{then, ungranted, ungranted_in_code};
 pub(super) use overrides::{Override, apply};
 
 /// The longest chain of packs that extend each other.

@@ -207,7 +207,7 @@ impl ChannelRules {
     }
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
-    pub(crate) fn tells_code_apart(&self) -> bool {
+    pub(crate) fn distinguishes_code(&self) -> bool {
         let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
         views.any(|view| view.key.regions.intersects(kinds))

@@ -795,7 +795,7 @@ impl Condition {
     }
 
     /// Returns true if a single short text can meet it. Loops and limits need more text than an example has.
-    pub(crate) fn fits_an_example(&self) -> bool {
+    pub(crate) fn is_testable_by_example(&self) -> bool {
         self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
     }
 

@@ -151,7 +151,7 @@ impl ForeignFormat {
 
 /// A text to import.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreign<'a> {
+pub struct ForeignText<'a> {
     /// The name of the text in messages, and of a rule that has no name.
     pub name: &'a str,
     /// The format of the text.
@@ -169,22 +169,22 @@ pub struct Imported {
     /// Number of rules in the file.
     pub rules: usize,
     /// Everything that was left out or changed, with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Unconverted>,
     /// The texts that could not be parsed in their format, with the reason.
-    pub unread: Vec<LeftOut>,
+    pub unread: Vec<Unconverted>,
 }
 
 /// Something that was not converted, or not exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Unconverted {
     /// The name of the text, and of the rule if this is part of one.
     pub place: String,
     /// A description of the item and the reason.
     pub what: String,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Unconverted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)
     }
@@ -207,7 +207,7 @@ impl fmt::Display for LeftOut {
 /// assert_eq!(imported.rules, 1);
 /// assert!(ttsr::Pack::from_toml(&imported.toml).is_ok());
 /// ```
-pub fn import(pack: &str, texts: &[Foreign<'_>]) -> Result<Imported, String> {
+pub fn import(pack: &str, texts: &[ForeignText<'_>]) -> Result<Imported, String> {
     let mut sheet = ImportedFile::new(pack)?;
     for text in texts {
         let read = match text.format {
@@ -234,7 +234,7 @@ mod tests {
     /// Returns the pack made from a text, and the reports of what was left out.
     fn imported(format: ForeignFormat, text: &str) -> (Pack, Vec<String>) {
         let name = "its-name";
-        let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
+        let imported = import("team/it", &[ForeignText { name, format, text }]).unwrap();
         let toml = &imported.toml;
         // Without a rule the file is only comments, which do not load as a pack.
         let toml = match imported.rules {
@@ -416,7 +416,7 @@ paths = ["vendor/"]
             (&*long, "invalid front matter: 70007 bytes, limit is 65536"),
         ] {
             let (name, format) = ("its-name", ForeignFormat::OhMyPi);
-            let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
+            let imported = import("team/it", &[ForeignText { name, format, text }]).unwrap();
             assert_eq!(imported.rules, 0);
             assert_eq!(imported.unread[0].to_string(), format!("its-name: {why}"));
             assert!(imported.toml.contains("# NOT READ: its-name: "));
@@ -448,7 +448,7 @@ paths = ["vendor/"]
 
     #[test]
     fn a_text_that_is_none_of_its_format_is_unread_and_the_others_are_read() {
-        let good = Foreign {
+        let good = ForeignText {
             name: "good",
             format: ForeignFormat::ClaudeCode,
             text: r#"{"permissions": {"deny": ["Bash(rm:*)"]}}"#,
@@ -468,7 +468,7 @@ paths = ["vendor/"]
                 "its-name: no front matter",
             ),
         ] {
-            let bad = Foreign {
+            let bad = ForeignText {
                 name: "its-name",
                 format,
                 text,

@@ -3,7 +3,7 @@
 //! Source: the event schemas of the OpenAPI document that a server serves at `/doc`, and captures of OpenCode 1.18.
 //!
 //! Two interfaces are read: the classic one (`/event`, and `/global/event`, which covers every directory) and the
-//! second one (`/api/event`). A [`Feed`] must read only one of them, because the classic one repeats the events of the
+//! second one (`/api/event`). A [`OpenCodeReader`] must read only one of them, because the classic one repeats the events of the
 //! second. The second interface streams the input of a tool as deltas; the classic one sends it whole, when the tool
 //! already runs. This module does no I/O and sends nothing.
 //!
@@ -192,16 +192,16 @@ const USERS: usize = 64;
 /// assert_eq!(*channel, Channel::Reasoning);
 /// ```
 #[derive(Debug)]
-pub struct Feed {
+pub struct OpenCodeReader {
     sse: Sse,
     tracker: SessionTracker,
     /// The number of events that could not be read.
     malformed: u64,
 }
 
-impl Default for Feed {
-    fn default() -> Feed {
-        Feed {
+impl Default for OpenCodeReader {
+    fn default() -> OpenCodeReader {
+        OpenCodeReader {
             sse: Sse::with_cap(sse::CAP),
             tracker: SessionTracker::default(),
             malformed: 0,
@@ -209,10 +209,10 @@ impl Default for Feed {
     }
 }
 
-impl Feed {
+impl OpenCodeReader {
     /// Reads the next bytes of the stream, cut anywhere.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, ServerNotice)) {
-        let Feed {
+        let OpenCodeReader {
             sse,
             tracker,
             malformed,
@@ -246,7 +246,7 @@ impl Feed {
     /// assert_eq!(notices.last(), Some(&end));
     /// ```
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, ServerNotice)) {
-        let Feed {
+        let OpenCodeReader {
             sse,
             tracker,
             malformed,

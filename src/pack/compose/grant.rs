@@ -29,7 +29,7 @@ pub(in crate::pack) fn ungranted(
 }
 
 /// Returns the faults of a rule made in code, for which only the host grants actions.
-pub(in crate::pack) fn refused_in(rule: &Rule, granted: Option<&[Action]>) -> Vec<Fault> {
+pub(in crate::pack) fn ungranted_in_code(rule: &Rule, granted: Option<&[Action]>) -> Vec<Fault> {
     let granted = granted.unwrap_or(&Action::ALL);
     let used = [Some(rule.action), then(rule)].into_iter().flatten();
     let used = used.filter(|action| action.needs_grant() && !granted.contains(action));
@@ -44,7 +44,7 @@ fn refused(action: Action) -> Fault {
 
 /// Returns the actions of a rule that need a grant, with the place at which each is chosen.
 fn actions(draft: &Draft) -> Vec<(Action, Place)> {
-    let at = |given: Option<&super::super::check::draft::Given>| {
+    let at = |given: Option<&super::super::check::draft::WrittenKey>| {
         given.map_or_else(|| draft.place.clone(), |given| given.at.clone())
     };
     let own = (draft.rule.action, at(draft.action_from.as_ref()));

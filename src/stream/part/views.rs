@@ -88,7 +88,7 @@ impl Views {
             markdown: wants(ViewSource::Markdown).then(MarkdownView::new),
             edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),
             shell: wants(ViewSource::Shell).then(|| ShellView::new(ShellLimits::default())),
-            code: rules.tells_code_apart().then(CodeView::default),
+            code: rules.distinguishes_code().then(CodeView::default),
             command: None,
             is_fresh: false,
             outputs: ViewOutputs {

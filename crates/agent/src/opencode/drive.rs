@@ -9,7 +9,7 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, second_watcher};
+use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, another_watcher};
 use super::perform::{
     ActLog, ActOutcome, StopControl, continuation, perform, resume, resume_files,
 };
@@ -367,7 +367,7 @@ impl WatchDriver<'_> {
             && other != self.name
             && asked == self.name
         {
-            return Err(second_watcher("it answered through the server"));
+            return Err(another_watcher("it answered through the server"));
         }
         Ok(())
     }

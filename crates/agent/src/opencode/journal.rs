@@ -183,7 +183,7 @@ impl ActJournal {
                     sleep(Duration::from_millis(10));
                 }
                 Err(fs::TryLockError::WouldBlock) => {
-                    return Err(second_watcher(&format!(
+                    return Err(another_watcher(&format!(
                         "it has the journal {} open",
                         path.display()
                     )));
@@ -314,7 +314,7 @@ impl ActJournal {
 }
 
 /// Returns the failure for a server on which another watcher acts; `evidence` says how it was noticed.
-pub(super) fn second_watcher(evidence: &str) -> Failure {
+pub(super) fn another_watcher(evidence: &str) -> Failure {
     let why = format!(
         "another `ttsr watch` acts on this server ({evidence}); `--dry-run` watches beside it"
     );

@@ -52,7 +52,7 @@ pub enum WatchEvent {
         bytes: u64,
     },
     /// A decision was made.
-    Judged(Judged),
+    Decision(DecisionInContext),
     /// An act begins.
     Act(Act),
     /// The act was completed.
@@ -108,7 +108,7 @@ pub enum WatchEvent {
 /// A decision with its context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Judged {
+pub struct DecisionInContext {
     /// The session.
     pub session: String,
     /// The message.
@@ -984,7 +984,7 @@ impl WatchedSession {
         for decision in &decisions {
             let judged = self.describe_decision(id, api, reply, decision);
             let is_silent = judged.decision.is_suppressed() || judged.is_beyond;
-            out.push(WatchEvent::Judged(judged));
+            out.push(WatchEvent::Decision(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
                 (false, Action::Inject) => acts.push(self.inject(id, reply, decision)),
@@ -1084,13 +1084,13 @@ impl WatchedSession {
         api: ServerApi,
         reply: &WatchedReply,
         decision: &Decision,
-    ) -> Judged {
+    ) -> DecisionInContext {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
         let mut calls = reply.calls.iter();
         let is_waiting = calls.any(|(of, call)| *of == part && self.permission_for(call).is_some());
-        Judged {
+        DecisionInContext {
             session: id.to_owned(),
             message: reply.message.clone(),
             decision: DecisionEvent::new(decision, stream, reply.name(part)),

@@ -12,7 +12,9 @@ use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use ttsr::{Channel, Pack, PartId, Rule, Stream};
 
-use super::report::{BenchReport, ChannelAutomaton, GrowthPoint, PassCost, Rescan, RuleCost, Why};
+use super::report::{
+    BenchReport, ChannelAutomaton, CostReason, GrowthPoint, PassCost, Rescan, RuleCost,
+};
 use super::script::{ReplayScript, StreamOp};
 use crate::{CommandError, load};
 
@@ -333,20 +335,20 @@ fn nanoseconds(time: Duration) -> f64 {
 }
 
 /// Returns the reasons why a rule is expensive, derived from its patterns and its states.
-fn why(pack: &Pack, cost: &RuleCost, all: usize) -> BTreeSet<Why> {
+fn why(pack: &Pack, cost: &RuleCost, all: usize) -> BTreeSet<CostReason> {
     let rule = pack.find(&cost.rule).map(|id| pack.rule(id));
-    let mut why: BTreeSet<Why> = rule.into_iter().flat_map(of_patterns).collect();
+    let mut why: BTreeSet<CostReason> = rule.into_iter().flat_map(of_patterns).collect();
     // One rule has a tenth of all states although the pack has more than three rules.
     if pack.rules().len() > 3 && cost.states_added.is_some_and(|added| added * 10 > all) {
-        why.insert(Why::States);
+        why.insert(CostReason::States);
     }
     if cost.hits > 0 {
-        why.insert(Why::Hits);
+        why.insert(CostReason::Hits);
     }
     why
 }
 
-fn of_patterns(rule: &Rule) -> impl Iterator<Item = Why> {
+fn of_patterns(rule: &Rule) -> impl Iterator<Item = CostReason> {
     let parse = |text: String| {
         regex_syntax::ParserBuilder::new()
             .utf8(false)
@@ -359,8 +361,8 @@ fn of_patterns(rule: &Rule) -> impl Iterator<Item = Why> {
         .iter()
         .filter_map(move |pattern| match parse(pattern.to_regex()) {
             // The rule loaded, so the regex engine can only have rejected look-around or a back-reference.
-            None => Some(Why::Confirms),
-            Some(hir) => (!has_literal(&hir)).then_some(Why::NoLiteral),
+            None => Some(CostReason::Confirms),
+            Some(hir) => (!has_literal(&hir)).then_some(CostReason::NoLiteral),
         })
 }
 

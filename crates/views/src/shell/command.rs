@@ -274,7 +274,7 @@ impl SimpleCommand {
     }
 
     /// Appends to the script. Returns true if it has just become too long.
-    pub(super) fn keep_script<'a>(
+    pub(super) fn append_to_script<'a>(
         &mut self,
         chunks: impl Iterator<Item = Chunk<'a>>,
         now: u64,

@@ -181,6 +181,6 @@ impl ShellView {
             self.space(now, sink);
             emit(&mut self.open, chunk.slice(word).not_before(now), sink);
         }
-        self.word_ended(end);
+        self.finish_word(end);
     }
 }

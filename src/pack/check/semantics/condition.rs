@@ -8,7 +8,7 @@ use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
-use crate::pack::schema::Head;
+use crate::pack::schema::KeyInfo;
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
 use ttsr_automata::pattern;
 use ttsr_views::glob::{Glob, GlobOptions};
@@ -17,7 +17,7 @@ use ttsr_views::glob::{Glob, GlobOptions};
 const NOT_IN_ENTRIES: usize = 16_384;
 
 /// Reports a condition that does not have exactly one trigger.
-pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec<KeyFault>) {
+pub(super) fn trigger(condition: &Condition, triggers: &[&KeyInfo], found: &mut Vec<KeyFault>) {
     match *triggers {
         [_] => {}
         [] if condition.none.is_empty() => {

@@ -6,11 +6,11 @@ use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
-use crate::pack::schema::Head;
+use crate::pack::schema::KeyInfo;
 use crate::rule::{Bound, Channel, DoomLoop, Named, Repetition, Rule, Script, UnknownName};
 
 /// Reports the contradictions in the trigger of a rule, and in keys that do not go with it.
-pub(super) fn faults(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
+pub(super) fn faults(rule: &Rule, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
     let condition = &rule.condition;
     let kind = trigger.name();
     let is_pattern = ["any", "all", "sequence"].contains(&kind);

@@ -108,7 +108,7 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
         );
         assert_eq!(prompt["agent"], "build");
         let turns = seen.iter().filter_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged.decision.turn),
+            WatchEvent::Decision(judged) => Some(judged.decision.turn),
             _ => None,
         });
         let turns: Vec<u32> = turns.collect();
@@ -141,7 +141,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
             ]
         );
         let judged = seen.iter().find_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged),
+            WatchEvent::Decision(judged) => Some(judged),
             _ => None,
         });
         let judged = judged.unwrap();
@@ -167,7 +167,7 @@ fn e8_a_dry_run_only_tells() {
         let suppressed: Vec<_> = seen
             .iter()
             .filter_map(|seen| match seen {
-                WatchEvent::Judged(judged) => judged.decision.suppressed.clone(),
+                WatchEvent::Decision(judged) => judged.decision.suppressed.clone(),
                 _ => None,
             })
             .collect();
@@ -346,14 +346,14 @@ fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
 
 #[test]
 fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
-    use ttsr_wire::opencode::Feed;
+    use ttsr_wire::opencode::OpenCodeReader;
     for only in [None, Some("s")] {
         let watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let mut watching = match only {
             Some(only) => watching.only(only),
             None => watching,
         };
-        let (mut feed, mut seen) = (Feed::default(), Vec::new());
+        let (mut feed, mut seen) = (OpenCodeReader::default(), Vec::new());
         let body = b"data: {\"type\":\"message.part.updated\",\"properties\":\n\ndata: {\"type\":\"server.heartbeat\"}\n\n";
         for byte in body.chunks(1) {
             feed.push(byte, &mut |session, notice| {
