@@ -55,7 +55,7 @@ fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
     let mut sources: Vec<ViewSource> = keys.iter().filter_map(|key| key.source).collect();
     sources.extend(specs.iter().filter_map(|spec| spec.source(is_tool_input)));
     let ast = rule.condition.ast.as_ref();
-    sources.extend(ast.map(|_| ViewSource::of_code(is_tool_input)));
+    sources.extend(ast.map(|_| ViewSource::code_view(is_tool_input)));
     sources.sort_unstable();
     sources.dedup();
     let folded = keys.iter().filter(|key| !key.folds.is_empty());

@@ -159,7 +159,7 @@ fn compile_patterns<'r>(
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
-                let confirm = Verifier::compile(text, &limits.of_pattern());
+                let confirm = Verifier::compile(text, &limits.pattern_limits());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
                 states = states.saturating_add(confirm.size());
                 if states > limits.pack_states {

@@ -164,7 +164,8 @@ fn style(rule: &Rule) -> LintFinding<'_> {
         .tags
         .iter()
         .any(|tag| tag.eq_ignore_ascii_case("style"));
-    let aborts = rule.action == Action::Abort || super::compose::then(rule) == Some(Action::Abort);
+    let aborts = rule.action == Action::Abort
+        || super::compose::action_after_retries(rule) == Some(Action::Abort);
     (aborts && (is_style || rule.severity < Severity::Error)).then(|| {
         let why = if is_style {
             "a style rule"
@@ -238,7 +239,7 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFindi
 /// Reports a large pattern without a literal: it keeps many states alive on any text.
 fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
-        let hir = pattern::parse(&written.to_regex(), &limits.of_pattern()).ok()?;
+        let hir = pattern::parse(&written.to_regex(), &limits.pattern_limits()).ok()?;
         let states = pattern::states(&hir);
         (states > STATES && !has_literal(&hir)).then_some((written, states))
     });

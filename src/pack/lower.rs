@@ -52,7 +52,10 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Patte
         ]),
         _ => literal,
     };
-    Ok(Lowered::plain(pattern::accept(hir, &limits.of_pattern())?))
+    Ok(Lowered::plain(pattern::accept(
+        hir,
+        &limits.pattern_limits(),
+    )?))
 }
 
 /// Returns the pattern restricted to a whole line.
@@ -76,18 +79,18 @@ impl Lowered {
 
 fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, PatternError> {
     // The unfolded text is parsed first, so that errors have positions in the text as written.
-    let written = pattern::parse_syntax(text, false, &limits.of_pattern())?;
+    let written = pattern::parse_syntax(text, false, &limits.pattern_limits())?;
     if written.is_hull {
         return lower_lookaround(text, written.hir, folds, limits);
     }
     if folds.is_empty() {
         return Ok(Lowered::plain(pattern::accept(
             written.hir,
-            &limits.of_pattern(),
+            &limits.pattern_limits(),
         )?));
     }
     let hir = match folds.contains(FoldSet::CASE) {
-        true => pattern::parse_syntax(text, true, &limits.of_pattern())?.hir,
+        true => pattern::parse_syntax(text, true, &limits.pattern_limits())?.hir,
         false => written.hir,
     };
     let folded = HirFolder { folds }
@@ -99,7 +102,7 @@ fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Pattern
     }
     Ok(Lowered::plain(pattern::accept(
         folded,
-        &limits.of_pattern(),
+        &limits.pattern_limits(),
     )?))
 }
 
@@ -126,13 +129,13 @@ fn lower_lookaround(
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
                 ..limits.clone()
             };
-            let hull = pattern::parse_syntax(&text, false, &longer.of_pattern())?.hir;
+            let hull = pattern::parse_syntax(&text, false, &longer.pattern_limits())?.hir;
             (text, hull)
         }
         false => (text.to_owned(), hull),
     };
     Ok(Lowered {
-        hir: pattern::accept(hull, &limits.of_pattern())?,
+        hir: pattern::accept(hull, &limits.pattern_limits())?,
         confirmed_by: Some(text),
     })
 }
@@ -144,7 +147,10 @@ fn lower_lookaround(
     _: FoldSet,
     limits: &Limits,
 ) -> Result<Lowered, PatternError> {
-    Ok(Lowered::plain(pattern::accept(hull, &limits.of_pattern())?))
+    Ok(Lowered::plain(pattern::accept(
+        hull,
+        &limits.pattern_limits(),
+    )?))
 }
 
 /// Folds the HIR of a regular expression.

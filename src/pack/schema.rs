@@ -387,7 +387,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
         &AppendTable(|| RULE),
         "Entries to add to lists instead of replacing them.",
     )
-    .of_overrides(),
+    .overrides_only(),
     Key::new(
         "examples",
         table!(Draft: rule.examples, EXAMPLES, Merge::ByKey, EmptyTable::Ignored, check_examples),

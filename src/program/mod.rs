@@ -201,7 +201,7 @@ impl ChannelRules {
     pub(crate) fn wants(&self, source: ViewSource, is_tool_input: bool) -> bool {
         let mut views = self.views.iter();
         let mut detectors = self.detectors.iter();
-        source == ViewSource::of_code(is_tool_input) && self.has_shapes()
+        source == ViewSource::code_view(is_tool_input) && self.has_shapes()
             || views.any(|view| view.key.source == Some(source))
             || detectors.any(|detector| detector.spec.source(is_tool_input) == Some(source))
     }

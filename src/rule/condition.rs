@@ -620,12 +620,12 @@ impl UnknownName {
     /// ```
     /// use ttsr::rule::{Named, UnknownName};
     /// let mut names = UnknownName::default();
-    /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
+    /// assert!(names.checks(Named::Package) && !names.checks(Named::File));
     /// names.of = vec![Named::File];
-    /// assert!(names.is_of(Named::File) && !names.is_of(Named::Package));
+    /// assert!(names.checks(Named::File) && !names.checks(Named::Package));
     /// ```
     #[must_use]
-    pub fn is_of(&self, named: Named) -> bool {
+    pub fn checks(&self, named: Named) -> bool {
         self.of.contains(&named) || self.of.is_empty() && named == Named::Package
     }
 }

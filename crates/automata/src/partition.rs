@@ -496,7 +496,7 @@ mod tests {
 
     /// Returns a trace in which a pattern cycles through `states` partial matches.
     fn traced(symbols: u32, pattern: u64, states: u32) -> Vec<(u32, u64)> {
-        let state = |at: u32| hash::of_number(pattern << 32 | u64::from(at % states));
+        let state = |at: u32| hash::hash_number(pattern << 32 | u64::from(at % states));
         (0..symbols).map(|at| (at, state(at))).collect()
     }
 

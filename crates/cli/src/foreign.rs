@@ -95,13 +95,13 @@ impl ForeignFormat {
         let mut parts = name.rsplit(['/', '\\']);
         let file = parts.next().unwrap_or(name);
         let folders: Vec<&str> = parts.collect();
-        let of_text = ForeignFormat::of_text(text);
+        let detected = ForeignFormat::detect(text);
         // The text of these formats is unmistakable, so the file name does not matter.
         if matches!(
-            of_text,
+            detected,
             Some(ForeignFormat::Hookify | ForeignFormat::Gitleaks | ForeignFormat::ClaudeCode)
         ) {
-            return of_text;
+            return detected;
         }
         match file {
             ".clinerules" => Some(ForeignFormat::Cline),
@@ -114,7 +114,7 @@ impl ForeignFormat {
             _ if folders.contains(&".clinerules") => Some(ForeignFormat::Cline),
             _ if folders.contains(&".windsurf") => Some(ForeignFormat::Windsurf),
             _ if folders.contains(&".cursor") => Some(ForeignFormat::Cursor),
-            _ => of_text,
+            _ => detected,
         }
     }
 
@@ -124,19 +124,19 @@ impl ForeignFormat {
     /// # Example: a table of rules
     /// ```
     /// use ttsr_cli::foreign::ForeignFormat;
-    /// assert_eq!(ForeignFormat::of_text("[[rules]]\nid = \"key\"\n"), Some(ForeignFormat::Gitleaks));
-    /// assert_eq!(ForeignFormat::of_text(r#"{"permissions": {}}"#), Some(ForeignFormat::ClaudeCode));
+    /// assert_eq!(ForeignFormat::detect("[[rules]]\nid = \"key\"\n"), Some(ForeignFormat::Gitleaks));
+    /// assert_eq!(ForeignFormat::detect(r#"{"permissions": {}}"#), Some(ForeignFormat::ClaudeCode));
     /// assert_eq!(ForeignFormat::from_name("gitleaks").map(ForeignFormat::name), Some("gitleaks"));
-    /// assert_eq!(ForeignFormat::of_text("plain words"), None);
+    /// assert_eq!(ForeignFormat::detect("plain words"), None);
     /// ```
     #[must_use]
-    pub fn of_text(text: &str) -> Option<ForeignFormat> {
+    pub fn detect(text: &str) -> Option<ForeignFormat> {
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if text.starts_with('{') {
             return Some(ForeignFormat::ClaudeCode);
         }
         if text.starts_with("---") {
-            return Some(match hookify::is_one(text) {
+            return Some(match hookify::is_hookify_rule(text) {
                 true => ForeignFormat::Hookify,
                 false => ForeignFormat::OhMyPi,
             });
@@ -273,7 +273,7 @@ mod tests {
             ("[rules]\n", None),
             ("", None),
         ] {
-            assert_eq!(ForeignFormat::of_text(text), format, "{text:?}");
+            assert_eq!(ForeignFormat::detect(text), format, "{text:?}");
         }
     }
 

@@ -334,7 +334,7 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
     /// Emits buffered chunks, certain at `decided`.
     fn emit_all<'a>(&mut self, tag: Tag, chunks: impl Iterator<Item = Chunk<'a>>, decided: u64) {
         for chunk in chunks {
-            self.emit(tag, chunk.not_before(decided));
+            self.emit(tag, chunk.decided_no_earlier(decided));
         }
     }
 
@@ -356,7 +356,10 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
             }
             if next > from.strip {
                 let mut tab = held.chunks(at..at + 1);
-                let tab_chunk = tab.next().expect("the byte is there").not_before(decided);
+                let tab_chunk = tab
+                    .next()
+                    .expect("the byte is there")
+                    .decided_no_earlier(decided);
                 let left = Chunk {
                     bytes: &b"   "[..next - from.strip],
                     offsets: OffsetMap::Replacement {

@@ -10,7 +10,7 @@ pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
     };
-    let _ = ForeignFormat::of_text(text);
+    let _ = ForeignFormat::detect(text);
     let format = ForeignFormat::ALL[usize::from(*format) % ForeignFormat::ALL.len()];
     let foreign = Foreign {
         name: "fuzz.md",

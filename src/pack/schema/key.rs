@@ -132,7 +132,7 @@ impl<T> Key<T> {
     }
 
     /// Admits the key in overrides only.
-    pub(super) const fn of_overrides(mut self) -> Key<T> {
+    pub(super) const fn overrides_only(mut self) -> Key<T> {
         self.head.is_of_overrides = true;
         self
     }

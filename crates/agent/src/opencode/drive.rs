@@ -508,7 +508,7 @@ async fn resumed_injection(
     let marked = [Message::user(HANDOFF_MARKER)];
     {
         let mut known = handoffs.lock().unwrap_or_else(PoisonError::into_inner);
-        known.take_up(session, &marked);
+        known.resume_session(session, &marked);
     }
     let found = match entry.prompt {
         None => continuation(server, session).await.ok().flatten(),

@@ -75,8 +75,8 @@ pub(super) struct JournaledContinuation {
 }
 
 impl JournaledContinuation {
-    pub(super) fn is_old(&self) -> bool {
-        is_old(self.at)
+    pub(super) fn is_expired(&self) -> bool {
+        is_expired(self.at)
     }
 }
 
@@ -340,7 +340,7 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-fn is_old(at: u64) -> bool {
+fn is_expired(at: u64) -> bool {
     now().saturating_sub(at) > ActJournal::MAX_AGE.as_secs()
 }
 
@@ -376,7 +376,7 @@ impl JournalEntry {
         }
     }
 
-    pub(super) fn is_old(&self) -> bool {
-        is_old(self.at)
+    pub(super) fn is_expired(&self) -> bool {
+        is_expired(self.at)
     }
 }

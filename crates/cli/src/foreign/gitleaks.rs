@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use super::ForeignText;
 use super::draft::{ImportedFile, RuleDraft, quoted};
-use super::wildcard::{anywhere, globs, wildcards};
+use super::wildcard::{containing, globs, wildcards};
 
 /// Arguments that name the file of a call, for rules about file names only.
 const FILE_ARGS: &str = "[\"path\", \"file_path\", \"filePath\", \"file\", \"filename\"]";
@@ -184,7 +184,7 @@ impl ExcludedSecrets {
 
     fn stop(&mut self, words: &[String], lost: &mut Vec<String>) {
         for word in words {
-            match anywhere(word) {
+            match containing(word) {
                 Some(text) => self.0.push(text),
                 None => lost.push(format!("stopword {}", quoted(word))),
             }

@@ -12,7 +12,7 @@ use crate::foreign::front;
 const FILE_TOOLS: [&str; 3] = ["edit", "write", "multiedit"];
 
 /// Returns true if the front matter names an event, or `conditions` in the plural.
-pub(super) fn is_one(body: &str) -> bool {
+pub(super) fn is_hookify_rule(body: &str) -> bool {
     let (front, _) = front::split(body);
     let has = |key: &str| front.lines().any(|line| line.starts_with(key));
     (has("event:") || has("conditions:")) && !has("condition:")

@@ -621,7 +621,7 @@ impl MarkdownView {
         self.line.phase = LinePhase::Blank;
         for at in rule.at..again.bytes().len() {
             let mut byte = again.chunks(at..at + 1);
-            let byte = byte.next().expect("it waits").not_before(decided);
+            let byte = byte.next().expect("it waits").decided_no_earlier(decided);
             self.read_again(byte, last, decided, out);
         }
         let text_ends = last == b'\n' && again.bytes().last() != Some(&b'\n');
@@ -814,7 +814,8 @@ impl MarkdownView {
     ) {
         let all = 0..self.line.held.bytes().len();
         for chunk in self.line.held.chunks(all) {
-            self.spans.push(chunk.not_before(decided), tags, out);
+            self.spans
+                .push(chunk.decided_no_earlier(decided), tags, out);
         }
     }
 

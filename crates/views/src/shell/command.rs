@@ -160,7 +160,7 @@ impl SimpleCommand {
                 offsets,
                 decided,
             };
-            self.redirect.push(chunk.not_before(now));
+            self.redirect.push(chunk.decided_no_earlier(now));
         }
     }
 
@@ -284,7 +284,7 @@ impl SimpleCommand {
             return false;
         }
         for chunk in chunks {
-            self.script.push(chunk.not_before(now));
+            self.script.push(chunk.decided_no_earlier(now));
         }
         self.script_is_long = self.script.bytes().len() > most;
         self.script_is_long

@@ -131,7 +131,9 @@ impl ShellView {
                     if first {
                         self.space(now, sink);
                     }
-                    chunks.for_each(|chunk| emit(&mut self.open, chunk.not_before(now), sink));
+                    chunks.for_each(|chunk| {
+                        emit(&mut self.open, chunk.decided_no_earlier(now), sink)
+                    });
                 }
             }
             WordRoute::Redirect => {

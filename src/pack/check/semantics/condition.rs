@@ -140,8 +140,8 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
         return;
     };
     let mut patterns = rule.condition.patterns();
-    if let Some(written) =
-        patterns.find(|written| pattern::has_lookaround(&written.to_regex(), &limits.of_pattern()))
+    if let Some(written) = patterns
+        .find(|written| pattern::has_lookaround(&written.to_regex(), &limits.pattern_limits()))
     {
         let message = format!(
             "pattern {} has look-around or a back-reference, which cannot be combined with `{why}`",
@@ -267,7 +267,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
 /// Returns the numbers and names of the groups of a pattern.
 fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     let mut groups = vec!["0".to_owned()];
-    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.of_pattern()) else {
+    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.pattern_limits()) else {
         return groups;
     };
     let mut left: Vec<&Hir> = vec![&hir];

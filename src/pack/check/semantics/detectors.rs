@@ -48,14 +48,14 @@ fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<KeyFault>) {
         ));
     }
     let reads_calls = rule.on.contains(&Channel::ToolInput);
-    if names.is_of(Named::Tool) && !reads_calls {
+    if names.checks(Named::Tool) && !reads_calls {
         found.push(no_effect(
             "match.unknown-name.of",
             "`tool` checks tool calls, and `on` does not name `tool-input`",
             "add `tool-input` to `on`",
         ));
     }
-    if names.is_of(Named::File) && reads_calls && rule.on.len() == 1 {
+    if names.checks(Named::File) && reads_calls && rule.on.len() == 1 {
         found.push(no_effect(
             "match.unknown-name.of",
             "`file` checks code spans in text, and `on` names only `tool-input`",
