@@ -199,10 +199,10 @@ impl fmt::Display for Unconverted {
 ///
 /// # Example: a deny list becomes rules
 /// ```
-/// use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
+/// use ttsr_cli::foreign::{ForeignText, ForeignFormat, import};
 ///
 /// let text = r#"{"permissions":{"deny":["Bash(rm:*)"]}}"#;
-/// let settings = Foreign { name: "settings.json", format: ForeignFormat::ClaudeCode, text };
+/// let settings = ForeignText { name: "settings.json", format: ForeignFormat::ClaudeCode, text };
 /// let imported = import("team/denied", &[settings]).unwrap();
 /// assert_eq!(imported.rules, 1);
 /// assert!(ttsr::Pack::from_toml(&imported.toml).is_ok());

@@ -179,7 +179,7 @@ const USERS: usize = 64;
 ///
 /// # Example: reasoning has the same field as text
 /// ```
-/// use ttsr_wire::opencode::{Feed, ServerNotice};
+/// use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
 /// use ttsr::{Channel, Event};
 /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"reasoning","text":""}}}
 ///
@@ -187,7 +187,7 @@ const USERS: usize = 64;
 ///
 /// "#;
 /// let mut notices = Vec::new();
-/// Feed::default().push(body, &mut |_, notice| notices.push(notice));
+/// OpenCodeReader::default().push(body, &mut |_, notice| notices.push(notice));
 /// let ServerNotice::Event(Event::PartStart { channel, .. }) = &notices[1] else { panic!("a part opens") };
 /// assert_eq!(*channel, Channel::Reasoning);
 /// ```
@@ -234,12 +234,12 @@ impl OpenCodeReader {
     /// # Example: a broken connection
     /// ```
     /// use ttsr::Event;
-    /// use ttsr_wire::opencode::{Feed, ServerNotice};
+    /// use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
     /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"Hm"}}}
     ///
     /// "#;
     /// let mut notices = Vec::new();
-    /// let mut feed = Feed::default();
+    /// let mut feed = OpenCodeReader::default();
     /// feed.push(body, &mut |_, notice| notices.push(notice));
     /// feed.finish(&mut |_, notice| notices.push(notice));
     /// let end = ServerNotice::Event(Event::Finish { reason: "truncated".into() });

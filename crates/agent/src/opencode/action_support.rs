@@ -11,13 +11,13 @@ use ttsr::{Action, Channel, Mode, Pack, Rule};
 ///
 /// # Example: a rule that redacts
 /// ```
-/// use ttsr_agent::opencode::{ServerApi, Reach};
+/// use ttsr_agent::opencode::{ServerApi, ActionSupport};
 /// use ttsr::{Action, Pack, Pattern, Rule};
 /// let retry = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
 /// let mut redact = Rule::new("demo/token", vec![Pattern::literal("tok-1")]);
 /// redact.action = Action::Redact;
 /// let pack = Pack::builder().rule(retry).rule(redact).build()?;
-/// let reach = Reach::of(&pack, ServerApi::Classic, false);
+/// let reach = ActionSupport::of(&pack, ServerApi::Classic, false);
 /// assert_eq!((reach.acting, reach.rules), (1, 2));
 /// assert_eq!(
 ///     reach.to_string(),

@@ -198,7 +198,7 @@ impl Endpoint {
     /// use ttsr_agent::providers::{ProviderApi, Endpoint, EndpointErrorKind};
     /// let endpoint = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:8080/v1")?;
     /// let pem = b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n".to_vec();
-    /// assert_eq!(endpoint.trust(&[pem]).unwrap_err().kind(), EndpointErrorKind::Trust);
+    /// assert_eq!(endpoint.trust(&[pem]).unwrap_err().kind(), EndpointErrorKind::TrustedRoots);
     /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
     /// ```
     pub fn trust(mut self, pems: &[Vec<u8>]) -> Result<Endpoint, EndpointError> {
