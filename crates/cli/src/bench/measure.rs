@@ -406,7 +406,11 @@ fn fixed_length(hir: &Hir) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use ttsr::Pattern;
+
     use super::*;
+    use crate::bench::page;
+    use crate::output::OutputRecord as _;
 
     #[test]
     fn a_literal_is_text_that_every_match_holds() {
@@ -432,14 +436,6 @@ mod tests {
             assert!(!has_literal(&parse(text)), "{text}");
         }
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use ttsr::Pattern;
-
-    use super::*;
-    use crate::output::OutputRecord as _;
 
     fn pack() -> Pack {
         let rule = |id: &str, text: &str, on: Channel| {
@@ -483,7 +479,7 @@ mod tests {
         let shown = |report: &BenchReport| {
             let (mut text, mut page) = (Vec::new(), Vec::new());
             report.show(&mut text).unwrap();
-            super::super::page::write(report, &mut page).unwrap();
+            page::write(report, &mut page).unwrap();
             let json = serde_json::to_string(report).unwrap();
             [text, page]
                 .map(|shown| String::from_utf8(shown).unwrap())
