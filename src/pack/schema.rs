@@ -91,6 +91,12 @@ pub(super) const TOP: &[Key<()>] = &[
         "Lists of texts. A key that takes several texts can refer to a list as `@list`.",
     ),
     Key::new(
+        "patterns",
+        &Section(|| Shape::NamedText),
+        "Fragments: named pieces of regular expressions. A `regex` of the pack uses a fragment as `(?&name)`.",
+    )
+    .form("write `[patterns]` and below it `name = '…'`"),
+    Key::new(
         "rule",
         &Section(|| Shape::NamedTables(shapes(RULE, TableKind::Rule))),
         "The rules, by their ids.",
@@ -582,7 +588,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
             get_mut: |pattern| text_mut(pattern, PatternKind::Regex),
             format: WordsFormat::PLAIN,
         },
-        "A regular expression in the syntax of the `regex` crate.",
+        "A regular expression in the syntax of the `regex` crate. `(?&name)` is the fragment `name` of `[patterns]`.",
     )
     .role(KeyRole::Alternative),
     Key::new(
@@ -757,6 +763,11 @@ const CAPTURE: &[Key<Capture>] = &[
         "If true, the text must look random for its alphabet: hexadecimal digits, base64, or any.",
     )
     .or("false"),
+    Key::new(
+        "match.capture.checksum",
+        slot!(Capture: checksum, OneOfOrNone),
+        "The scheme whose check characters must be right, such as `luhn` for payment cards.",
+    ),
     Key::new(
         "match.capture.not-in",
         slot!(Capture: not_in, Listed::ANY),
