@@ -1,14 +1,14 @@
 //! The uses of fragments are those groups that the parser of regular expressions would read.
 
 use proptest::prelude::*;
-use regex_syntax::ast::{self, Ast, visit};
+use regex_syntax::ast::{self, Ast};
 
 use super::{OPENING, References};
 
 /// Collects the offsets of groups.
 struct Groups(Vec<usize>);
 
-impl visit::Visitor for Groups {
+impl ast::Visitor for Groups {
     type Output = Vec<usize>;
     type Err = ();
 
@@ -29,7 +29,7 @@ impl visit::Visitor for Groups {
 fn by_parser(text: &str) -> Option<Vec<usize>> {
     let groups = text.replace(OPENING, "(?:");
     let ast = ast::parse::Parser::new().parse(&groups).ok()?;
-    let mut found = visit::visit(&ast, Groups(Vec::new())).ok()?;
+    let mut found = ast::visit(&ast, Groups(Vec::new())).ok()?;
     found.retain(|at| text[*at..].starts_with(OPENING));
     found.sort_unstable();
     Some(found)
