@@ -121,22 +121,29 @@ impl References {
         let mut classes = 0usize;
         let mut at = 0;
         while at < bytes.len() {
+            let after_blanks = skip_blanks(text, at, is_verbose);
+            if after_blanks == text.len() {
+                let last_line = text[at..].rsplit('\n').next();
+                found.ends_in_comment = last_line.is_some_and(|line| line.contains('#'));
+                break;
+            }
+            at = after_blanks;
             match bytes[at] {
-                b'\\' => at += 1,
-                b'#' if is_verbose => match text[at..].find('\n') {
-                    Some(length) => at += length,
-                    None => {
-                        found.ends_in_comment = true;
-                        break;
-                    }
-                },
                 b'[' => {
                     classes += 1;
-                    at = first_of_class(bytes, at + 1, is_verbose);
+                    at = first_of_class(text, at + 1, is_verbose);
                     continue;
                 }
                 b']' => classes = classes.saturating_sub(1),
-                b'(' if classes == 0 => {
+                _ if classes > 0 => {
+                    at = after_class_item(text, at, is_verbose);
+                    continue;
+                }
+                b'\\' => {
+                    at = after_character(text, at);
+                    continue;
+                }
+                b'(' => {
                     let rest = &text[at..];
                     let length = rest.starts_with(OPENING).then(|| rest.find(')')).flatten();
                     if let Some(length) = length {
@@ -158,7 +165,7 @@ impl References {
                         None => groups.push(is_verbose),
                     }
                 }
-                b')' if classes == 0 => is_verbose = groups.pop().unwrap_or(is_verbose),
+                b')' => is_verbose = groups.pop().unwrap_or(is_verbose),
                 _ => {}
             }
             at += 1;
@@ -167,22 +174,63 @@ impl References {
     }
 }
 
-/// Returns the offset of the first byte of a class that can close it: `]` is a character at the beginning.
-fn first_of_class(bytes: &[u8], mut at: usize, is_verbose: bool) -> usize {
-    let skip_space = |mut at: usize| {
-        while is_verbose && bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
-            at += 1;
+/// Returns the offset of the first byte of a class that can close it: `-` and then `]` are characters at the beginning.
+fn first_of_class(text: &str, at: usize, is_verbose: bool) -> usize {
+    let is = |at: usize, byte: u8| text.as_bytes().get(at) == Some(&byte);
+    let mut at = skip_blanks(text, at, is_verbose);
+    if is(at, b'^') {
+        at = skip_blanks(text, at + 1, is_verbose);
+    }
+    if is(at, b']') {
+        return at + 1;
+    }
+    while is(at, b'-') {
+        at = skip_blanks(text, at + 1, is_verbose);
+    }
+    at
+}
+
+/// Returns the offset after the character, range or operator of a class that begins at `at`. The last character of a range
+/// may be `[`.
+fn after_class_item(text: &str, at: usize, is_verbose: bool) -> usize {
+    let byte = |at: usize| text.as_bytes().get(at).copied();
+    if ["&&", "--", "~~"]
+        .iter()
+        .any(|it| text[at..].starts_with(it))
+    {
+        return at + 2;
+    }
+    let end = after_character(text, at);
+    let dash = skip_blanks(text, end, is_verbose);
+    if byte(dash) != Some(b'-') {
+        return end;
+    }
+    let last = skip_blanks(text, dash + 1, is_verbose);
+    match byte(last) {
+        None | Some(b']' | b'-') => end,
+        _ => after_character(text, last),
+    }
+}
+
+/// Returns the offset after the character at `at`, or after the first character of an escape and its backslash.
+fn after_character(text: &str, at: usize) -> usize {
+    let mut characters = text[at..].chars();
+    let first = characters.next();
+    let escaped = characters.next().filter(|_| first == Some('\\'));
+    let bytes = first.into_iter().chain(escaped).map(char::len_utf8);
+    at + bytes.sum::<usize>()
+}
+
+/// Returns the offset of the first byte that is not a blank or a comment, if the flag `x` is set.
+fn skip_blanks(text: &str, mut at: usize, is_verbose: bool) -> usize {
+    while is_verbose && let Some(next) = text.get(at..).and_then(|rest| rest.chars().next()) {
+        match next {
+            '#' => at += text[at..].find('\n').unwrap_or(text.len() - at),
+            next if next.is_whitespace() => at += next.len_utf8(),
+            _ => break,
         }
-        at
-    };
-    at = skip_space(at);
-    if bytes.get(at) == Some(&b'^') {
-        at = skip_space(at + 1);
     }
-    match bytes.get(at) {
-        Some(b']') => at + 1,
-        _ => at,
-    }
+    at
 }
 
 /// The flags of a group, such as `i-x:` or `x)`.

@@ -51,6 +51,9 @@ fn escapes_classes_and_comments_contain_no_use() {
         (r"[^](?&a)](?&a)", 1),
         (r"[a[^b](?&a)](?&a)", 1),
         (r"[[:alpha:](?&a)](?&a)", 1),
+        // `[` is the last character of a range, and `--` is an operator.
+        (r"[)-[](?&a)", 1),
+        (r"[a--[b]](?&a)", 1),
         ("(?x) # (?&a)\n(?&a)", 1),
         ("(?x:# [\n(?&a))# (?&a)", 2),
         ("(?i)# (?&a)", 1),
