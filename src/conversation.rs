@@ -180,10 +180,10 @@ impl Conversation {
         )
     }
 
-    /// The policy state: turns, origins, decisions.
+    /// The number of turns that have begun.
     #[must_use]
-    pub fn session(&self) -> &Session {
-        &self.session
+    pub fn turns(&self) -> u32 {
+        self.session.turn()
     }
 
     /// The pack whose rules apply to the next attempt.
@@ -204,18 +204,47 @@ impl Conversation {
         self.plan_attempt();
     }
 
-    /// Sets who produces the replies from the next attempt on. See [`Session::set_origin`].
+    /// Sets the agent, the model and the provider of the replies from the next attempt on.
+    ///
+    /// # Example: a rule for one agent
+    /// ```
+    /// use ttsr::{Conversation, Origin, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/plan-only", vec![Pattern::literal("I will now edit")]);
+    /// rule.agents = vec!["plan".into()];
+    /// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+    /// for (agent, notes) in [("build", 0), ("plan", 1)] {
+    ///     conversation.set_origin(Origin { agent: Some(agent.into()), ..Origin::default() });
+    ///     let mut turn = conversation.turn("Plan it.");
+    ///     turn.attempt().push(PartId(0), b"I will now edit the file.").ok()?;
+    ///     assert_eq!(turn.guidance().count(), notes);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_origin(&mut self, origin: Origin) {
         self.session.set_origin(origin);
     }
 
-    /// Adds names that rules with `unknown-name` accept from the next attempt on. See [`Session::know`].
+    /// The agent, the model and the provider of the next reply.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        self.session.origin()
+    }
+
+    /// Returns true if the rule can decide in the next attempt: if the [origin](Self::set_origin) is in its scope.
+    #[must_use]
+    pub fn applies(&self, rule: RuleId) -> bool {
+        self.session.applies(rule)
+    }
+
+    /// Adds names that rules with `unknown-name` accept besides their own, from the next attempt on: dependencies, members
+    /// of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         self.session.know(names);
     }
 
-    /// Tells that earlier messages left the model's context, so that guidance may be given again. See
-    /// [`Session::compacted`].
+    /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the
+    /// model may act again, as if they never had. The bounds of a turn stay spent, and so do the
+    /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
     pub fn compacted(&mut self) {
         self.session.compacted();
     }
@@ -768,13 +797,12 @@ impl Conversation {
         self
     }
 
-    /// Returns the policy state. Guidance that no request carried is released, so that its rules may give it again.
-    pub(crate) fn into_session(mut self) -> Session {
+    /// Returns the conversation for hosts that drive it themselves: the inverse of [`for_loop`](Self::for_loop).
+    pub(crate) fn for_host(mut self) -> Conversation {
         self.end_attempt();
-        for pending in &self.waiting {
-            self.session.drop_pending(pending);
-        }
-        self.session
+        self.is_loop = false;
+        self.streams_tool_input = false;
+        self
     }
 
     /// Continues the turn; begins one if none has begun.
@@ -920,12 +948,12 @@ impl Conversation {
         attempt.index(part).map(|index| &attempt.parts[index])
     }
 
-    /// Tells that the decision was acted on. See [`Session::delivered`].
+    /// Tells that the decision was acted on. See `Session::delivered`.
     pub(crate) fn delivered_decision(&mut self, decision: &Decision) {
         self.session.delivered(decision);
     }
 
-    /// Tells that the decision could not be acted on. See [`Session::dropped`].
+    /// Tells that the decision could not be acted on. See `Session::dropped`.
     pub(crate) fn dropped_decision(&mut self, decision: &Decision) {
         self.session.dropped(decision);
     }
@@ -1041,10 +1069,10 @@ impl AttemptState {
     }
 }
 
-/// Continues the policy of a session, with no turn open.
-impl From<Session> for Conversation {
-    fn from(session: Session) -> Conversation {
-        Conversation::of_session(session)
+/// Begins a conversation under the rules of the pack.
+impl From<&Pack> for Conversation {
+    fn from(pack: &Pack) -> Conversation {
+        Conversation::new(pack)
     }
 }
 

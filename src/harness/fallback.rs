@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::{Action, Channel, Session};
+use crate::{Action, Channel, Pack, Session};
 
 /// The time after a refusal within which further refusals of the same session are ignored.
 pub const SAME_TRIGGER: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
 /// use std::time::Duration;
 /// use ttsr::Pack;
 /// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
-/// let mut foreground = Foreground::new(Pack::builder().build()?.session(), Chains::default());
+/// let mut foreground = Foreground::new(&Pack::builder().build()?, Chains::default());
 /// let idle = SessionEvent::Idle { session: "ses_1".into() };
 /// assert_eq!(idle.session(), "ses_1");
 /// foreground.see(Duration::ZERO, &idle);
@@ -197,8 +197,8 @@ pub struct ModelSwitch {
 /// use std::time::Duration;
 /// use ttsr::Pack;
 /// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
-/// let rules = Pack::builtin("opencode/foreground-fallback").unwrap().session();
-/// let mut foreground = Foreground::new(rules, Chains::default().any(["a", "b"]));
+/// let pack = Pack::builtin("opencode/foreground-fallback").unwrap();
+/// let mut foreground = Foreground::new(&pack, Chains::default().any(["a", "b"]));
 /// let refused = |session: &str| SessionEvent::Error {
 ///     session: session.into(),
 ///     error: "429 Too Many Requests".into(),
@@ -231,9 +231,9 @@ struct TrackedSession {
 impl Foreground {
     /// Returns a watcher with these rules and chains.
     #[must_use]
-    pub fn new(rules: Session, chains: Chains) -> Foreground {
+    pub fn new(pack: &Pack, chains: Chains) -> Foreground {
         Foreground {
-            rules,
+            rules: pack.session(),
             chains,
             sessions: HashMap::new(),
         }

@@ -23,7 +23,7 @@ use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
 use crate::session::Lost;
-use crate::{Conversation, Decision, Event, Origin, Pack, PartId, Rule, Session, Stream};
+use crate::{Conversation, Decision, Event, Origin, Pack, PartId, Rule, Stream};
 use abort::{AbortCause, NextAttempt};
 use order::DelayedPart;
 use whole_text::CheckedMessages;
@@ -135,7 +135,7 @@ pub struct ProcessorCounters {
 /// match.any = [{ literal = "rm -rf" }]
 /// examples.match = ["rm -rf /"]
 /// "#)?;
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let mut steps = Vec::new();
 /// processor.begin("msg_1", &mut steps);
 /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -296,8 +296,8 @@ struct RepeatedCalls {
 }
 
 impl Processor {
-    /// Returns a processor for a conversation, which continues with its guidance, or for the conversation of a session.
-    /// An attempt in progress ends.
+    /// Returns a processor for a conversation, which continues with its guidance, or for a new conversation under the rules
+    /// of a pack. An attempt in progress ends.
     #[must_use]
     pub fn new(
         conversation: impl Into<Conversation>,
@@ -329,7 +329,7 @@ impl Processor {
         self.unsend();
         self.conversation.start_turn();
         let turn = TurnProgress {
-            prompt: PromptRef::new(self.session().turn(), &[]),
+            prompt: PromptRef::new(self.conversation.turns(), &[]),
             ..TurnProgress::default()
         };
         let ended = std::mem::replace(&mut self.turn, turn);
@@ -347,8 +347,8 @@ impl Processor {
     /// use std::time::Duration;
     /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
     /// use ttsr::{Event, Pack};
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let finish = Event::Finish { reason: "tool_use".into() };
@@ -358,7 +358,7 @@ impl Processor {
     /// assert!(processor.is_idle());
     /// processor.proceed("msg_2", &mut steps);
     /// assert!(matches!(steps.last(), Some(Step::Send { .. })));
-    /// assert_eq!(processor.session().turn(), 1, "it is the same turn");
+    /// assert_eq!(processor.conversation().turns(), 1, "it is the same turn");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn proceed(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
@@ -404,8 +404,8 @@ impl Processor {
     /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
     /// let minute = Duration::from_secs(60);
     /// let settings = Settings { stall: Some(minute), ..Settings::default() };
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), settings);
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), settings);
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -454,14 +454,14 @@ impl Processor {
         self.counters
     }
 
-    /// Replaces the pack from the next attempt on. See [`Session::reload`].
+    /// Replaces the pack from the next attempt on. See [`Conversation::reload`].
     ///
     /// # Example: another pack
     /// ```
     /// use ttsr::harness::{Hooks, Processor, Settings};
     /// use ttsr::{Pack, Pattern, Rule};
     /// let pack = |text: &str| Pack::builder().rule(Rule::new("demo/a", vec![Pattern::literal(text)])).build();
-    /// let mut processor = Processor::new(pack("foo")?.session(), Hooks::default(), Settings::default());
+    /// let mut processor = Processor::new(&pack("foo")?, Hooks::default(), Settings::default());
     /// let lost = processor.reload(pack("bar")?);
     /// assert!(lost.is_empty(), "it had not acted");
     /// assert_eq!(processor.pack().rules(), pack("bar")?.rules());
@@ -472,7 +472,8 @@ impl Processor {
         self.conversation.reload(pack)
     }
 
-    /// Sets the agent, provider and model of the replies from the next attempt on. See [`Session::set_origin`].
+    /// Sets the agent, provider and model of the replies from the next attempt on. See
+    /// [`Conversation::set_origin`].
     ///
     /// # Example: a rule for one agent
     /// ```
@@ -481,9 +482,9 @@ impl Processor {
     /// let mut rule = Rule::new("demo/plan-only", vec![Pattern::literal("I will now edit")]);
     /// rule.agents = vec!["plan".into()];
     /// let pack = Pack::builder().rule(rule).build()?;
-    /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// processor.set_origin(Origin { agent: Some("plan".into()), ..Origin::default() });
-    /// assert!(processor.session().applies(pack.find("demo/plan-only").unwrap()));
+    /// assert!(processor.conversation().applies(pack.find("demo/plan-only").unwrap()));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn set_origin(&mut self, origin: Origin) {
@@ -494,13 +495,7 @@ impl Processor {
         &mut self.hooks
     }
 
-    /// Returns the session whose rules apply.
-    #[must_use]
-    pub fn session(&self) -> &Session {
-        self.conversation.session()
-    }
-
-    /// Returns the conversation, whose [`snapshot`](Conversation::snapshot) has the guidance that waits.
+    /// Returns the conversation. Its [`snapshot`](Conversation::snapshot) contains the guidance that waits.
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
@@ -518,33 +513,33 @@ impl Processor {
         self.hooks.set_cancel(cancel);
     }
 
-    /// Records that earlier messages left the model's context. See [`Session::compacted`].
+    /// Records that earlier messages left the model's context. See [`Conversation::compacted`].
     pub fn compacted(&mut self) {
         self.conversation.compacted();
     }
 
-    /// Returns the session. Guidance that was not sent is released, so that its rules may give it again.
+    /// Returns the conversation, with the guidance that waits. A reply in progress is given up.
     ///
     /// # Example: a conversation moves to another processor
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings};
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// processor.begin("msg_1", &mut Vec::new());
-    /// let mut processor = Processor::new(processor.into_session(), Hooks::default(), Settings::default());
+    /// let mut processor = Processor::new(processor.into_conversation(), Hooks::default(), Settings::default());
     /// processor.begin("msg_2", &mut Vec::new());
-    /// assert_eq!(processor.session().turn(), 2);
+    /// assert_eq!(processor.conversation().turns(), 2);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
-    pub fn into_session(mut self) -> Session {
+    pub fn into_conversation(mut self) -> Conversation {
         self.unsend();
         self.drop_attempt();
         for handoff in &self.turn.handoffs {
             self.conversation.dropped_decision(&handoff.decision);
         }
-        self.conversation.into_session()
+        self.conversation.for_host()
     }
 
     /// Processes an input while no request of the attempt was sent.

@@ -33,8 +33,8 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>
 ///         unfold(left, async |mut left| Some((Ok(left.pop()?), left)))
 ///     }
 /// }
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let request = Request::new("echo", vec![Message::user("Hello?")]);
 /// let mut provider = Echo;
 /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});

@@ -60,7 +60,7 @@ pub enum Input {
 ///     sent
 /// }
 ///
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// assert_eq!(ask(&mut processor, "Hello.").len(), 1);
 /// assert_eq!(ask(&mut processor, "Use sk-live-1."), []);
 /// # Ok::<(), ttsr::LoadError>(())

@@ -29,7 +29,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>, hooks: Hooks) -> Processor {
     let pack = rules
         .into_iter()
         .fold(Pack::builder(), |pack, rule| pack.rule(rule));
-    Processor::new(pack.build().unwrap().session(), hooks, Settings::default())
+    Processor::new(&pack.build().unwrap(), hooks, Settings::default())
 }
 
 /// Returns the output of a tool after rules and hooks, and the steps.
@@ -276,7 +276,7 @@ fn a_guard_that_fell_over_lets_nothing_through_at_the_boundary() {
             let mut hooks = Hooks::default();
             hooks.register("falls", Falls);
             let pack = Pack::builder().build().unwrap();
-            Processor::new(pack.session(), hooks, settings.clone())
+            Processor::new(&pack, hooks, settings.clone())
         };
         let gate = begun().before_tool(call("bash", "{}"), &mut Vec::new());
         assert_eq!(matches!(gate, Gate::Run(_)), passes);

@@ -20,7 +20,7 @@ fn processor(pack: &str, origin: Origin, package: Option<&str>) -> Processor {
         ..Settings::default()
     };
     let pack = Pack::builtin(pack).unwrap();
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     processor.set_origin(origin);
     processor
 }
@@ -324,7 +324,7 @@ fn foreground() -> Foreground {
             ["anthropic/claude-opus-4-5", "openai/gpt-4o"],
         )
         .chain("explorer", ["small/a", "small/b"]);
-    Foreground::new(rules.session(), chains)
+    Foreground::new(&rules, chains)
 }
 
 fn updated(session: &str, error: Option<&str>) -> SessionEvent {

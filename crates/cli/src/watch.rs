@@ -183,7 +183,7 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<SessionWatcher
     };
     let mut watch = SessionWatcher::new(pack, options.api.api());
     if has_fallback {
-        watch = watch.fallback(Foreground::new(refusals.session(), chains));
+        watch = watch.fallback(Foreground::new(&refusals, chains));
     }
     if let Some(session) = &options.session {
         watch = watch.only(session);

@@ -14,7 +14,7 @@ pub(super) fn foreground(case: &Case<'_>) -> Foreground {
         agent => chains.chain(agent, models.iter().cloned()),
     };
     let chains = case.settings.chains.iter().fold(Chains::default(), add);
-    Foreground::new(case.written.pack().session(), chains)
+    Foreground::new(&case.written.pack(), chains)
 }
 
 /// Returns the steps of a case whose settings have chains and no server.
