@@ -71,7 +71,8 @@ pub enum AbortSource {
     },
     /// A hook, by the name it was registered with.
     Hook(String),
-    /// A bound of [`Limits`](crate::Limits) or [`Settings`](super::Settings), by the name of its field.
+    /// A bound of [`Limits`](crate::Limits) or [`Settings`](super::Settings), by the name of its field; or `prepare`, if
+    /// the host did not [prepare](super::Processor::prepare) a request that rules or hooks must see.
     Limit(&'static str),
     /// The provider, or the connection to it.
     Provider,

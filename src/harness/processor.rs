@@ -23,7 +23,7 @@ use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
 use crate::session::Lost;
-use crate::{Conversation, Decision, Event, Origin, Pack, PartId, Rule, Stream};
+use crate::{Channel, Conversation, Decision, Event, Origin, Pack, PartId, Rule, Stream};
 use abort::{AbortCause, NextAttempt};
 use order::DelayedPart;
 use whole_text::CheckedMessages;
@@ -238,6 +238,8 @@ struct ReplyProgress {
     quiet_since: Duration,
     /// The number of requests asked for.
     attempts: u32,
+    /// True if the request of this attempt was [prepared](Processor::prepare).
+    is_prepared: bool,
     added: Vec<Message>,
     /// The number of messages of `added` that are in requests that were sent.
     added_and_sent: usize,
@@ -545,6 +547,10 @@ impl Processor {
     /// Processes an input while no request of the attempt was sent.
     fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
         match input {
+            Input::Sent if self.lacks_preparation() => {
+                self.mark_sent();
+                self.cut(AbortCause::not_prepared(), out);
+            }
             Input::Sent => {
                 self.mark_sent();
                 out.push(Step::Observe(LoopEvent::StepStarted));
@@ -641,6 +647,7 @@ impl Processor {
         let messages: Vec<Message> = kept.chain(guidance).chain(next_attempt.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
+        self.progress.is_prepared = false;
         if next_attempt.model.is_some() {
             self.progress.model.clone_from(&next_attempt.model);
             self.progress.request_model = None;
@@ -668,6 +675,14 @@ impl Processor {
         self.progress.quiet_since = self.progress.now;
         self.progress.added_and_sent = self.progress.added.len();
         self.conversation.mark_sent();
+    }
+
+    /// Returns true if the request was not prepared although rules read the user's messages or hooks edit requests.
+    fn lacks_preparation(&self) -> bool {
+        let edits = [HookPoint::Messages, HookPoint::Headers];
+        !self.progress.is_prepared
+            && (self.pack().wants(Channel::UserInput, None)
+                || edits.iter().any(|point| !self.hooks.is_empty(*point)))
     }
 
     /// Undoes the preparation of a request that is never sent: its guidance waits again, and its messages were not

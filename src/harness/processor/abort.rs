@@ -198,6 +198,20 @@ impl AbortCause {
         }
     }
 
+    /// The cause of a request that was sent without its preparation. The next attempt would be sent like this one, so
+    /// there is none.
+    pub(super) fn not_prepared() -> AbortCause {
+        let detail = "the request was sent without `Processor::prepare`, so rules on `user-input` and hooks have not seen it";
+        AbortCause {
+            retry_condition: RetryCondition::Never,
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Limit("prepare"),
+                detail.to_owned(),
+            )
+        }
+    }
+
     /// The cause of a failed request or stream, whose transport is closed.
     pub(super) fn failed(failure: &Failure) -> AbortCause {
         AbortCause {

@@ -125,6 +125,7 @@ impl Processor {
             let faults = self.hooks.headers(&target, &mut prepared.request.headers);
             self.refuse_on_fault(faults, out).ok()?;
         }
+        self.progress.is_prepared = true;
         Some(prepared)
     }
 
