@@ -319,7 +319,7 @@ fn a_reply_to_a_request_that_had_to_be_prepared_and_was_not_is_aborted() {
                 End::Aborted { source: AbortSource::Limit("prepare"), detail, .. }
                     if detail.contains("Processor::prepare")
             )
-        ) && steps.iter().any(|step| *step == Step::CancelUpstream)
+        ) && steps.contains(&Step::CancelUpstream)
             && !steps.iter().any(published)
     };
     let is_retried = |steps: &[Step]| matches!(steps.last(), Some(Step::Send { .. }));
