@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::{Action, Channel, Pack, Session};
+use crate::session::Session;
+use crate::{Action, Channel, Pack};
 
 /// The time after a refusal within which further refusals of the same session are ignored.
 pub const SAME_TRIGGER: Duration = Duration::from_secs(5);

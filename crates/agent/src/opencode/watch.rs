@@ -11,9 +11,8 @@ use super::server::{Prompt, ServerApi};
 use crate::handoff::{Handoff, Injection};
 use ttsr::harness::event::DecisionEvent;
 use ttsr::harness::fallback::{Foreground, SessionEvent, error_text};
-use ttsr::{
-    Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
-};
+use ttsr::session::Session;
+use ttsr::{Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Stream, Verdict};
 use ttsr_wire::MALFORMED;
 use ttsr_wire::opencode::{ServerError, ServerNotice, ToolStage, ToolState};
 
