@@ -51,7 +51,7 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
         for (text, must_hit) in matching.chain(others) {
             run += 1;
             for &channel in &rule.on {
-                let sample = Sample::of_example(rule, channel, text);
+                let sample = Sample::from_example(rule, channel, text);
                 let problem = check_sample(pack, id, &sample, must_hit, None);
                 failures
                     .extend(problem.map(|problem| TestFailure::new(rule, channel, text, problem)));
@@ -59,7 +59,7 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
         }
         for case in &rule.cases {
             run += 1;
-            let sample = Sample::of_case(rule, case);
+            let sample = Sample::from_case(rule, case);
             let problem = check_sample(pack, id, &sample, case.expect.is_some(), case.by_byte);
             let failure =
                 problem.map(|problem| TestFailure::new(rule, case.channel, &case.text, problem));

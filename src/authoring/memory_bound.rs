@@ -55,7 +55,7 @@ fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
     let mut sources: Vec<ViewSource> = keys.iter().filter_map(|key| key.source).collect();
     sources.extend(specs.iter().filter_map(|spec| spec.source(is_tool_input)));
     let ast = rule.condition.ast.as_ref();
-    sources.extend(ast.map(|_| ViewSource::of_code(is_tool_input)));
+    sources.extend(ast.map(|_| ViewSource::code_view(is_tool_input)));
     sources.sort_unstable();
     sources.dedup();
     let folded = keys.iter().filter(|key| !key.folds.is_empty());
@@ -97,7 +97,7 @@ fn full_match_bytes(rule: &Rule, views: usize, limits: &Limits) -> usize {
 fn quote_bytes(rule: &Rule) -> usize {
     let compound = CompoundCondition::from_rule(rule, false, MatchMode::First);
     let waits = compound.is_some_and(|compound| {
-        compound.has_none || compound.last.is_some() || compound.wants_all()
+        compound.has_none || compound.last.is_some() || compound.needs_every_match()
     });
     let quotes = if waits {
         1 + buffers::PENDING_MATCHES

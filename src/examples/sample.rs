@@ -20,7 +20,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// Returns the example as text of that channel. As tool input, it is in a call of a tool in the rule's scope.
-    pub(super) fn of_example(rule: &Rule, channel: Channel, text: &str) -> Sample {
+    pub(super) fn from_example(rule: &Rule, channel: Channel, text: &str) -> Sample {
         let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
         let bytes = match channel {
             Channel::ToolInput => call_input(rule, text).into_bytes(),
@@ -35,7 +35,7 @@ impl Sample {
     }
 
     /// Returns the case as its author wrote it.
-    pub(super) fn of_case(rule: &Rule, case: &Case) -> Sample {
+    pub(super) fn from_case(rule: &Rule, case: &Case) -> Sample {
         let has_tool = matches!(case.channel, Channel::ToolInput | Channel::ToolOutput);
         let tool = || case.tool.clone().unwrap_or_else(|| tool_in_scope(rule));
         Sample {

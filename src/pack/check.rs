@@ -159,7 +159,7 @@ impl<'l> Check<'l> {
                 allow, at, entries, ..
             } in &written
             {
-                let faults = known.misspelt_tools(&allow.tools).into_iter();
+                let faults = known.misspelled_tools(&allow.tools).into_iter();
                 late.extend(faults.map(|(entry, fault)| {
                     let place = draft::place_of(entries, entry);
                     (place.unwrap_or_else(|| at.clone()), None, fault)
@@ -327,7 +327,7 @@ impl<'l> Check<'l> {
                 ..Diagnostic::of_file(fault.code, FILE, fault.message)
             };
             let mut faults = programmatic::faults(draft, self.limits);
-            faults.extend(compose::refused_in(rule, terms.grants.as_deref()));
+            faults.extend(compose::ungranted_in_code(rule, terms.grants.as_deref()));
             if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
                 faults.push(duplicate(&rule.id, &first));
             }

@@ -41,7 +41,7 @@ use crate::limits::{Limits, SCAN_STRETCH_BYTES};
 use crate::program::{ChannelRules, MatchMode, Program};
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
-pub(crate) use captures::{Captured, Captures};
+pub(crate) use captures::{CapturedTexts, Captures};
 use check::{Check, Loaded};
 use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;

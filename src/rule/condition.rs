@@ -620,12 +620,12 @@ impl UnknownName {
     /// ```
     /// use ttsr::rule::{Named, UnknownName};
     /// let mut names = UnknownName::default();
-    /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
+    /// assert!(names.checks(Named::Package) && !names.checks(Named::File));
     /// names.of = vec![Named::File];
-    /// assert!(names.is_of(Named::File) && !names.is_of(Named::Package));
+    /// assert!(names.checks(Named::File) && !names.checks(Named::Package));
     /// ```
     #[must_use]
-    pub fn is_of(&self, named: Named) -> bool {
+    pub fn checks(&self, named: Named) -> bool {
         self.of.contains(&named) || self.of.is_empty() && named == Named::Package
     }
 }
@@ -795,7 +795,7 @@ impl Condition {
     }
 
     /// Returns true if a single short text can meet it. Loops and limits need more text than an example has.
-    pub(crate) fn fits_an_example(&self) -> bool {
+    pub(crate) fn is_testable_by_example(&self) -> bool {
         self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
     }
 

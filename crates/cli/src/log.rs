@@ -124,7 +124,7 @@ impl SessionLog {
             StoredItem::Record(record) => return self.record(&record, out),
             StoredItem::Torn { at, bytes } => {
                 self.tally.torn_bytes = bytes;
-                out.write(&Flaw::new(
+                out.write(&InvalidRecord::new(
                     "torn",
                     at,
                     "the last record was never completed",
@@ -132,15 +132,19 @@ impl SessionLog {
             }
             StoredItem::Damaged { at, .. } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("damaged", at, "a line with a wrong checksum"))?;
+                out.write(&InvalidRecord::new(
+                    "damaged",
+                    at,
+                    "a line with a wrong checksum",
+                ))?;
             }
             StoredItem::Strange { at, why } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("strange", at, &why))?;
+                out.write(&InvalidRecord::new("strange", at, &why))?;
             }
             StoredItem::Repeated { seq } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("repeated", seq, "a duplicate record"))?;
+                out.write(&InvalidRecord::new("repeated", seq, "a duplicate record"))?;
             }
             _ => {}
         }
@@ -375,19 +379,19 @@ fn excerpt(text: &str) -> String {
 
 /// A place in the file that is not a valid record.
 #[derive(Serialize)]
-struct Flaw<'a> {
+struct InvalidRecord<'a> {
     event: &'a str,
     at: u64,
     why: &'a str,
 }
 
-impl<'a> Flaw<'a> {
-    fn new(event: &'a str, at: u64, why: &'a str) -> Flaw<'a> {
-        Flaw { event, at, why }
+impl<'a> InvalidRecord<'a> {
+    fn new(event: &'a str, at: u64, why: &'a str) -> InvalidRecord<'a> {
+        InvalidRecord { event, at, why }
     }
 }
 
-impl OutputRecord for Flaw<'_> {
+impl OutputRecord for InvalidRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let (event, at) = (self.event, self.at);
         writeln!(out, "{CUT}{event}{CUT:#} at {at}: {}", Escaped(self.why))

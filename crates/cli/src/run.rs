@@ -538,18 +538,18 @@ fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Comma
         Ok(program) => folder.supervisor(program),
         Err(_) => folder,
     };
-    Ok(Box::new(WithoutKey { tools: folder, key }))
+    Ok(Box::new(KeyMaskingTools { tools: folder, key }))
 }
 
 /// Masks the key in the results of tools: a command may find it in a file.
 #[cfg(unix)]
-struct WithoutKey<T> {
+struct KeyMaskingTools<T> {
     tools: T,
     key: Option<String>,
 }
 
 #[cfg(unix)]
-impl<T: Tools> Tools for WithoutKey<T> {
+impl<T: Tools> Tools for KeyMaskingTools<T> {
     fn tools(&self) -> Vec<Tool> {
         self.tools.tools()
     }

@@ -4,6 +4,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 pub mod any_host;
 pub mod cassette;
+pub mod flood;
 mod folder;
 pub mod listener;
 // Under loom, tokio has no sockets.

@@ -10,7 +10,7 @@ use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::names;
 use super::problems::Span;
-use super::reader::{LISTED_STEPS, Lists, OwnList, RuleReader, Text};
+use super::reader::{LISTED_STEPS, Lists, NamedList, RuleReader, Text};
 use super::rule::{read_draft, read_rule};
 use crate::pack::compose::{Override, WrittenAllow};
 use crate::pack::diagnostic::code;
@@ -109,7 +109,7 @@ fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, facts: &mut Facts)
     }
 }
 
-fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<String, OwnList> {
+fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<String, NamedList> {
     let mut lists = BTreeMap::new();
     let Some(table) = section(root, "lists", reader) else {
         return lists;
@@ -129,7 +129,7 @@ fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<Strin
         }
         let entries = items.iter().map(|item| item.value.to_owned()).collect();
         let spans = items.into_iter().map(|item| item.span).collect();
-        lists.insert(key.get_ref().to_string(), OwnList { entries, spans });
+        lists.insert(key.get_ref().to_string(), NamedList { entries, spans });
     }
     lists
 }

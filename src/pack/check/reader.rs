@@ -11,7 +11,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::draft::{Given, Layer, PatternText, Place};
+use super::draft::{Layer, PatternText, Place, WrittenKey};
 use super::fault::Fault;
 use super::problems::{Problems, Span};
 use crate::limits::Limits;
@@ -72,14 +72,14 @@ pub(in crate::pack) struct Texts<'v> {
 #[derive(Debug, Default)]
 pub(in crate::pack) struct Lists {
     /// The lists of the file's own `[lists]`.
-    pub(super) own: BTreeMap<String, OwnList>,
+    pub(super) own: BTreeMap<String, NamedList>,
     /// The lists of packs that this one extends.
     pub(super) imported: BTreeMap<String, Arc<[String]>>,
 }
 
 /// A list of `[lists]`: its entries, and the span of each.
 #[derive(Clone, Debug)]
-pub(super) struct OwnList {
+pub(super) struct NamedList {
     pub(super) entries: Arc<[String]>,
     pub(super) spans: Vec<Span>,
 }
@@ -99,8 +99,8 @@ impl Lists {
 
 /// The places at which the keys and the patterns of a table are written.
 #[derive(Debug, Default)]
-pub(in crate::pack) struct Origins {
-    pub(in crate::pack) given: Vec<Given>,
+pub(in crate::pack) struct KeyPlaces {
+    pub(in crate::pack) given: Vec<WrittenKey>,
     pub(in crate::pack) patterns: Vec<PatternText>,
     /// Entries of scopes and arguments of patterns, except those that lists fill in.
     pub(in crate::pack) entries: Vec<PatternText>,
@@ -118,7 +118,7 @@ pub(in crate::pack) struct RuleReader<'t> {
     pub(super) rule: Option<String>,
     pub(super) lists: Arc<Lists>,
     /// The places recorded since [`take_origins`](Self::take_origins).
-    origins: Origins,
+    origins: KeyPlaces,
     /// Work of the load so far, as [`Limits::load_steps`] counts it.
     pub(super) steps: u64,
     /// The number of entries of all scopes of the file, with lists filled in.
@@ -139,7 +139,7 @@ impl<'t> RuleReader<'t> {
             problems: Problems::default(),
             rule: None,
             lists: Arc::default(),
-            origins: Origins::default(),
+            origins: KeyPlaces::default(),
             steps,
             scope_entries: 0,
         }
@@ -185,7 +185,7 @@ impl<'t> RuleReader<'t> {
     /// Records that the key at `path` is written at `span`.
     pub(in crate::pack) fn record_key(&mut self, path: &'static str, span: Span) {
         let (at, layer) = (self.place(span), Layer::Rule);
-        self.origins.given.push(Given { path, at, layer });
+        self.origins.given.push(WrittenKey { path, at, layer });
     }
 
     /// Records where the text of a pattern is written.
@@ -217,12 +217,12 @@ impl<'t> RuleReader<'t> {
     }
 
     /// Returns the places recorded since the last call.
-    pub(in crate::pack) fn take_origins(&mut self) -> Origins {
+    pub(in crate::pack) fn take_origins(&mut self) -> KeyPlaces {
         take(&mut self.origins)
     }
 
     /// Replaces the recorded places.
-    pub(in crate::pack) fn set_origins(&mut self, origins: Origins) {
+    pub(in crate::pack) fn set_origins(&mut self, origins: KeyPlaces) {
         self.origins = origins;
     }
 
@@ -506,7 +506,7 @@ impl<'t> RuleReader<'t> {
     }
 
     /// Records the entries of `texts` that are blank.
-    pub(in crate::pack) fn refuse_blanks(&mut self, texts: &Texts<'_>, key: &str) {
+    pub(in crate::pack) fn reject_blanks(&mut self, texts: &Texts<'_>, key: &str) {
         let is_blank = |text: &&Text<'_>| text.value.trim().is_empty();
         for text in texts.items.iter().filter(is_blank) {
             let fault = Fault::new(&code::EMPTY_VALUE, format!("an entry of `{key}` is empty"));
@@ -516,7 +516,7 @@ impl<'t> RuleReader<'t> {
 
     /// Records the texts that name a list, for keys in which lists are not filled in. A text such as `@Override`
     /// that is not the name of a list is an ordinary text.
-    pub(in crate::pack) fn refuse_lists(&mut self, texts: &Texts<'_>, key: &str) {
+    pub(in crate::pack) fn reject_list_names(&mut self, texts: &Texts<'_>, key: &str) {
         for text in &texts.items {
             let name = text.value.strip_prefix('@');
             if name.is_some_and(|name| self.lists.contains(name)) {
@@ -569,7 +569,7 @@ impl<'t> RuleReader<'t> {
         form: &str,
     ) -> Option<Vec<(String, Span)>> {
         let texts = self.filled_strings(value, key, form)?;
-        self.refuse_blanks(&texts, key);
+        self.reject_blanks(&texts, key);
         let lists = Arc::clone(&self.lists);
         let mut entries = Vec::new();
         for text in &texts.items {

@@ -176,7 +176,7 @@ struct Lines<'t> {
 }
 
 /// A table header or a key.
-struct Subject<'t> {
+struct SyntaxItem<'t> {
     text: &'t str,
     start: usize,
     is_header: bool,
@@ -196,7 +196,7 @@ impl<'t> Lines<'t> {
     }
 
     /// Returns the key or header on the line of `at`, and the number of the earlier line that has it first.
-    fn read_to(&mut self, at: usize) -> (Subject<'t>, Option<usize>) {
+    fn read_to(&mut self, at: usize) -> (SyntaxItem<'t>, Option<usize>) {
         while let Some(length) = self.text[self.offset..].find('\n')
             && self.offset + length < at
         {
@@ -218,7 +218,7 @@ impl<'t> Lines<'t> {
     }
 
     fn remember(&mut self) {
-        let Subject {
+        let SyntaxItem {
             text, is_header, ..
         } = self.subject();
         if is_header {
@@ -231,7 +231,7 @@ impl<'t> Lines<'t> {
     }
 
     /// Returns the key or header on the line at `offset`.
-    fn subject(&self) -> Subject<'t> {
+    fn subject(&self) -> SyntaxItem<'t> {
         let rest = &self.text[self.offset..];
         let line = rest.split('\n').next().unwrap_or(rest);
         let trimmed = line.trim_start();
@@ -242,7 +242,7 @@ impl<'t> Lines<'t> {
         } else {
             trimmed.split('=').next().unwrap_or(trimmed).trim_end()
         };
-        Subject {
+        SyntaxItem {
             text,
             start,
             is_header,

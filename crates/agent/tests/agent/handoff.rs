@@ -323,7 +323,7 @@ fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
         (vec![continued, Message::user("And?")], false),
     ] {
         let mut handoffs = HandoffTracker::default();
-        handoffs.take_up("ses_1", &earlier);
+        handoffs.resume_session("ses_1", &earlier);
         let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
         assert_eq!(injection.is_some(), is_new, "{earlier:?}");
     }

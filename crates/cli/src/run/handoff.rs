@@ -158,7 +158,7 @@ pub(super) fn attached(
     prompt: &Message,
 ) -> Option<Message> {
     let mut handoffs = HandoffTracker::default();
-    handoffs.take_up(&place.id, earlier);
+    handoffs.resume_session(&place.id, earlier);
     let root = options.tools.as_deref().unwrap_or(Path::new("."));
     let files = ProjectFiles::new(root).ok()?;
     let model = options.models.first().map_or("", String::as_str);

@@ -3,7 +3,7 @@
 
 use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event};
-use ttsr_wire::opencode::{Feed, ServerNotice};
+use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
 
 use crate::{Stream, lines, load, streams};
 use ttsr_testing::skip;
@@ -13,7 +13,7 @@ type Notices = Vec<(String, ServerNotice)>;
 fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
     let mut notices = Vec::new();
     let mut on = |session: &str, notice| notices.push((session.to_owned(), notice));
-    let mut feed = Feed::default();
+    let mut feed = OpenCodeReader::default();
     for piece in pieces {
         feed.push(piece, &mut on);
     }

@@ -239,7 +239,7 @@ fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
             );
             assert!(said.ends_with(fate), "{said}");
             let is_late =
-                |seen: &WatchEvent| matches!(seen, WatchEvent::Judged(judged) if judged.is_late);
+                |seen: &WatchEvent| matches!(seen, WatchEvent::Decision(judged) if judged.is_late);
             assert!(seen.iter().any(is_late));
         });
     }
@@ -294,7 +294,7 @@ fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
         let imitation = Imitation::start(vec![plays]).await;
         let seen = watched(&imitation).await;
         let judged = seen.iter().find_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged),
+            WatchEvent::Decision(judged) => Some(judged),
             _ => None,
         });
         assert!(!judged.unwrap().is_late, "nothing ran");
@@ -594,7 +594,7 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
             let server = server(&imitation.url, api);
             let seen = see(&server, SessionWatcher::new(pack(), api), is_over).await;
             let judged = seen.iter().find_map(|seen| match seen {
-                WatchEvent::Judged(judged) => Some(judged),
+                WatchEvent::Decision(judged) => Some(judged),
                 _ => None,
             });
             let judged = judged.unwrap();
@@ -878,7 +878,7 @@ fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
         ];
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Classic);
-        let is_judged = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Judged(_)));
+        let is_judged = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Decision(_)));
         see(
             &server,
             SessionWatcher::new(pack(), ServerApi::Classic).dry_run(),
@@ -1352,14 +1352,14 @@ fn c3_rules_on_tool_output_know_the_outcome_that_the_server_reports() {
             let pack = Pack::from_toml(OUTCOMES).unwrap();
             let mut watching = SessionWatcher::new(pack, interface);
             let mut seen = Vec::new();
-            ttsr_wire::opencode::Feed::default().push(
+            ttsr_wire::opencode::OpenCodeReader::default().push(
                 body(interface, failed).as_bytes(),
                 &mut |session, notice| {
                     watching.notice(session, notice, &mut seen);
                 },
             );
             let judged = seen.iter().filter_map(|seen| match seen {
-                WatchEvent::Judged(judged) => judged.decision.rule.as_deref(),
+                WatchEvent::Decision(judged) => judged.decision.rule.as_deref(),
                 _ => None,
             });
             assert_eq!(judged.collect::<Vec<_>>(), [expected], "{interface:?}");
