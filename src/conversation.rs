@@ -22,7 +22,9 @@ use crate::rule::{Action, Channel, Mode, Partial, ToolOutcome};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
 use crate::verdict::{Decision, PartId, RuleId, Verdict};
-pub use outcome::{CallReview, Cut, CutSource, DecisionRecord, Flow, KeptText, Note, RetryOptions};
+pub use outcome::{
+    CallReview, Cut, CutSource, DecisionRecord, Flow, Note, RetainedText, RetryOptions,
+};
 pub(crate) use redact::push_json_escaped;
 use release::{PartText, ReleasePlan};
 pub use screen::ScreenedText;
@@ -109,7 +111,7 @@ struct AttemptState {
 /// A decision of an attempt, for the reference loop.
 #[cfg(feature = "harness")]
 #[derive(Debug)]
-pub(crate) struct MadeDecision {
+pub(crate) struct LoopDecision {
     pub(crate) decision: Decision,
     /// The message of the rule, or a sentence that names the limit; may be empty.
     pub(crate) message: String,
@@ -790,15 +792,16 @@ impl Conversation {
 #[cfg(feature = "harness")]
 impl Conversation {
     /// Prepares the conversation for the reference loop: see [`is_loop`](Self::is_loop).
-    pub(crate) fn for_loop(mut self, streams_tool_input: bool) -> Conversation {
+    pub(crate) fn into_loop_mode(mut self, streams_tool_input: bool) -> Conversation {
         self.end_attempt();
         self.is_loop = true;
         self.streams_tool_input = streams_tool_input;
         self
     }
 
-    /// Returns the conversation for hosts that drive it themselves: the inverse of [`for_loop`](Self::for_loop).
-    pub(crate) fn for_host(mut self) -> Conversation {
+    /// Returns the conversation for hosts that drive it themselves: the inverse of
+    /// [`into_loop_mode`](Self::into_loop_mode).
+    pub(crate) fn into_host_mode(mut self) -> Conversation {
         self.end_attempt();
         self.is_loop = false;
         self.streams_tool_input = false;
@@ -886,12 +889,12 @@ impl Conversation {
     }
 
     /// Returns the decisions that the loop has not acted on, the suppressed ones included, in their order.
-    pub(crate) fn take_new_decisions(&mut self) -> Vec<MadeDecision> {
+    pub(crate) fn take_new_decisions(&mut self) -> Vec<LoopDecision> {
         let attempt = self.attempt.as_mut();
         let new = attempt.map_or_else(Vec::new, |attempt| {
             std::mem::take(&mut attempt.new_decisions)
         });
-        let made = |(decision, message, is_queued)| MadeDecision {
+        let made = |(decision, message, is_queued)| LoopDecision {
             decision,
             message,
             is_queued,
@@ -1031,7 +1034,7 @@ impl AttemptState {
 
     /// The texts that the next request repeats. Of the part that was cut, nothing from the match on stays if the rule
     /// holds text or keeps only what is before the match.
-    fn kept(&mut self, decision: &Decision, partial: Partial, holds: bool) -> Vec<KeptText> {
+    fn kept(&mut self, decision: &Decision, partial: Partial, holds: bool) -> Vec<RetainedText> {
         if partial == Partial::Discard {
             return Vec::new();
         }
@@ -1055,7 +1058,7 @@ impl AttemptState {
             };
             let content = text.kept(&self.stream, &self.redacting, end);
             if !content.is_empty() {
-                kept.push(KeptText {
+                kept.push(RetainedText {
                     part: text.part,
                     channel: text.channel,
                     text: content,

@@ -99,8 +99,8 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
-/// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
-/// let mut foreground = Foreground::new(&Pack::builder().build()?, Chains::default());
+/// use ttsr::harness::fallback::{Chains, ForegroundFallback, SessionEvent};
+/// let mut foreground = ForegroundFallback::new(&Pack::builder().build()?, Chains::default());
 /// let idle = SessionEvent::Idle { session: "ses_1".into() };
 /// assert_eq!(idle.session(), "ses_1");
 /// foreground.see(Duration::ZERO, &idle);
@@ -197,9 +197,9 @@ pub struct ModelSwitch {
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
-/// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
+/// use ttsr::harness::fallback::{Chains, ForegroundFallback, SessionEvent};
 /// let pack = Pack::builtin("opencode/foreground-fallback").unwrap();
-/// let mut foreground = Foreground::new(&pack, Chains::default().any(["a", "b"]));
+/// let mut foreground = ForegroundFallback::new(&pack, Chains::default().any(["a", "b"]));
 /// let refused = |session: &str| SessionEvent::Error {
 ///     session: session.into(),
 ///     error: "429 Too Many Requests".into(),
@@ -212,7 +212,7 @@ pub struct ModelSwitch {
 /// assert_eq!(foreground.see(Duration::from_secs(20), &refused("ses_1")), None, "all were tried");
 /// ```
 #[derive(Debug)]
-pub struct Foreground {
+pub struct ForegroundFallback {
     rules: Session,
     chains: Chains,
     sessions: HashMap<String, TrackedSession>,
@@ -229,11 +229,11 @@ struct TrackedSession {
     heard: Duration,
 }
 
-impl Foreground {
+impl ForegroundFallback {
     /// Returns a watcher with these rules and chains.
     #[must_use]
-    pub fn new(pack: &Pack, chains: Chains) -> Foreground {
-        Foreground {
+    pub fn new(pack: &Pack, chains: Chains) -> ForegroundFallback {
+        ForegroundFallback {
             rules: pack.session(),
             chains,
             sessions: HashMap::new(),

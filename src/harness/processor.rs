@@ -175,7 +175,7 @@ struct TurnProgress {
     /// The ids of the sub-agents' sessions.
     sub_agents: Vec<String>,
     /// The handoffs that rules asked for, to be made after the next complete reply.
-    handoffs: Vec<WantedHandoff>,
+    handoffs: Vec<PendingHandoff>,
     /// The calls that a sub-agent was asked about.
     asked_calls: Vec<AskedCall>,
     /// The number of retries that hooks were granted.
@@ -255,7 +255,7 @@ struct ReplyProgress {
 
 /// A handoff that a rule asked for.
 #[derive(Debug)]
-struct WantedHandoff {
+struct PendingHandoff {
     decision: Decision,
     text: String,
     /// True if the rule read the attempt in progress: the handoff is dropped with the attempt. A handoff of a rule that
@@ -307,7 +307,7 @@ impl Processor {
         settings: Settings,
     ) -> Processor {
         let conversation = conversation.into();
-        let conversation = conversation.for_loop(!settings.holds_tool_input);
+        let conversation = conversation.into_loop_mode(!settings.holds_tool_input);
         let turn = TurnProgress::default();
         Processor {
             attempt: LoopAttempt::new(&conversation, &turn.calls),
@@ -541,7 +541,7 @@ impl Processor {
         for handoff in &self.turn.handoffs {
             self.conversation.dropped_decision(&handoff.decision);
         }
-        self.conversation.for_host()
+        self.conversation.into_host_mode()
     }
 
     /// Processes an input while no request of the attempt was sent.
@@ -766,7 +766,7 @@ impl Processor {
         else {
             return;
         };
-        for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
+        for PendingHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
             self.conversation.delivered_decision(&decision);
             let handoff = Handoff::new(&self.settings.session, text);
             out.push(Step::Handoff { decision, handoff });

@@ -632,7 +632,7 @@ impl Processor {
     }
 }
 
-/// Returns the bytes of an aborted part that may be sent retry_condition.
+/// Returns the bytes of an aborted part that may be sent again.
 fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
     let whole = part.whole_characters(part.raw.len()) as u64;
     let replay = match part.channel {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::abort::AbortCause;
 use super::part::canonical;
-use super::{AskedCall, CallTreatment, Processor, WantedHandoff};
+use super::{AskedCall, CallTreatment, PendingHandoff, Processor};
 use crate::conversation::TextEdits;
 use crate::harness::aborted::{AbortReason, PromptRef};
 use crate::harness::call::{Gate, PendingCall, RequestTarget, ToolCall, ToolOutput};
@@ -649,7 +649,7 @@ impl Processor {
         let text = stream.message(&decision);
         match decision.action {
             Action::Warn => out.push(Step::Notify { decision, text }),
-            Action::Handoff => self.turn.handoffs.push(WantedHandoff {
+            Action::Handoff => self.turn.handoffs.push(PendingHandoff {
                 decision,
                 text,
                 is_of_attempt: false,
