@@ -267,6 +267,7 @@ fn group_filter<'r>(
         group: CaptureGroup::named(capture.group.as_deref(), hir),
         entropy: capture.entropy,
         random: capture.random,
+        checksum: capture.checksum,
         not_in: get_or_build(&mut globs.texts, &capture.not_in, text_globs)?,
     })
 }

@@ -94,6 +94,12 @@ pub(super) const TOP: &[Key<()>] = &[
         "Lists of texts. A key that takes several texts can refer to a list as `@list`.",
     ),
     Key::new(
+        "patterns",
+        &Section(|| Shape::NamedText),
+        "Fragments: named pieces of regular expressions. A `regex` of the pack uses a fragment as `(?&name)`.",
+    )
+    .form("write `[patterns]` and below it `name = '…'`"),
+    Key::new(
         "rule",
         &Section(|| Shape::NamedTables(shapes(RULE, TableKind::Rule))),
         "The rules, by their ids.",
@@ -585,7 +591,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
             get_mut: |pattern| text_mut(pattern, PatternKind::Regex),
             format: WordsFormat::PLAIN,
         },
-        "A regular expression in the syntax of the `regex` crate.",
+        "A regular expression in the syntax of the `regex` crate. `(?&name)` is the fragment `name` of `[patterns]`.",
     )
     .role(KeyRole::Alternative),
     Key::new(
@@ -760,6 +766,11 @@ const CAPTURE: &[Key<Capture>] = &[
         "If true, the text must look random for its alphabet: hexadecimal digits, base64, or any.",
     )
     .or("false"),
+    Key::new(
+        "match.capture.checksum",
+        slot!(Capture: checksum, OptionalOneOf),
+        "The scheme whose check characters must be right, such as `luhn` for payment cards.",
+    ),
     Key::new(
         "match.capture.not-in",
         slot!(Capture: not_in, ExpandedStrings::ANY),

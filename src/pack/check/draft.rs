@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::fragment::SourceMap;
 use super::problems::Span;
 use super::reader::KeyPlaces;
 use crate::pack::schema;
@@ -43,11 +44,16 @@ pub(in crate::pack) struct PatternText {
     pub(super) at: Place,
     /// The offset of the first byte of the text in the file, if the text occurs there byte for byte.
     pub(super) first: Option<usize>,
+    /// The places of its pieces, for a pattern in which fragments are filled in.
+    pub(super) map: Option<Box<SourceMap>>,
 }
 
 impl PatternText {
     /// Returns the place of the bytes `within` of the text, or of the whole string if that place is not known.
     fn place(&self, within: Option<&Range<usize>>) -> Place {
+        if let Some(map) = &self.map {
+            return map.place(within);
+        }
         let inner = within.zip(self.first);
         let span = inner.map(|(within, first)| first + within.start..first + within.end);
         Place {

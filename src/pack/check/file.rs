@@ -56,6 +56,9 @@ pub(super) fn read_root(
     file.facts.lists = lists.collect();
     reader.lists = Arc::new(Lists { own, imported });
     read_pack(root, reader, &mut file.facts);
+    // The entries are read before all files, because other files of the pack use them too.
+    let _patterns = section(root, "patterns", reader);
+    reader.use_fragments_of(&file.facts.pack);
     let defaults = section(root, "defaults", reader);
     let defaults = defaults.map(|table| read_draft(TableKind::Defaults, table, 0..0, reader));
     read_rules(root, defaults.as_ref(), reader, &mut file);
@@ -150,7 +153,7 @@ fn read_rules(
     file: &mut RuleFile,
 ) {
     let Some(rules) = section(root, "rule", reader).filter(|rules| !rules.is_empty()) else {
-        let has_content = ["override", "allow", "lists"]
+        let has_content = ["override", "allow", "lists", "patterns"]
             .iter()
             .any(|key| root.contains_key(*key));
         let is_of_use = has_content || !file.facts.extends.is_empty();

@@ -49,13 +49,8 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
         return Some(too_long(pattern.text.len(), limits.pattern_bytes));
     }
     let is_regex = pattern.kind == PatternKind::Regex;
-    if let Some(at) = pattern.text.find('\u{8}').filter(|_| is_regex) {
-        // The text does not contain the character that was meant, so the rule would never be broken.
-        let message = "this pattern holds a backspace character: between double quotes TOML reads `\\b` as one";
-        let help =
-            "write the pattern between single quotes: `regex = '\\b…'`; a backspace is `\\x08`";
-        let fault = Fault::new(&code::REGEX, message).with_help(help);
-        return Some(fault.within(Some(at..at + 1)));
+    if let Some(fault) = backspace(&pattern.text).filter(|_| is_regex) {
+        return Some(fault);
     }
     match lower(pattern, limits) {
         Ok(lowered) if pattern::min_match_bytes(&lowered.hir).is_some() => None,
@@ -68,6 +63,23 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
         ),
         Err(error) => Some(pattern_fault(error, &pattern.text, is_regex)),
     }
+}
+
+/// Returns the fault of a piece of a regular expression as one of its own. It may match the empty text.
+pub(super) fn syntax_fault(text: &str, limits: &Limits) -> Option<Fault> {
+    let parsed = || pattern::parse_syntax(text, false, &limits.pattern_limits());
+    backspace(text).or_else(|| Some(pattern_fault(parsed().err()?, text, true)))
+}
+
+/// Returns the fault of a regular expression with a backspace character.
+fn backspace(text: &str) -> Option<Fault> {
+    let at = text.find('\u{8}')?;
+    // The text does not contain the character that was meant, so the rule would never be broken.
+    let message =
+        "this pattern holds a backspace character: between double quotes TOML reads `\\b` as one";
+    let help = "write the pattern between single quotes: `regex = '\\b…'`; a backspace is `\\x08`";
+    let fault = Fault::new(&code::REGEX, message).with_help(help);
+    Some(fault.within(Some(at..at + 1)))
 }
 
 fn too_long(bytes: usize, limit: usize) -> Fault {

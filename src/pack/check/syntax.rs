@@ -13,7 +13,7 @@ use crate::pack::diagnostic::{TextCursor, code};
 use crate::pack::escape::{self, quote};
 
 /// The longest text, in bytes, of which every TOML error is reported: recovery keeps all of them in memory.
-const RECOVERED_BYTES: usize = 1 << 20;
+pub(super) const RECOVERED_BYTES: usize = 1 << 20;
 
 /// The parser's message for a key or table that exists already.
 const DUPLICATE: &str = "duplicate key";
@@ -107,6 +107,7 @@ fn drop_consequences(reader: &mut RuleReader<'_>, broken: &[u32]) {
         &code::PATTERN_FORM,
         &code::EMPTY_VALUE,
         &code::UNKNOWN_LIST,
+        &code::UNKNOWN_FRAGMENT,
         &code::UNREACHABLE_SCOPE,
     ];
     list.retain(|problem: &Problem| {

@@ -20,8 +20,8 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::message;
 use crate::rule::{
-    Action, Ast, Case, Channel, Fold, KnownList, Mode, Named, Partial, Pattern, Per, Region,
-    Severity, Status, ToolOutcome,
+    Action, Ast, Case, Channel, Checksum, Fold, KnownList, Mode, Named, Partial, Pattern,
+    PatternKind, Per, Region, Severity, Status, ToolOutcome,
 };
 
 /// A text.
@@ -375,6 +375,7 @@ macro_rules! keyword {
 keyword!(
     Action,
     Channel,
+    Checksum,
     Fold,
     Mode,
     Named,
@@ -1048,11 +1049,25 @@ impl TableEntry for Pattern {
         let text = &table[key];
         text.get_ref().as_str()?;
         let text = reader.string(text, key)?;
-        reader.spend(pattern::load_steps(text.value));
-        if let Some(fault) = pattern::fault(&pattern, reader.limits) {
-            reader.fault_in(fault, &text);
+        let filled = match pattern.kind {
+            PatternKind::Regex => reader.fill_fragments(&text).transpose(),
+            _ => Ok(None),
+        };
+        // The fault of a fragment has been reported.
+        let Ok(filled) = filled else {
+            return Some(pattern);
+        };
+        if let Some(filled) = &filled {
+            pattern.text.clone_from(&filled.text);
         }
-        reader.record_pattern(&text);
+        reader.spend(pattern::load_steps(&pattern.text));
+        if let Some(fault) = pattern::fault(&pattern, reader.limits) {
+            match &filled {
+                Some(filled) => reader.fault_in_expansion(fault, &filled.map),
+                None => reader.fault_in(fault, &text),
+            }
+        }
+        reader.record_pattern(&text, filled);
         Some(pattern)
     }
 

@@ -265,6 +265,8 @@ pub(in crate::pack) enum Shape {
     Tables(Vec<KeyShape>),
     /// A table of tables with names chosen by the author.
     NamedTables(Vec<KeyShape>),
+    /// A table of texts with names chosen by the author.
+    NamedText,
     /// A table of lists of texts with names chosen by the author.
     NamedTexts,
 }

@@ -194,6 +194,7 @@ fn condition(random: &mut Random, out: &mut String) {
             ("capture", "{ group = 1, random = true }"),
             ("capture", "{ group = 'name', not-in = ['a*', '?'] }"),
             ("capture", "{ not-in = ['[', '{a,b}'] }"),
+            ("capture", "{ checksum = 'luhn' }"),
         ]);
         key(name, value);
     }

@@ -786,6 +786,44 @@ fn the_version_names_the_features_that_are_in() {
 }
 
 #[test]
+fn explain_and_list_show_patterns_with_their_fragments() {
+    let root = scratch("fragments");
+    let pack = r#"schema = 1
+
+[pack]
+name = "s"
+
+[patterns]
+start = '(?:^|;)\s*'
+branch = 'main|master'
+
+[rule.push]
+description = "No push to main"
+match.any = [{ regex = '(?&start)git push (?&branch)' }]
+examples.match = ["git push main"]
+examples.no-match = ["git push topic"]
+"#;
+    fs::write(root.join("pack.toml"), pack).unwrap();
+    let run = |args: &[&str]| {
+        let output = ttsr(args.iter().copied())
+            .current_dir(&root)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        stdout(&output).to_owned()
+    };
+    let expanded = r"(?:(?:^|;)\s*)git push (?:main|master)";
+    let explained = run(&["explain", "s/push", "--pack", "pack.toml"]);
+    assert!(explained.contains(expanded), "{explained}");
+    let listed = run(&["list", "--pack", "pack.toml", "--format", "json"]);
+    let in_json = serde_json::to_string(expanded).unwrap();
+    assert!(listed.contains(&in_json), "{listed}");
+    // The formatter keeps the use.
+    run(&["fmt", "--check", "pack.toml"]);
+    run(&["test", "pack.toml"]);
+}
+
+#[test]
 fn explain_shows_what_groups_captured_and_the_message() {
     let root = scratch("captured");
     let pack = r#"schema = 1

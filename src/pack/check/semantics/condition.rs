@@ -218,16 +218,17 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
         group,
         entropy,
         random,
+        checksum,
         not_in,
     }) = &condition.capture
     else {
         return;
     };
-    if entropy.is_none() && !random && not_in.is_empty() {
+    if entropy.is_none() && !random && checksum.is_none() && not_in.is_empty() {
         found.push(no_effect(
             "match.capture",
             "it sets no condition",
-            "add `entropy = 3.5` or `not-in = [\"…\"]`",
+            "add `entropy = 3.5`, `checksum = \"luhn\"` or `not-in = [\"…\"]`",
         ));
     }
     if not_in.len() > NOT_IN_ENTRIES {
