@@ -46,7 +46,7 @@ const WORDS: usize = 100;
 pub fn show<P: Provider>(connect: impl FnOnce(&str) -> P) -> Result<(), Box<dyn Error>> {
     let (base, said) = serve()?;
     let pack = Pack::from_toml(RULES)?;
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

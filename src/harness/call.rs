@@ -51,8 +51,8 @@ impl PendingCall {
     ///         before.block("Ask first.");
     ///     }
     /// });
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let input = r#"{"command": "git push --force"}"#.into();
     /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
     /// let gate = processor.before_tool(call, &mut Vec::new());
@@ -76,8 +76,8 @@ impl PendingCall {
     ///         before.consult(Consult::new("May this be pushed?"));
     ///     }
     /// });
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let input = r#"{"command": "git push"}"#.into();
     /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
     /// let Gate::Ask(_, asked) = processor.before_tool(call, &mut Vec::new()) else { panic!("it asks") };

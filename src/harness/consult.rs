@@ -67,7 +67,7 @@ impl<'a> SubAgent<'a> {
             ..parent.settings.clone()
         };
         let (lent, failed) = hooks.lend();
-        let mut processor = Processor::new(parent.pack.session(), lent, settings);
+        let mut processor = Processor::new(&parent.pack, lent, settings);
         processor.set_origin(parent.origin.clone());
         Some(SubAgent {
             processor,

@@ -107,8 +107,8 @@ impl Message {
     ///     Cancel, Hooks, Message, Processor, Request, Role, Scripted, ScriptedReply, Settings, run,
     /// };
     /// let mut provider = Scripted::new([ScriptedReply::default().text("It is noon.").finish("stop")]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
     /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

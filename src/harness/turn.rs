@@ -19,7 +19,7 @@ use super::record::TurnRecorder;
 use super::reply::{PartState, Reply};
 use super::run::Run;
 use super::step::{End, ReplyOutcome, Step};
-use crate::Session;
+use crate::Conversation;
 
 /// The default of [`AgentTurn::max_replies`].
 const MAX_REPLIES: u32 = 50;
@@ -47,7 +47,7 @@ const MAX_REPLIES: u32 = 50;
 /// let says = ScriptedReply::default().text("It is noon.").finish("stop");
 /// let mut provider = Scripted::new([asks, says]);
 /// let pack = Pack::builder().build()?;
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let mut tools = Clock;
 /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
 /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
@@ -146,8 +146,8 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     /// };
     /// let calls = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
     /// let mut provider = Scripted::new([calls]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut tools = NoTools;
     /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default()).max_replies(2);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -173,21 +173,21 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Scripted, ScriptedReply, Settings, Step,
     ///     AgentTurn, TurnRecorder,
     /// };
-    /// use ttsr::{Pack, Session};
+    /// use ttsr::{Conversation, Pack};
     /// struct Count(usize);
     /// impl TurnRecorder for Count {
-    ///     fn record_step(&mut self, _: Duration, _: &Step, _: &Session) -> Result<(), NotRecorded> {
+    ///     fn record_step(&mut self, _: Duration, _: &Step, _: &Conversation) -> Result<(), NotRecorded> {
     ///         self.0 += 1;
     ///         Ok(())
     ///     }
-    ///     fn record_message(&mut self, _: &Message, _: &Session) -> Result<(), NotRecorded> {
+    ///     fn record_message(&mut self, _: &Message, _: &Conversation) -> Result<(), NotRecorded> {
     ///         Ok(())
     ///     }
     /// }
     /// let mut recorder = Count(0);
     /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut tools = NoTools;
     /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     /// let turn = turn.record(&mut recorder);
@@ -292,7 +292,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
         ParentSession {
             settings: self.processor.settings().clone(),
             pack: self.processor.pack().clone(),
-            origin: self.processor.session().origin().clone(),
+            origin: self.processor.conversation().origin().clone(),
             model: state.request.model.clone(),
         }
     }
@@ -352,7 +352,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
                 &mut self.recorder,
                 state,
                 &step,
-                run.session(),
+                run.conversation(),
                 &self.cancel,
             );
             match step {
@@ -443,8 +443,8 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     /// Records and publishes steps that are made between replies.
     fn publish(&mut self, state: &TurnState, steps: &[Step], watch: StepWatcher<'_>) {
         for step in steps {
-            let session = self.processor.session();
-            write(&mut self.recorder, state, step, session, &self.cancel);
+            let conversation = self.processor.conversation();
+            write(&mut self.recorder, state, step, conversation, &self.cancel);
             watch(step);
         }
     }
@@ -454,7 +454,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
         for message in state.answers.drain(..) {
             if let Some(recorder) = &mut self.recorder
                 && recorder
-                    .record_message(&message, self.processor.session())
+                    .record_message(&message, self.processor.conversation())
                     .is_err()
             {
                 self.cancel.cancel();
@@ -468,12 +468,12 @@ fn write(
     recorder: &mut Option<&mut dyn TurnRecorder>,
     state: &TurnState,
     step: &Step,
-    session: &Session,
+    conversation: &Conversation,
     cancel: &Cancel,
 ) {
     if let Some(recorder) = recorder
         && recorder
-            .record_step(state.began.elapsed(), step, session)
+            .record_step(state.began.elapsed(), step, conversation)
             .is_err()
     {
         cancel.cancel();

@@ -9,10 +9,9 @@ mod state;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
+use ttsr::session::Session;
 use ttsr::stream::Counters;
-use ttsr::{
-    Action, Channel, Decision, Hit, Limits, Pack, PartId, Session, Source, Stream, Verdict,
-};
+use ttsr::{Action, Channel, Decision, Hit, Limits, Pack, PartId, Source, Stream, Verdict};
 
 const TEXT: PartId = PartId(0);
 

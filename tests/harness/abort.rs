@@ -171,7 +171,7 @@ fn a8_please_be_more_concise_on_timeout() {
         answer.retry = aborted.reason == AbortReason::Timeout;
         answer.inject_message = Some("Please be more concise.".into());
     });
-    let processor = Processor::new(pack().session(), hooks, settings);
+    let processor = Processor::new(&pack(), hooks, settings);
     let scripts = vec![ScriptedReply::default().text("well").hang(), text("yes")];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
     assert_eq!(played.aborted()[0].source, AbortSource::Limit("stall"));
@@ -185,7 +185,7 @@ fn a_provider_that_never_ends_its_stream_is_left_after_a_while() {
         linger: Duration::from_millis(5),
         ..Settings::default()
     };
-    let processor = Processor::new(pack().session(), Hooks::default(), settings);
+    let processor = Processor::new(&pack(), Hooks::default(), settings);
     let played = play_with(
         processor,
         vec![text("whole").hang()],
@@ -204,7 +204,7 @@ fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
         ..Settings::default()
     };
     for (settings, ends) in [(Settings::default(), true), (unbounded, false)] {
-        let mut processor = Processor::new(pack().session(), Hooks::default(), settings);
+        let mut processor = Processor::new(&pack(), Hooks::default(), settings);
         let mut steps = Vec::new();
         processor.begin("m", &mut steps);
         processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -276,7 +276,7 @@ fn bounds_of_time() {
     for (name, inputs, expected) in cases {
         let mut hooks = Hooks::default();
         hooks.on_aborted("again", again);
-        let mut processor = Processor::new(pack().session(), hooks, settings.clone());
+        let mut processor = Processor::new(&pack(), hooks, settings.clone());
         let mut steps = Vec::new();
         processor.begin("m", &mut steps);
         for (second, input) in inputs {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ttsr::harness::event::LoopEvent;
-use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
+use ttsr::harness::fallback::{Chains, ForegroundFallback, MAX_SESSIONS, SessionEvent};
 use ttsr::harness::{
     Content, Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput,
 };
@@ -22,7 +22,7 @@ fn processor(pack: &str, origin: Origin, package: Option<&str>) -> Processor {
         ..Settings::default()
     };
     let pack = Pack::builtin(pack).unwrap();
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     processor.set_origin(origin);
     processor
 }
@@ -318,7 +318,7 @@ fn refused(session: &str) -> SessionEvent {
     }
 }
 
-fn foreground() -> Foreground {
+fn foreground() -> ForegroundFallback {
     let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
     let chains = Chains::default()
         .chain(
@@ -326,7 +326,7 @@ fn foreground() -> Foreground {
             ["anthropic/claude-opus-4-5", "openai/gpt-4o"],
         )
         .chain("explorer", ["small/a", "small/b"]);
-    Foreground::new(rules.session(), chains)
+    ForegroundFallback::new(&rules, chains)
 }
 
 fn updated(session: &str, error: Option<&str>) -> SessionEvent {

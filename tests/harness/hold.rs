@@ -32,7 +32,7 @@ fn played(rules: impl IntoIterator<Item = Rule>, scripts: Vec<ScriptedReply>) ->
 
 fn played_with(pack: &Pack, scripts: Vec<ScriptedReply>) -> Played {
     let settings = Settings::default();
-    let processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let processor = Processor::new(pack, Hooks::default(), settings);
     play_with(processor, scripts, &Cancel::default(), |_| {})
 }
 
@@ -133,7 +133,7 @@ fn an_abort_says_which_blocks_may_be_sent_again() {
             signs_reasoning,
             ..Settings::default()
         };
-        let processor = Processor::new(pack([rule]).session(), Hooks::default(), settings);
+        let processor = Processor::new(&pack([rule]), Hooks::default(), settings);
         let script = ScriptedReply::default()
             .reasoning("hm")
             .tool("read", "c1", "{}");
@@ -174,7 +174,7 @@ fn a_prompt_is_sent_without_what_a_rule_redacts_in_any_of_its_texts() {
             content,
         }],
     );
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let mut steps = Vec::new();
     processor.begin("msg_1", &mut steps);
     // The second time the edits are remembered.

@@ -21,7 +21,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>) -> Processor {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    Processor::new(pack.build().unwrap().session(), Hooks::default(), settings)
+    Processor::new(&pack.build().unwrap(), Hooks::default(), settings)
 }
 
 fn step(processor: &mut Processor, inputs: impl IntoIterator<Item = Input>) -> Vec<Step> {

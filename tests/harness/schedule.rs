@@ -355,7 +355,7 @@ fn check(seed: u64) -> (u32, u32) {
     // The first attempt, those of rules, those of hooks, and one for each model of the chain.
     let most = 1 + 3 + settings.hook_retries + 2;
     let pack = &packs()[random.below(packs().len())];
-    let mut processor = Processor::new(pack.session(), hooks(random), settings);
+    let mut processor = Processor::new(pack, hooks(random), settings);
     let (mut ends, mut sends) = (0, 0);
     for _turn in 0..1 + random.below(3) {
         let mut watcher = Watcher {
@@ -505,7 +505,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
         ..Settings::default()
     };
     let pack = &packs()[random.below(packs().len())];
-    let mut processor = Processor::new(pack.session(), hooks, settings);
+    let mut processor = Processor::new(pack, hooks, settings);
     let scripts: Vec<ScriptedReply> = (0..6).map(|number| script(random, number)).collect();
     let mut provider = Scripted::new(scripts);
     let ran = Arc::new(Mutex::new(Vec::new()));
@@ -592,7 +592,7 @@ fn random_calls_never_run_against_a_verdict() {
             hooks.on_tool_before("block", |_, before| before.block("no"));
         }
         let pack = &packs()[random.below(packs().len())];
-        let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+        let mut processor = Processor::new(pack, hooks, Settings::default());
         let call = ToolCall {
             tool: "write".into(),
             call: "c".into(),

@@ -94,7 +94,7 @@ fn told() -> Vec<Told> {
         model: "owl-1".into(),
         agent: "build".into(),
     });
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let bad = ScriptedReply::default().text("canary: any").finish("stop");
     let good = ScriptedReply::default()
         .text("canary of another kind")

@@ -116,7 +116,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>, settings: Settings) -> Proce
     let pack = rules
         .into_iter()
         .fold(Pack::builder(), |pack, rule| pack.rule(rule));
-    Processor::new(pack.build().unwrap().session(), Hooks::default(), settings)
+    Processor::new(&pack.build().unwrap(), Hooks::default(), settings)
 }
 
 fn plain() -> Processor {
@@ -250,10 +250,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     let mut hooks = Hooks::default();
     hooks.register("whose", Whose);
     let pack = Pack::builder().rule(commit()).build().unwrap();
-    let ran = ran(
-        &mut Processor::new(pack.session(), hooks, settings),
-        scripts,
-    );
+    let ran = ran(&mut Processor::new(&pack, hooks, settings), scripts);
     assert_eq!(ran.outcome.reply.text(Channel::Text), "committed");
     let whose: Vec<_> = ran.provider.requests().iter().map(whose).collect();
     let own = ("ses_1".to_owned(), None);
@@ -384,10 +381,7 @@ fn d1_each_sub_agent_has_a_session_of_its_own() {
         text("It is."),
         text("never mind"),
     ];
-    let ran = ran(
-        &mut Processor::new(pack.session(), hooks, settings),
-        scripts,
-    );
+    let ran = ran(&mut Processor::new(&pack, hooks, settings), scripts);
     let requests = ran.provider.requests();
     let sessions = requests[1..3].iter().map(whose);
     let sessions: Vec<String> = sessions.map(|(session, _)| session).collect();
@@ -422,7 +416,7 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack.session(), guarding(&seen), settings);
+    let mut processor = Processor::new(&pack, guarding(&seen), settings);
     const SUDO: &str = r#"{"command":"sudo ls"}"#;
     let scripts = vec![
         calls("bash", COMMIT),
@@ -455,7 +449,7 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
 fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let seen = Arc::default();
     let pack = Pack::builder().rule(commit()).build().unwrap();
-    let mut processor = Processor::new(pack.session(), guarding(&seen), Settings::default());
+    let mut processor = Processor::new(&pack, guarding(&seen), Settings::default());
     let mut provider = Scripted::new([
         calls("bash", COMMIT),
         ScriptedReply::default().text("Let me").hang(),
@@ -539,7 +533,7 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let mut worm = Rule::new("p/worm", vec![Pattern::literal("worm")]);
     (worm.action, worm.on) = (Action::Abort, vec![Channel::ToolOutput]);
     let pack = Pack::builder().rule(worm).build().unwrap();
-    let processor = || Processor::new(pack.session(), hooks(), Settings::default());
+    let processor = || Processor::new(&pack, hooks(), Settings::default());
     let is_aborted = |step: &&Step| matches!(step, Step::Aborted(aborted) if !aborted.retry);
 
     // A rule refuses the output of a tool.
@@ -729,7 +723,7 @@ fn d4_a_hook_asks_inline() {
         }
     });
     let pack = Pack::builder().build().unwrap();
-    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut processor = Processor::new(&pack, hooks, Settings::default());
     let scripts = vec![
         calls("write", "{}"),
         text("No."),
@@ -754,7 +748,7 @@ fn with_chain() -> Processor {
         fallback: Chains::default().chain("orchestrator", ["model", "second", "third"]),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     processor.set_origin(Origin {
         agent: Some("orchestrator".into()),
         model: Some("model".into()),

@@ -58,7 +58,7 @@ fn cancel(flood: &Flood, random: &mut Random) -> Duration {
         (server, cancelled)
     });
     let pack = Pack::builtin("std/secrets").expect("the pack is built in");
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let endpoint = Endpoint::at(ProviderApi::OpenAiChat, &base).expect("the address is valid");
     let mut endpoint = endpoint.retries(Retries::none());
     let request = Request::new("m", vec![Message::user("Go.")]);

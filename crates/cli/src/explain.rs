@@ -7,7 +7,8 @@ use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use ttsr::rule::{Condition, ToolOutcome};
-use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
+use ttsr::session::Session;
+use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Stream};
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};

@@ -246,9 +246,10 @@ impl TurnHost<'_> {
     ) -> Result<(TurnOutcome, Option<Handoff>), CommandError> {
         let options = self.options;
         let (kept, mut recorder) = resume(place)?;
-        let (session, lost) = kept.session(&self.pack);
+        let (conversation, lost) = kept.conversation(&self.pack);
         lost.iter().for_each(tell_lost);
-        let mut processor = Processor::new(session, Hooks::default(), settings(options, place));
+        let mut processor =
+            Processor::new(conversation, Hooks::default(), settings(options, place));
         processor.set_origin(Origin {
             model: options.models.first().cloned(),
             provider: options
@@ -267,14 +268,14 @@ impl TurnHost<'_> {
         }
         let record = |recorder: &mut SessionRecorder| {
             if let Some(files) = &files {
-                recorder.message(files, processor.session())?;
+                recorder.message(files, processor.conversation())?;
             }
-            recorder.prompt(&asked, kept.waiting(), processor.session())
+            recorder.message(&asked, processor.conversation())
         };
         let recorded = recorder.as_mut().map_or(Ok(()), record);
         recorded.map_err(|error| CommandError::Message(error.to_string()))?;
         let new: Vec<Message> = files.into_iter().chain([asked]).collect();
-        let request = request(options, &earlier, &new, kept.waiting());
+        let request = request(options, &earlier, &new);
         let is_handing = options.session.is_some()
             || options.send_handoff
             || goal.is_some()
@@ -431,15 +432,10 @@ fn seconds(seconds: u64) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-fn request(
-    options: &Options,
-    earlier: &[Message],
-    new: &[Message],
-    waiting: &[Message],
-) -> Request {
+fn request(options: &Options, earlier: &[Message], new: &[Message]) -> Request {
     let system = options.system.iter();
     let system = system.map(|text| Message::new(Role::System, text.as_str()));
-    let said = earlier.iter().chain(new).chain(waiting).cloned();
+    let said = earlier.iter().chain(new).cloned();
     let messages = system.chain(said).collect();
     let model = options
         .models

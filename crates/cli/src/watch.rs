@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde::ser::SerializeStruct;
-use ttsr::harness::fallback::{Chains, Foreground};
+use ttsr::harness::fallback::{Chains, ForegroundFallback};
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
 use ttsr_agent::opencode::{
@@ -185,7 +185,7 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<SessionWatcher
     };
     let mut watch = SessionWatcher::new(pack, options.api.api());
     if has_fallback {
-        watch = watch.fallback(Foreground::new(refusals.session(), chains));
+        watch = watch.fallback(ForegroundFallback::new(&refusals, chains));
     }
     if let Some(session) = &options.session {
         watch = watch.only(session);

@@ -178,7 +178,7 @@ impl Transcripts for StoredSessions {
 ///     ScriptedReply::default().text("Handed over.").finish("stop"),
 /// ]);
 /// let settings = Settings { session: "talk".into(), ..Settings::default() };
-/// let mut processor = Processor::new(Pack::builder().build()?.session(), Hooks::default(), settings);
+/// let mut processor = Processor::new(&Pack::builder().build()?, Hooks::default(), settings);
 /// let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
 /// let mut tools = HandoffTools::new("talk", &mut others, &mut sessions);
 /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());

@@ -10,10 +10,9 @@ use std::time::Duration;
 use super::server::{Prompt, ServerApi};
 use crate::handoff::{Handoff, Injection};
 use ttsr::harness::event::DecisionEvent;
-use ttsr::harness::fallback::{Foreground, SessionEvent, error_text};
-use ttsr::{
-    Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
-};
+use ttsr::harness::fallback::{ForegroundFallback, SessionEvent, error_text};
+use ttsr::session::Session;
+use ttsr::{Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Stream, Verdict};
 use ttsr_wire::MALFORMED;
 use ttsr_wire::opencode::{ServerError, ServerNotice, ToolStage, ToolState};
 
@@ -292,7 +291,7 @@ pub struct SessionWatcher {
     clock: u64,
     /// The time of the next notice, by the host's clock.
     now: Duration,
-    foreground: Option<Foreground>,
+    foreground: Option<ForegroundFallback>,
 }
 
 /// One session of the server.
@@ -471,7 +470,7 @@ impl SessionWatcher {
     /// Enables fallback models: an [`Act::Switch`] for each refusal that `foreground` detects. Models are named
     /// `provider/model`. Classic interface only.
     #[must_use]
-    pub fn fallback(self, foreground: Foreground) -> SessionWatcher {
+    pub fn fallback(self, foreground: ForegroundFallback) -> SessionWatcher {
         SessionWatcher {
             foreground: Some(foreground),
             ..self
@@ -1121,7 +1120,7 @@ pub(super) fn can_act(action: Action, api: ServerApi) -> bool {
     }
 }
 
-/// Converts a notice for [`Foreground`].
+/// Converts a notice for [`ForegroundFallback`].
 fn session_event(session: &str, notice: &ServerNotice) -> Option<SessionEvent> {
     let session = session.to_owned();
     let text = |error: &ServerError| {

@@ -248,7 +248,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     let pack = Pack::builder().build().unwrap();
     let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([says]);
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let mut conversation: Vec<Message> = Vec::new();
     let mut requests = 0;
     for (session, prompt, injected) in [
@@ -366,7 +366,9 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     };
     let steering = Message::steering("hidden");
     for message in [attached, prompt, reply, result, steering] {
-        recorder.message(&message, &pack.session()).unwrap();
+        recorder
+            .message(&message, &ttsr::Conversation::new(&pack))
+            .unwrap();
     }
     let shown = read_session(&folder, r#"{"sessionID": "ses_1"}"#);
     let expected = format!(
@@ -400,7 +402,7 @@ fn read_session(folder: &Folder, input: &str) -> (String, bool) {
         .finish("tool_use");
     let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([calls, says]);
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));
     let mut tools = HandoffTools::new("", &mut others, &mut sessions);
     let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());

@@ -643,11 +643,7 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
         examples.match = ["git push --force"]
         "#,
     );
-    let mut processor = Processor::new(
-        pack.unwrap().session(),
-        Hooks::default(),
-        Settings::default(),
-    );
+    let mut processor = Processor::new(&pack.unwrap(), Hooks::default(), Settings::default());
     let mut tools: Box<dyn Tools> = Box::new(scratch.open());
     let mut cuts = 0;
     let turn = AgentTurn::new(

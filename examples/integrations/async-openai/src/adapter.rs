@@ -1,8 +1,8 @@
 //! A stream of async-openai as a provider: OpenAI Chat Completions.
 //!
 //! Texts, tool calls, their results, tools, the temperature, the token limit and headers are carried. Chat Completions
-//! has no field for reasoning, so a conversation that contains some is refused; so are audio and calls in the old form
-//! (`function_call`) in a reply.
+//! has no field for reasoning, so a conversation that contains some is refused; so are images, audio and calls in the
+//! old form (`function_call`) in a reply.
 
 use async_openai::Client;
 use async_openai::config::OpenAIConfig;
@@ -17,6 +17,7 @@ use async_openai::types::chat::{
     FunctionObject,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
 use ttsr::harness::stream_adapter::{self, EventBuilder};
 use ttsr::harness::{Content, EventStream, Failure, Message, Provider, Request, Role};
 
@@ -30,7 +31,8 @@ impl Provider for AsyncOpenAi {
         let opening = async move {
             let (body, headers) = written?;
             let chat = client.chat().headers(headers);
-            chat.create_stream(body).await.map_err(failure)
+            // As JSON: the client's own types leave out images, which some servers send.
+            chat.create_stream_byot(body).await.map_err(failure)
         };
         stream_adapter::chunks(opening, |chunk, parts| read(chunk.map_err(failure)?, parts))
     }
@@ -59,6 +61,7 @@ fn chat_request(request: &Request) -> Result<CreateChatCompletionRequest, Failur
             .temperature
             .map(|thousandths| thousandths as f32 / 1000.0),
         max_completion_tokens: request.max_tokens,
+        stream: Some(true),
         ..CreateChatCompletionRequest::default()
     })
 }
@@ -130,10 +133,13 @@ fn headers(request: &Request) -> Result<HeaderMap, Failure> {
 }
 
 #[allow(deprecated, reason = "calls in the old form are refused, not lost")]
-fn read(
-    chunk: CreateChatCompletionStreamResponse,
-    parts: &mut EventBuilder,
-) -> Result<(), Failure> {
+fn read(chunk: Value, parts: &mut EventBuilder) -> Result<(), Failure> {
+    let mut choices = chunk["choices"].as_array().into_iter().flatten();
+    if choices.any(|choice| !choice["delta"]["images"].is_null()) {
+        return Err(unsupported("the reply has an image"));
+    }
+    let chunk: CreateChatCompletionStreamResponse = serde_json::from_value(chunk)
+        .map_err(|error| Failure::new("client", error.to_string()))?;
     if let Some(usage) = chunk.usage {
         parts.usage(usage.prompt_tokens.into(), usage.completion_tokens.into());
     }
@@ -212,7 +218,7 @@ mod tests {
         assert!(refused.to_string().contains("reasoning"), "{refused}");
     }
 
-    fn chunk(delta: &str, finish: &str) -> Result<CreateChatCompletionStreamResponse, Failure> {
+    fn chunk(delta: &str, finish: &str) -> Result<Value, Failure> {
         let chunk = format!(
             r#"{{"id":"c","object":"chat.completion.chunk","created":1,"model":"m",
                 "choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#
@@ -242,6 +248,15 @@ mod tests {
         let events = events(chunks, |chunk, parts| read(chunk?, parts)).unwrap();
         let expected = r#"text: I look. / tool-input read call_1: {"path":"a"} / tool_calls"#;
         assert_eq!(shown(&events), expected);
+    }
+
+    #[test]
+    fn an_image_in_a_reply_is_refused() {
+        let image = r#"{"images":[{"type":"image_url","image_url":{"url":"data:,"}}]}"#;
+        let chunks = [chunk(image, "null")];
+        let refused = events(chunks, |chunk, parts| read(chunk?, parts)).unwrap_err();
+        assert_eq!(refused.kind(), "unsupported");
+        assert!(refused.to_string().contains("image"), "{refused}");
     }
 
     #[test]

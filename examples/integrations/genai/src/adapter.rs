@@ -3,7 +3,8 @@
 //! Texts, reasoning, tool calls, their results, tools, the temperature, the token limit and headers are carried.
 //! Signatures of reasoning are kept here, by the ids of the calls of their reply, and sent back before these calls. For
 //! some providers, Anthropic among them, genai reads signatures and never sends them: a conversation that needs one of
-//! these is refused. A call whose input is no JSON is refused too, since genai has calls as values.
+//! these is refused. A call whose input is no JSON is refused too, since genai has calls as values; so are images and
+//! other files in a reply.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,16 +60,16 @@ impl Provider for GenAi {
             Ok(response.stream)
         };
         stream_adapter::chunks(opening, move |event, parts| {
-            reader.read(event.map_err(failure)?, parts);
-            Ok(())
+            reader.read(event.map_err(failure)?, parts)
         })
     }
 }
 
 fn options(request: &Request) -> ChatOptions {
-    // Usage and tool calls are only reported at the end, and only on request.
+    // Usage, tool calls and files are only reported at the end, and only on request.
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
+        .with_capture_content(true)
         .with_capture_tool_calls(true)
         .with_extra_headers(request.headers.clone());
     options.temperature = request
@@ -184,18 +185,23 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, event: ChatStreamEvent, parts: &mut EventBuilder) {
+    fn read(&mut self, event: ChatStreamEvent, parts: &mut EventBuilder) -> Result<(), Failure> {
         match event {
             ChatStreamEvent::Chunk(chunk) => parts.text("text", &chunk.content),
             ChatStreamEvent::ReasoningChunk(chunk) => parts.reasoning("reasoning", &chunk.content),
             ChatStreamEvent::ThoughtSignatureChunk(chunk) => self.signatures.push(chunk.content),
-            ChatStreamEvent::End(end) => self.finish(end, parts),
+            ChatStreamEvent::End(end) => return self.finish(end, parts),
             // Partial calls are parsed values and not the text that the model wrote, so calls are read from the end.
             ChatStreamEvent::ToolCallChunk(_) | ChatStreamEvent::Start => {}
         }
+        Ok(())
     }
 
-    fn finish(&mut self, end: StreamEnd, parts: &mut EventBuilder) {
+    fn finish(&mut self, end: StreamEnd, parts: &mut EventBuilder) -> Result<(), Failure> {
+        let mut content = end.captured_content.iter().flatten();
+        if content.any(ContentPart::is_binary) {
+            return Err(unsupported("the reply has an image or another file"));
+        }
         if let Some(usage) = &end.captured_usage {
             let tokens =
                 |count: Option<i32>| count.and_then(|count| count.try_into().ok()).unwrap_or(0);
@@ -221,6 +227,7 @@ impl Reader {
             Some(reason) => parts.finish(reason.raw()),
             None => {}
         }
+        Ok(())
     }
 }
 
@@ -301,8 +308,7 @@ mod tests {
         let mut reader = Reader::new(signed.clone());
         *reader.adapter.lock().unwrap() = Some(adapter);
         let events = events(reply(), move |event, parts| {
-            reader.read(event, parts);
-            Ok(())
+            reader.read(event, parts)
         });
         shown(&events.unwrap())
     }
@@ -328,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn an_image_in_a_reply_is_refused() {
+        let image = ContentPart::from_binary_base64("image/png", "", None);
+        let end = StreamEnd {
+            captured_stop_reason: Some(StopReason::from("stop".to_owned())),
+            captured_content: Some(MessageContent::from_parts(vec![image])),
+            ..StreamEnd::default()
+        };
+        let mut reader = Reader::new(SignedCalls::default());
+        let refused = events([ChatStreamEvent::End(end)], move |event, parts| {
+            reader.read(event, parts)
+        });
+        assert_eq!(refused.unwrap_err().kind(), "unsupported");
+    }
+
+    #[test]
     fn a_call_whose_input_is_no_json_is_refused_and_a_truncated_reply_says_so() {
         let refused = arguments("read", "{\"path\":").unwrap_err();
         assert_eq!(refused.kind(), "unsupported");
@@ -337,8 +358,7 @@ mod tests {
         };
         let mut reader = Reader::new(SignedCalls::default());
         let events = events([ChatStreamEvent::End(end)], move |event, parts| {
-            reader.read(event, parts);
-            Ok(())
+            reader.read(event, parts)
         });
         assert_eq!(shown(&events.unwrap()), " / max_tokens");
     }

@@ -25,7 +25,7 @@ fn turn(
         session: session.to_owned(),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     let mut provider = Scripted::new(scripts);
     let (mut others, mut sessions) = (NoTools, StoredSessions::new("/nowhere"));
     let mut tools = HandoffTools::new(session, &mut others, &mut sessions);

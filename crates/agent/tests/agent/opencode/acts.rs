@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::Cancel;
-use ttsr::harness::fallback::{Chains, Foreground};
+use ttsr::harness::fallback::{Chains, ForegroundFallback};
 use ttsr_agent::opencode::{
     Act, ActJournal, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
 };
@@ -889,14 +889,12 @@ fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
     });
 }
 
-fn foreground() -> Foreground {
-    let rules = Pack::builtin("opencode/foreground-fallback")
-        .unwrap()
-        .session();
+fn foreground() -> ForegroundFallback {
+    let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
     let chains = Chains::default()
         .chain("build", ["oak/owl-1", "elm/owl-2"])
         .chain("explore", ["ash/owl-3"]);
-    Foreground::new(rules, chains)
+    ForegroundFallback::new(&rules, chains)
 }
 
 /// Each of the four events aborts, selects the next model of the agent's chain, and repeats the prompt.
@@ -990,10 +988,8 @@ fn c6_a_dry_run_only_reports_the_next_model() {
             |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Refused { .. }));
         // The agent is unknown, and there is no chain for all agents.
         let chains = Chains::default().any(["oak/owl-1"]);
-        let rules = Pack::builtin("opencode/foreground-fallback")
-            .unwrap()
-            .session();
-        let watching = watching.fallback(Foreground::new(rules, chains));
+        let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
+        let watching = watching.fallback(ForegroundFallback::new(&rules, chains));
         let seen = see(&server, watching.dry_run(), is_refused).await;
         assert!(acts(&seen).is_empty());
         assert_eq!(whats(&imitation), [] as [&str; 0]);
@@ -1022,11 +1018,9 @@ fn c6_refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotte
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Classic);
         let chains = Chains::default().any(["a/b", "c/d"]);
-        let rules = Pack::builtin("opencode/foreground-fallback")
-            .unwrap()
-            .session();
+        let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
         let watching = SessionWatcher::new(pack(), ServerApi::Classic)
-            .fallback(Foreground::new(rules, chains));
+            .fallback(ForegroundFallback::new(&rules, chains));
         let seen = see(&server, watching, |seen| {
             matches!(seen.last(), Some(WatchEvent::Message { .. }))
         })
