@@ -361,3 +361,46 @@ fn severity_and_action_follow_from_each_other() {
         );
     }
 }
+
+/// Whatever is serialized by name is named in messages as in JSON and in rules.
+#[test]
+fn names_are_those_of_the_serialized_form() {
+    let mut names = Vec::new();
+    for kind in [PatternKind::Literal, PatternKind::Word, PatternKind::Regex] {
+        names.push((kind.name(), serde_json::to_value(kind).unwrap()));
+        // The name is the key of the pattern.
+        let toml = with_rules(&rule("a", &format!("match.any = [{{ {} = 'x' }}]", kind.name())));
+        let pack = Pack::from_toml(&toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
+        assert_eq!(pack.rules()[0].condition.any[0].kind, kind);
+    }
+    for kind in [
+        LoadErrorKind::Io,
+        LoadErrorKind::Invalid,
+        LoadErrorKind::TooLarge,
+        LoadErrorKind::UnknownPack,
+    ] {
+        names.push((kind.name(), serde_json::to_value(kind).unwrap()));
+    }
+    for on_limit in [OnLimit::Abort, OnLimit::Continue] {
+        names.push((on_limit.name(), serde_json::to_value(on_limit).unwrap()));
+    }
+    for within in [Within::Part, Within::Message] {
+        names.push((within.name(), serde_json::to_value(within).unwrap()));
+    }
+    for (name, json) in names {
+        assert_eq!(json, name);
+    }
+    for within in [Within::Lines(3), Within::Chars(3)] {
+        let json = serde_json::to_value(within).unwrap();
+        assert_eq!(json[within.name()], 3);
+    }
+    for name in ["shown", "code", "code:rust"] {
+        let region: Region = serde_json::from_value(name.into()).unwrap();
+        assert_eq!(serde_json::to_value(&region).unwrap(), name);
+    }
+    let unknown = serde_json::from_value::<Region>("attic".into()).unwrap_err();
+    assert_eq!(unknown.to_string(), "unknown region `attic`");
+    let known: KnownList = ["b", "a"].into_iter().collect();
+    let json = serde_json::to_value(&known).unwrap();
+    assert_eq!(serde_json::from_value::<KnownList>(json).unwrap(), known);
+}
