@@ -14,7 +14,7 @@ mod report;
 mod run;
 mod write;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,6 +42,8 @@ struct Options {
     sample: Option<usize>,
     /// Selects another sample.
     seed: u64,
+    /// The date that the page of survivors gives.
+    date: String,
     /// The folder of the copy and the results.
     scratch: PathBuf,
     /// Runs the previous build, even if the sources have changed.
@@ -60,6 +62,7 @@ impl Options {
             budget: f64::INFINITY,
             sample: None,
             seed: 1,
+            date: "an unknown date".into(),
             scratch: "target/mutants".into(),
             is_built: false,
             report: false,
@@ -79,6 +82,7 @@ impl Options {
                 "--budget" => options.budget = value()?.parse()?,
                 "--sample" => options.sample = Some(value()?.parse()?),
                 "--seed" => options.seed = value()?.parse()?,
+                "--date" => options.date = value()?,
                 "--scratch" => options.scratch = value()?.into(),
                 "--built" => options.is_built = true,
                 "--report" => options.report = true,
@@ -116,6 +120,7 @@ fn main() -> Result<ExitCode> {
         mutants: &built.mutants,
         unviable: &built.unviable,
         sample: built.sample,
+        date: &options.date,
         findings: &findings,
         reasons: &reasons,
     };
@@ -155,10 +160,16 @@ fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> 
         numbers(built),
         options.budget,
     );
-    let mut chosen: Vec<usize> = built.numbers.iter().map(|it| it.mutant).collect();
+    // The build may have a larger sample than the one that is asked for.
+    let sample = Sample {
+        size: options.sample.unwrap_or(usize::MAX),
+        ..built.sample.unwrap_or(Sample::ALL)
+    };
+    let is_written: BTreeSet<usize> = built.numbers.iter().map(|it| it.mutant).collect();
+    let drawn = sample.draw(mutants, |it| is_written.contains(&it));
+    let mut chosen: Vec<usize> = drawn.into_iter().collect();
     chosen.retain(|&it| options.wants(&mutants[it]) && is_open(&old, &mutants[it], &options.again));
     // A fixed pseudo-random order, so that a run that is stopped early has sampled all files.
-    let sample = built.sample.unwrap_or(Sample::ALL);
     chosen.sort_by_cached_key(|&it| sample.rank(&mutants[it]));
     println!("{} mutants to run", chosen.len());
     // A mutant that survived earlier will probably survive again, so the check below does not apply.
