@@ -12,7 +12,7 @@ use loom::thread;
 
 /// The source files of the automaton for generations and tables, compiled with loom's locks and atomics.
 #[path = "../src"]
-#[allow(dead_code)] // these models are about a part of them
+#[allow(dead_code, unreachable_pub)] // these models are about a part of them
 mod matcher {
     pub(crate) mod generations;
     pub(crate) mod simd;
