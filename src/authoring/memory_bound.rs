@@ -173,11 +173,28 @@ mod tests {
         assert_eq!(retained(call, |it| it.any = pattern(&[])), plain + paths);
         let prose = retained(text, |it| it.any = pattern(&[Region::Prose]));
         assert_eq!(prose, plain + fence);
+        let shell = ShellLimits::default();
+        assert_eq!(
+            retained(call, |it| it.any = pattern(&[Region::Shell])),
+            plain + paths + 2 * shell.waiting + 1024 * shell.depth
+        );
+        let edit = EditLimits::default();
+        assert_eq!(
+            retained(call, |it| it.any = pattern(&[Region::Removed])),
+            plain + paths + 4 * edit.waiting + edit.path_bytes
+        );
         // Patterns with the same view share it.
         let two = retained(text, |it| {
             it.any = [pattern(&[Region::Prose]), pattern(&[Region::Prose])].concat();
         });
         assert_eq!(two, prose);
+
+        // Full matches are found by a search of their own for each view, which holds the text of a match in progress.
+        let line = retained(text, |it| {
+            it.any = pattern(&[]);
+            it.line = true;
+        });
+        assert_eq!(line, plain + buffers::WINDOW_BYTES + limits.stretch_bytes);
 
         let leak = retained(text, |it| it.leak = true);
         assert_eq!(

@@ -392,3 +392,11 @@ fn a_match_longer_than_a_scan_keeps_is_counted() {
     assert_eq!(scanned.matches.len(), 1, "the part before the cut");
     assert!(scanned.cut_matches > 0);
 }
+
+#[test]
+fn a_hit_of_a_detector_is_a_match_and_the_scan_is_complete() {
+    let scanner = Scanner::new(toml("match.leak = true"));
+    let scanned = scanner.scan(&TEXT, b"a <|im_start|>user b");
+    assert_eq!(scanned.matches.len(), 1);
+    assert!(scanned.incomplete.is_empty());
+}

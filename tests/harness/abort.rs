@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ttsr::harness::{
     AbortReason, AbortSource, Aborted, Cancel, End, Failure, HookAnswer, Hooks, Input, Message,
-    Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
+    Processor, PromptRef, Request, Run, Scripted, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event};
 
@@ -47,6 +47,29 @@ fn a4_the_user_cancels_and_no_hook_brings_the_reply_back() {
     assert_eq!(played.aborted()[0].partial.text(Channel::Text), "abc");
     assert_eq!(played.processor.counters().refused_retries, 1);
     assert_eq!(played.provider.cancelled(), [true]);
+}
+
+#[test]
+fn a_reply_that_is_cancelled_before_its_request_names_the_turn() {
+    let mut processor = processor(Hooks::default());
+    let mut steps = Vec::new();
+    for turn in 1..3 {
+        steps.clear();
+        processor.begin("msg_1", &mut steps);
+        processor.step(Duration::ZERO, Input::Cancel, &mut steps);
+        let aborted = steps.iter().find_map(|step| match step {
+            Step::Aborted(aborted) => Some(aborted.prompt),
+            _ => None,
+        });
+        assert_eq!(aborted, Some(PromptRef::new(turn, &[])));
+    }
+}
+
+#[test]
+fn a_scripted_reply_with_a_pause_yields_every_event() {
+    let script = text("abc").cut(1).every(Duration::from_millis(1));
+    let played = play(Hooks::default(), vec![script]);
+    assert_eq!(played.published(), "abc");
 }
 
 #[test]

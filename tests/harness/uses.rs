@@ -108,6 +108,8 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     // Every prompt was "Go."; the cancelled reply made no request.
     let prompt = PromptRef::new(1, &[Message::user("Go.")]).hash.unwrap();
     assert_eq!(counts.prompts, BTreeMap::from([(prompt, 4)]));
+    let other = PromptRef::new(1, &[Message::user("Stop.")]).hash.unwrap();
+    assert_ne!(prompt, other, "another prompt has another hash");
 }
 
 #[test]

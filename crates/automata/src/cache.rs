@@ -700,6 +700,7 @@ mod tests {
         for (states, is_thrashing, least) in cases {
             let mut cache = of_states(states, 0);
             cache.is_thrashing = is_thrashing;
+            assert!(cache.determinizer.nfa_states() > 0);
             let steps = match states > MIN_STATES_TO_JUDGE && !is_thrashing {
                 true => least,
                 false => least + cache.determinizer.nfa_states(),

@@ -454,6 +454,23 @@ fn a_call_that_awaits_a_review_is_not_released() {
 }
 
 #[test]
+fn a_call_that_is_approved_in_an_attempt_is_released() {
+    let mut asks = on(rule("push", Action::Consult), Channel::ToolInput);
+    asks.consult = Some(ttsr::rule::Consult::new("May it run?"));
+    let mut conversation = Conversation::new(&pack([asks]));
+    let mut turn = conversation.turn("Go.");
+    let mut attempt = turn.attempt();
+    let _ = attempt.open(CALL, Channel::ToolInput);
+    let _ = attempt.tool(CALL, "bash", "call_1");
+    assert_eq!(attempt.push(CALL, br#"{"command":"git push"}"#), Flow::Go);
+    assert_eq!(attempt.close(CALL), Flow::Go);
+    assert_eq!(attempt.reviews().len(), 1);
+    assert_eq!(attempt.take(CALL), b"");
+    attempt.approve(CALL);
+    assert_eq!(attempt.take(CALL), br#"{"command":"git push"}"#);
+}
+
+#[test]
 fn tool_input_streams_if_the_host_asks_for_it() {
     let aborting = on(rule("bad", Action::Abort), Channel::ToolInput);
     let mut conversation = Conversation::new(&pack([aborting]));
