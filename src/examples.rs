@@ -242,7 +242,7 @@ mod tests {
             languages: vec!["go".into()],
             ..Ast::default()
         });
-        let text = |text| Sample::of_example(&rule, Channel::Text, text).bytes;
+        let text = |text| Sample::from_example(&rule, Channel::Text, text).bytes;
         assert_eq!(text("key"), b"```go\nkey\n```\n");
         assert_eq!(text("```go\nkey\n```"), b"```go\nkey\n```");
     }

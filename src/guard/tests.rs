@@ -392,14 +392,14 @@ fn the_conversation_can_be_asked_between_two_items() {
             seen.push((item.name(), decided));
         }
     }
-    let expected = [
-        ("decision", 1),
-        ("event", 1),
-        ("decision", 2),
-        ("cut", 2),
-    ];
+    let expected = [("decision", 1), ("event", 1), ("cut", 2)];
     assert_eq!(seen, expected);
-    assert_eq!(guarded.conversation_mut().reload(Pack::from_toml(PACK).unwrap()), []);
+    assert_eq!(
+        guarded
+            .conversation_mut()
+            .reload(Pack::from_toml(PACK).unwrap()),
+        []
+    );
     // The reply is not in the log of a host.
     let logged = format!("{guarded:?}");
     assert!(logged.contains("is_running: false"), "{logged}");

@@ -400,3 +400,15 @@ fn a_hit_of_a_detector_is_a_match_and_the_scan_is_complete() {
     assert_eq!(scanned.matches.len(), 1);
     assert!(scanned.incomplete.is_empty());
 }
+
+#[test]
+fn the_outcome_of_a_target_is_what_rules_ask_for() {
+    let pack = toml("on = ['tool-output']\noutcome = 'error'\nmatch.any = [{ literal = 'x' }]");
+    for (outcome, matches) in [(ToolOutcome::Ok, 0), (ToolOutcome::Error, 1)] {
+        let target = Target {
+            outcome,
+            ..Target::new(Channel::ToolOutput)
+        };
+        assert_eq!(spans(&pack, &target, "x").len(), matches, "{outcome:?}");
+    }
+}

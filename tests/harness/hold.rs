@@ -484,7 +484,7 @@ fn tool_input_that_was_json_is_json_without_a_match_whatever_is_taken_out_and_ho
 
 /// Returns the published text after each event of a reply, without the events before and after it.
 fn published_by_event(pack: &Pack, settings: Settings, events: Vec<Event>) -> Vec<String> {
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(pack, Hooks::default(), settings);
     let mut steps = Vec::new();
     processor.begin("msg_1", &mut steps);
     processor.step(Duration::ZERO, Input::Sent, &mut steps);

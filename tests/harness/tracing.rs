@@ -7,8 +7,9 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 use ttsr::Pack;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, Hooks, LoopEvent, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
+    Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
     TraceContext, Tracer,
 };
 
@@ -190,8 +191,10 @@ fn no_text_is_in_any_event() {
     assert!(!shown.contains("canary"), "{shown}");
 }
 
-/// An event of the loop, as it is serialized, and the event of `tracing` that it becomes: its level and some fields.
-const LOOP_EVENTS: [(&str, Level, &[(&str, &str)]); 8] = [
+/// An event of the loop in JSON, and the level and some fields of the `tracing` event that it becomes.
+type TracedEvent = (&'static str, Level, &'static [(&'static str, &'static str)]);
+
+const LOOP_EVENTS: [TracedEvent; 8] = [
     (
         r#"{"event":"tool-call","part":"p1","tool":"bash","call":"c1"}"#,
         Level::DEBUG,
@@ -221,7 +224,7 @@ const LOOP_EVENTS: [(&str, Level, &[(&str, &str)]); 8] = [
         ],
     ),
     (
-        r#"{"event":"unscanned","bytes":7,"kind":"audio"}"#,
+        r#"{"event":"unscanned","bytes":7,"of":"audio"}"#,
         Level::WARN,
         &[
             ("message", "unscanned"),

@@ -247,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_class_over_bytes_needs_a_state_for_each_byte_of_its_sequences() {
+        let count = |text: &str| {
+            let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
+            states(&parser.parse(text).expect("it is valid"))
+        };
+        assert_eq!(count("x[é-ê]"), 2);
+        // Two bytes, and the class.
+        assert_eq!(count(r"(?-u:\xFF)[é-ê]"), 1 + 3);
+    }
+
+    #[test]
     fn hostile_patterns_are_refused_from_their_tree() {
         let limit = PatternLimits::default().rule_states;
         assert_eq!(

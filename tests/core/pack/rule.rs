@@ -1,8 +1,10 @@
 //! Rules from other sources than files: built in code, in any order, on several threads.
 
+use ttsr::limits::OnLimit;
+use ttsr::pack::LoadErrorKind;
 use ttsr::rule::{
-    Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, Per, Region, Repeat, Repetition,
-    Script, Within,
+    Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, KnownList, PatternKind, Per,
+    Region, Repeat, Repetition, Script, Within,
 };
 use ttsr::{Action, Channel, LoadError, Pack, PackBuilder, Pattern, Rule};
 
@@ -362,14 +364,14 @@ fn severity_and_action_follow_from_each_other() {
     }
 }
 
-/// Whatever is serialized by name is named in messages as in JSON and in rules.
+/// `name()`, the serialized form and the key in rules are the same.
 #[test]
 fn names_are_those_of_the_serialized_form() {
     let mut names = Vec::new();
     for kind in [PatternKind::Literal, PatternKind::Word, PatternKind::Regex] {
         names.push((kind.name(), serde_json::to_value(kind).unwrap()));
         // The name is the key of the pattern.
-        let toml = with_rules(&rule("a", &format!("match.any = [{{ {} = 'x' }}]", kind.name())));
+        let toml = with_rules(&rule("a", &format!("{{ {} = 'x' }}", kind.name()), ""));
         let pack = Pack::from_toml(&toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
         assert_eq!(pack.rules()[0].condition.any[0].kind, kind);
     }
@@ -394,7 +396,7 @@ fn names_are_those_of_the_serialized_form() {
         let json = serde_json::to_value(within).unwrap();
         assert_eq!(json[within.name()], 3);
     }
-    for name in ["shown", "code", "code:rust"] {
+    for name in ["prose", "code", "code:rust"] {
         let region: Region = serde_json::from_value(name.into()).unwrap();
         assert_eq!(serde_json::to_value(&region).unwrap(), name);
     }

@@ -570,8 +570,8 @@ fn what_a_host_tells_an_attempt_decides_its_rules() {
             |attempt| attempt.tick(Duration::from_secs(3)),
         ),
         (
-            format!("on = ['tool-output']\npaths = ['**/*.rs']\n{todo}"),
-            Channel::ToolOutput,
+            format!("on = ['tool-input']\npaths = ['**/*.rs']\n{todo}"),
+            Channel::ToolInput,
             |attempt| attempt.set_path(CALL, "src/lib.rs"),
         ),
         (
@@ -633,20 +633,24 @@ fn a_call_of_a_turn_is_released_by_its_approval() {
     attempt.approve(CALL);
     assert_eq!(attempt.take(CALL), input);
     assert_eq!(attempt.counters().unscanned_bytes, 0);
+    drop(attempt);
     assert_eq!(turn.conversation().reviews(), []);
 }
 
 #[test]
-fn a_case_fails_if_its_rule_hits_too_late_or_only_in_one_piece() {
+fn a_case_fails_if_its_rule_hits_too_late() {
     let case = |by_byte: u64, text: &str| {
         let text = format!(
             "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['text']\n\
-             match.any = [{{ regex = 'bad$' }}]\n[[rule.r.case]]\ntext = '{text}'\nexpect = 'inject'\n\
+             match.any = [{{ regex = '(?m)bad$' }}]\n[[rule.r.case]]\ntext = \"{text}\"\nexpect = 'inject'\n\
              by-byte = {by_byte}\n"
         );
         let pack = Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"));
         ttsr::test(&pack).map_err(|error| error.failures()[0].problem)
     };
     assert_eq!(case(4, "bad\\n"), Ok(1));
-    assert_eq!(case(3, "bad\\n"), Err("hits after the byte that the case names"));
+    assert_eq!(
+        case(3, "bad\\n"),
+        Err("hits after the byte that the case names")
+    );
 }

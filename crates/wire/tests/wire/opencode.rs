@@ -119,7 +119,7 @@ fn e8_frames_that_cannot_be_read_are_counted() {
         ("s".to_owned(), unscanned(4, "new.kind")),
     ];
     assert_eq!(notices, expected);
-    let mut feed = Feed::default();
+    let mut feed = OpenCodeReader::default();
     feed.push(body.as_bytes(), &mut |_, _| {});
     assert_eq!(feed.malformed_events(), 1);
 }
@@ -132,7 +132,7 @@ fn e8_the_reply_of_the_oldest_session_ends_when_too_many_are_open() {
             "data: {{\"type\":\"session.next.text.delta\",\"data\":{{\"sessionID\":\"s{session}\",\"assistantMessageID\":\"m\",\"textID\":\"t\",\"delta\":\"Hi\"}}}}\n\n"
         )
     };
-    let mut feed = Feed::default();
+    let mut feed = OpenCodeReader::default();
     let mut ends = Vec::new();
     for session in 0..2000 {
         feed.push(text(session).as_bytes(), &mut |id, notice| {
