@@ -725,10 +725,10 @@ fn c1_sub_agents_and_changes_of_status_are_events() {
     let mut asked = Consultation::new("review", "call_1", Consult::new("Is it fit?"));
     asked.session = Some("ses_2".into());
     let mut provider = Scripted::new([ScriptedReply::default().text("Yes.").finish("stop")]);
-    let (mut tools, cancel) = (NoTools, Cancel::default());
+    let (tools, cancel) = (NoTools, Cancel::default());
     let asking = ask_sub_agent(
         &mut provider,
-        &mut tools,
+        &tools,
         &mut hooks,
         &parent,
         &asked,

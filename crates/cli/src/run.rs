@@ -281,13 +281,9 @@ impl TurnHost<'_> {
             || goal.is_some()
             || prompt.contains(HANDOFF_MARKER);
         let mut handing = None;
-        let tools: &mut dyn Tools = match is_handing {
-            true => handing.insert(HandoffTools::new(
-                &*place.id,
-                &mut *self.tools,
-                &mut self.sessions,
-            )),
-            false => &mut *self.tools,
+        let tools: &dyn Tools = match is_handing {
+            true => handing.insert(HandoffTools::new(&*place.id, &*self.tools, &self.sessions)),
+            false => &*self.tools,
         };
         let turn = AgentTurn::new(
             &mut processor,
@@ -554,7 +550,11 @@ impl<T: Tools> Tools for KeyMaskingTools<T> {
         self.tools.tools()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, tool: &str) -> bool {
+        self.tools.is_concurrent(tool)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         // A shorter key could be part of ordinary words.
         let key = self.key.as_ref().filter(|key| key.len() >= 8);
         let running = self.tools.call(call);

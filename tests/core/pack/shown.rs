@@ -263,7 +263,7 @@ fn problems_are_sorted_by_file_then_line_then_column() {
     assert!(places.is_sorted());
     let rules = error.diagnostics().iter().map(|problem| problem.rule());
     assert!(
-        rules.clone().any(|rule| rule == Some("t/a")),
+        rules.clone().any(|rule| rule == Some("demo/a")),
         "{:?}",
         rules.collect::<Vec<_>>()
     );

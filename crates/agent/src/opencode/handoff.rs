@@ -238,7 +238,7 @@ impl Server {
 }
 
 impl Transcripts for Server {
-    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
+    fn recent<'a>(&'a self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
         Box::pin(self.recent_messages(session, most))
     }
 }

@@ -270,8 +270,8 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
             conversation.push(injection.message());
         }
         conversation.push(prompt.clone());
-        let mut tools = NoTools;
-        let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+        let tools = NoTools;
+        let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
         let request = Request::new("a/model", conversation.clone());
         let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
         conversation.extend(outcome.added);
@@ -403,9 +403,9 @@ fn read_session(folder: &Folder, input: &str) -> (String, bool) {
     let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([calls, says]);
     let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
-    let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));
-    let mut tools = HandoffTools::new("", &mut others, &mut sessions);
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let (others, sessions) = (NoTools, StoredSessions::new(&folder.0));
+    let mut tools = HandoffTools::new("", &others, &sessions);
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let request = Request::new("a/model", vec![Message::user("Read it.")]);
     let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
     assert!(tools.take_handoff().is_none());
@@ -471,8 +471,8 @@ fn b6_numbers_are_numbers() {
 /// A sub-agent works for a session and must not open one.
 #[test]
 fn b1_a_sub_agent_does_not_hand_over() {
-    let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
-    let mut tools = HandoffTools::new("ses_1", &mut others, &mut sessions);
+    let (others, sessions) = (NoTools, StoredSessions::new("."));
+    let mut tools = HandoffTools::new("ses_1", &others, &sessions);
     let mut call = |session: &str, input: &str| {
         let call = ToolCall {
             session: session.to_owned(),

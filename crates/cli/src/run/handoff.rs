@@ -204,7 +204,7 @@ impl EarlierSessions {
 }
 
 impl Transcripts for EarlierSessions {
-    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
+    fn recent<'a>(&'a self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
         let recent = match (self.in_memory.get(session), &self.folder) {
             (Some(said), _) => Ok(said[said.len().saturating_sub(most)..].to_vec()),
             (None, Some(folder)) => StoredSessions::new(folder).read(session, most),

@@ -55,7 +55,7 @@ impl Tools for Bash {
         Vec::new()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         Box::pin(async { ToolOutput::output(format!("ran {}", call.input)) })
     }
 }
@@ -79,8 +79,8 @@ fn take(
         script().text("Done.").finish("stop"),
     ]);
     let mut processor = Processor::new(conversation, Hooks::default(), Settings::default());
-    let mut tools = Bash;
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let tools = Bash;
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
