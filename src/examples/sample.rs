@@ -260,3 +260,14 @@ fn char_outside(class: &str) -> char {
     let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
     usual.find(|&char| !contains(char)).unwrap_or('\u{e4}')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_outside_a_class_is_in_none_of_its_ranges() {
+        let found = ["ab", "!-9", "!-9_", "0_~xX"].map(char_outside);
+        assert_eq!(found, ['0', '_', '~', '\u{e4}']);
+    }
+}

@@ -412,3 +412,17 @@ fn the_outcome_of_a_target_is_what_rules_ask_for() {
         assert_eq!(spans(&pack, &target, "x").len(), matches, "{outcome:?}");
     }
 }
+
+#[test]
+fn one_call_scans_a_text_and_a_hit_is_a_match() {
+    let pack = toml("match.any = [{ literal = 'x' }]");
+    let found = scan(&pack, Channel::Text, None, None, b"a x, x");
+    let places: Vec<_> = found.iter().map(|found| (found.start, found.end)).collect();
+    assert_eq!(places, [(2, 3), (5, 6)]);
+    let mut stream = pack.stream();
+    let hits = stream.push(PART, b"a x, x").to_vec();
+    assert_eq!(
+        ScanMatch::from_hit(&stream, &hits[0]).as_ref(),
+        Some(&found[0])
+    );
+}

@@ -130,11 +130,13 @@ fn copy(tree: &Path) -> Result<()> {
             write_if_changed(&tree.join(name), &fs::read(name)?)?;
         }
     }
-    // A moved test would otherwise exist twice.
-    for file in sources(&tree.join("tests"))? {
-        let name = file.strip_prefix(tree)?.to_str();
-        if name.is_none_or(|name| !names.contains(name)) {
-            fs::remove_file(file)?;
+    // A moved test would otherwise exist twice, and so would the rules of a moved file of a pack.
+    for folder in ["tests", "rules"] {
+        for file in sources(&tree.join(folder))? {
+            let name = file.strip_prefix(tree)?.to_str();
+            if name.is_none_or(|name| !names.contains(name)) {
+                fs::remove_file(file)?;
+            }
         }
     }
     Ok(())
