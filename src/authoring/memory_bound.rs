@@ -146,7 +146,9 @@ fn detector_bytes(spec: &DetectorSpec) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{Ast, Condition, Named, Pattern, Region, Repetition, UnknownName};
+    use crate::rule::{
+        Ast, Condition, Count, Named, Pattern, Per, Region, Repetition, UnknownName,
+    };
 
     /// Returns the bytes that a rule with that condition retains of a part of that channel.
     fn retained(channel: Channel, set: impl Fn(&mut Condition)) -> usize {
@@ -195,6 +197,27 @@ mod tests {
             it.line = true;
         });
         assert_eq!(line, plain + buffers::WINDOW_BYTES + limits.stretch_bytes);
+
+        // A match whose condition is not yet decided is quoted until it is.
+        type Set = fn(&mut Condition);
+        let waits: [Set; 3] = [
+            |it| it.none = vec![Pattern::literal("y")],
+            |it| it.last = Some(9),
+            |it| {
+                it.count = Some(Count {
+                    times: 3,
+                    per: Per::Part,
+                });
+            },
+        ];
+        for set in waits {
+            let waiting = retained(text, |it| {
+                it.any = pattern(&[]);
+                set(it);
+            });
+            let more = (buffers::PENDING_MATCHES - 1) * buffers::EXCERPT_BYTES;
+            assert!(waiting >= plain + more, "{waiting} of {}", plain + more);
+        }
 
         let leak = retained(text, |it| it.leak = true);
         assert_eq!(

@@ -266,6 +266,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_example_is_the_argument_of_a_call_a_block_of_code_or_the_text_itself() {
+        let bytes = |rule: &Rule, channel| {
+            let sample = Sample::from_example(rule, channel, "x \"y\"");
+            String::from_utf8(sample.bytes).expect("it is UTF-8")
+        };
+        let mut rule = Rule::new("t/a", Vec::new());
+        assert_eq!(bytes(&rule, Channel::Text), "x \"y\"");
+        rule.args = vec!["command".into()];
+        assert_eq!(bytes(&rule, Channel::ToolInput), r#"{"command":"x \"y\""}"#);
+        assert_eq!(bytes(&rule, Channel::ToolOutput), "x \"y\"");
+    }
+
+    #[test]
     fn a_character_outside_a_class_is_in_none_of_its_ranges() {
         let found = ["ab", "!-9", "!-9_", "0_~xX"].map(char_outside);
         assert_eq!(found, ['0', '_', '~', '\u{e4}']);

@@ -13,9 +13,10 @@ use async_openai::types::chat::{
     ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
     ChatCompletionRequestMessageContentPartImage, ChatCompletionRequestMessageContentPartText,
     ChatCompletionRequestSystemMessage, ChatCompletionRequestToolMessage,
-    ChatCompletionRequestUserMessage, ChatCompletionRequestUserMessageContentPart,
-    ChatCompletionTool, ChatCompletionTools, CreateChatCompletionRequest,
-    CreateChatCompletionStreamResponse, FinishReason, FunctionCall, FunctionObject, ImageUrl,
+    ChatCompletionRequestUserMessage, ChatCompletionRequestUserMessageContent,
+    ChatCompletionRequestUserMessageContentPart, ChatCompletionTool, ChatCompletionTools,
+    CreateChatCompletionRequest, CreateChatCompletionStreamResponse, FinishReason, FunctionCall,
+    FunctionObject, ImageUrl,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -123,7 +124,8 @@ fn add_message(
         let text = (!text.is_empty())
             .then(|| ChatCompletionRequestMessageContentPartText::from(text).into());
         let parts: Vec<_> = text.into_iter().chain(images).collect();
-        messages.push(ChatCompletionRequestUserMessage::from(parts).into());
+        let content = ChatCompletionRequestUserMessageContent::from(parts);
+        messages.push(ChatCompletionRequestUserMessage::from(content).into());
         return Ok(());
     }
     if !text.is_empty() {
