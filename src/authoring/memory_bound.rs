@@ -198,27 +198,6 @@ mod tests {
         });
         assert_eq!(line, plain + buffers::WINDOW_BYTES + limits.stretch_bytes);
 
-        // A match whose condition is not yet decided is quoted until it is.
-        type Set = fn(&mut Condition);
-        let waits: [Set; 3] = [
-            |it| it.none = vec![Pattern::literal("y")],
-            |it| it.last = Some(9),
-            |it| {
-                it.count = Some(Count {
-                    times: 3,
-                    per: Per::Part,
-                });
-            },
-        ];
-        for set in waits {
-            let waiting = retained(text, |it| {
-                it.any = pattern(&[]);
-                set(it);
-            });
-            let more = (buffers::PENDING_MATCHES - 1) * buffers::EXCERPT_BYTES;
-            assert!(waiting >= plain + more, "{waiting} of {}", plain + more);
-        }
-
         let leak = retained(text, |it| it.leak = true);
         assert_eq!(
             leak,
@@ -263,5 +242,26 @@ mod tests {
 
         let ast = retained(text, |it| it.ast = Some(Ast::default()));
         assert_eq!(ast, 2 * limits.ast_bytes + fence + quotes);
+    }
+
+    #[test]
+    fn matches_whose_condition_is_not_decided_are_quoted_until_it_is() {
+        type Set = fn(&mut Condition);
+        let waits: [Set; 3] = [
+            |it| it.none = vec![Pattern::literal("y")],
+            |it| it.last = Some(9),
+            |it| {
+                let per = Per::Part;
+                it.count = Some(Count { times: 3, per });
+            },
+        ];
+        let quoted = |set: Set| {
+            let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
+            set(&mut rule.condition);
+            quote_bytes(&rule) / buffers::EXCERPT_BYTES
+        };
+        assert_eq!(waits.map(quoted), [1 + buffers::PENDING_MATCHES; 3]);
+        assert_eq!(quoted(|_| {}), 2);
+        assert_eq!(quoted(|it| it.first = Some(9)), 2);
     }
 }
