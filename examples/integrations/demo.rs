@@ -173,14 +173,6 @@ pub fn conversation() -> Request {
     request
 }
 
-/// A question of the user about an image, and an answer of the model that contains one.
-#[cfg(test)]
-pub fn images() -> [Request; 2] {
-    let asked = Message::user("What is it?").with_image("image/png", "iVBORw0KGgo=");
-    let shown = Message::new(Role::Assistant, "This.").with_image("image/png", "iVBORw0KGgo=");
-    [asked, shown].map(|message| Request::new("a-model", vec![message]))
-}
-
 /// A conversation with reasoning.
 #[cfg(test)]
 pub fn reasoning() -> Request {

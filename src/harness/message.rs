@@ -58,13 +58,6 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// An image for the model. Rules do not read images, so it is sent unscanned.
-    Image {
-        /// The media type, such as `image/png`.
-        media_type: String,
-        /// The bytes of the file in base64 (RFC 4648, section 4), as providers accept them.
-        data: String,
-    },
 }
 
 /// A message of a conversation.
@@ -96,24 +89,6 @@ impl Message {
     /// Returns a message that the user wrote.
     pub fn user(text: impl Into<String>) -> Message {
         Message::new(Role::User, text)
-    }
-
-    /// Returns the message with an image after its other content. `data` is the file in base64.
-    ///
-    /// # Example: a question about a picture
-    /// ```
-    /// use ttsr::harness::{Content, Message};
-    /// let message = Message::user("What does it show?").with_image("image/png", "iVBORw0KGgo=");
-    /// assert_eq!(message.text(), "What does it show?");
-    /// assert!(matches!(&message.content[1], Content::Image { media_type, .. } if media_type == "image/png"));
-    /// ```
-    #[must_use]
-    pub fn with_image(mut self, media_type: impl Into<String>, data: impl Into<String>) -> Message {
-        self.content.push(Content::Image {
-            media_type: media_type.into(),
-            data: data.into(),
-        });
-        self
     }
 
     /// Returns a message that the application writes on behalf of the user, to steer the model.
@@ -196,10 +171,9 @@ impl Message {
     pub(super) fn texts(&self) -> Vec<&str> {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text { text, .. } => Some(text.as_str()),
-            Content::Reasoning { .. }
-            | Content::ToolCall { .. }
-            | Content::ToolResult { .. }
-            | Content::Image { .. } => None,
+            Content::Reasoning { .. } | Content::ToolCall { .. } | Content::ToolResult { .. } => {
+                None
+            }
         });
         texts.collect()
     }

@@ -237,7 +237,6 @@ impl OutputRecord for LogLine<'_> {
 fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
     let role = format!("{:?}", message.role).to_lowercase();
     for content in &message.content {
-        let image;
         let (what, text) = match content {
             Content::Text { text, synthetic } => {
                 (if *synthetic { "steering" } else { &*role }, text)
@@ -245,13 +244,6 @@ fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
             Content::Reasoning { text, .. } => ("reasoning", text),
             Content::ToolCall { tool, input, .. } => (tool.as_str(), input),
             Content::ToolResult { output, .. } => ("result", output),
-            Content::Image { media_type, data } => {
-                image = format!(
-                    "{media_type}, {} of base64",
-                    Quantity(data.len() as u64, "byte")
-                );
-                ("image", &image)
-            }
         };
         writeln!(
             out,

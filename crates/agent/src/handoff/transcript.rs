@@ -176,9 +176,6 @@ impl TranscriptMessage {
                 name: tool.clone(),
                 title: title(input),
             }),
-            Content::Image { media_type, .. } => Some(TranscriptPart::Text(format!(
-                "[an image of the type {media_type}]"
-            ))),
             _ => None,
         });
         let parts: Vec<TranscriptPart> = parts.collect();

@@ -142,9 +142,6 @@ impl Server {
             Content::Text { text, synthetic } => {
                 Some(json!({ "type": "text", "text": text, "synthetic": synthetic }))
             }
-            Content::Image { media_type, data } => Some(json!({
-                "type": "file", "mime": media_type, "url": format!("data:{media_type};base64,{data}"),
-            })),
             _ => None,
         });
         let mut body = json!({

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::ProviderApi;
 use super::conversation::{
-    AssistantItem, ConversationTurn, FunctionCall, ProviderConversation, ToolResult, UserItem,
+    AssistantItem, ConversationTurn, FunctionCall, ProviderConversation, ToolResult,
 };
 use super::signed_reasoning::SignedReasoning;
 use ttsr::harness::{Request, Tool};
@@ -52,12 +52,12 @@ fn chat(
     }
     for turn in &conversation.turns {
         match turn {
-            ConversationTurn::User { results, items } => {
+            ConversationTurn::User { results, texts } => {
                 messages.extend(results.iter().map(|result| {
                     json!({"role": "tool", "tool_call_id": result.id, "content": result.output})
                 }));
-                if !items.is_empty() {
-                    messages.push(json!({"role": "user", "content": chat_user(items)}));
+                if !texts.is_empty() {
+                    messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
                 }
             }
             ConversationTurn::Assistant(pieces) => messages.push(chat_assistant(pieces)),
@@ -84,28 +84,6 @@ fn chat(
     body
 }
 
-/// Returns a string if there are only texts, which every compatible server accepts, or else a list of parts.
-fn chat_user(items: &[UserItem]) -> Value {
-    let texts = items.iter().map(|item| match item {
-        UserItem::Text(text) => Some(text.as_str()),
-        UserItem::Image { .. } => None,
-    });
-    if let Some(texts) = texts.collect::<Option<Vec<&str>>>() {
-        return texts.join("\n\n").into();
-    }
-    let parts = items.iter().map(|item| match item {
-        UserItem::Text(text) => json!({"type": "text", "text": text}),
-        UserItem::Image { media_type, data } => {
-            json!({"type": "image_url", "image_url": {"url": data_url(media_type, data)}})
-        }
-    });
-    parts.collect::<Vec<Value>>().into()
-}
-
-fn data_url(media_type: &str, data: &str) -> String {
-    format!("data:{media_type};base64,{data}")
-}
-
 fn chat_assistant(pieces: &[AssistantItem]) -> Value {
     let text = text_of(pieces);
     let calls: Vec<Value> = calls_of(pieces)
@@ -130,20 +108,15 @@ fn responses(conversation: &ProviderConversation, request: &Request) -> Map<Stri
     let mut input = Vec::new();
     for turn in &conversation.turns {
         match turn {
-            ConversationTurn::User { results, items } => {
+            ConversationTurn::User { results, texts } => {
                 input.extend(results.iter().map(|result| {
                     json!({"type": "function_call_output", "call_id": result.id, "output": result.output})
                 }));
-                input.extend(items.iter().map(|item| {
-                    let content = match item {
-                        UserItem::Text(text) => json!(text),
-                        UserItem::Image { media_type, data } => json!([{
-                            "type": "input_image", "image_url": data_url(media_type, data),
-                            "detail": "auto",
-                        }]),
-                    };
-                    json!({"role": "user", "content": content})
-                }));
+                input.extend(
+                    texts
+                        .iter()
+                        .map(|text| json!({"role": "user", "content": text})),
+                );
             }
             ConversationTurn::Assistant(pieces) => {
                 input.extend(pieces.iter().map(|piece| match piece {
@@ -181,10 +154,12 @@ fn messages(
     signed_reasoning: &SignedReasoning,
 ) -> Map<String, Value> {
     let turns = conversation.turns.iter().map(|turn| match turn {
-        ConversationTurn::User { results, items } => {
+        ConversationTurn::User { results, texts } => {
             let results = results.iter().map(anthropic_result);
-            let items = items.iter().map(anthropic_item);
-            json!({"role": "user", "content": results.chain(items).collect::<Vec<_>>()})
+            let texts = texts
+                .iter()
+                .map(|text| json!({"type": "text", "text": text}));
+            json!({"role": "user", "content": results.chain(texts).collect::<Vec<_>>()})
         }
         ConversationTurn::Assistant(pieces) => {
             let mut blocks: Vec<Value> = pieces.iter().map(anthropic_block).collect();
@@ -218,16 +193,6 @@ fn anthropic_result(result: &ToolResult) -> Value {
         "type": "tool_result", "tool_use_id": result.id, "content": result.output,
         "is_error": result.is_error,
     })
-}
-
-fn anthropic_item(item: &UserItem) -> Value {
-    match item {
-        UserItem::Text(text) => json!({"type": "text", "text": text}),
-        UserItem::Image { media_type, data } => json!({
-            "type": "image",
-            "source": {"type": "base64", "media_type": media_type, "data": data},
-        }),
-    }
 }
 
 fn anthropic_block(piece: &AssistantItem) -> Value {

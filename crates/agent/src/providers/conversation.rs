@@ -20,22 +20,12 @@ pub(super) struct ProviderConversation {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConversationTurn {
-    /// The results of the previous turn's calls in their order, then texts and images.
+    /// The results of the previous turn's calls in their order, then the texts.
     User {
         results: Vec<ToolResult>,
-        items: Vec<UserItem>,
+        texts: Vec<String>,
     },
     Assistant(Vec<AssistantItem>),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum UserItem {
-    Text(String),
-    Image {
-        media_type: String,
-        /// The file in base64.
-        data: String,
-    },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -82,21 +72,7 @@ impl ProviderConversation {
             (Role::Assistant, Content::Text { text, .. }) => {
                 self.push_assistant(AssistantItem::Text(text.clone()))
             }
-            (_, Content::Text { text, .. }) => {
-                self.user_turn().1.push(UserItem::Text(text.clone()));
-            }
-            (Role::User | Role::Tool, Content::Image { media_type, data }) => {
-                self.user_turn().1.push(UserItem::Image {
-                    media_type: media_type.clone(),
-                    data: data.clone(),
-                });
-            }
-            // No API accepts an image of the model or in the instructions, so a text takes its place.
-            (_, Content::Image { media_type, .. }) => {
-                let text = format!("[an image of the type {media_type}]");
-                let synthetic = true;
-                self.add(role, &Content::Text { text, synthetic });
-            }
+            (_, Content::Text { text, .. }) => self.user_turn().1.push(text.clone()),
             (_, Content::ToolCall { call, tool, input }) => {
                 self.push_assistant(AssistantItem::FunctionCall(FunctionCall {
                     id: sanitized_id(call),
@@ -132,15 +108,15 @@ impl ProviderConversation {
     }
 
     /// Returns the user turn at the end, and begins one if there is none.
-    fn user_turn(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<UserItem>) {
+    fn user_turn(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<String>) {
         if !matches!(self.turns.last(), Some(ConversationTurn::User { .. })) {
             self.turns.push(ConversationTurn::User {
                 results: Vec::new(),
-                items: Vec::new(),
+                texts: Vec::new(),
             });
         }
         match self.turns.last_mut() {
-            Some(ConversationTurn::User { results, items }) => (results, items),
+            Some(ConversationTurn::User { results, texts }) => (results, texts),
             _ => unreachable!("the last turn was made the user's"),
         }
     }
@@ -153,18 +129,18 @@ impl ProviderConversation {
         for mut turn in self.turns.drain(..) {
             match &mut turn {
                 ConversationTurn::Assistant(pieces) => asked = name_calls(pieces, &mut taken),
-                ConversationTurn::User { results, items } => {
+                ConversationTurn::User { results, texts } => {
                     let (answers, strays) = pair_results(&asked, std::mem::take(results));
                     *results = answers;
-                    items.splice(0..0, strays);
+                    texts.splice(0..0, strays);
                     asked.clear();
                 }
             }
             turns.push(turn);
         }
         if !asked.is_empty() {
-            let (results, items) = pair_results(&asked, Vec::new());
-            turns.push(ConversationTurn::User { results, items });
+            let (results, texts) = pair_results(&asked, Vec::new());
+            turns.push(ConversationTurn::User { results, texts });
         }
         self.turns = turns;
     }
@@ -215,7 +191,7 @@ fn name_calls(pieces: &mut [AssistantItem], taken: &mut HashSet<String>) -> Vec<
 fn pair_results(
     asked: &[ExpectedResult],
     mut results: Vec<ToolResult>,
-) -> (Vec<ToolResult>, Vec<UserItem>) {
+) -> (Vec<ToolResult>, Vec<String>) {
     let answers = asked.iter().map(|call| {
         let found = results.iter().position(|result| result.id == call.known);
         let id = call.id.clone();
@@ -234,7 +210,7 @@ fn pair_results(
     let answers: Vec<ToolResult> = answers.collect();
     let strays = results.into_iter().map(|result| {
         let ToolResult { id, output, .. } = result;
-        UserItem::Text(format!("Result of the tool call {id}: {output}"))
+        format!("Result of the tool call {id}: {output}")
     });
     (answers, strays.collect())
 }
@@ -350,12 +326,11 @@ mod tests {
     fn a_result_without_a_call_is_told_as_text() {
         let conversation =
             ProviderConversation::new(&[message(Role::Tool, vec![result("a", "one")])]);
-        let ConversationTurn::User { results, items } = &conversation.turns[0] else {
+        let ConversationTurn::User { results, texts } = &conversation.turns[0] else {
             panic!("a result is the user's");
         };
         assert!(results.is_empty());
-        let told = UserItem::Text("Result of the tool call a: one".into());
-        assert_eq!(*items, [told]);
+        assert_eq!(texts, &["Result of the tool call a: one"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A stream of async-openai as a provider: OpenAI Chat Completions.
 //!
-//! Texts, images of the user, tool calls, their results, tools, the temperature, the token limit and headers are carried. Chat Completions
+//! Texts, tool calls, their results, tools, the temperature, the token limit and headers are carried. Chat Completions
 //! has no field for reasoning, so a conversation that contains some is refused; so are images, audio and calls in the
 //! old form (`function_call`) in a reply.
 
@@ -11,12 +11,10 @@ use async_openai::traits::RequestOptionsBuilder;
 use async_openai::types::chat::{
     ChatCompletionMessageToolCall, ChatCompletionMessageToolCalls,
     ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
-    ChatCompletionRequestMessageContentPartImage, ChatCompletionRequestMessageContentPartText,
     ChatCompletionRequestSystemMessage, ChatCompletionRequestToolMessage,
-    ChatCompletionRequestUserMessage, ChatCompletionRequestUserMessageContent,
-    ChatCompletionRequestUserMessageContentPart, ChatCompletionTool, ChatCompletionTools,
+    ChatCompletionRequestUserMessage, ChatCompletionTool, ChatCompletionTools,
     CreateChatCompletionRequest, CreateChatCompletionStreamResponse, FinishReason, FunctionCall,
-    FunctionObject, ImageUrl,
+    FunctionObject,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -72,7 +70,7 @@ fn add_message(
     message: &Message,
     messages: &mut Vec<ChatCompletionRequestMessage>,
 ) -> Result<(), Failure> {
-    let (mut calls, mut images) = (Vec::new(), Vec::new());
+    let mut calls = Vec::new();
     for content in &message.content {
         match content {
             // The texts of a message are one text below.
@@ -97,15 +95,9 @@ fn add_message(
             Content::Reasoning { .. } => {
                 return Err(unsupported("Chat Completions has no field for reasoning"));
             }
-            Content::Image { media_type, data } => images.push(image(media_type, data)),
         }
     }
     let text = message.text();
-    if !images.is_empty() && matches!(message.role, Role::System | Role::Assistant) {
-        return Err(unsupported(
-            "only a message of the user can contain an image",
-        ));
-    }
     if message.role == Role::Assistant {
         let said = ChatCompletionRequestAssistantMessage {
             content: (!text.is_empty()).then(|| text.into()),
@@ -120,14 +112,6 @@ fn add_message(
     if !calls.is_empty() {
         return Err(unsupported("only a message of the model can call a tool"));
     }
-    if !images.is_empty() {
-        let text = (!text.is_empty())
-            .then(|| ChatCompletionRequestMessageContentPartText::from(text).into());
-        let parts: Vec<_> = text.into_iter().chain(images).collect();
-        let content = ChatCompletionRequestUserMessageContent::from(parts);
-        messages.push(ChatCompletionRequestUserMessage::from(content).into());
-        return Ok(());
-    }
     if !text.is_empty() {
         messages.push(match message.role {
             Role::System => ChatCompletionRequestSystemMessage::from(text).into(),
@@ -135,19 +119,6 @@ fn add_message(
         });
     }
     Ok(())
-}
-
-fn image(media_type: &str, data: &str) -> ChatCompletionRequestUserMessageContentPart {
-    let image_url = ImageUrl {
-        url: format!("data:{media_type};base64,{data}"),
-        detail: None,
-    };
-    let prompt_cache_breakpoint = None;
-    ChatCompletionRequestMessageContentPartImage {
-        image_url,
-        prompt_cache_breakpoint,
-    }
-    .into()
 }
 
 fn headers(request: &Request) -> Result<HeaderMap, Failure> {
@@ -167,8 +138,8 @@ fn read(chunk: Value, parts: &mut EventBuilder) -> Result<(), Failure> {
     if choices.any(|choice| !choice["delta"]["images"].is_null()) {
         return Err(unsupported("the reply has an image"));
     }
-    let chunk: CreateChatCompletionStreamResponse =
-        serde_json::from_value(chunk).map_err(|error| Failure::new("client", error.to_string()))?;
+    let chunk: CreateChatCompletionStreamResponse = serde_json::from_value(chunk)
+        .map_err(|error| Failure::new("client", error.to_string()))?;
     if let Some(usage) = chunk.usage {
         parts.usage(usage.prompt_tokens.into(), usage.completion_tokens.into());
     }
@@ -215,7 +186,7 @@ fn failure(error: OpenAIError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{conversation, events, images, reasoning, shown};
+    use crate::demo::{conversation, events, reasoning, shown};
 
     #[test]
     fn calls_results_and_tools_are_in_the_request() {
@@ -238,19 +209,6 @@ mod tests {
         assert_eq!(body["tools"][0]["function"]["parameters"]["type"], "object");
         assert_eq!(body["max_completion_tokens"], 100);
         assert_eq!(headers(&conversation()).unwrap()["x-initiator"], "agent");
-    }
-
-    #[test]
-    fn an_image_of_the_user_is_carried_and_one_of_the_model_is_refused() {
-        let [asked, shown] = images();
-        let body = serde_json::to_value(chat_request(&asked).unwrap()).unwrap();
-        let image = serde_json::json!({ "url": "data:image/png;base64,iVBORw0KGgo=" });
-        let content = serde_json::json!([
-            { "type": "text", "text": "What is it?" },
-            { "type": "image_url", "image_url": image },
-        ]);
-        assert_eq!(body["messages"][0]["content"], content);
-        assert_eq!(chat_request(&shown).unwrap_err().kind(), "unsupported");
     }
 
     #[test]

@@ -102,15 +102,6 @@ fn chat_request(request: &Request, signed: &SignedCalls) -> Result<ChatRequest, 
                         thought_signatures: None,
                     }));
                 }
-                Content::Image { .. } if matches!(message.role, Role::System | Role::Assistant) => {
-                    return Err(unsupported(
-                        "only a message of the user can contain an image",
-                    ));
-                }
-                Content::Image { media_type, data } => {
-                    let file = ContentPart::from_binary_base64(&**media_type, &**data, None);
-                    parts.push(file);
-                }
                 // The output of a failed tool is its error message; genai has no flag for it.
                 Content::ToolResult { call, output, .. } => {
                     let result = ToolResponse {
@@ -253,7 +244,7 @@ mod tests {
     use genai::chat::StreamChunk;
 
     use super::*;
-    use crate::demo::{conversation, events, images, reasoning, shown};
+    use crate::demo::{conversation, events, reasoning, shown};
 
     fn written(request: &Request, signed: &SignedCalls) -> Value {
         serde_json::to_value(chat_request(request, signed).unwrap()).unwrap()
@@ -283,19 +274,6 @@ mod tests {
             (Some(0.5), Some(100))
         );
         assert!(options.extra_headers.is_some());
-    }
-
-    #[test]
-    fn an_image_of_the_user_is_carried_and_one_of_the_model_is_refused() {
-        let [asked, shown] = images();
-        let request = written(&asked, &SignedCalls::default());
-        let content = &request["messages"][0]["content"];
-        assert_eq!(content[0]["Text"], "What is it?");
-        let file = &content[1]["Binary"];
-        assert_eq!(file["content_type"], "image/png");
-        assert_eq!(file["source"]["Base64"], "iVBORw0KGgo=");
-        let refused = chat_request(&shown, &SignedCalls::default()).unwrap_err();
-        assert_eq!(refused.kind(), "unsupported");
     }
 
     fn chunk(content: &str) -> StreamChunk {
@@ -329,7 +307,9 @@ mod tests {
     fn read_reply(adapter: AdapterKind, signed: &SignedCalls) -> String {
         let mut reader = Reader::new(signed.clone());
         *reader.adapter.lock().unwrap() = Some(adapter);
-        let events = events(reply(), move |event, parts| reader.read(event, parts));
+        let events = events(reply(), move |event, parts| {
+            reader.read(event, parts)
+        });
         shown(&events.unwrap())
     }
 

@@ -15,8 +15,8 @@ use rig_core::DynModel;
 use rig_core::completion::{CompletionRequest, CompletionResponse, FinishReason, ToolDefinition};
 use rig_core::error::ProviderError;
 use rig_core::message::{
-    AssistantContent, AssistantMessage, ImageMediaType, Message as RigMessage, MimeType as _,
-    StopReason, ToolCall, ToolFunction, ToolName, ToolResult, ToolResultContent, UserContent,
+    AssistantContent, AssistantMessage, Message as RigMessage, StopReason, ToolCall, ToolFunction,
+    ToolName, ToolResult, ToolResultContent, UserContent,
 };
 use rig_core::operation::Completion;
 use rig_core::streaming::{Item, PartKind, StreamEvent, Streamed};
@@ -158,12 +158,6 @@ fn user_message(
                     ..call.result(vec![ToolResultContent::text(output)])
                 }));
             }
-            Content::Image { media_type, data } => {
-                let Some(media_type) = ImageMediaType::from_mime_type(media_type) else {
-                    return Err(unsupported(&format!("an image of the type {media_type}")));
-                };
-                contents.push(UserContent::image_base64(data, Some(media_type), None));
-            }
             Content::Reasoning { .. } | Content::ToolCall { .. } => {
                 return Err(unsupported(
                     "only a message of the model can reason or call a tool",
@@ -221,11 +215,6 @@ fn assistant_contents(message: &Message) -> Result<Vec<AssistantContent>, Failur
             Content::ToolCall { call, tool, input } => {
                 let function = ToolFunction::parse(tool_name(tool)?, input);
                 AssistantContent::ToolCall(ToolCall::from_wire(call, function))
-            }
-            Content::Image { .. } => {
-                return Err(unsupported(
-                    "only a message of the user can contain an image",
-                ));
             }
             Content::ToolResult { call, .. } => {
                 return Err(unsupported(&format!(
@@ -338,7 +327,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::demo::{conversation, events, images, reasoning, shown};
+    use crate::demo::{conversation, events, reasoning, shown};
 
     fn plain() -> Request {
         let mut request = conversation();
@@ -374,26 +363,6 @@ mod tests {
         );
         let request = written(&reasoning(), &KeptReplies::default());
         assert_eq!(request["chat_history"][1]["content"][0]["text"], "hm");
-    }
-
-    #[test]
-    fn an_image_of_the_user_is_carried_and_one_of_the_model_is_refused() {
-        let kept = KeptReplies::default();
-        let [mut asked, shown] = images();
-        let request = written(&asked, &kept);
-        let content = request["chat_history"][0]["content"].to_string();
-        assert!(
-            content.contains("What is it?") && content.contains("iVBORw0KGgo="),
-            "{content}"
-        );
-        let unknown = Message::user("And this?").with_image("image/x-none", "");
-        asked.messages.push(unknown);
-        for request in [asked, shown] {
-            assert_eq!(
-                completion_request(&request, &kept).unwrap_err().kind(),
-                "unsupported"
-            );
-        }
     }
 
     /// Returns a reply with signed reasoning, text and a call.

@@ -69,66 +69,6 @@ fn sent(api: ProviderApi, request: &Request) -> Heard {
     })
 }
 
-/// The user's image goes to each API in its own form. One of the model is told as text: no API accepts it.
-#[test]
-fn an_image_of_the_user_is_sent_to_each_api() {
-    let url = "data:image/png;base64,iVBORw0KGgo=";
-    let image = |message: Message| message.with_image("image/png", "iVBORw0KGgo=");
-    let messages = vec![
-        image(Message::user("What is it?")),
-        image(Message::new(Role::Assistant, "This.")),
-        Message::user("Which?"),
-    ];
-    let request = Request::new("a-model", messages);
-    let expected = [
-        (
-            ProviderApi::OpenAiChat,
-            "messages",
-            json!([
-                {"role": "user", "content": [
-                    {"type": "text", "text": "What is it?"},
-                    {"type": "image_url", "image_url": {"url": url}},
-                ]},
-                {"role": "assistant", "content": "This.[an image of the type image/png]"},
-                {"role": "user", "content": "Which?"},
-            ]),
-        ),
-        (
-            ProviderApi::OpenAiResponses,
-            "input",
-            json!([
-                {"role": "user", "content": "What is it?"},
-                {"role": "user", "content": [
-                    {"type": "input_image", "image_url": url, "detail": "auto"},
-                ]},
-                {"role": "assistant", "content": "This."},
-                {"role": "assistant", "content": "[an image of the type image/png]"},
-                {"role": "user", "content": "Which?"},
-            ]),
-        ),
-        (
-            ProviderApi::AnthropicMessages,
-            "messages",
-            json!([
-                {"role": "user", "content": [
-                    {"type": "text", "text": "What is it?"},
-                    {"type": "image", "source": {
-                        "type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo=",
-                    }},
-                ]},
-                {"role": "assistant", "content": [
-                    {"type": "text", "text": "This."},
-                    {"type": "text", "text": "[an image of the type image/png]"},
-                ]},
-                {"role": "user", "content": [{"type": "text", "text": "Which?"}]},
-            ]),
-        ),
-    ];
-    for (api, member, messages) in expected {
-        assert_eq!(sent(api, &request).json()[member], messages, "{api:?}");
-    }
-}
-
 fn schema() -> Value {
     json!({"type": "object", "properties": {"path": {"type": "string"}}})
 }
