@@ -184,6 +184,13 @@ pub fn reasoning() -> Request {
     Request::new("a-model", vec![Message::user("Why?"), message])
 }
 
+/// A conversation of one message with an image, by `role`.
+#[cfg(test)]
+pub fn image_of(role: Role) -> Request {
+    let message = Message::new(role, "What is it?").with_image("image/png", "iVBORw0KGgo=");
+    Request::new("a-model", vec![message])
+}
+
 /// Returns the events that an adapter makes of chunks, or its refusal.
 #[cfg(test)]
 pub fn events<T: Send + Unpin + 'static>(

@@ -241,6 +241,35 @@ fn what_steers_the_model_is_not_read_as_the_users_words() {
     assert!(matches!(&kept[..], [Content::Text { text, .. }] if text == "Go."));
 }
 
+/// The rules read the message before when it was the last one: it is neither read again nor changed.
+#[test]
+fn rules_read_no_images_and_a_message_of_images_is_the_users_last_one() {
+    let rules = [rule(Action::Append, Channel::UserInput, "deploy")];
+    let mut processor = processor(rules, Hooks::default());
+    let mut last = |messages: Vec<Message>| {
+        let mut out = Vec::new();
+        processor.begin("msg", &mut out);
+        let request = Request::new("m", messages);
+        let prepared = processor.prepare(&request, &mut out).unwrap();
+        processor.step(Default::default(), Input::Sent, &mut out);
+        prepared.request.messages
+    };
+    let text = Message::user("deploy");
+    let mut image = Message::user("deploy").with_image("image/png", "deploy");
+    let sent = last(vec![text.clone(), image.clone()]);
+    assert_eq!(
+        (sent[0].text(), sent[1].text()),
+        (text.text(), "deploy\n\n(append)".into())
+    );
+    assert_eq!(
+        sent[1].content[1], image.content[1],
+        "the image goes out as it is"
+    );
+    image.content.remove(0);
+    let sent = last(vec![text.clone(), image.clone()]);
+    assert_eq!(sent, [text, image]);
+}
+
 struct Falls;
 
 impl Hook for Falls {

@@ -1,5 +1,6 @@
 //! `ttsr log`: shows the log of a session stored on disk.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Write};
@@ -237,23 +238,31 @@ impl OutputRecord for LogLine<'_> {
 fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
     let role = format!("{:?}", message.role).to_lowercase();
     for content in &message.content {
-        let (what, text) = match content {
+        let (what, text): (&str, Cow<'_, str>) = match content {
             Content::Text { text, synthetic } => {
-                (if *synthetic { "steering" } else { &*role }, text)
+                (if *synthetic { "steering" } else { &*role }, text.into())
             }
-            Content::Reasoning { text, .. } => ("reasoning", text),
-            Content::ToolCall { tool, input, .. } => (tool.as_str(), input),
-            Content::ToolResult { output, .. } => ("result", output),
+            Content::Image { media_type, data } => (&*role, image(media_type, data).into()),
+            Content::Reasoning { text, .. } => ("reasoning", text.into()),
+            Content::ToolCall { tool, input, .. } => (tool.as_str(), input.into()),
+            Content::ToolResult { output, .. } => ("result", output.into()),
         };
         writeln!(
             out,
             "{STRONG}{:<9}{STRONG:#}  {}",
             // `Escaped` ignores padding, so the text becomes a string first.
             Escaped(what).to_string(),
-            Escaped(&excerpt(text))
+            Escaped(&excerpt(&text))
         )?;
     }
     Ok(())
+}
+
+/// Returns a description of an image: its media type, and its size before it was encoded in base64.
+fn image(media_type: &str, data: &str) -> String {
+    let digits = data.trim_end_matches('=').len() as u64;
+    let bytes = Quantity(digits * 3 / 4, "byte");
+    format!("[image {media_type}, {bytes}]")
 }
 
 fn show_event(event: &LoopEvent, out: &mut dyn Write) -> io::Result<()> {

@@ -568,10 +568,16 @@ impl Processor {
             return Ok(());
         }
         let messages = prepared.request.messages.iter_mut().rev();
-        let is_prompt = |message: &&mut Message| is_written(message) || is_initiated(message);
+        let is_prompt = |message: &&mut Message| {
+            is_written(message) || is_initiated(message) || has_only_images(message)
+        };
         let Some(message) = messages.into_iter().find(is_prompt) else {
             return Ok(());
         };
+        // Rules read no images, and the message before was read when it was the last one.
+        if has_only_images(message) {
+            return Ok(());
+        }
         let text = message.texts().join(TEXT_SEPARATOR);
         let mut hash = DefaultHasher::new();
         let turn = self.conversation.turns();
@@ -711,6 +717,13 @@ fn is_written(message: &Message) -> bool {
         )
     };
     message.role == Role::User && content.any(is_own)
+}
+
+/// Returns true if the message is the user's and contains images and nothing else.
+fn has_only_images(message: &Message) -> bool {
+    let mut content = message.content.iter();
+    let is_image = |content: &Content| matches!(content, Content::Image { .. });
+    message.role == Role::User && !message.content.is_empty() && content.all(is_image)
 }
 
 /// Returns true if the agent itself wrote the message to start a request.

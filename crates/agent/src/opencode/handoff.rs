@@ -142,7 +142,13 @@ impl Server {
             Content::Text { text, synthetic } => {
                 Some(json!({ "type": "text", "text": text, "synthetic": synthetic }))
             }
-            _ => None,
+            Content::Image { media_type, data } => {
+                let url = format!("data:{media_type};base64,{data}");
+                Some(json!({ "type": "file", "mime": media_type, "url": url }))
+            }
+            Content::Reasoning { .. } | Content::ToolCall { .. } | Content::ToolResult { .. } => {
+                None
+            }
         });
         let mut body = json!({
             "parts": parts.collect::<Vec<Value>>(),

@@ -212,7 +212,7 @@ fn http_request(endpoint: &Endpoint, request: &Request) -> Result<HttpRequest<St
             request,
             &endpoint.more,
             &endpoint.signed_reasoning,
-        ))
+        )?)
         .map_err(|error| Failure::new("header", error.to_string()))?;
     let headers = sent.headers_mut();
     headers.extend(api.header());

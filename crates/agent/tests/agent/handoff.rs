@@ -541,6 +541,17 @@ fn b6_transcript_shows_who_said_what() {
 }
 
 #[test]
+fn b6_a_transcript_names_the_media_type_of_an_image() {
+    let asked = Message::user("Look at this.").with_image("image/png", "iVBORw0KGgo=");
+    let said = TranscriptMessage::from_message(&asked).unwrap();
+    let attached = TranscriptPart::Attached("image/png".into());
+    assert_eq!(
+        said.parts,
+        [TranscriptPart::Text("Look at this.".into()), attached]
+    );
+}
+
+#[test]
 fn b6_transcript_is_bounded_and_says_so() {
     let limits = [(None, 100), (Some(0), 1), (Some(7), 7), (Some(501), 500)];
     for (limit, expected) in limits {

@@ -325,6 +325,36 @@ fn a_session_on_disk_goes_on_with_the_same_decisions() {
 }
 
 #[test]
+fn the_log_shows_the_type_and_the_size_of_an_image_and_not_its_data() {
+    let folder = Folder::new();
+    let file = folder.0.join("talk.ttsr");
+    let (store, _) = ttsr_agent::store::Store::open(&file).unwrap();
+    let on_failure = ttsr_agent::store::OnFailure::Stop;
+    let mut recorder = ttsr_agent::store::SessionRecorder::new(store, on_failure);
+    let conversation = ttsr::Conversation::new(&ttsr::Pack::builder().build().unwrap());
+    let asked = ttsr::harness::Message::user("What is it?")
+        .with_image("image/png", "iVBORw0KGgo=")
+        .with_image("image/\u{1b}[31mgif", "Rw==");
+    recorder.message(&asked, &conversation).unwrap();
+    drop(recorder);
+    let log = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+        .arg("log")
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(log.status.code(), Some(0), "{log:?}");
+    let log = String::from_utf8(log.stdout).unwrap();
+    for line in [
+        "user       What is it?",
+        "user       [image image/png, 8 bytes]",
+        "gif, 1 byte]",
+    ] {
+        assert!(log.contains(line), "{line:?} is not in\n{log}");
+    }
+    assert!(!log.contains("iVBOR") && !log.contains('\u{1b}'), "{log}");
+}
+
+#[test]
 fn a_session_that_is_in_use_or_is_something_else_is_refused() {
     let folder = Folder::new();
     let file = folder.0.join("notes.txt");

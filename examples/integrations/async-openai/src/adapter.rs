@@ -1,8 +1,8 @@
 //! A stream of async-openai as a provider: OpenAI Chat Completions.
 //!
-//! Texts, tool calls, their results, tools, the temperature, the token limit and headers are carried. Chat Completions
-//! has no field for reasoning, so a conversation that contains some is refused; so are images, audio and calls in the
-//! old form (`function_call`) in a reply.
+//! Texts, images of the user, tool calls, their results, tools, the temperature, the token limit and headers are carried.
+//! Chat Completions has no field for reasoning, so a conversation that contains some is refused; so are images of the
+//! system or of the model, and images, audio and calls in the old form (`function_call`) in a reply.
 
 use async_openai::Client;
 use async_openai::config::OpenAIConfig;
@@ -11,10 +11,12 @@ use async_openai::traits::RequestOptionsBuilder;
 use async_openai::types::chat::{
     ChatCompletionMessageToolCall, ChatCompletionMessageToolCalls,
     ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
+    ChatCompletionRequestMessageContentPartImage, ChatCompletionRequestMessageContentPartText,
     ChatCompletionRequestSystemMessage, ChatCompletionRequestToolMessage,
-    ChatCompletionRequestUserMessage, ChatCompletionTool, ChatCompletionTools,
+    ChatCompletionRequestUserMessage, ChatCompletionRequestUserMessageContent,
+    ChatCompletionRequestUserMessageContentPart, ChatCompletionTool, ChatCompletionTools,
     CreateChatCompletionRequest, CreateChatCompletionStreamResponse, FinishReason, FunctionCall,
-    FunctionObject,
+    FunctionObject, ImageUrl,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -71,10 +73,17 @@ fn add_message(
     messages: &mut Vec<ChatCompletionRequestMessage>,
 ) -> Result<(), Failure> {
     let mut calls = Vec::new();
+    let mut has_image = false;
     for content in &message.content {
         match content {
-            // The texts of a message are one text below.
+            // The texts and images of a message are one message below.
             Content::Text { .. } => {}
+            Content::Image { .. } => match message.role {
+                Role::User | Role::Tool => has_image = true,
+                Role::System | Role::Assistant => {
+                    return Err(unsupported("only a message of the user can have an image"));
+                }
+            },
             Content::ToolCall { call, tool, input } => {
                 let function = FunctionCall {
                     name: tool.clone(),
@@ -112,13 +121,37 @@ fn add_message(
     if !calls.is_empty() {
         return Err(unsupported("only a message of the model can call a tool"));
     }
-    if !text.is_empty() {
+    if has_image {
+        let parts: Vec<_> = message.content.iter().filter_map(user_part).collect();
+        let content = ChatCompletionRequestUserMessageContent::Array(parts);
+        messages.push(ChatCompletionRequestUserMessage::from(content).into());
+    } else if !text.is_empty() {
         messages.push(match message.role {
             Role::System => ChatCompletionRequestSystemMessage::from(text).into(),
             _ => ChatCompletionRequestUserMessage::from(text).into(),
         });
     }
     Ok(())
+}
+
+/// Returns a text or an image as a part of a message of the user.
+fn user_part(content: &Content) -> Option<ChatCompletionRequestUserMessageContentPart> {
+    match content {
+        Content::Text { text, .. } if !text.is_empty() => {
+            Some(ChatCompletionRequestMessageContentPartText::from(text.as_str()).into())
+        }
+        Content::Image { media_type, data } => {
+            let image = ChatCompletionRequestMessageContentPartImage {
+                image_url: ImageUrl {
+                    url: format!("data:{media_type};base64,{data}"),
+                    detail: None,
+                },
+                ..ChatCompletionRequestMessageContentPartImage::default()
+            };
+            Some(image.into())
+        }
+        _ => None,
+    }
 }
 
 fn headers(request: &Request) -> Result<HeaderMap, Failure> {
@@ -138,8 +171,8 @@ fn read(chunk: Value, parts: &mut EventBuilder) -> Result<(), Failure> {
     if choices.any(|choice| !choice["delta"]["images"].is_null()) {
         return Err(unsupported("the reply has an image"));
     }
-    let chunk: CreateChatCompletionStreamResponse = serde_json::from_value(chunk)
-        .map_err(|error| Failure::new("client", error.to_string()))?;
+    let chunk: CreateChatCompletionStreamResponse =
+        serde_json::from_value(chunk).map_err(|error| Failure::new("client", error.to_string()))?;
     if let Some(usage) = chunk.usage {
         parts.usage(usage.prompt_tokens.into(), usage.completion_tokens.into());
     }
@@ -186,7 +219,7 @@ fn failure(error: OpenAIError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{conversation, events, reasoning, shown};
+    use crate::demo::{conversation, events, image_of, reasoning, shown};
 
     #[test]
     fn calls_results_and_tools_are_in_the_request() {
@@ -216,6 +249,21 @@ mod tests {
         let refused = chat_request(&reasoning()).unwrap_err();
         assert_eq!(refused.kind(), "unsupported");
         assert!(refused.to_string().contains("reasoning"), "{refused}");
+    }
+
+    #[test]
+    fn an_image_of_the_user_is_in_the_request_and_another_is_refused() {
+        let body = chat_request(&image_of(Role::User)).unwrap();
+        let expected = serde_json::json!([{ "role": "user", "content": [
+            { "type": "text", "text": "What is it?" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw0KGgo=" } },
+        ] }]);
+        assert_eq!(serde_json::to_value(body).unwrap()["messages"], expected);
+        for role in [Role::System, Role::Assistant] {
+            let refused = chat_request(&image_of(role)).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains("image"), "{refused}");
+        }
     }
 
     fn chunk(delta: &str, finish: &str) -> Result<Value, Failure> {

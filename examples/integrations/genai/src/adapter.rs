@@ -1,6 +1,8 @@
 //! A stream of genai as a provider.
 //!
-//! Texts, reasoning, tool calls, their results, tools, the temperature, the token limit and headers are carried.
+//! Texts, images of the user, reasoning, tool calls, their results, tools, the temperature, the token limit and headers
+//! are carried. genai leaves images out of requests to Cohere, and images of types that Bedrock does not know out of those
+//! to Bedrock: such a request is refused, and so are images of the system or of the model.
 //! Signatures of reasoning are kept here, by the ids of the calls of their reply, and sent back before these calls. For
 //! some providers, Anthropic among them, genai reads signatures and never sends them: a conversation that needs one of
 //! these is refused. A call whose input is no JSON is refused too, since genai has calls as values; so are images and
@@ -52,8 +54,14 @@ impl Provider for GenAi {
         let options = options(request);
         let mut reader = Reader::new(self.signed.clone());
         let adapter = Arc::clone(&reader.adapter);
+        let images = media_types(request);
         let opening = async move {
-            let response = client.exec_chat_stream(&model, written?, Some(&options));
+            let written = written?;
+            if !images.is_empty() {
+                let target = client.resolve_service_target(&model).await;
+                check_images(target.map_err(failure)?.model.adapter_kind, &images)?;
+            }
+            let response = client.exec_chat_stream(&model, written, Some(&options));
             let response = response.await.map_err(failure)?;
             let ModelIden { adapter_kind, .. } = response.model_iden;
             *adapter.lock().unwrap_or_else(PoisonError::into_inner) = Some(adapter_kind);
@@ -79,6 +87,40 @@ fn options(request: &Request) -> ChatOptions {
     options
 }
 
+/// Returns the media types of the images of a request.
+fn media_types(request: &Request) -> Vec<String> {
+    let content = request.messages.iter().flat_map(|message| &message.content);
+    let types = content.filter_map(|content| match content {
+        Content::Image { media_type, .. } => Some(media_type.clone()),
+        _ => None,
+    });
+    types.collect()
+}
+
+/// Refuses the images that genai leaves out of a request to this provider.
+fn check_images(adapter: AdapterKind, media_types: &[String]) -> Result<(), Failure> {
+    const BEDROCK: [&str; 5] = [
+        "image/jpeg",
+        "image/jpg",
+        "image/png",
+        "image/gif",
+        "image/webp",
+    ];
+    let is_sent = |media_type: &&String| match adapter {
+        AdapterKind::Cohere => false,
+        AdapterKind::BedrockApi | AdapterKind::BedrockSigv4 => {
+            BEDROCK.contains(&media_type.as_str())
+        }
+        _ => true,
+    };
+    match media_types.iter().find(|media_type| !is_sent(media_type)) {
+        Some(media_type) => Err(unsupported(&format!(
+            "genai does not send the image (`{media_type}`) to {adapter}"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn chat_request(request: &Request, signed: &SignedCalls) -> Result<ChatRequest, Failure> {
     let mut messages = Vec::new();
     // Gemini identifies a result by the name of its tool.
@@ -89,6 +131,22 @@ fn chat_request(request: &Request, signed: &SignedCalls) -> Result<ChatRequest, 
             match content {
                 Content::Text { text, .. } if text.is_empty() => {}
                 Content::Text { text, .. } => parts.push(ContentPart::from_text(text)),
+                Content::Image { media_type, data } => {
+                    if !matches!(message.role, Role::User | Role::Tool) {
+                        return Err(unsupported("only a message of the user can have an image"));
+                    }
+                    // genai sends another type as a file, or not at all.
+                    if !media_type.starts_with("image/") {
+                        return Err(unsupported(&format!(
+                            "`{media_type}` is no type of an image"
+                        )));
+                    }
+                    parts.push(ContentPart::from_binary_base64(
+                        media_type,
+                        data.as_str(),
+                        None,
+                    ));
+                }
                 Content::Reasoning { text } => {
                     parts.push(ContentPart::ReasoningContent(text.clone()));
                 }
@@ -244,7 +302,7 @@ mod tests {
     use genai::chat::StreamChunk;
 
     use super::*;
-    use crate::demo::{conversation, events, reasoning, shown};
+    use crate::demo::{conversation, events, image_of, reasoning, shown};
 
     fn written(request: &Request, signed: &SignedCalls) -> Value {
         serde_json::to_value(chat_request(request, signed).unwrap()).unwrap()
@@ -307,9 +365,7 @@ mod tests {
     fn read_reply(adapter: AdapterKind, signed: &SignedCalls) -> String {
         let mut reader = Reader::new(signed.clone());
         *reader.adapter.lock().unwrap() = Some(adapter);
-        let events = events(reply(), move |event, parts| {
-            reader.read(event, parts)
-        });
+        let events = events(reply(), move |event, parts| reader.read(event, parts));
         shown(&events.unwrap())
     }
 
@@ -331,6 +387,44 @@ mod tests {
         let refused = chat_request(&conversation(), &signed).unwrap_err();
         assert_eq!(refused.kind(), "unsupported");
         assert!(refused.to_string().contains("Anthropic"), "{refused}");
+    }
+
+    #[test]
+    fn an_image_of_the_user_is_in_the_request_and_another_is_refused() {
+        let signed = SignedCalls::default();
+        let asked = written(&image_of(Role::User), &signed)["messages"][0]["content"].clone();
+        assert_eq!(asked[0]["Text"], "What is it?");
+        assert_eq!(asked[1]["Binary"]["content_type"], "image/png");
+        assert_eq!(asked[1]["Binary"]["source"]["Base64"], "iVBORw0KGgo=");
+        let mut other = image_of(Role::User);
+        other.messages[0] = Message::user("What is it?").with_image("application/pdf", "JVBE");
+        for request in [image_of(Role::System), image_of(Role::Assistant), other] {
+            let refused = chat_request(&request, &signed).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains("image"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_genai_would_leave_out_is_refused() {
+        let png = media_types(&image_of(Role::User));
+        let svg = ["image/svg+xml".to_owned()];
+        assert_eq!(png, ["image/png"]);
+        for adapter in [
+            AdapterKind::OpenAI,
+            AdapterKind::Anthropic,
+            AdapterKind::BedrockApi,
+        ] {
+            assert_eq!(check_images(adapter, &png), Ok(()));
+        }
+        for (adapter, types) in [
+            (AdapterKind::Cohere, &png[..]),
+            (AdapterKind::BedrockApi, &svg),
+        ] {
+            let refused = check_images(adapter, types).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains(&types[0]), "{refused}");
+        }
     }
 
     #[test]

@@ -159,6 +159,26 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
     assert_eq!(conversation.guidance().count(), 0, "it was sent once");
 }
 
+#[test]
+fn an_image_is_in_the_next_process_as_it_was_sent() {
+    let disk = FaultyDisk::default();
+    let (first, found) = store(&disk);
+    let mut recorder = SessionRecorder::new(first, OnFailure::Stop);
+    let (conversation, _) = found.conversation(&pack());
+    let asked = Message::user("What is it?").with_image("image/png", "iVBORw0KGgo=");
+    recorder.message(&asked, &conversation).unwrap();
+    drop(recorder);
+    let file = String::from_utf8(disk.bytes(&file())).unwrap();
+    let written = r#"{"type":"image","media_type":"image/png","data":"iVBORw0KGgo="}"#;
+    assert!(file.contains(written), "{file}");
+    let (mut again, found) = store(&disk);
+    assert_eq!(found.messages(), std::slice::from_ref(&asked));
+    again.compact().unwrap();
+    drop(again);
+    let (_, found) = store(&disk);
+    assert_eq!(found.messages(), [asked]);
+}
+
 /// The texts of all messages that the model has read after the next request: those of the file, and those that the loop
 /// adds.
 fn read_by_the_model(disk: &FaultyDisk) -> Vec<String> {
