@@ -108,9 +108,7 @@ fn check_images(adapter: AdapterKind, media_types: &[String]) -> Result<(), Fail
     ];
     let is_sent = |media_type: &&String| match adapter {
         AdapterKind::Cohere => false,
-        AdapterKind::BedrockApi | AdapterKind::BedrockSigv4 => {
-            BEDROCK.contains(&media_type.as_str())
-        }
+        AdapterKind::BedrockApi => BEDROCK.contains(&media_type.as_str()),
         _ => true,
     };
     match media_types.iter().find(|media_type| !is_sent(media_type)) {
@@ -303,6 +301,7 @@ mod tests {
 
     use super::*;
     use crate::demo::{conversation, events, image_of, reasoning, shown};
+    use ttsr::harness::Message;
 
     fn written(request: &Request, signed: &SignedCalls) -> Value {
         serde_json::to_value(chat_request(request, signed).unwrap()).unwrap()
