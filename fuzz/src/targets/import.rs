@@ -1,7 +1,7 @@
 //! The result of an import loads and has the reported number of rules; a text that cannot be parsed is reported by name.
 
 use ttsr::Pack;
-use ttsr_cli::foreign::{ForeignText, ForeignFormat, import};
+use ttsr_cli::foreign::{ForeignFormat, ForeignText, import};
 
 // Layout of the input: a byte for the format, the text.
 /// Checks the property of this module on one input.
