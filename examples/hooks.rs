@@ -207,7 +207,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .finish("tool_use");
     let mut provider = Scripted::new([script]);
     let pack = Pack::builtin("std/shell-safety")?;
-    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut processor = Processor::new(&pack, hooks, Settings::default());
     let request = Request::new("a-model", vec![Message::user("What is in it?")]);
     let cancel = Cancel::default();
     let answering = run(

@@ -22,7 +22,9 @@ use crate::rule::{Action, Channel, Mode, Partial, ToolOutcome};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
 use crate::verdict::{Decision, PartId, RuleId, Verdict};
-pub use outcome::{CallReview, Cut, CutSource, DecisionRecord, Flow, KeptText, Note, RetryOptions};
+pub use outcome::{
+    CallReview, Cut, CutSource, DecisionRecord, Flow, Note, RetainedText, RetryOptions,
+};
 pub(crate) use redact::push_json_escaped;
 use release::{PartText, ReleasePlan};
 pub use screen::ScreenedText;
@@ -109,7 +111,7 @@ struct AttemptState {
 /// A decision of an attempt, for the reference loop.
 #[cfg(feature = "harness")]
 #[derive(Debug)]
-pub(crate) struct MadeDecision {
+pub(crate) struct LoopDecision {
     pub(crate) decision: Decision,
     /// The message of the rule, or a sentence that names the limit; may be empty.
     pub(crate) message: String,
@@ -180,10 +182,10 @@ impl Conversation {
         )
     }
 
-    /// The policy state: turns, origins, decisions.
+    /// The number of turns that have begun.
     #[must_use]
-    pub fn session(&self) -> &Session {
-        &self.session
+    pub fn turns(&self) -> u32 {
+        self.session.turn()
     }
 
     /// The pack whose rules apply to the next attempt.
@@ -204,18 +206,47 @@ impl Conversation {
         self.plan_attempt();
     }
 
-    /// Sets who produces the replies from the next attempt on. See [`Session::set_origin`].
+    /// Sets the agent, the model and the provider of the replies from the next attempt on.
+    ///
+    /// # Example: a rule for one agent
+    /// ```
+    /// use ttsr::{Conversation, Origin, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/plan-only", vec![Pattern::literal("I will now edit")]);
+    /// rule.agents = vec!["plan".into()];
+    /// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+    /// for (agent, notes) in [("build", 0), ("plan", 1)] {
+    ///     conversation.set_origin(Origin { agent: Some(agent.into()), ..Origin::default() });
+    ///     let mut turn = conversation.turn("Plan it.");
+    ///     turn.attempt().push(PartId(0), b"I will now edit the file.").ok()?;
+    ///     assert_eq!(turn.guidance().count(), notes);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_origin(&mut self, origin: Origin) {
         self.session.set_origin(origin);
     }
 
-    /// Adds names that rules with `unknown-name` accept from the next attempt on. See [`Session::know`].
+    /// The agent, the model and the provider of the next reply.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        self.session.origin()
+    }
+
+    /// Returns true if the rule can decide in the next attempt: if the [origin](Self::set_origin) is in its scope.
+    #[must_use]
+    pub fn applies(&self, rule: RuleId) -> bool {
+        self.session.applies(rule)
+    }
+
+    /// Adds names that rules with `unknown-name` accept besides their own, from the next attempt on: dependencies, members
+    /// of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         self.session.know(names);
     }
 
-    /// Tells that earlier messages left the model's context, so that guidance may be given again. See
-    /// [`Session::compacted`].
+    /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the
+    /// model may act again, as if they never had. The bounds of a turn stay spent, and so do the
+    /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
     pub fn compacted(&mut self) {
         self.session.compacted();
     }
@@ -761,20 +792,20 @@ impl Conversation {
 #[cfg(feature = "harness")]
 impl Conversation {
     /// Prepares the conversation for the reference loop: see [`is_loop`](Self::is_loop).
-    pub(crate) fn for_loop(mut self, streams_tool_input: bool) -> Conversation {
+    pub(crate) fn into_loop_mode(mut self, streams_tool_input: bool) -> Conversation {
         self.end_attempt();
         self.is_loop = true;
         self.streams_tool_input = streams_tool_input;
         self
     }
 
-    /// Returns the policy state. Guidance that no request carried is released, so that its rules may give it again.
-    pub(crate) fn into_session(mut self) -> Session {
+    /// Returns the conversation for hosts that drive it themselves: the inverse of
+    /// [`into_loop_mode`](Self::into_loop_mode).
+    pub(crate) fn into_host_mode(mut self) -> Conversation {
         self.end_attempt();
-        for pending in &self.waiting {
-            self.session.drop_pending(pending);
-        }
-        self.session
+        self.is_loop = false;
+        self.streams_tool_input = false;
+        self
     }
 
     /// Continues the turn; begins one if none has begun.
@@ -858,12 +889,12 @@ impl Conversation {
     }
 
     /// Returns the decisions that the loop has not acted on, the suppressed ones included, in their order.
-    pub(crate) fn take_new_decisions(&mut self) -> Vec<MadeDecision> {
+    pub(crate) fn take_new_decisions(&mut self) -> Vec<LoopDecision> {
         let attempt = self.attempt.as_mut();
         let new = attempt.map_or_else(Vec::new, |attempt| {
             std::mem::take(&mut attempt.new_decisions)
         });
-        let made = |(decision, message, is_queued)| MadeDecision {
+        let made = |(decision, message, is_queued)| LoopDecision {
             decision,
             message,
             is_queued,
@@ -920,12 +951,12 @@ impl Conversation {
         attempt.index(part).map(|index| &attempt.parts[index])
     }
 
-    /// Tells that the decision was acted on. See [`Session::delivered`].
+    /// Tells that the decision was acted on. See `Session::delivered`.
     pub(crate) fn delivered_decision(&mut self, decision: &Decision) {
         self.session.delivered(decision);
     }
 
-    /// Tells that the decision could not be acted on. See [`Session::dropped`].
+    /// Tells that the decision could not be acted on. See `Session::dropped`.
     pub(crate) fn dropped_decision(&mut self, decision: &Decision) {
         self.session.dropped(decision);
     }
@@ -1003,7 +1034,7 @@ impl AttemptState {
 
     /// The texts that the next request repeats. Of the part that was cut, nothing from the match on stays if the rule
     /// holds text or keeps only what is before the match.
-    fn kept(&mut self, decision: &Decision, partial: Partial, holds: bool) -> Vec<KeptText> {
+    fn kept(&mut self, decision: &Decision, partial: Partial, holds: bool) -> Vec<RetainedText> {
         if partial == Partial::Discard {
             return Vec::new();
         }
@@ -1027,7 +1058,7 @@ impl AttemptState {
             };
             let content = text.kept(&self.stream, &self.redacting, end);
             if !content.is_empty() {
-                kept.push(KeptText {
+                kept.push(RetainedText {
                     part: text.part,
                     channel: text.channel,
                     text: content,
@@ -1041,10 +1072,10 @@ impl AttemptState {
     }
 }
 
-/// Continues the policy of a session, with no turn open.
-impl From<Session> for Conversation {
-    fn from(session: Session) -> Conversation {
-        Conversation::of_session(session)
+/// Begins a conversation under the rules of the pack.
+impl From<&Pack> for Conversation {
+    fn from(pack: &Pack) -> Conversation {
+        Conversation::new(pack)
     }
 }
 

@@ -51,7 +51,7 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
         for (text, must_hit) in matching.chain(others) {
             run += 1;
             for &channel in &rule.on {
-                let sample = Sample::of_example(rule, channel, text);
+                let sample = Sample::from_example(rule, channel, text);
                 let problem = check_sample(pack, id, &sample, must_hit, None);
                 failures
                     .extend(problem.map(|problem| TestFailure::new(rule, channel, text, problem)));
@@ -59,7 +59,7 @@ pub fn test(pack: &Pack) -> Result<usize, TestError> {
         }
         for case in &rule.cases {
             run += 1;
-            let sample = Sample::of_case(rule, case);
+            let sample = Sample::from_case(rule, case);
             let problem = check_sample(pack, id, &sample, case.expect.is_some(), case.by_byte);
             let failure =
                 problem.map(|problem| TestFailure::new(rule, case.channel, &case.text, problem));
@@ -198,7 +198,61 @@ fn first_hit<'b>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::Pattern;
+    use crate::rule::{Ast, Pattern, Region};
+
+    #[test]
+    fn a_hit_after_the_byte_that_a_case_names_is_a_failure() {
+        let pack = Pack::builder().rule(Rule::new("t/key", vec![Pattern::word("key")]));
+        let pack = pack.build().expect("it loads");
+        let sample = Sample {
+            channel: Channel::Text,
+            tool: None,
+            path: None,
+            bytes: b"a key.".into(),
+        };
+        let rule = RuleId(0);
+        let problem = |by_byte| check_sample(&pack, rule, &sample, true, by_byte);
+        assert_eq!(problem(None), None);
+        assert_eq!(problem(Some(6)), None);
+        assert!(problem(Some(5)).is_some_and(|it| it.contains("after the byte")));
+    }
+
+    #[test]
+    fn a_name_of_a_glob_has_the_first_of_each_choice() {
+        for (glob, name) in [
+            ("{read,write}_[ab]?", "read_ax"),
+            ("a{b{c,d}e,f}g*", "abcegx"),
+            ("[!0-9]", "_"),
+            ("[]x]", "]"),
+            (r"\*", "*"),
+        ] {
+            assert_eq!(name_matching(glob), name, "{glob}");
+        }
+    }
+
+    #[test]
+    fn an_example_is_in_the_argument_and_the_block_that_the_rule_reads() {
+        let mut rule = Rule::new("t/key", vec![Pattern::literal("key")]);
+        assert_eq!(arg_in_regions(&rule), "content");
+        for (region, arg) in [(Region::Shell, "command"), (Region::Removed, "old_string")] {
+            rule.condition.any[0].region = vec![region];
+            assert_eq!(arg_in_regions(&rule), arg);
+        }
+        rule.condition.ast = Some(Ast {
+            languages: vec!["go".into()],
+            ..Ast::default()
+        });
+        let text = |text| Sample::from_example(&rule, Channel::Text, text).bytes;
+        assert_eq!(text("key"), b"```go\nkey\n```\n");
+        assert_eq!(text("```go\nkey\n```"), b"```go\nkey\n```");
+    }
+
+    #[test]
+    fn a_path_of_a_glob_of_a_folder_is_a_file_in_it() {
+        for (glob, path) in [("src/", "src/x"), ("./**/", "x"), ("/src/*.rs", "src/x.rs")] {
+            assert_eq!(path_matching(glob), path);
+        }
+    }
 
     #[test]
     fn every_shipped_example_passes() {

@@ -70,7 +70,7 @@
 //! | review | somebody is asked about a tool call before it runs |
 //! | shadow | a mode in which rules decide and do nothing |
 //! | stream | the scanner for one reply, without policy: [`Stream`] |
-//! | session | the policy below a conversation: [`Session`] |
+//! | session | the policy below a conversation, for loops that drive a stream themselves: [`session`] |
 //!
 //! # Rules
 //!
@@ -149,14 +149,13 @@ pub use guard::Guard;
 #[doc(inline)]
 pub use limits::Limits;
 #[doc(inline)]
-#[doc(inline)]
 pub use pack::{Diagnostic, Level, LoadError, Pack, PackBuilder};
 #[doc(inline)]
 pub use rule::{Action, Channel, Mode, Partial, Pattern, Rule, Severity};
 #[doc(inline)]
 pub use scan::scan;
 #[doc(inline)]
-pub use session::{Origin, Session, Snapshot};
+pub use session::{Origin, Snapshot};
 #[doc(inline)]
 pub use stream::Stream;
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};

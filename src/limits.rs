@@ -97,7 +97,7 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the limits of a single pattern.
-    pub(crate) fn of_pattern(&self) -> PatternLimits {
+    pub(crate) fn pattern_limits(&self) -> PatternLimits {
         PatternLimits {
             pattern_bytes: self.pattern_bytes,
             rule_states: self.rule_states,

@@ -469,7 +469,7 @@ impl Session {
     pub fn dropped(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let place = self.current_index(decision.generation, rule);
-            self.take_back(place, decision.action, decision.turn);
+            self.revert(place, decision.action, decision.turn);
         }
     }
 
@@ -479,15 +479,15 @@ impl Session {
         let place = pending
             .id
             .and_then(|id| self.current_index(pending.generation, id));
-        self.take_back(place, pending.action, pending.turn);
+        self.revert(place, pending.action, pending.turn);
     }
 
-    /// Uncounts an act of that turn, by the rule at that index in the present pack.
-    fn take_back(&mut self, place: Option<usize>, action: Action, turn: u32) {
+    /// Reverts the count of an act of that turn, by the rule at that index in the present pack.
+    fn revert(&mut self, place: Option<usize>, action: Action, turn: u32) {
         if action == Action::Retry && turn == self.turn {
             self.retries = self.retries.saturating_sub(1);
         }
-        self.live.take_back(place, action, turn, self.turn);
+        self.live.revert(place, action, turn, self.turn);
     }
 
     /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the model

@@ -216,7 +216,8 @@ impl Stream {
 
     /// Adds names that rules with `unknown-name` treat as known, in addition to their own lists: dependencies, members
     /// of the workspace, modules. A code block that is already open keeps the names that were known when it opened. To
-    /// set names for all streams of a session, use [`Session::know`](crate::Session::know).
+    /// set names for all attempts of a conversation, use
+    /// [`Conversation::know`](crate::Conversation::know).
     ///
     /// # Example: a package of the project
     /// ```

@@ -12,7 +12,7 @@ use crate::rule::{Action, Rule};
 pub struct PartId(pub u32);
 
 /// The id of a rule in one pack: its index in [`Pack::rules`](crate::Pack::rules). Another pack gives other ids; see
-/// [`Session::rule_id`](crate::Session::rule_id).
+/// [`Session::rule_id`](crate::session::Session::rule_id).
 ///
 /// # Example: the rule behind an id
 /// ```

@@ -13,7 +13,7 @@ use super::text::Text;
 
 /// Returns a loop with a sent request and an open text part.
 pub(crate) fn begun(pack: &Pack, hooks: Hooks) -> Processor {
-    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut processor = Processor::new(pack, hooks, Settings::default());
     let mut steps = Vec::new();
     processor.begin("msg_1", &mut steps);
     processor.step(Duration::ZERO, Input::Sent, &mut steps);

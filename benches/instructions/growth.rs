@@ -12,15 +12,15 @@ use crate::cases::measured_pass;
 use crate::common::rules::PART;
 use crate::common::text::Random;
 
-/// Maximum relative cost of a text of twice the length.
-pub(crate) const MOST: f64 = 2.1;
+/// The largest allowed cost of a text of twice the length, relative to that of the text.
+pub(crate) const MAX_RATIO: f64 = 2.1;
 
 /// Bytes of the shorter text; the longer one has twice as many.
 const LENGTH: usize = 32 << 10;
 
-/// Bytes of the shorter text if the states never end: tables are replaced repeatedly, and a text must cover several of
-/// them.
-const WEARING: usize = 8 * LENGTH;
+/// Bytes of the shorter text if it needs ever more states: tables are replaced repeatedly, and the text must be long
+/// enough for several of them.
+const THRASHING_LENGTH: usize = 8 * LENGTH;
 
 /// A rule and a text constructed against it.
 pub(crate) struct Pair {
@@ -44,11 +44,11 @@ const fn text(name: &'static str, rule: &'static str, text: fn(usize) -> Vec<u8>
     }
 }
 
-const fn wearing(name: &'static str, rule: &'static str, made: fn(usize) -> Vec<u8>) -> Pair {
-    let length = WEARING;
+const fn thrashing(name: &'static str, rule: &'static str, text_of: fn(usize) -> Vec<u8>) -> Pair {
+    let length = THRASHING_LENGTH;
     Pair {
         length,
-        ..text(name, rule, made)
+        ..text(name, rule, text_of)
     }
 }
 
@@ -65,97 +65,97 @@ const fn input(name: &'static str, rule: &'static str, text: fn(usize) -> Vec<u8
 
 pub(crate) const PAIRS: &[Pair] = &[
     text(
-        "a repeat inside a repeat",
+        "nested repetition",
         "match.any = [{ regex = '(?:a+)+b' }]",
         |length| "a".repeat(length).into(),
     ),
     text(
-        "alternatives that overlap",
+        "overlapping alternatives",
         "match.any = [{ regex = '(?:a|aa|aaa)+c' }]",
         |length| "a".repeat(length).into(),
     ),
     text(
-        "optional copies before required ones",
+        "optional repeats before required repeats",
         "match.any = [{ regex = '(?:a?){40}a{40}x' }]",
         |length| "a".repeat(length).into(),
     ),
     text(
-        "three wild stretches on one line",
+        "several `.*` in one line",
         "match.any = [{ regex = 'x.*x.*=.*;' }]",
         |length| "x".repeat(length).into(),
     ),
     text(
-        "blanks before an end that is none",
+        "whitespace run before other text",
         r"match.any = [{ regex = '\s+\z' }]",
         |length| (" ".repeat(length) + "x").into(),
     ),
-    wearing(
-        "every one begins a count",
+    thrashing(
+        "state explosion by counted repeats",
         "match.any = [{ regex = '[01]*1[01]{18}x' }, { regex = '1[01]{20}y' }]",
-        |length| of("01", length),
+        |length| random_text("01", length),
     ),
-    wearing(
-        "gaps behind gaps",
+    thrashing(
+        "state explosion by wide gaps",
         "match.any = [{ regex = 'a.*b.*c.*d.*x' }, { regex = '(?:a[^b]{9}|b[^c]{9}|c[^d]{9}){3}y' }]",
-        |length| of("abcd", length),
+        |length| random_text("abcd", length),
     ),
-    wearing(
-        "counted words of Unicode",
+    thrashing(
+        "counted repeats of Unicode classes",
         r"match.any = [{ regex = '(?:\w{9}\W|\d){6}x' }, { regex = '(?i)[kſ]\w{12}я' }]",
-        |length| of("aж9 kſ", length),
+        |length| random_text("aж9 kſ", length),
     ),
     text(
-        "bytes that belong to no character",
+        "invalid UTF-8",
         r"match.any = [{ regex = '\b\pL{3,40}\d' }]",
         |length| b"a\xE2\x82\xA9\xA9\xF0".repeat(length / 6),
     ),
     text(
-        "an exception that may still come",
+        "`none` pending to the end of the line",
         "match.any = [{ literal = 'x' }]\nmatch.none = [{ literal = 'z' }]",
         |length| ("x".repeat(length) + "z\n").into(),
     ),
     text(
-        "an exception within ten thousand lines",
+        "`none` pending for 10,000 lines",
         "match.any = [{ literal = 'x' }]\nmatch.none = [{ literal = 'z' }]\nmatch.within = { lines = 10000 }",
         |length| "x\nx\nx\nz\n".repeat(length / 8).into(),
     ),
     text(
-        "one of two that wait for each other",
+        "`all` with one condition unmet",
         "match.all = [{ literal = 'x' }, { literal = 'z' }]\nmatch.within = { chars = 1_000_000 }",
         |length| "x ".repeat(length / 2).into(),
     ),
     text(
-        "two of three in order, again and again",
+        "`sequence` incomplete at every step",
         "match.sequence = [{ literal = 'x' }, { literal = 'y' }, { literal = 'z' }]\nmatch.within = { lines = 10000 }",
         |length| "x\ny\n".repeat(length / 4).into(),
     ),
     text(
-        "each search fails at the end of the text",
+        "unterminated match at every byte",
         "match.any = [{ regex = 'x[^z]*z|x' }]\nmatch.count = 1_000_000_000",
         |length| "x".repeat(length).into(),
     ),
     text(
-        "a secret that does not end is held",
+        "redaction of an unterminated match",
         "match.any = [{ regex = '(?s)x.*z' }]\naction = 'redact'",
         |length| "x".repeat(length).into(),
     ),
     text(
-        "matches that are not random enough",
+        "captures below the entropy threshold",
         "match.any = [{ regex = 'k=\"(?<key>[^\"]{16,})\"' }]\nmatch.capture = { group = 'key', entropy = 3.5 }",
         |length| "k=\"aaaaaaaaaaaaaaaaaaaa\" ".repeat(length / 24).into(),
     ),
     text(
-        "a word that almost repeats itself",
+        "near repetition (Fibonacci word)",
         "match.repetition = { unit-chars = [20, 400], times = 4 }",
         fibonacci,
     ),
     text(
-        "fences inside fences",
+        "nested code fences",
         "match.any = [{ literal = 'x', region = 'code' }]",
         |length| "```\n~~~\n````\n> ```\n".repeat(length / 19).into(),
     ),
     text(
-        "ticks of inline code that never close",
+        "unclosed inline code",
         "match.any = [{ literal = 'x', region = 'inline-code' }]",
         |length| {
             let runs = (1..).map(|ticks| format!("{} ", "`".repeat(ticks % 90 + 1)));
@@ -163,17 +163,15 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     text(
-        "characters that nobody sees",
+        "invisible characters",
         "match.any = [{ literal = 'ab', fold = ['case', 'invisible'] }]",
         |length| "a\u{200B}\u{AD}\u{202E}".repeat(length / 9).into(),
     ),
-    text(
-        "control tokens that break off",
-        "match.leak = true",
-        |length| "<|im_st<|<<|".repeat(length / 12).into(),
-    ),
+    text("truncated control tokens", "match.leak = true", |length| {
+        "<|im_st<|<<|".repeat(length / 12).into()
+    }),
     input(
-        "brackets that open and close",
+        "nested JSON arrays",
         "match.any = [{ regex = '(?:a+)+b' }]",
         |length| {
             let nest = format!("{}1{},", "[".repeat(90), "]".repeat(90));
@@ -181,12 +179,12 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     input(
-        "escapes and nothing else",
+        "JSON string of escapes",
         "match.any = [{ regex = '(?:a+)+b' }]",
         |length| format!("{{\"command\":\"{}\"}}", r"\u0061".repeat(length / 6)).into(),
     ),
     input(
-        "keys and globs with stars",
+        "argument globs with several stars",
         "args = ['*a*a*a*b', '**.*a*a*c']\nmatch.any = [{ literal = 'x' }]",
         |length| {
             let mut keys = String::from("{");
@@ -198,7 +196,7 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     input(
-        "an edit of lines that are all alike",
+        "diff of two repeated lines",
         "match.any = [{ literal = 'z', region = 'added' }]",
         |length| {
             let (old, new) = (r"a\nb\n".repeat(length / 14), r"b\na\n".repeat(length / 14));
@@ -207,14 +205,14 @@ pub(crate) const PAIRS: &[Pair] = &[
         },
     ),
     input(
-        "commands inside commands",
+        "nested command substitution",
         "match.any = [{ literal = 'rm -rf', region = 'shell' }]",
         |length| format!("{{\"command\":\"{}", "echo $(`{ ".repeat(length / 10)).into(),
     ),
 ];
 
 /// Returns `length` random characters of the alphabet.
-fn of(alphabet: &str, length: usize) -> Vec<u8> {
+fn random_text(alphabet: &str, length: usize) -> Vec<u8> {
     let chars: Vec<char> = alphabet.chars().collect();
     let mut random = Random::default();
     let mut text = String::new();
@@ -234,7 +232,7 @@ fn fibonacci(length: usize) -> Vec<u8> {
     word.into()
 }
 
-/// Reads the text of that pair, `times` times as long, and prints its number of bytes.
+/// Reads the text of the named pair, `times` times as long, and prints its number of bytes.
 pub(crate) fn run(name: &str, times: usize) {
     let pair = PAIRS.iter().find(|pair| pair.name == name);
     let pair = pair.expect("the name of a pair");

@@ -46,7 +46,7 @@ const WORDS: usize = 100;
 pub fn show<P: Provider>(connect: impl FnOnce(&str) -> P) -> Result<(), Box<dyn Error>> {
     let (base, said) = serve()?;
     let pack = Pack::from_toml(RULES)?;
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -182,6 +182,13 @@ pub fn reasoning() -> Request {
         content: vec![reasoning],
     };
     Request::new("a-model", vec![Message::user("Why?"), message])
+}
+
+/// A conversation of one message with an image, by `role`.
+#[cfg(test)]
+pub fn image_of(role: Role) -> Request {
+    let message = Message::new(role, "What is it?").with_image("image/png", "iVBORw0KGgo=");
+    Request::new("a-model", vec![message])
 }
 
 /// Returns the events that an adapter makes of chunks, or its refusal.

@@ -247,3 +247,12 @@ fn a_text_unlike_any_code_does_not_take_for_ever() {
     let looked = snippet.finish(&shapes, &mut parser, BUDGET, |_, _| found += 1);
     assert!(looked.is_ok() && found == 1, "the parser is as new");
 }
+
+#[test]
+fn every_language_of_a_rule_has_a_grammar_also_in_info_strings() {
+    for language in crate::rule::Ast::LANGUAGES {
+        let grammar = Grammar::named(language);
+        assert!(grammar.is_some(), "{language}");
+        assert_eq!(grammar, Grammar::from_language(language));
+    }
+}

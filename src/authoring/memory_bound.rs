@@ -55,7 +55,7 @@ fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
     let mut sources: Vec<ViewSource> = keys.iter().filter_map(|key| key.source).collect();
     sources.extend(specs.iter().filter_map(|spec| spec.source(is_tool_input)));
     let ast = rule.condition.ast.as_ref();
-    sources.extend(ast.map(|_| ViewSource::of_code(is_tool_input)));
+    sources.extend(ast.map(|_| ViewSource::code_view(is_tool_input)));
     sources.sort_unstable();
     sources.dedup();
     let folded = keys.iter().filter(|key| !key.folds.is_empty());
@@ -97,7 +97,7 @@ fn full_match_bytes(rule: &Rule, views: usize, limits: &Limits) -> usize {
 fn quote_bytes(rule: &Rule) -> usize {
     let compound = CompoundCondition::from_rule(rule, false, MatchMode::First);
     let waits = compound.is_some_and(|compound| {
-        compound.has_none || compound.last.is_some() || compound.wants_all()
+        compound.has_none || compound.last.is_some() || compound.needs_every_match()
     });
     let quotes = if waits {
         1 + buffers::PENDING_MATCHES
@@ -146,7 +146,9 @@ fn detector_bytes(spec: &DetectorSpec) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{Ast, Condition, Named, Pattern, Region, Repetition, UnknownName};
+    use crate::rule::{
+        Ast, Condition, Count, Named, Pattern, Per, Region, Repetition, UnknownName,
+    };
 
     /// Returns the bytes that a rule with that condition retains of a part of that channel.
     fn retained(channel: Channel, set: impl Fn(&mut Condition)) -> usize {
@@ -173,11 +175,28 @@ mod tests {
         assert_eq!(retained(call, |it| it.any = pattern(&[])), plain + paths);
         let prose = retained(text, |it| it.any = pattern(&[Region::Prose]));
         assert_eq!(prose, plain + fence);
+        let shell = ShellLimits::default();
+        assert_eq!(
+            retained(call, |it| it.any = pattern(&[Region::Shell])),
+            plain + paths + 2 * shell.waiting + 1024 * shell.depth
+        );
+        let edit = EditLimits::default();
+        assert_eq!(
+            retained(call, |it| it.any = pattern(&[Region::Removed])),
+            plain + paths + 4 * edit.waiting + edit.path_bytes
+        );
         // Patterns with the same view share it.
         let two = retained(text, |it| {
             it.any = [pattern(&[Region::Prose]), pattern(&[Region::Prose])].concat();
         });
         assert_eq!(two, prose);
+
+        // Full matches are found by a search of their own for each view, which holds the text of a match in progress.
+        let line = retained(text, |it| {
+            it.any = pattern(&[]);
+            it.line = true;
+        });
+        assert_eq!(line, plain + buffers::WINDOW_BYTES + limits.stretch_bytes);
 
         let leak = retained(text, |it| it.leak = true);
         assert_eq!(
@@ -223,5 +242,26 @@ mod tests {
 
         let ast = retained(text, |it| it.ast = Some(Ast::default()));
         assert_eq!(ast, 2 * limits.ast_bytes + fence + quotes);
+    }
+
+    #[test]
+    fn matches_whose_condition_is_not_decided_are_quoted_until_it_is() {
+        type Set = fn(&mut Condition);
+        let waits: [Set; 3] = [
+            |it| it.none = vec![Pattern::literal("y")],
+            |it| it.last = Some(9),
+            |it| {
+                let per = Per::Part;
+                it.count = Some(Count { times: 3, per });
+            },
+        ];
+        let quoted = |set: Set| {
+            let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
+            set(&mut rule.condition);
+            quote_bytes(&rule) / buffers::EXCERPT_BYTES
+        };
+        assert_eq!(waits.map(quoted), [1 + buffers::PENDING_MATCHES; 3]);
+        assert_eq!(quoted(|_| {}), 2);
+        assert_eq!(quoted(|it| it.first = Some(9)), 2);
     }
 }

@@ -88,7 +88,7 @@ pub struct Cut {
     pub retry: Option<RetryOptions>,
     /// The text and reasoning of this attempt that the next request repeats, as the rule's
     /// [`partial`](crate::Rule::partial) says, with redactions applied. The same however the reply was split.
-    pub keep: Vec<KeptText>,
+    pub keep: Vec<RetainedText>,
 }
 
 impl Cut {
@@ -107,7 +107,7 @@ impl Cut {
         decision: &Decision,
         rule: Option<&Rule>,
         message: &str,
-        keep: Vec<KeptText>,
+        keep: Vec<RetainedText>,
     ) -> Arc<Cut> {
         let source = match (decision.source, rule) {
             (Source::Limit { name, .. }, _) => CutSource::Limit { name: name.into() },
@@ -192,7 +192,7 @@ pub struct RetryOptions {
 
 /// The text of one part that a retry keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct KeptText {
+pub struct RetainedText {
     /// The part.
     pub part: PartId,
     /// Its channel: text or reasoning.

@@ -20,7 +20,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// Returns the example as text of that channel. As tool input, it is in a call of a tool in the rule's scope.
-    pub(super) fn of_example(rule: &Rule, channel: Channel, text: &str) -> Sample {
+    pub(super) fn from_example(rule: &Rule, channel: Channel, text: &str) -> Sample {
         let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
         let bytes = match channel {
             Channel::ToolInput => call_input(rule, text).into_bytes(),
@@ -35,7 +35,7 @@ impl Sample {
     }
 
     /// Returns the case as its author wrote it.
-    pub(super) fn of_case(rule: &Rule, case: &Case) -> Sample {
+    pub(super) fn from_case(rule: &Rule, case: &Case) -> Sample {
         let has_tool = matches!(case.channel, Channel::ToolInput | Channel::ToolOutput);
         let tool = || case.tool.clone().unwrap_or_else(|| tool_in_scope(rule));
         Sample {
@@ -259,4 +259,28 @@ fn char_outside(class: &str) -> char {
     };
     let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
     usual.find(|&char| !contains(char)).unwrap_or('\u{e4}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_is_the_argument_of_a_call_a_block_of_code_or_the_text_itself() {
+        let bytes = |rule: &Rule, channel| {
+            let sample = Sample::from_example(rule, channel, "x \"y\"");
+            String::from_utf8(sample.bytes).expect("it is UTF-8")
+        };
+        let mut rule = Rule::new("t/a", Vec::new());
+        assert_eq!(bytes(&rule, Channel::Text), "x \"y\"");
+        rule.args = vec!["command".into()];
+        assert_eq!(bytes(&rule, Channel::ToolInput), r#"{"command":"x \"y\""}"#);
+        assert_eq!(bytes(&rule, Channel::ToolOutput), "x \"y\"");
+    }
+
+    #[test]
+    fn a_character_outside_a_class_is_in_none_of_its_ranges() {
+        let found = ["ab", "!-9", "!-9_", "0_~xX"].map(char_outside);
+        assert_eq!(found, ['0', '_', '~', '\u{e4}']);
+    }
 }

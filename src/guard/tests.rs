@@ -338,3 +338,70 @@ fn c3_the_outcome_of_a_tool_call_decides_which_rules_read_its_output() {
         assert_eq!(out.contains("outcome"), told.is_some(), "{told:?}: {out}");
     }
 }
+
+#[test]
+fn events_without_text_of_a_part_pass_in_their_place() {
+    let tool = |part| Event::Tool {
+        part: PartId(part),
+        tool: "bash".into(),
+        call: None,
+    };
+    let kind = || "k".to_owned();
+    let events = vec![
+        open(0, Channel::ToolInput, None),
+        delta(0, "{\"command\":"),
+        tool(0),
+        delta(0, "\"ls\"}"),
+        Event::Unscanned {
+            bytes: 1,
+            kind: kind(),
+        },
+        Event::Usage {
+            input: 1,
+            output: 2,
+        },
+        end(0),
+        Event::Error {
+            kind: kind(),
+            message: String::new(),
+        },
+        Event::Finish { reason: kind() },
+    ];
+    let (out, _) = outcome(events, conversation(PACK));
+    assert_eq!(
+        out,
+        "part-start tool unscanned usage '{\"command\":\"ls\"}' part-end error finish"
+    );
+}
+
+#[test]
+fn the_conversation_can_be_asked_between_two_items() {
+    let events = vec![delta(0, "a note"), delta(0, " and bad")].into_iter();
+    let reply = Reply {
+        events,
+        is_pending: false,
+        dropped: Rc::default(),
+    };
+    let mut guarded = reply.guarded(conversation(PACK));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut seen = Vec::new();
+    while !guarded.is_terminated() {
+        let polled = Pin::new(&mut guarded).poll_next(&mut context);
+        if let Poll::Ready(Some(item)) = polled {
+            let decided = guarded.conversation().decisions().len();
+            seen.push((item.name(), decided));
+        }
+    }
+    let expected = [("decision", 1), ("event", 1), ("cut", 2)];
+    assert_eq!(seen, expected);
+    assert_eq!(
+        guarded
+            .conversation_mut()
+            .reload(Pack::from_toml(PACK).unwrap()),
+        []
+    );
+    // The reply is not in the log of a host.
+    let logged = format!("{guarded:?}");
+    assert!(logged.contains("is_running: false"), "{logged}");
+    assert!(!logged.contains("a note"), "{logged}");
+}

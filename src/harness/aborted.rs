@@ -22,8 +22,8 @@ use crate::{Channel, PartId, RuleId};
 /// };
 /// let failure = Failure::new("overloaded_error", "try again");
 /// let mut provider = Scripted::new([ScriptedReply::default().text("It is").fail(failure)]);
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let request = Request::new("a-model", Vec::new());
 /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -71,7 +71,8 @@ pub enum AbortSource {
     },
     /// A hook, by the name it was registered with.
     Hook(String),
-    /// A bound of [`Limits`](crate::Limits) or [`Settings`](super::Settings), by the name of its field.
+    /// A bound of [`Limits`](crate::Limits) or [`Settings`](super::Settings), by the name of its field; or `prepare`, if
+    /// the host did not [prepare](super::Processor::prepare) a request that rules or hooks must see.
     Limit(&'static str),
     /// The provider, or the connection to it.
     Provider,

@@ -51,8 +51,8 @@ impl PendingCall {
     ///         before.block("Ask first.");
     ///     }
     /// });
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let input = r#"{"command": "git push --force"}"#.into();
     /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
     /// let gate = processor.before_tool(call, &mut Vec::new());
@@ -76,8 +76,8 @@ impl PendingCall {
     ///         before.consult(Consult::new("May this be pushed?"));
     ///     }
     /// });
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let input = r#"{"command": "git push"}"#.into();
     /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
     /// let Gate::Ask(_, asked) = processor.before_tool(call, &mut Vec::new()) else { panic!("it asks") };
@@ -169,7 +169,7 @@ pub struct RequestTarget {
 /// A running tool call. Resolves to the output for the model.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
-/// The tools of a host.
+/// The tools of a host. Calls of one reply can run at the same time, so a tool with state needs a lock.
 ///
 /// # Example: a tool that has no input
 /// ```
@@ -181,7 +181,7 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 ///         let input = serde_json::json!({ "type": "object" });
 ///         vec![Tool { name: "clock".into(), description: "The time.".into(), input }]
 ///     }
-///     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+///     fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
 ///         Box::pin(ready(match call.tool.as_str() {
 ///             "clock" => ToolOutput::output("12:00"),
 ///             other => ToolOutput::error(format!("there is no tool `{other}`")),
@@ -197,12 +197,19 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 /// assert!(call("cuckoo").is_error);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub trait Tools: Send {
+pub trait Tools: Send + Sync {
     /// Returns the tools that the model may call.
     fn tools(&self) -> Vec<Tool>;
 
+    /// Returns true if calls of this tool may run at the same time as other calls for which it returns true. By default
+    /// every call runs by itself, in the order of the reply. Tools that only read are the usual case of true.
+    fn is_concurrent(&self, tool: &str) -> bool {
+        let _ = tool;
+        false
+    }
+
     /// Runs a call. A call is cancelled by dropping the future, which must end it.
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a>;
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a>;
 }
 
 impl<T: Tools + ?Sized> Tools for Box<T> {
@@ -210,7 +217,11 @@ impl<T: Tools + ?Sized> Tools for Box<T> {
         (**self).tools()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, tool: &str) -> bool {
+        (**self).is_concurrent(tool)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         (**self).call(call)
     }
 }
@@ -235,7 +246,7 @@ impl Tools for NoTools {
         Vec::new()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         Box::pin(ready(ToolOutput::error(unknown_tool(&call.tool))))
     }
 }

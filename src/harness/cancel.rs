@@ -84,8 +84,8 @@ impl Cancel {
     ///     AbortReason, Cancel, End, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run,
     /// };
     /// let mut provider = Scripted::new([ScriptedReply::default().text("And then").hang()]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let cancel = Cancel::default();
     /// let switch = cancel.clone();
     /// let request = Request::new("a-model", Vec::new());

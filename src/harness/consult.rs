@@ -46,7 +46,7 @@ pub(super) struct SubAgent<'a> {
 impl<'a> SubAgent<'a> {
     /// Opens a session below that of `parent`; `None` if `parent` is a sub-agent itself.
     pub(super) fn open(
-        tools: &'a mut dyn Tools,
+        tools: &'a dyn Tools,
         hooks: &'a mut Hooks,
         parent: &ParentSession,
         consultation: &Consultation,
@@ -67,7 +67,7 @@ impl<'a> SubAgent<'a> {
             ..parent.settings.clone()
         };
         let (lent, failed) = hooks.lend();
-        let mut processor = Processor::new(parent.pack.session(), lent, settings);
+        let mut processor = Processor::new(&parent.pack, lent, settings);
         processor.set_origin(parent.origin.clone());
         Some(SubAgent {
             processor,
@@ -133,12 +133,12 @@ fn is_refusal(reason: &str) -> bool {
 
 /// The host's tools limited to those that `consult.tools` names. Without entries there are no tools.
 pub(super) struct AllowedTools<'a> {
-    tools: &'a mut dyn Tools,
+    tools: &'a dyn Tools,
     scope: Option<ToolScope>,
 }
 
 impl<'a> AllowedTools<'a> {
-    fn new(tools: &'a mut dyn Tools, globs: &[String]) -> AllowedTools<'a> {
+    fn new(tools: &'a dyn Tools, globs: &[String]) -> AllowedTools<'a> {
         // The loader rejects invalid globs. Those of a hook that are invalid allow no tool.
         let scope = (!globs.is_empty()).then(|| ToolScope::new(globs).ok());
         let scope = scope.flatten();
@@ -158,7 +158,11 @@ impl Tools for AllowedTools<'_> {
         tools
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, tool: &str) -> bool {
+        self.tools.is_concurrent(tool)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         if self.allows(&call.tool) {
             return self.tools.call(call);
         }
@@ -182,14 +186,14 @@ mod tests {
             self.0.iter().map(tool).collect()
         }
 
-        fn call<'a>(&'a mut self, _: &'a ToolCall) -> ToolFuture<'a> {
+        fn call<'a>(&'a self, _: &'a ToolCall) -> ToolFuture<'a> {
             unreachable!("no test calls a tool")
         }
     }
 
     #[test]
     fn the_tools_of_a_consultation_are_globs_like_those_of_a_rule() {
-        let mut all = NamedTools(&["bash", "Read", "mcp__git__log"]);
+        let all = NamedTools(&["bash", "Read", "mcp__git__log"]);
         for (globs, allowed) in [
             (&["bash", "read"][..], &["bash", "Read"][..]),
             (&["mcp__*"], &["mcp__git__log"]),
@@ -198,7 +202,7 @@ mod tests {
             (&[], &[]),
         ] {
             let globs: Vec<String> = globs.iter().map(|&glob| glob.to_owned()).collect();
-            let found = AllowedTools::new(&mut all, &globs).tools();
+            let found = AllowedTools::new(&all, &globs).tools();
             let found: Vec<String> = found.into_iter().map(|tool| tool.name).collect();
             assert_eq!(found, allowed, "{globs:?}");
         }

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::{Action, Channel, Session};
+use crate::session::Session;
+use crate::{Action, Channel, Pack};
 
 /// The time after a refusal within which further refusals of the same session are ignored.
 pub const SAME_TRIGGER: Duration = Duration::from_secs(5);
@@ -98,8 +99,8 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
-/// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
-/// let mut foreground = Foreground::new(Pack::builder().build()?.session(), Chains::default());
+/// use ttsr::harness::fallback::{Chains, ForegroundFallback, SessionEvent};
+/// let mut foreground = ForegroundFallback::new(&Pack::builder().build()?, Chains::default());
 /// let idle = SessionEvent::Idle { session: "ses_1".into() };
 /// assert_eq!(idle.session(), "ses_1");
 /// foreground.see(Duration::ZERO, &idle);
@@ -196,9 +197,9 @@ pub struct ModelSwitch {
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
-/// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
-/// let rules = Pack::builtin("opencode/foreground-fallback").unwrap().session();
-/// let mut foreground = Foreground::new(rules, Chains::default().any(["a", "b"]));
+/// use ttsr::harness::fallback::{Chains, ForegroundFallback, SessionEvent};
+/// let pack = Pack::builtin("opencode/foreground-fallback").unwrap();
+/// let mut foreground = ForegroundFallback::new(&pack, Chains::default().any(["a", "b"]));
 /// let refused = |session: &str| SessionEvent::Error {
 ///     session: session.into(),
 ///     error: "429 Too Many Requests".into(),
@@ -211,7 +212,7 @@ pub struct ModelSwitch {
 /// assert_eq!(foreground.see(Duration::from_secs(20), &refused("ses_1")), None, "all were tried");
 /// ```
 #[derive(Debug)]
-pub struct Foreground {
+pub struct ForegroundFallback {
     rules: Session,
     chains: Chains,
     sessions: HashMap<String, TrackedSession>,
@@ -228,12 +229,12 @@ struct TrackedSession {
     heard: Duration,
 }
 
-impl Foreground {
+impl ForegroundFallback {
     /// Returns a watcher with these rules and chains.
     #[must_use]
-    pub fn new(rules: Session, chains: Chains) -> Foreground {
-        Foreground {
-            rules,
+    pub fn new(pack: &Pack, chains: Chains) -> ForegroundFallback {
+        ForegroundFallback {
+            rules: pack.session(),
             chains,
             sessions: HashMap::new(),
         }

@@ -115,8 +115,8 @@ impl HookPoint {
 /// let mut hooks = Hooks::default();
 /// hooks.register("no-lists", NoLists);
 /// assert!(hooks.is_empty(HookPoint::ToolBefore));
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, hooks, Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, hooks, Settings::default());
 /// let mut steps = Vec::new();
 /// processor.begin("msg_1", &mut steps);
 /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -161,8 +161,8 @@ pub trait Hook: Send {
     /// }
     /// let mut hooks = Hooks::default();
     /// hooks.register("trims", Trims);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let mut provider = Scripted::new([ScriptedReply::default().text("Done. \n\n").finish("stop")]);
     /// let request = Request::new("a-model", Vec::new());
     /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
@@ -191,8 +191,8 @@ pub trait Hook: Send {
     /// }
     /// let mut hooks = Hooks::default();
     /// hooks.register("gentle", Gentle);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let input = r#"{"command": "git push --force"}"#.into();
     /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
     /// let gate = processor.before_tool(call, &mut Vec::new());
@@ -219,8 +219,8 @@ pub trait Hook: Send {
     /// }
     /// let mut hooks = Hooks::default();
     /// hooks.register("keeps", Keeps("tiramisu".into()));
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let read = ToolOutput::output("PASSWORD=tiramisu");
     /// let after = processor.after_tool(&ToolCall::default(), read, &mut Vec::new()).unwrap();
     /// assert_eq!(after.output, "PASSWORD=***");
@@ -249,7 +249,7 @@ pub trait Hook: Send {
     /// let mut hooks = Hooks::default();
     /// hooks.register("traced", Traced);
     /// let settings = Settings { session: "ses_1".into(), ..Settings::default() };
-    /// let mut processor = Processor::new(Pack::builder().build()?.session(), hooks, settings);
+    /// let mut processor = Processor::new(&Pack::builder().build()?, hooks, settings);
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let request = Request::new("a-model", Vec::new());
@@ -301,8 +301,8 @@ pub struct HookContext<'a> {
 ///     let text = delta.text().replace("Alice", "A.");
 ///     delta.rewrite(text);
 /// });
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, hooks, Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, hooks, Settings::default());
 /// let mut steps = Vec::new();
 /// processor.begin("msg_1", &mut steps);
 /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -356,8 +356,8 @@ impl<'a> Delta<'a> {
     ///         delta.abort();
     ///     }
     /// });
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -470,7 +470,7 @@ impl Hooks {
     /// let mut hooks = Hooks::default();
     /// hooks.register_within("hangs", Duration::from_millis(5), Hangs(waits))?;
     /// let settings = Settings { on_hook_fault: OnHookFault::Continue, ..Settings::default() };
-    /// let mut processor = Processor::new(Pack::builder().build()?.session(), hooks, settings);
+    /// let mut processor = Processor::new(&Pack::builder().build()?, hooks, settings);
     /// let gate = processor.before_tool(ToolCall::default(), &mut Vec::new());
     /// assert!(matches!(gate, Gate::Run(_)));
     /// assert_eq!(processor.counters().hook_timeouts, 1);
@@ -522,8 +522,8 @@ impl Hooks {
     /// use ttsr::harness::{AbortReason, Failure, Hooks, Input, Processor, Settings, Step};
     /// let mut hooks = Hooks::default();
     /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == AbortReason::Error);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -555,8 +555,8 @@ impl Hooks {
     /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_after("plain", |_, after| after.output = after.output.replace("\x1b[31m", ""));
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let after = ToolOutput::output("\x1b[31m3 failed");
     /// let after = processor.after_tool(&ToolCall::default(), after, &mut Vec::new()).unwrap();
     /// assert_eq!(after.output, "3 failed");

@@ -34,6 +34,15 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         synthetic: bool,
     },
+    /// An image of the user. Rules read no images: an image is sent unscanned, with the text inside it. The providers of
+    /// `ttsr-agent` send images of messages by [`Role::User`] and [`Role::Tool`] and refuse a request with others.
+    Image {
+        /// The media type, such as `image/png`. Each provider accepts types of its own.
+        media_type: String,
+        /// The bytes of the file in base64 (RFC 4648, section 4, with padding), as they are sent: without line breaks
+        /// and without the head of a `data:` URL.
+        data: String,
+    },
     /// Reasoning of the model, without a provider's signature.
     Reasoning {
         /// The text.
@@ -96,6 +105,25 @@ impl Message {
         Message::of(Role::User, text.into(), true)
     }
 
+    /// Returns the message with an image after its other content. `data` is the file in base64: see [`Content::Image`].
+    ///
+    /// # Example: a question about an image
+    /// ```
+    /// use ttsr::harness::{Content, Message};
+    /// let asked = Message::user("What does it show?").with_image("image/png", "iVBORw0KGgo=");
+    /// let (media_type, data) = ("image/png".to_owned(), "iVBORw0KGgo=".to_owned());
+    /// assert_eq!(asked.content[1], Content::Image { media_type, data });
+    /// assert_eq!(asked.text(), "What does it show?", "an image has no text for rules to read");
+    /// ```
+    #[must_use]
+    pub fn with_image(mut self, media_type: impl Into<String>, data: impl Into<String>) -> Message {
+        self.content.push(Content::Image {
+            media_type: media_type.into(),
+            data: data.into(),
+        });
+        self
+    }
+
     /// Returns the message that keeps a reply in the conversation: its text, reasoning and tool calls, in order.
     /// Aborted calls are left out, and so is the output of tools that the provider ran. A call without an id is given
     /// one, made from its part's id.
@@ -107,8 +135,8 @@ impl Message {
     ///     Cancel, Hooks, Message, Processor, Request, Role, Scripted, ScriptedReply, Settings, run,
     /// };
     /// let mut provider = Scripted::new([ScriptedReply::default().text("It is noon.").finish("stop")]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
     /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -171,9 +199,10 @@ impl Message {
     pub(super) fn texts(&self) -> Vec<&str> {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text { text, .. } => Some(text.as_str()),
-            Content::Reasoning { .. } | Content::ToolCall { .. } | Content::ToolResult { .. } => {
-                None
-            }
+            Content::Image { .. }
+            | Content::Reasoning { .. }
+            | Content::ToolCall { .. }
+            | Content::ToolResult { .. } => None,
         });
         texts.collect()
     }

@@ -32,7 +32,7 @@
 //! let bad = ScriptedReply::default().text("let x: any = 1").finish("stop");
 //! let good = ScriptedReply::default().text("let x: number = 1").finish("stop");
 //! let mut provider = Scripted::new([bad.cut(4), good.cut(4)]);
-//! let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+//! let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 //! let request = Request::new("a-model", vec![Message::user("Declare x.")]);
 //! let mut published = String::new();
 //! let publish = |step: &Step| match step {

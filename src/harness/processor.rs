@@ -23,7 +23,7 @@ use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
 use crate::session::Lost;
-use crate::{Conversation, Decision, Event, Origin, Pack, PartId, Rule, Session, Stream};
+use crate::{Channel, Conversation, Decision, Event, Origin, Pack, PartId, Rule, Stream};
 use abort::{AbortCause, NextAttempt};
 use order::DelayedPart;
 use whole_text::CheckedMessages;
@@ -135,7 +135,7 @@ pub struct ProcessorCounters {
 /// match.any = [{ literal = "rm -rf" }]
 /// examples.match = ["rm -rf /"]
 /// "#)?;
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let mut steps = Vec::new();
 /// processor.begin("msg_1", &mut steps);
 /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -175,7 +175,7 @@ struct TurnProgress {
     /// The ids of the sub-agents' sessions.
     sub_agents: Vec<String>,
     /// The handoffs that rules asked for, to be made after the next complete reply.
-    handoffs: Vec<WantedHandoff>,
+    handoffs: Vec<PendingHandoff>,
     /// The calls that a sub-agent was asked about.
     asked_calls: Vec<AskedCall>,
     /// The number of retries that hooks were granted.
@@ -238,6 +238,8 @@ struct ReplyProgress {
     quiet_since: Duration,
     /// The number of requests asked for.
     attempts: u32,
+    /// True if the request of this attempt was [prepared](Processor::prepare).
+    is_prepared: bool,
     added: Vec<Message>,
     /// The number of messages of `added` that are in requests that were sent.
     added_and_sent: usize,
@@ -253,7 +255,7 @@ struct ReplyProgress {
 
 /// A handoff that a rule asked for.
 #[derive(Debug)]
-struct WantedHandoff {
+struct PendingHandoff {
     decision: Decision,
     text: String,
     /// True if the rule read the attempt in progress: the handoff is dropped with the attempt. A handoff of a rule that
@@ -296,8 +298,8 @@ struct RepeatedCalls {
 }
 
 impl Processor {
-    /// Returns a processor for a conversation, which continues with its guidance, or for the conversation of a session.
-    /// An attempt in progress ends.
+    /// Returns a processor for a conversation, which continues with its guidance, or for a new conversation under the rules
+    /// of a pack. An attempt in progress ends.
     #[must_use]
     pub fn new(
         conversation: impl Into<Conversation>,
@@ -305,7 +307,7 @@ impl Processor {
         settings: Settings,
     ) -> Processor {
         let conversation = conversation.into();
-        let conversation = conversation.for_loop(!settings.holds_tool_input);
+        let conversation = conversation.into_loop_mode(!settings.holds_tool_input);
         let turn = TurnProgress::default();
         Processor {
             attempt: LoopAttempt::new(&conversation, &turn.calls),
@@ -329,7 +331,7 @@ impl Processor {
         self.unsend();
         self.conversation.start_turn();
         let turn = TurnProgress {
-            prompt: PromptRef::new(self.session().turn(), &[]),
+            prompt: PromptRef::new(self.conversation.turns(), &[]),
             ..TurnProgress::default()
         };
         let ended = std::mem::replace(&mut self.turn, turn);
@@ -347,8 +349,8 @@ impl Processor {
     /// use std::time::Duration;
     /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
     /// use ttsr::{Event, Pack};
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let finish = Event::Finish { reason: "tool_use".into() };
@@ -358,7 +360,7 @@ impl Processor {
     /// assert!(processor.is_idle());
     /// processor.proceed("msg_2", &mut steps);
     /// assert!(matches!(steps.last(), Some(Step::Send { .. })));
-    /// assert_eq!(processor.session().turn(), 1, "it is the same turn");
+    /// assert_eq!(processor.conversation().turns(), 1, "it is the same turn");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn proceed(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
@@ -404,8 +406,8 @@ impl Processor {
     /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
     /// let minute = Duration::from_secs(60);
     /// let settings = Settings { stall: Some(minute), ..Settings::default() };
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), settings);
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), settings);
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -454,14 +456,14 @@ impl Processor {
         self.counters
     }
 
-    /// Replaces the pack from the next attempt on. See [`Session::reload`].
+    /// Replaces the pack from the next attempt on. See [`Conversation::reload`].
     ///
     /// # Example: another pack
     /// ```
     /// use ttsr::harness::{Hooks, Processor, Settings};
     /// use ttsr::{Pack, Pattern, Rule};
     /// let pack = |text: &str| Pack::builder().rule(Rule::new("demo/a", vec![Pattern::literal(text)])).build();
-    /// let mut processor = Processor::new(pack("foo")?.session(), Hooks::default(), Settings::default());
+    /// let mut processor = Processor::new(&pack("foo")?, Hooks::default(), Settings::default());
     /// let lost = processor.reload(pack("bar")?);
     /// assert!(lost.is_empty(), "it had not acted");
     /// assert_eq!(processor.pack().rules(), pack("bar")?.rules());
@@ -472,7 +474,8 @@ impl Processor {
         self.conversation.reload(pack)
     }
 
-    /// Sets the agent, provider and model of the replies from the next attempt on. See [`Session::set_origin`].
+    /// Sets the agent, provider and model of the replies from the next attempt on. See
+    /// [`Conversation::set_origin`].
     ///
     /// # Example: a rule for one agent
     /// ```
@@ -481,9 +484,9 @@ impl Processor {
     /// let mut rule = Rule::new("demo/plan-only", vec![Pattern::literal("I will now edit")]);
     /// rule.agents = vec!["plan".into()];
     /// let pack = Pack::builder().rule(rule).build()?;
-    /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// processor.set_origin(Origin { agent: Some("plan".into()), ..Origin::default() });
-    /// assert!(processor.session().applies(pack.find("demo/plan-only").unwrap()));
+    /// assert!(processor.conversation().applies(pack.find("demo/plan-only").unwrap()));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn set_origin(&mut self, origin: Origin) {
@@ -494,13 +497,7 @@ impl Processor {
         &mut self.hooks
     }
 
-    /// Returns the session whose rules apply.
-    #[must_use]
-    pub fn session(&self) -> &Session {
-        self.conversation.session()
-    }
-
-    /// Returns the conversation, whose [`snapshot`](Conversation::snapshot) has the guidance that waits.
+    /// Returns the conversation. Its [`snapshot`](Conversation::snapshot) contains the guidance that waits.
     #[must_use]
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
@@ -518,38 +515,42 @@ impl Processor {
         self.hooks.set_cancel(cancel);
     }
 
-    /// Records that earlier messages left the model's context. See [`Session::compacted`].
+    /// Records that earlier messages left the model's context. See [`Conversation::compacted`].
     pub fn compacted(&mut self) {
         self.conversation.compacted();
     }
 
-    /// Returns the session. Guidance that was not sent is released, so that its rules may give it again.
+    /// Returns the conversation, with the guidance that waits. A reply in progress is given up.
     ///
     /// # Example: a conversation moves to another processor
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings};
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// processor.begin("msg_1", &mut Vec::new());
-    /// let mut processor = Processor::new(processor.into_session(), Hooks::default(), Settings::default());
+    /// let mut processor = Processor::new(processor.into_conversation(), Hooks::default(), Settings::default());
     /// processor.begin("msg_2", &mut Vec::new());
-    /// assert_eq!(processor.session().turn(), 2);
+    /// assert_eq!(processor.conversation().turns(), 2);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     #[must_use]
-    pub fn into_session(mut self) -> Session {
+    pub fn into_conversation(mut self) -> Conversation {
         self.unsend();
         self.drop_attempt();
         for handoff in &self.turn.handoffs {
             self.conversation.dropped_decision(&handoff.decision);
         }
-        self.conversation.into_session()
+        self.conversation.into_host_mode()
     }
 
     /// Processes an input while no request of the attempt was sent.
     fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
         match input {
+            Input::Sent if self.lacks_preparation() => {
+                self.mark_sent();
+                self.cut(AbortCause::not_prepared(), out);
+            }
             Input::Sent => {
                 self.mark_sent();
                 out.push(Step::Observe(LoopEvent::StepStarted));
@@ -646,6 +647,7 @@ impl Processor {
         let messages: Vec<Message> = kept.chain(guidance).chain(next_attempt.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
+        self.progress.is_prepared = false;
         if next_attempt.model.is_some() {
             self.progress.model.clone_from(&next_attempt.model);
             self.progress.request_model = None;
@@ -673,6 +675,14 @@ impl Processor {
         self.progress.quiet_since = self.progress.now;
         self.progress.added_and_sent = self.progress.added.len();
         self.conversation.mark_sent();
+    }
+
+    /// Returns true if the request was not prepared although rules read the user's messages or hooks edit requests.
+    fn lacks_preparation(&self) -> bool {
+        let edits = [HookPoint::Messages, HookPoint::Headers];
+        !self.progress.is_prepared
+            && (self.pack().wants(Channel::UserInput, None)
+                || edits.iter().any(|point| !self.hooks.is_empty(*point)))
     }
 
     /// Undoes the preparation of a request that is never sent: its guidance waits again, and its messages were not
@@ -756,7 +766,7 @@ impl Processor {
         else {
             return;
         };
-        for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
+        for PendingHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
             self.conversation.delivered_decision(&decision);
             let handoff = Handoff::new(&self.settings.session, text);
             out.push(Step::Handoff { decision, handoff });

@@ -33,8 +33,8 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>
 ///         unfold(left, async |mut left| Some((Ok(left.pop()?), left)))
 ///     }
 /// }
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let request = Request::new("echo", vec![Message::user("Hello?")]);
 /// let mut provider = Echo;
 /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
@@ -174,21 +174,21 @@ where
     F: FnMut(S) -> N + Send + Unpin + 'static,
     N: Future<Output = Option<(T, S)>> + Send + 'static,
 {
-    Box::pin(Unfold {
+    Box::pin(UnfoldStream {
         state: Some(state),
         pending: None,
         next,
     })
 }
 
-struct Unfold<S, F, N> {
+struct UnfoldStream<S, F, N> {
     /// `None` while `pending` owns the state, and after the end.
     state: Option<S>,
     pending: Option<Pin<Box<N>>>,
     next: F,
 }
 
-impl<S, F, N, T> Stream for Unfold<S, F, N>
+impl<S, F, N, T> Stream for UnfoldStream<S, F, N>
 where
     S: Unpin,
     F: FnMut(S) -> N + Unpin,

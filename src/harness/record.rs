@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::message::Message;
 use super::step::Step;
-use crate::Session;
+use crate::Conversation;
 
 /// Records the steps and the messages of an [`AgentTurn`](super::AgentTurn) before they are published.
 pub trait TurnRecorder: Send {
-    /// Records a step. `elapsed` is the time since the reply began, and `session` has the state after the step.
+    /// Records a step. `elapsed` is the time since the reply began, and `conversation` has the state after the step: its
+    /// [`snapshot`](Conversation::snapshot) contains the guidance that waits.
     ///
     /// # Errors
     /// Returns an error if the step was not recorded and the turn must not continue without its record.
@@ -16,14 +17,18 @@ pub trait TurnRecorder: Send {
         &mut self,
         elapsed: Duration,
         step: &Step,
-        session: &Session,
+        conversation: &Conversation,
     ) -> Result<(), NotRecorded>;
 
     /// Records a message that the turn adds to the conversation.
     ///
     /// # Errors
     /// Returns an error if the message was not recorded and the turn must not continue without its record.
-    fn record_message(&mut self, message: &Message, session: &Session) -> Result<(), NotRecorded>;
+    fn record_message(
+        &mut self,
+        message: &Message,
+        conversation: &Conversation,
+    ) -> Result<(), NotRecorded>;
 }
 
 /// The error of a recorder that failed and asks for the end of the turn. The recorder itself keeps the reason.

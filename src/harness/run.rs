@@ -16,7 +16,7 @@ use super::message::Request;
 use super::processor::{PreparedRequest, Processor};
 use super::provider::{EventStream, Failure, Provider};
 use super::step::{Input, ReplyOutcome, Step};
-use crate::{Event, Session};
+use crate::{Conversation, Event};
 
 /// A reply in progress, which returns one step at a time.
 ///
@@ -32,8 +32,8 @@ use crate::{Event, Session};
 ///     ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use"),
 ///     ScriptedReply::default().text("It is noon.").finish("stop"),
 /// ]);
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let request = Request::new("a-model", Vec::new());
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let reply = runtime.block_on(async {
@@ -41,7 +41,7 @@ use crate::{Event, Session};
 ///     let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
 ///     let first = run.next().await;
 ///     assert!(matches!(first, Some(Step::Send { attempt: 1, .. })));
-///     assert_eq!(run.session().turn(), 1);
+///     assert_eq!(run.conversation().turns(), 1);
 ///     let called = run.finish(|_| {}).await.reply;
 ///     assert_eq!(called.tool_calls().count(), 1);
 ///     // The host runs the tool, puts its result into the request, and goes on.
@@ -148,10 +148,11 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         }
     }
 
-    /// Returns the session, in its state after the step that was returned last.
+    /// Returns the conversation. Its state is that after all steps of the last input, of which some may not be returned
+    /// yet.
     #[must_use]
-    pub fn session(&self) -> &Session {
-        self.processor.session()
+    pub fn conversation(&self) -> &Conversation {
+        self.processor.conversation()
     }
 
     /// Runs the reply to its end. `publish` sees every step but the last.
@@ -240,8 +241,8 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
 /// use ttsr::Pack;
 /// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, Step, run};
 /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
-/// let session = Pack::builder().build()?.session();
-/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let pack = Pack::builder().build()?;
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let request = Request::new("a-model", Vec::new());
 /// let mut published = Vec::new();
 /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |step| {

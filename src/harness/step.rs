@@ -15,7 +15,8 @@ use crate::{Channel, Decision, Event, PartId};
 #[non_exhaustive]
 pub enum Input {
     /// The request of the last [`Step::Send`] was prepared and sent, and later inputs belong to its reply. Inputs between
-    /// a cut and `Sent` belong to the old reply: they are dropped and counted.
+    /// a cut and `Sent` belong to the old reply: they are dropped and counted. If the request had to be
+    /// [prepared](super::Processor::prepare) and was not, the reply is aborted.
     Sent,
     /// The reply's next event.
     Event(Event),
@@ -60,7 +61,7 @@ pub enum Input {
 ///     sent
 /// }
 ///
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// assert_eq!(ask(&mut processor, "Hello.").len(), 1);
 /// assert_eq!(ask(&mut processor, "Use sk-live-1."), []);
 /// # Ok::<(), ttsr::LoadError>(())
@@ -71,9 +72,10 @@ pub enum Step {
     /// Append these messages to those of the request, pass it to [`Processor::prepare`](super::Processor::prepare), send
     /// the request that this returns, and answer with [`Input::Sent`].
     ///
-    /// Every attempt is prepared: `prepare` is where rules read the user's messages, and where they edit the request. A
-    /// request that was not prepared contains text that a rule would refuse or change. If `prepare` returns `None`,
-    /// nothing is sent. [`run`](super::run()) and [`AgentTurn`](super::AgentTurn) do all this.
+    /// Every attempt is prepared: `prepare` is where rules read the user's messages, and where they edit the request. If it
+    /// returns `None`, nothing is sent. If rules read the user's messages or hooks edit requests, and the request was not
+    /// prepared, [`Input::Sent`] aborts the reply: nothing of it is published. [`run`](super::run()) and
+    /// [`AgentTurn`](super::AgentTurn) do all this.
     Send {
         /// The number of the attempt in its turn, from 1.
         attempt: u32,

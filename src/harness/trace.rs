@@ -80,7 +80,7 @@ pub struct TraceContext {
 /// # let _guard = tracing::subscriber::set_default(log.clone());
 /// let pack = ttsr::Pack::builtin("std/secrets")?;
 /// let mut tracer = Tracer::new(TraceContext { model: "a-model".into(), ..TraceContext::default() });
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
 /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello!").finish("stop")]);
 /// let request = Request::new("a-model", Vec::new());
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

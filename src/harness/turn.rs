@@ -1,11 +1,13 @@
 //! A turn: replies and the tool calls between them, until the model calls no tool.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use tokio::time::{Instant, timeout};
 
 use super::aborted::{AbortReason, AbortSource};
-use super::call::{Gate, ToolCall, ToolOutput, Tools};
+use super::call::{Gate, ToolCall, ToolFuture, ToolOutput, Tools};
 use super::cancel::Cancel;
 use super::consult::{ParentSession, SubAgent};
 use super::consultation::{ConsultOutcome, Consultation};
@@ -19,7 +21,7 @@ use super::record::TurnRecorder;
 use super::reply::{PartState, Reply};
 use super::run::Run;
 use super::step::{End, ReplyOutcome, Step};
-use crate::Session;
+use crate::Conversation;
 
 /// The default of [`AgentTurn::max_replies`].
 const MAX_REPLIES: u32 = 50;
@@ -39,7 +41,7 @@ const MAX_REPLIES: u32 = 50;
 ///         let input = serde_json::json!({"type": "object"});
 ///         vec![Tool { name: "clock".into(), description: "The time.".into(), input }]
 ///     }
-///     fn call<'a>(&'a mut self, _: &'a ToolCall) -> ToolFuture<'a> {
+///     fn call<'a>(&'a self, _: &'a ToolCall) -> ToolFuture<'a> {
 ///         Box::pin(async { ToolOutput::output("12:00") })
 ///     }
 /// }
@@ -47,9 +49,9 @@ const MAX_REPLIES: u32 = 50;
 /// let says = ScriptedReply::default().text("It is noon.").finish("stop");
 /// let mut provider = Scripted::new([asks, says]);
 /// let pack = Pack::builder().build()?;
-/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-/// let mut tools = Clock;
-/// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+/// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
+/// let tools = Clock;
+/// let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
 /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let outcome = runtime.block_on(turn.run(request, "msg", &mut |_| {}));
@@ -61,7 +63,7 @@ const MAX_REPLIES: u32 = 50;
 pub struct AgentTurn<'a, P: Provider + ?Sized> {
     processor: &'a mut Processor,
     provider: &'a mut P,
-    tools: &'a mut dyn Tools,
+    tools: &'a dyn Tools,
     cancel: Cancel,
     max_replies: u32,
     recorder: Option<&'a mut dyn TurnRecorder>,
@@ -123,7 +125,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     pub fn new(
         processor: &'a mut Processor,
         provider: &'a mut P,
-        tools: &'a mut dyn Tools,
+        tools: &'a dyn Tools,
         cancel: Cancel,
     ) -> AgentTurn<'a, P> {
         AgentTurn {
@@ -146,10 +148,10 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     /// };
     /// let calls = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
     /// let mut provider = Scripted::new([calls]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
-    /// let mut tools = NoTools;
-    /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default()).max_replies(2);
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
+    /// let tools = NoTools;
+    /// let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default()).max_replies(2);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let outcome = runtime.block_on(turn.run(Request::default(), "msg", &mut |_| {}));
     /// assert!(matches!(outcome.end, End::Aborted { .. }));
@@ -173,23 +175,23 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Scripted, ScriptedReply, Settings, Step,
     ///     AgentTurn, TurnRecorder,
     /// };
-    /// use ttsr::{Pack, Session};
+    /// use ttsr::{Conversation, Pack};
     /// struct Count(usize);
     /// impl TurnRecorder for Count {
-    ///     fn record_step(&mut self, _: Duration, _: &Step, _: &Session) -> Result<(), NotRecorded> {
+    ///     fn record_step(&mut self, _: Duration, _: &Step, _: &Conversation) -> Result<(), NotRecorded> {
     ///         self.0 += 1;
     ///         Ok(())
     ///     }
-    ///     fn record_message(&mut self, _: &Message, _: &Session) -> Result<(), NotRecorded> {
+    ///     fn record_message(&mut self, _: &Message, _: &Conversation) -> Result<(), NotRecorded> {
     ///         Ok(())
     ///     }
     /// }
     /// let mut recorder = Count(0);
     /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
-    /// let mut tools = NoTools;
-    /// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
+    /// let tools = NoTools;
+    /// let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     /// let turn = turn.record(&mut recorder);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let mut seen = 0;
@@ -292,7 +294,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
         ParentSession {
             settings: self.processor.settings().clone(),
             pack: self.processor.pack().clone(),
-            origin: self.processor.session().origin().clone(),
+            origin: self.processor.conversation().origin().clone(),
             model: state.request.model.clone(),
         }
     }
@@ -300,15 +302,12 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     /// Advances until the turn is over or a sub-agent must be asked.
     async fn advance(&mut self, state: &mut TurnState, watch: StepWatcher<'_>) -> Advanced {
         loop {
-            while let Some(call) = state.calls.pop_front() {
-                let mut out = Vec::new();
-                let gate = self.processor.before_tool(call, &mut out);
-                self.publish(state, &out, watch);
-                if let Gate::Ask(call, consultations) = gate {
-                    return Advanced::Ask(call, consultations);
-                }
-                if let Some(end) = self.run_gate(state, gate, watch).await {
-                    return Advanced::Ended(end);
+            while !state.calls.is_empty() {
+                let gates = self.check_calls(state, watch);
+                match self.run_gates(state, gates, watch).await {
+                    Ok(None) => {}
+                    Ok(Some((call, consultations))) => return Advanced::Ask(call, consultations),
+                    Err(end) => return Advanced::Ended(end),
                 }
             }
             self.add_answers(state);
@@ -352,7 +351,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
                 &mut self.recorder,
                 state,
                 &step,
-                run.session(),
+                run.conversation(),
                 &self.cancel,
             );
             match step {
@@ -384,67 +383,104 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
         };
         self.publish(state, &out, watch);
         state.answers.append(&mut answers);
-        self.run_gate(state, gate, watch).await
+        // The answer about a call is never another question.
+        self.run_gates(state, vec![gate], watch).await.err()
     }
 
-    /// Runs or blocks a call. Returns the end of the turn if it ends here. A cancel takes precedence over the tool.
-    async fn run_gate(
+    /// Checks the next call and, while the tools are concurrent, those that follow it, up to a call about which a
+    /// sub-agent is asked.
+    fn check_calls(&mut self, state: &mut TurnState, watch: StepWatcher<'_>) -> Vec<Gate> {
+        let mut gates = Vec::new();
+        while let Some(call) = state.calls.front() {
+            let is_concurrent = self.tools.is_concurrent(&call.tool);
+            if !gates.is_empty() && !is_concurrent {
+                break;
+            }
+            let Some(call) = state.calls.pop_front() else {
+                break;
+            };
+            let mut out = Vec::new();
+            let gate = self.processor.before_tool(call, &mut out);
+            self.publish(state, &out, watch);
+            let is_last = !is_concurrent || matches!(gate, Gate::Ask(..));
+            gates.push(gate);
+            if is_last {
+                break;
+            }
+        }
+        gates
+    }
+
+    /// Runs the calls of the gates at the same time, then adds the results in order. Returns the call about which a
+    /// sub-agent must be asked, which can only be the last, or the end of the turn. A cancel takes precedence over the
+    /// tools.
+    async fn run_gates(
         &mut self,
         state: &mut TurnState,
-        gate: Gate,
+        gates: Vec<Gate>,
         watch: StepWatcher<'_>,
-    ) -> Option<End> {
-        let call = match gate {
-            Gate::Run(call) => call,
-            Gate::Blocked(call, after) => {
-                state.push_result(&call, after);
-                return None;
-            }
-            Gate::Ask(..) => return None,
-        };
-        let ended = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => None,
-            // An async block, so that the tool starts only after the cancel was polled.
-            after = async { self.tools.call(&call).await } => Some(after),
-        };
+    ) -> Result<Option<(ToolCall, Vec<Consultation>)>, End> {
+        let outputs = run_calls(self.tools, &gates, &self.cancel).await;
         let mut out = Vec::new();
-        let told = match ended {
-            Some(after) => self.processor.after_tool(&call, after, &mut out),
-            None => {
-                let end = End::Aborted {
-                    reason: AbortReason::User,
-                    source: AbortSource::User,
-                    detail: String::new(),
-                };
-                self.processor.end_turn(&end, &mut out);
-                Err(end)
-            }
-        };
-        let end = match told {
-            Ok(after) => {
-                state.push_result(&call, after);
-                None
-            }
-            Err(end) => {
-                // Every call in a conversation needs a result, also a call that was cancelled.
-                state.calls.push_front(call);
-                for call in std::mem::take(&mut state.calls) {
-                    let after = self.processor.tool_cancelled(&call, &mut out);
-                    state.push_result(&call, after);
+        let mut ended = None;
+        let mut question = None;
+        for (gate, output) in gates.into_iter().zip(outputs) {
+            match gate {
+                Gate::Run(call) if ended.is_none() => {
+                    let told = match output {
+                        Some(after) => self.processor.after_tool(&call, after, &mut out),
+                        None => {
+                            let end = End::Aborted {
+                                reason: AbortReason::User,
+                                source: AbortSource::User,
+                                detail: String::new(),
+                            };
+                            self.processor.end_turn(&end, &mut out);
+                            Err(end)
+                        }
+                    };
+                    match told {
+                        Ok(after) => state.push_result(&call, after),
+                        Err(end) => {
+                            self.cancel_call(state, &call, &mut out);
+                            ended = Some(end);
+                        }
+                    }
                 }
-                Some(end)
+                Gate::Run(call) => self.cancel_call(state, &call, &mut out),
+                Gate::Blocked(call, after) => state.push_result(&call, after),
+                Gate::Ask(call, consultations) if ended.is_none() => {
+                    question = Some((call, consultations));
+                }
+                Gate::Ask(call, consultations) => {
+                    self.processor.drop_consultations(&consultations);
+                    self.cancel_call(state, &call, &mut out);
+                }
             }
-        };
+        }
+        if ended.is_some() {
+            for call in std::mem::take(&mut state.calls) {
+                self.cancel_call(state, &call, &mut out);
+            }
+        }
         self.publish(state, &out, watch);
-        end
+        match ended {
+            Some(end) => Err(end),
+            None => Ok(question),
+        }
+    }
+
+    /// Adds the result of a call that did not run or whose output is not used: every call in a conversation needs one.
+    fn cancel_call(&mut self, state: &mut TurnState, call: &ToolCall, out: &mut Vec<Step>) {
+        let after = self.processor.tool_cancelled(call, out);
+        state.push_result(call, after);
     }
 
     /// Records and publishes steps that are made between replies.
     fn publish(&mut self, state: &TurnState, steps: &[Step], watch: StepWatcher<'_>) {
         for step in steps {
-            let session = self.processor.session();
-            write(&mut self.recorder, state, step, session, &self.cancel);
+            let conversation = self.processor.conversation();
+            write(&mut self.recorder, state, step, conversation, &self.cancel);
             watch(step);
         }
     }
@@ -454,7 +490,7 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
         for message in state.answers.drain(..) {
             if let Some(recorder) = &mut self.recorder
                 && recorder
-                    .record_message(&message, self.processor.session())
+                    .record_message(&message, self.processor.conversation())
                     .is_err()
             {
                 self.cancel.cancel();
@@ -464,16 +500,47 @@ impl<'a, P: Provider + ?Sized> AgentTurn<'a, P> {
     }
 }
 
+/// Runs the calls of the gates at the same time. A call has no output if it may not run, or if the cancel came first:
+/// then it was dropped, or has not started.
+async fn run_calls(tools: &dyn Tools, gates: &[Gate], cancel: &Cancel) -> Vec<Option<ToolOutput>> {
+    let mut outputs: Vec<Option<ToolOutput>> = gates.iter().map(|_| None).collect();
+    // A call starts when it is polled, which is after the cancel was polled.
+    let mut running: Vec<Option<ToolFuture<'_>>> = gates.iter().map(|_| None).collect();
+    let all = poll_fn(|context| {
+        let mut is_pending = false;
+        for ((gate, future), output) in gates.iter().zip(&mut running).zip(&mut outputs) {
+            let Gate::Run(call) = gate else { continue };
+            if output.is_none() {
+                let future = future.get_or_insert_with(|| tools.call(call));
+                match future.as_mut().poll(context) {
+                    Poll::Ready(after) => *output = Some(after),
+                    Poll::Pending => is_pending = true,
+                }
+            }
+        }
+        match is_pending {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    });
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => {}
+        () = all => {}
+    }
+    outputs
+}
+
 fn write(
     recorder: &mut Option<&mut dyn TurnRecorder>,
     state: &TurnState,
     step: &Step,
-    session: &Session,
+    conversation: &Conversation,
     cancel: &Cancel,
 ) {
     if let Some(recorder) = recorder
         && recorder
-            .record_step(state.began.elapsed(), step, session)
+            .record_step(state.began.elapsed(), step, conversation)
             .is_err()
     {
         cancel.cancel();
@@ -560,16 +627,16 @@ impl TurnState {
 /// question.model = Some("small".into());
 /// let question = Consultation::new("review", "call_1", question);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// let (mut tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
+/// let (tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
 /// let asking =
-///     ask_sub_agent(&mut provider, &mut tools, &mut hooks, &parent, &question, &cancel, |_| {});
+///     ask_sub_agent(&mut provider, &tools, &mut hooks, &parent, &question, &cancel, |_| {});
 /// assert_eq!(runtime.block_on(asking), ConsultOutcome::Answered("Looks fine.".into()));
 /// assert_eq!(provider.requests()[0].model, "small");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn ask_sub_agent<P: Provider + ?Sized>(
     provider: &mut P,
-    tools: &mut dyn Tools,
+    tools: &dyn Tools,
     hooks: &mut Hooks,
     parent: &ParentSession,
     consultation: &Consultation,

@@ -258,8 +258,8 @@ impl PackBuilder {
 }
 
 fn builtin_pack(name: &str, check: &mut Check<'_>) {
-    if let Some(text) = builtin::text(name) {
-        return check.add_text(&format!("<{name}>"), text, None);
+    if let Some(pack) = builtin::find(name) {
+        return check.add_builtin(pack);
     }
     let names: Vec<&str> = Pack::builtins().collect();
     let message = format!("there is no built-in pack {}", quote(name));

@@ -1,67 +1,68 @@
 //! The packs that come with the crate: their files are part of the library.
 
-/// Name and text of every built-in pack, sorted by name.
-pub(super) const PACKS: &[(&str, &str)] = &[
-    ("lang/go", include_str!("../../rules/lang/go/pack.toml")),
-    (
-        "lang/python",
-        include_str!("../../rules/lang/python/pack.toml"),
-    ),
-    ("lang/rust", include_str!("../../rules/lang/rust/pack.toml")),
-    (
-        "lang/typescript",
-        include_str!("../../rules/lang/typescript/pack.toml"),
-    ),
-    (
-        "opencode/chat-headers",
-        include_str!("../../rules/opencode/chat-headers/pack.toml"),
-    ),
-    (
-        "opencode/delegate-task-retry",
-        include_str!("../../rules/opencode/delegate-task-retry/pack.toml"),
-    ),
-    (
-        "opencode/foreground-fallback",
-        include_str!("../../rules/opencode/foreground-fallback/pack.toml"),
-    ),
-    (
-        "opencode/json-error-recovery",
-        include_str!("../../rules/opencode/json-error-recovery/pack.toml"),
-    ),
-    (
-        "opencode/phase-reminder",
-        include_str!("../../rules/opencode/phase-reminder/pack.toml"),
-    ),
-    (
-        "opencode/post-read-nudge",
-        include_str!("../../rules/opencode/post-read-nudge/pack.toml"),
-    ),
-    (
-        "std/degeneration",
-        include_str!("../../rules/std/degeneration/pack.toml"),
-    ),
-    (
-        "std/injection",
-        include_str!("../../rules/std/injection/pack.toml"),
-    ),
-    (
+/// A built-in pack.
+pub(super) struct BuiltinPack {
+    /// The name, which is also its folder below `rules/`.
+    pub(super) name: &'static str,
+    /// Its files, sorted: the name without the extension, and the text.
+    files: &'static [(&'static str, &'static str)],
+}
+
+impl BuiltinPack {
+    /// Returns the files: the name in messages, and the text.
+    pub(super) fn files(&self) -> impl Iterator<Item = (String, &'static str)> {
+        self.files.iter().map(|&(file, text)| match file {
+            "pack" => (format!("<{}>", self.name), text),
+            _ => (format!("<{}/{file}>", self.name), text),
+        })
+    }
+}
+
+macro_rules! pack {
+    ($name:literal, $($file:literal),+) => {
+        BuiltinPack {
+            name: $name,
+            files: &[$((
+                $file,
+                include_str!(concat!("../../rules/", $name, "/", $file, ".toml")),
+            )),+],
+        }
+    };
+}
+
+/// Every built-in pack, sorted by name.
+pub(super) const PACKS: &[BuiltinPack] = &[
+    pack!("lang/go", "pack"),
+    pack!("lang/python", "pack"),
+    pack!("lang/rust", "pack"),
+    pack!("lang/typescript", "pack"),
+    pack!("opencode/chat-headers", "pack"),
+    pack!("opencode/delegate-task-retry", "pack"),
+    pack!("opencode/foreground-fallback", "pack"),
+    pack!("opencode/json-error-recovery", "pack"),
+    pack!("opencode/phase-reminder", "pack"),
+    pack!("opencode/post-read-nudge", "pack"),
+    pack!("std/degeneration", "pack"),
+    pack!("std/injection", "pack"),
+    pack!(
         "std/secrets",
-        include_str!("../../rules/std/secrets/pack.toml"),
+        "ai",
+        "chat",
+        "ci",
+        "cloud",
+        "databases",
+        "generic",
+        "monitoring",
+        "payment",
+        "registries",
+        "saas",
+        "source-control"
     ),
-    (
-        "std/shell-safety",
-        include_str!("../../rules/std/shell-safety/pack.toml"),
-    ),
-    (
-        "std/test-integrity",
-        include_str!("../../rules/std/test-integrity/pack.toml"),
-    ),
+    pack!("std/shell-safety", "pack"),
+    pack!("std/test-integrity", "pack"),
 ];
 
-/// The text of the pack of that name.
-pub(super) fn text(name: &str) -> Option<&'static str> {
-    PACKS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, text)| *text)
+/// Returns the pack of that name.
+pub(super) fn find(name: &str) -> Option<&'static BuiltinPack> {
+    PACKS.iter().find(|pack| pack.name == name)
 }

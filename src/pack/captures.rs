@@ -10,7 +10,7 @@ use super::message;
 use crate::rule::{Pattern, PatternKind, Rule};
 
 /// Captured texts by name. Runs of white space are replaced by one space.
-pub(crate) type Captured = Vec<(String, String)>;
+pub(crate) type CapturedTexts = Vec<(String, String)>;
 
 /// The patterns from which a rule's message takes captures.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Captures {
 
     /// Returns the captures of the match that belongs to a hit at `end`: of the matches that begin before `end` and end at or
     /// after it, the first one.
-    pub(crate) fn at(&self, text: &[u8], end: u64) -> Captured {
+    pub(crate) fn at(&self, text: &[u8], end: u64) -> CapturedTexts {
         let end = usize::try_from(end).unwrap_or(usize::MAX);
         let found = self.regexes.iter().filter_map(|regex| {
             let mut all = regex.captures_iter(text);
@@ -68,7 +68,7 @@ impl Captures {
             (start <= end).then_some((start, captures))
         });
         let Some((_, captures)) = found.min_by_key(|(start, _)| *start) else {
-            return Captured::new();
+            return CapturedTexts::new();
         };
         let values = self.names.iter().filter_map(|name| {
             let span = captures.get_group_by_name(name)?;
@@ -84,7 +84,7 @@ impl Captures {
 mod tests {
     use super::*;
 
-    fn captured(patterns: &[&str], text: &str, end: u64) -> Captured {
+    fn captured(patterns: &[&str], text: &str, end: u64) -> CapturedTexts {
         let patterns = patterns.iter().map(|regex| Pattern::regex(*regex));
         let mut rule = Rule::new("p/r", patterns.collect());
         rule.message = Some("{{ capture.list }}{{ capture.more }}".into());

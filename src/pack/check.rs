@@ -13,6 +13,7 @@ use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::builtin::BuiltinPack;
 use super::compose::{self, Allow, Override, PackSource, Today, WrittenAllow};
 use super::diagnostic::{Diagnostic, Excerpt, Report, TextCursor, code};
 use super::escape::{self, quote};
@@ -28,6 +29,7 @@ pub(super) mod ast;
 pub(super) mod draft;
 pub(super) mod fault;
 mod file;
+pub(super) mod fragment;
 mod layer;
 pub(super) mod names;
 pub(super) mod pattern;
@@ -44,6 +46,7 @@ mod tests;
 use draft::{Draft, Place};
 use fault::Fault;
 use file::SpannedId;
+use fragment::{FragmentUses, FragmentsByPack};
 use problems::{Problem, Problems};
 use reader::RuleReader;
 
@@ -64,6 +67,11 @@ pub(super) struct Check<'l> {
     drafts: Vec<Draft>,
     overrides: Vec<Override>,
     allows: Vec<WrittenAllow>,
+    fragments: Arc<FragmentsByPack>,
+    /// The uses of the fragments of each pack.
+    fragment_uses: BTreeMap<String, FragmentUses>,
+    /// Problems that were found in one file at places in another.
+    elsewhere: Vec<Late>,
     /// The place at which each full id is first written.
     seen: HashMap<String, String>,
 }
@@ -118,6 +126,9 @@ impl<'l> Check<'l> {
             drafts: Vec::new(),
             overrides: Vec::new(),
             allows: Vec::new(),
+            fragments: Arc::default(),
+            fragment_uses: BTreeMap::new(),
+            elsewhere: Vec::new(),
             seen: HashMap::new(),
         }
     }
@@ -125,6 +136,13 @@ impl<'l> Check<'l> {
     /// Adds the text of one rule file, which [`finish`](Self::finish) reads.
     pub(super) fn add_text(&mut self, name: &str, text: &str, folder: Option<&Path>) {
         self.sources.push(PackSource::new(name, text, folder));
+    }
+
+    /// Adds the files of a built-in pack.
+    pub(super) fn add_builtin(&mut self, pack: &BuiltinPack) {
+        for (name, text) in pack.files() {
+            self.add_text(&name, text, None);
+        }
     }
 
     /// Adds a rule made in code.
@@ -141,10 +159,15 @@ impl<'l> Check<'l> {
     /// Reads and checks everything that was added.
     pub(super) fn finish(mut self, terms: &Terms) -> Loaded {
         let sources = take(&mut self.sources);
+        let (fragments, steps) = fragment::collect(&sources, self.limits);
+        self.fragments = Arc::new(fragments);
+        self.steps = self.steps.saturating_add(steps);
         for source in &sources {
             self.read(source);
         }
         let mut late = self.compose(terms);
+        late.append(&mut self.elsewhere);
+        late.extend(self.fragment_problems(terms));
         let mut rules: Vec<Rule> = take(&mut self.drafts)
             .into_iter()
             .map(|draft| draft.rule)
@@ -159,7 +182,7 @@ impl<'l> Check<'l> {
                 allow, at, entries, ..
             } in &written
             {
-                let faults = known.misspelt_tools(&allow.tools).into_iter();
+                let faults = known.misspelled_tools(&allow.tools).into_iter();
                 late.extend(faults.map(|(entry, fault)| {
                     let place = draft::place_of(entries, entry);
                     (place.unwrap_or_else(|| at.clone()), None, fault)
@@ -231,7 +254,14 @@ impl<'l> Check<'l> {
         for (fault, span) in faults {
             reader.fault(fault.clone(), span.clone());
         }
+        reader.all_fragments = Arc::clone(&self.fragments);
         let mut file = syntax::read(&mut reader, imported);
+        let scope = fragment::scope(&file.facts.pack, self.facts.len());
+        let uses = self.fragment_uses.entry(scope).or_default();
+        for (name, rule) in take(&mut reader.fragment_uses) {
+            uses.entry(name).or_insert(rule);
+        }
+        self.elsewhere.append(&mut reader.elsewhere);
         self.overrides.append(&mut file.overrides);
         self.allows.append(&mut file.allows);
         self.drafts.append(&mut file.drafts);
@@ -239,6 +269,20 @@ impl<'l> Check<'l> {
         self.steps = reader.steps;
         self.report_problems(name, text, reader.problems, file.ids);
         self.check_steps(name);
+    }
+
+    /// Returns the faults of fragments and, if lints run and nothing else is wrong, the fragments that are not used.
+    fn fragment_problems(&self, terms: &Terms) -> Vec<Late> {
+        let none = FragmentUses::new();
+        let mut found = Vec::new();
+        for (pack, fragments) in self.fragments.iter() {
+            let uses = self.fragment_uses.get(pack).unwrap_or(&none);
+            found.extend(fragments.faults(uses));
+            if terms.lints.is_some() && !self.report.has_errors() {
+                found.extend(fragments.unused(uses));
+            }
+        }
+        found
     }
 
     /// Returns the lists of the packs that `extends` names and of those that they extend. The key of each is `pack/list`,
@@ -327,7 +371,7 @@ impl<'l> Check<'l> {
                 ..Diagnostic::of_file(fault.code, FILE, fault.message)
             };
             let mut faults = programmatic::faults(draft, self.limits);
-            faults.extend(compose::refused_in(rule, terms.grants.as_deref()));
+            faults.extend(compose::ungranted_in_code(rule, terms.grants.as_deref()));
             if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
                 faults.push(duplicate(&rule.id, &first));
             }

@@ -24,7 +24,7 @@ use crate::verdict::RuleId;
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
-use ttsr_automata::pattern::{self, Refused};
+use ttsr_automata::pattern::{self, PatternError};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_automata::{Matcher, TooManyClasses};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
@@ -55,7 +55,7 @@ pub(super) enum CompileErrorKind {
     /// The globs of one scope cannot be compiled together.
     Scope(GlobError),
     /// A pattern is refused, though the check has accepted it.
-    Pattern(Refused),
+    Pattern(PatternError),
     /// The patterns of all rules distinguish too many classes of characters.
     Classes,
 }
@@ -159,7 +159,7 @@ fn compile_patterns<'r>(
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
-                let confirm = Verifier::compile(text, &limits.of_pattern());
+                let confirm = Verifier::compile(text, &limits.pattern_limits());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
                 states = states.saturating_add(confirm.size());
                 if states > limits.pack_states {
@@ -168,7 +168,7 @@ fn compile_patterns<'r>(
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
                     true => Some(LookaroundSearch::compile(text).ok_or_else(|| {
-                        error(CompileErrorKind::Pattern(Refused::TooBig {
+                        error(CompileErrorKind::Pattern(PatternError::TooBig {
                             states: pattern::states(&lowered.hir),
                             limit: limits.rule_states,
                         }))
@@ -267,6 +267,7 @@ fn group_filter<'r>(
         group: CaptureGroup::named(capture.group.as_deref(), hir),
         entropy: capture.entropy,
         random: capture.random,
+        checksum: capture.checksum,
         not_in: get_or_build(&mut globs.texts, &capture.not_in, text_globs)?,
     })
 }

@@ -26,7 +26,7 @@ pub(crate) use allow::Allow;
 pub(super) use allow::{WrittenAllow, id_glob, resolve};
 pub use date::Date;
 pub(in crate::pack) use date::Today;
-pub(super) use grant::{refused_in, then, ungranted};
+pub(super) use grant::{action_after_retries, ungranted, ungranted_in_code};
 pub(super) use overrides::{Override, apply};
 
 /// The longest chain of packs that extend each other.
@@ -137,9 +137,9 @@ fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
                 continue;
             }
             let before = check.sources.len();
-            match (builtin::text(&name), &folder) {
-                (Some(text), _) => check.add_text(&format!("<{name}>"), text, None),
-                (None, Some(folder)) => files.beside(folder, &name, check),
+            match (builtin::find(&name), &folder) {
+                (Some(pack), _) => check.add_builtin(pack),
+                (None, Some(folder)) => files.read_in_folder(folder, &name, check),
                 (None, None) => {}
             }
             for source in &mut check.sources[before..] {

@@ -53,8 +53,8 @@ pub fn rule_keys(rule: &Rule) -> Vec<RuleKey> {
 /// Returns true if the rule's action uses the key.
 fn is_used(name: &str, rule: &Rule) -> bool {
     let row = RULE.iter().find(|key| key.head.name() == name);
-    let used_by = row.and_then(|key| key.head.action);
-    used_by.is_none_or(|used_by| used_by == rule.action)
+    let for_action = row.and_then(|key| key.head.action);
+    for_action.is_none_or(|for_action| for_action == rule.action)
 }
 
 /// Returns the keys of the table at `path` of a rule file, in the canonical order. The result is empty if the author

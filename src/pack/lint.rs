@@ -54,7 +54,7 @@ pub(super) fn lint_rule(
     ];
     let tools = known.map(|known| known.warnings(rule));
     let tools = tools.into_iter().flatten();
-    let tools = tools.map(|(key, entry, fault)| (About::Entry(key, entry), fault));
+    let tools = tools.map(|(key, entry, fault)| (FindingSubject::Entry(key, entry), fault));
     let found = found.into_iter().flatten().chain(tools);
     found
         .map(|(about, fault)| (about.place(draft, &fault), fault))
@@ -62,7 +62,7 @@ pub(super) fn lint_rule(
 }
 
 /// The subject of a finding.
-enum About<'r> {
+enum FindingSubject<'r> {
     /// The key at a path; an empty path is the rule as a whole.
     Key(&'static str),
     /// An entry of the list at a path.
@@ -71,18 +71,18 @@ enum About<'r> {
     Text(&'r str),
 }
 
-impl About<'_> {
+impl FindingSubject<'_> {
     fn place(&self, draft: &Draft, fault: &Fault) -> Place {
         match self {
-            About::Entry(path, entry) => {
+            FindingSubject::Entry(path, entry) => {
                 let written = draft.in_entry(entry);
-                written.unwrap_or_else(|| About::Key(path).place(draft, fault))
+                written.unwrap_or_else(|| FindingSubject::Key(path).place(draft, fault))
             }
-            About::Key(path) => {
+            FindingSubject::Key(path) => {
                 let given = draft.given(path);
                 given.map_or(&draft.place, |given| &given.at).clone()
             }
-            About::Text(text) => draft.in_pattern(text, fault.within.as_ref()),
+            FindingSubject::Text(text) => draft.in_pattern(text, fault.within.as_ref()),
         }
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-type LintFinding<'r> = Option<(About<'r>, Fault)>;
+type LintFinding<'r> = Option<(FindingSubject<'r>, Fault)>;
 
 fn no_negative(rule: &Rule) -> LintFinding<'_> {
     let has_case = rule.cases.iter().any(|case| case.expect.is_none());
@@ -124,7 +124,7 @@ fn no_negative(rule: &Rule) -> LintFinding<'_> {
             "the rule has no example that does not break it",
         );
         (
-            About::Key(""),
+            FindingSubject::Key(""),
             fault.with_help("add `examples.no-match = [\"…\"]` with the nearest harmless text"),
         )
     })
@@ -154,7 +154,7 @@ fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFi
         &code::SELF_TRIGGER,
         format!("the message breaks its own rule{by}"),
     );
-    Some((About::Key(path), fault.with_help(
+    Some((FindingSubject::Key(path), fault.with_help(
         "a model that repeats the message breaks the rule again; reword it, or quote the match as `{{ match.text }}`",
     )))
 }
@@ -164,7 +164,8 @@ fn style(rule: &Rule) -> LintFinding<'_> {
         .tags
         .iter()
         .any(|tag| tag.eq_ignore_ascii_case("style"));
-    let aborts = rule.action == Action::Abort || super::compose::then(rule) == Some(Action::Abort);
+    let aborts = rule.action == Action::Abort
+        || super::compose::action_after_retries(rule) == Some(Action::Abort);
     (aborts && (is_style || rule.severity < Severity::Error)).then(|| {
         let why = if is_style {
             "a style rule"
@@ -173,7 +174,7 @@ fn style(rule: &Rule) -> LintFinding<'_> {
         };
         let fault = Fault::new(&code::ABORT_FOR_STYLE, format!("{why} ends the turn"));
         (
-            About::Key("action"),
+            FindingSubject::Key("action"),
             fault.with_help("use `inject` or `retry`; only dangerous output should abort"),
         )
     })
@@ -186,7 +187,7 @@ fn deprecated(rule: &Rule) -> LintFinding<'_> {
             Some(id) => format!("use {} instead", quote(id)),
             None => "remove it, or name its replacement in `replaced-by`".to_owned(),
         };
-        (About::Key("status"), fault.with_help(help))
+        (FindingSubject::Key("status"), fault.with_help(help))
     })
 }
 
@@ -203,7 +204,7 @@ fn unbounded(rule: &Rule) -> LintFinding<'_> {
         let message = "the window has no bound in characters, and text is held back until it ends";
         let fault = Fault::new(&code::UNBOUNDED_WINDOW, message);
         (
-            About::Key("match.within"),
+            FindingSubject::Key("match.within"),
             fault.with_help("write `match.within = { chars = 500 }`, or remove `hold`"),
         )
     })
@@ -229,13 +230,16 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFindi
     let fault = Fault::new(&code::HELD_TEXT, message).with_help(
         "begin the pattern with a literal; the text before it need not be part of the match",
     );
-    Some((About::Text(&written.text), fault.within(Some(opening))))
+    Some((
+        FindingSubject::Text(&written.text),
+        fault.within(Some(opening)),
+    ))
 }
 
 /// Reports a large pattern without a literal: it keeps many states alive on any text.
 fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
-        let hir = pattern::parse(&written.to_regex(), &limits.of_pattern()).ok()?;
+        let hir = pattern::parse(&written.to_regex(), &limits.pattern_limits()).ok()?;
         let states = pattern::states(&hir);
         (states > STATES && !has_literal(&hir)).then_some((written, states))
     });
@@ -247,7 +251,7 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
         let fault = Fault::new(&code::NO_LITERAL, message)
             .with_help("add a literal, or lower the bounds of its repetitions")
             .within(Some(0..written.text.len()));
-        (About::Text(&written.text), fault)
+        (FindingSubject::Text(&written.text), fault)
     })
 }
 
@@ -257,7 +261,7 @@ fn counts_deltas(rule: &Rule) -> LintFinding<'_> {
     let message = "`deltas` depends on how the reply is split into deltas: the same reply may or may not exceed it";
     let fault = Fault::new(&code::DEPENDS_ON_CUTS, message)
         .with_help("limit `tokens` or `bytes` if equal replies must give equal results");
-    Some((About::Key("match.limit.deltas"), fault))
+    Some((FindingSubject::Key("match.limit.deltas"), fault))
 }
 
 /// Reports `\b` beside a character that is not part of a word.
@@ -279,7 +283,7 @@ fn boundary(rule: &Rule) -> LintFinding<'_> {
     let fault = Fault::new(&code::ODD_BOUNDARY, message)
         .with_help("remove the `\\b`, or write the text that may be there, such as `(?:^|\\s)` or `(?:\\s|$)`")
         .within(Some(odd.at));
-    Some((About::Text(&written.text), fault))
+    Some((FindingSubject::Text(&written.text), fault))
 }
 
 /// Returns true if every match contains a literal of two bytes or more.

@@ -12,7 +12,7 @@ use regex_syntax::hir::{
 use crate::limits::Limits;
 use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
-use ttsr_automata::pattern::{self, Refused, Unfolded};
+use ttsr_automata::pattern::{self, FoldError, PatternError};
 use ttsr_views::fold::{FoldSet, fold_text, has_boundary_before};
 
 /// Classes with at most this many characters are folded character by character. A larger class is a category or a
@@ -33,14 +33,14 @@ pub(super) struct Lowered {
 }
 
 /// Lowers a pattern. If its text is folded, the pattern is folded in the same way.
-pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refused> {
+pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, PatternError> {
     let folds = ViewKey::from_pattern(pattern, Channel::Text).folds;
     if pattern.kind == PatternKind::Regex {
         return regex(&pattern.text, folds, limits);
     }
     let text = fold_text(folds, &pattern.text);
     if text.is_empty() && !pattern.text.is_empty() {
-        return Err(Refused::Folded(Unfolded::Nothing));
+        return Err(PatternError::Fold(FoldError::Empty));
     }
     let literal = Hir::literal(text.into_bytes());
     // An empty word is refused later, because it is empty.
@@ -52,7 +52,10 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refus
         ]),
         _ => literal,
     };
-    Ok(Lowered::plain(pattern::accept(hir, &limits.of_pattern())?))
+    Ok(Lowered::plain(pattern::accept(
+        hir,
+        &limits.pattern_limits(),
+    )?))
 }
 
 /// Returns the pattern restricted to a whole line.
@@ -74,44 +77,49 @@ impl Lowered {
     }
 }
 
-fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
+fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, PatternError> {
     // The unfolded text is parsed first, so that errors have positions in the text as written.
-    let written = pattern::parse_syntax(text, false, &limits.of_pattern())?;
+    let written = pattern::parse_syntax(text, false, &limits.pattern_limits())?;
     if written.is_hull {
-        return around(text, written.hir, folds, limits);
+        return lower_lookaround(text, written.hir, folds, limits);
     }
     if folds.is_empty() {
         return Ok(Lowered::plain(pattern::accept(
             written.hir,
-            &limits.of_pattern(),
+            &limits.pattern_limits(),
         )?));
     }
     let hir = match folds.contains(FoldSet::CASE) {
-        true => pattern::parse_syntax(text, true, &limits.of_pattern())?.hir,
+        true => pattern::parse_syntax(text, true, &limits.pattern_limits())?.hir,
         false => written.hir,
     };
     let folded = HirFolder { folds }
         .fold(&hir, false)
-        .map_err(Refused::Folded)?;
+        .map_err(PatternError::Fold)?;
     let is_empty = |hir: &Hir| pattern::min_match_bytes(hir) == Some(0);
     if is_empty(&folded) && !is_empty(&hir) {
-        return Err(Refused::Folded(Unfolded::Nothing));
+        return Err(PatternError::Fold(FoldError::Empty));
     }
     Ok(Lowered::plain(pattern::accept(
         folded,
-        &limits.of_pattern(),
+        &limits.pattern_limits(),
     )?))
 }
 
 /// Lowers a pattern with look-around: the case fold adds `(?i)`, and the other folds must not change its literals.
 #[cfg(feature = "lookaround")]
-fn around(text: &str, hull: Hir, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
+fn lower_lookaround(
+    text: &str,
+    hull: Hir,
+    folds: FoldSet,
+    limits: &Limits,
+) -> Result<Lowered, PatternError> {
     use ttsr_automata::lookaround::approximate;
     let literals = approximate::literals(text);
     let folded = |literal: &&String| fold_text(folds.without_case(), literal) != **literal;
     if let Some(literal) = literals.iter().find(folded) {
-        let why = Unfolded::Around(literal.clone());
-        return Err(Refused::Folded(why));
+        let error = FoldError::Lookaround(literal.clone());
+        return Err(PatternError::Fold(error));
     }
     let (text, hull) = match folds.contains(FoldSet::CASE) {
         true => {
@@ -121,20 +129,28 @@ fn around(text: &str, hull: Hir, folds: FoldSet, limits: &Limits) -> Result<Lowe
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
                 ..limits.clone()
             };
-            let hull = pattern::parse_syntax(&text, false, &longer.of_pattern())?.hir;
+            let hull = pattern::parse_syntax(&text, false, &longer.pattern_limits())?.hir;
             (text, hull)
         }
         false => (text.to_owned(), hull),
     };
     Ok(Lowered {
-        hir: pattern::accept(hull, &limits.of_pattern())?,
+        hir: pattern::accept(hull, &limits.pattern_limits())?,
         confirmed_by: Some(text),
     })
 }
 
 #[cfg(not(feature = "lookaround"))]
-fn around(_: &str, hull: Hir, _: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
-    Ok(Lowered::plain(pattern::accept(hull, &limits.of_pattern())?))
+fn lower_lookaround(
+    _: &str,
+    hull: Hir,
+    _: FoldSet,
+    limits: &Limits,
+) -> Result<Lowered, PatternError> {
+    Ok(Lowered::plain(pattern::accept(
+        hull,
+        &limits.pattern_limits(),
+    )?))
 }
 
 /// Folds the HIR of a regular expression.
@@ -152,7 +168,7 @@ enum FoldedClass {
 
 impl HirFolder {
     /// Folds `hir`. `follows` is true if another part of the pattern may match before it.
-    fn fold(&self, hir: &Hir, follows: bool) -> Result<Hir, Unfolded> {
+    fn fold(&self, hir: &Hir, follows: bool) -> Result<Hir, FoldError> {
         Ok(match hir.kind() {
             HirKind::Empty | HirKind::Look(_) => hir.clone(),
             HirKind::Literal(_) | HirKind::Class(_) => {
@@ -182,7 +198,7 @@ impl HirFolder {
     }
 
     /// Folds a concatenation. Adjacent characters are folded together, because a fold may join them.
-    fn concat(&self, subs: &[Hir], mut follows: bool) -> Result<Hir, Unfolded> {
+    fn concat(&self, subs: &[Hir], mut follows: bool) -> Result<Hir, FoldError> {
         let mut out = Vec::with_capacity(subs.len());
         let mut run = String::new();
         for sub in subs {
@@ -212,12 +228,17 @@ impl HirFolder {
         Ok(Hir::concat(out))
     }
 
-    fn end_run(&self, run: &mut String, follows: bool, out: &mut Vec<Hir>) -> Result<(), Unfolded> {
+    fn end_run(
+        &self,
+        run: &mut String,
+        follows: bool,
+        out: &mut Vec<Hir>,
+    ) -> Result<(), FoldError> {
         let text = std::mem::take(run);
         let folded = fold_text(self.folds, &text);
         let first = folded.chars().next().filter(|_| follows);
         if first.is_some_and(|first| !has_boundary_before(self.folds, first)) {
-            return Err(Unfolded::Joins(text));
+            return Err(FoldError::Joins(text));
         }
         if !folded.is_empty() {
             out.push(Hir::literal(folded.into_bytes()));
@@ -225,7 +246,7 @@ impl HirFolder {
         Ok(())
     }
 
-    fn class(&self, class: &Class) -> Result<FoldedClass, Unfolded> {
+    fn class(&self, class: &Class) -> Result<FoldedClass, FoldError> {
         let class = match class {
             Class::Unicode(class) => class,
             Class::Bytes(class) => return Ok(self.class_of_bytes(class)),
@@ -236,7 +257,7 @@ impl HirFolder {
                 true => Ok(FoldedClass::Several(Hir::class(Class::Unicode(
                     class.clone(),
                 )))),
-                false => Err(Unfolded::Class(
+                false => Err(FoldError::Class(
                     Hir::class(Class::Unicode(class.clone())).to_string(),
                 )),
             };
@@ -302,7 +323,7 @@ mod tests {
     use super::*;
     use crate::rule::Fold;
 
-    fn lowered(text: &str, folds: &[Fold]) -> Result<String, Refused> {
+    fn lowered(text: &str, folds: &[Fold]) -> Result<String, PatternError> {
         let mut pattern = Pattern::regex(text);
         pattern.fold = folds.to_vec();
         lower(&pattern, &Limits::default()).map(|lowered| lowered.hir.to_string())
@@ -344,22 +365,22 @@ mod tests {
     fn a_pattern_that_folded_text_never_matches_is_refused() {
         use Fold::{Case, Invisible};
         let refused = |text: &str, folds: &[Fold]| lowered(text, folds).expect_err(text);
-        let nothing = Refused::Folded(Unfolded::Nothing);
+        let nothing = PatternError::Fold(FoldError::Empty);
         assert_eq!(refused("\u{200b}", &[Invisible]), nothing);
         assert_eq!(refused(r"foo|\x{200b}+", &[Invisible]), nothing);
         assert!(matches!(
             refused("a(?-i:[A-ZԱ-ՖႠ-ჅⰀ-Ⱟ𐐀-𐐧𐒰-𐓓Ѐ-Я𐲀-𐲲])", &[Case]),
-            Refused::Folded(Unfolded::Class(_))
+            PatternError::Fold(FoldError::Class(_))
         ));
         #[cfg(feature = "unicode")]
         assert_eq!(
             refused(r"[ea]\x{301}", &[Fold::Nfkc]),
-            Refused::Folded(Unfolded::Joins("\u{301}".to_owned()))
+            PatternError::Fold(FoldError::Joins("\u{301}".to_owned()))
         );
         #[cfg(all(feature = "unicode", feature = "lookaround"))]
         assert_eq!(
             refused("a(?!\u{FB01})", &[Fold::Nfkc]),
-            Refused::Folded(Unfolded::Around("\u{FB01}".to_owned()))
+            PatternError::Fold(FoldError::Lookaround("\u{FB01}".to_owned()))
         );
     }
 

@@ -83,7 +83,7 @@ fn plain(rule: &Rule) -> String {
         text.push(' ');
         text.push_str(instead);
     }
-    let mut capped = Capped::default();
+    let mut capped = BoundedWriter::default();
     capped.push(&text);
     capped.into_text()
 }
@@ -95,7 +95,7 @@ fn fill(
 ) -> Result<String, minijinja::Error> {
     let environment = environment();
     let template = environment.template_from_str(template)?;
-    let mut capped = Capped::default();
+    let mut capped = BoundedWriter::default();
     match template.render_captured_to(context(rule, values), &mut capped) {
         Err(error) if !capped.full => Err(error),
         _ => Ok(capped.into_text()),
@@ -150,12 +150,12 @@ fn environment<'t>() -> Environment<'t> {
 
 /// A writer of at most [`MESSAGE_BYTES`]. It refuses more, which ends the rendering.
 #[derive(Default)]
-struct Capped {
+struct BoundedWriter {
     text: String,
     full: bool,
 }
 
-impl Capped {
+impl BoundedWriter {
     fn push(&mut self, text: &str) {
         let room = text.floor_char_boundary(MESSAGE_BYTES - self.text.len());
         self.text.push_str(&text[..room]);
@@ -170,7 +170,7 @@ impl Capped {
     }
 }
 
-impl io::Write for Capped {
+impl io::Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         if !self.full {

@@ -41,7 +41,7 @@ use crate::limits::{Limits, SCAN_STRETCH_BYTES};
 use crate::program::{ChannelRules, MatchMode, Program};
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
-pub(crate) use captures::{Captured, Captures};
+pub(crate) use captures::{CapturedTexts, Captures};
 use check::{Check, Loaded};
 use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
@@ -134,7 +134,7 @@ impl Pack {
 
     /// Returns the names of all built-in packs, sorted.
     pub fn builtins() -> impl Iterator<Item = &'static str> {
-        builtin::PACKS.iter().map(|(name, _)| *name)
+        builtin::PACKS.iter().map(|pack| pack.name)
     }
 
     /// Returns a builder for a pack that has several sources, or limits other than the defaults.

@@ -17,15 +17,18 @@ mod key;
 mod value;
 
 use format::{
-    Day, Entries, Expected, Flag, Globs, Grants, Group, KnownNamesFormat, ListOf, Listed, NamesOf,
-    OneOf, OneOfOrNone, OneOrMore, PackNames, Pair, RuleGlobs, Then, Thousandths, Verbatim, Whole,
-    WordsFormat, check_ast, rule_id,
+    Day, ExpandedStrings, ExpectedAction, Flag, Globs, Grants, GroupReference, Integer,
+    IntegerRange, KnownNamesFormat, ListOf, LiteralStrings, NameList, OneOf, OneOrMore,
+    OptionalOneOf, PackNames, RetryThen, RuleGlobs, TableArray, Thousandths, WordsFormat,
+    check_ast, rule_id,
 };
 #[cfg(debug_assertions)]
 pub(in crate::pack) use key::is_key;
-use key::{AppendTable, EmptyTable, Field, KeyTable, Merge, Site, Slot, Unkept, slot, table};
+use key::{
+    AppendTable, EmptyTable, Field, FieldSlot, KeySite, KeyTable, Merge, ValidatedOnly, slot, table,
+};
 pub(in crate::pack) use key::{
-    Head, Key, KeyRole, KeyShape, Shape, TableKind, append, check, is_at_or_below, read_table,
+    Key, KeyInfo, KeyRole, KeyShape, Shape, TableKind, append, check, is_at_or_below, read_table,
     replace, shapes, values,
 };
 use toml::Spanned;
@@ -33,7 +36,7 @@ use toml::de::DeValue;
 pub use value::KeyValue;
 
 use super::check::actions::{header_name, header_value};
-use super::check::draft::{Draft, Given};
+use super::check::draft::{Draft, WrittenKey};
 use super::check::fault::Fault;
 use super::check::pattern::FORM;
 use super::check::reader::RuleReader;
@@ -64,7 +67,7 @@ pub(in crate::pack) const CALL_CHANNELS: &[Channel] = &[Channel::ToolInput];
 pub(in crate::pack) const OUTPUT_CHANNELS: &[Channel] = &[Channel::ToolOutput];
 
 /// The actions that may follow when the retries of a rule are used up.
-pub(super) const THEN: [Action; 5] = Then::ALL;
+pub(super) const THEN: [Action; 5] = RetryThen::ALL;
 
 /// A whole rule file.
 pub(super) const TOP: &[Key<()>] = &[
@@ -90,6 +93,12 @@ pub(super) const TOP: &[Key<()>] = &[
         &Section(|| Shape::NamedTexts),
         "Lists of texts. A key that takes several texts can refer to a list as `@list`.",
     ),
+    Key::new(
+        "patterns",
+        &Section(|| Shape::NamedText),
+        "Fragments: named pieces of regular expressions. A `regex` of the pack uses a fragment as `(?&name)`.",
+    )
+    .form("write `[patterns]` and below it `name = '…'`"),
     Key::new(
         "rule",
         &Section(|| Shape::NamedTables(shapes(RULE, TableKind::Rule))),
@@ -129,12 +138,12 @@ pub(super) const PACK: &[Key<Facts>] = &[
     ),
     Key::new(
         "engine",
-        &Unkept(WordsFormat::checked(|text| {
+        &ValidatedOnly(WordsFormat::checked(|text| {
             names::engine(text).into_iter().collect()
         })),
         "The oldest version of ttsr that reads the pack, such as `>=0.1`.",
     ),
-    Key::new("authors", &Unkept(WordsFormat::PLAIN), "The authors of the pack."),
+    Key::new("authors", &ValidatedOnly(WordsFormat::PLAIN), "The authors of the pack."),
     Key::new(
         "extends",
         slot!(Facts: extends, PackNames),
@@ -193,7 +202,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .inherits(),
     Key::new(
         "priority",
-        slot!(Draft: rule.priority, Whole(i32::MIN as i64, i32::MAX as i64)),
+        slot!(Draft: rule.priority, Integer(i32::MIN as i64, i32::MAX as i64)),
         "If two rules have the same action at the same byte, the rule with the higher number wins.",
     )
     .or("0")
@@ -212,7 +221,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     ),
     Key::new(
         "tags",
-        slot!(Draft: rule.tags, Listed::ANY),
+        slot!(Draft: rule.tags, ExpandedStrings::ANY),
         "Search terms for the rule, or `@list`.",
     )
     .inherits()
@@ -225,7 +234,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .inherits(),
     Key::new(
         "references",
-        slot!(Draft: rule.references, Listed { check: names::address }),
+        slot!(Draft: rule.references, ExpandedStrings { check: names::address }),
         "Addresses of sources and discussions, or `@list`.",
     )
     .inherits()
@@ -271,7 +280,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .inherits()
     .appends()
-    .read_on(TOOL_CHANNELS),
+    .for_channels(TOOL_CHANNELS),
     Key::new(
         "args",
         slot!(Draft: rule.args, Globs(GlobKind::Argument)),
@@ -279,7 +288,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .inherits()
     .appends()
-    .read_on(CALL_CHANNELS),
+    .for_channels(CALL_CHANNELS),
     Key::new(
         "paths",
         slot!(Draft: rule.paths, Globs(GlobKind::Path)),
@@ -287,14 +296,14 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .inherits()
     .appends()
-    .read_on(CALL_CHANNELS),
+    .for_channels(CALL_CHANNELS),
     Key::new(
         "outcome",
-        slot!(Draft: rule.outcome, OneOfOrNone),
+        slot!(Draft: rule.outcome, OptionalOneOf),
         "The outcome of the tool call whose output the rule reads (`tool-output`). Default: either.",
     )
     .inherits()
-    .read_on(OUTPUT_CHANNELS),
+    .for_channels(OUTPUT_CHANNELS),
     Key::new(
         "match",
         &KeyTable::<Draft, Draft> {
@@ -325,7 +334,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .or("\"[redacted]\"")
     .inherits()
-    .used_by(Action::Redact),
+    .for_action(Action::Redact),
     Key::new(
         "partial",
         slot!(Draft: rule.partial, OneOf),
@@ -333,7 +342,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .or("\"discard\"")
     .inherits()
-    .used_by(Action::Retry),
+    .for_action(Action::Retry),
     Key::new(
         "retry",
         table!(Draft: rule.retry, RETRY, Merge::ByKey, EmptyTable::Refused),
@@ -341,7 +350,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .form("write `retry = { max = 2 }`")
     .inherits()
-    .used_by(Action::Retry),
+    .for_action(Action::Retry),
     Key::new(
         "repeat",
         table!(Draft: rule.repeat or Repeat::default, REPEAT, Merge::ByKey, EmptyTable::Refused),
@@ -361,13 +370,13 @@ pub(super) const RULE: &[Key<Draft>] = &[
         table!(Draft: rule.consult or || Consult::new(""), CONSULT, Merge::ByKey, EmptyTable::Refused),
         "The sub-agent that `consult` asks, and its prompt.",
     )
-    .used_by(Action::Consult),
+    .for_action(Action::Consult),
     Key::new(
         "header",
         table!(Draft: rule.header or || Header { name: String::new(), value: String::new() }, HEADER, Merge::ByKey, EmptyTable::Refused),
         "The header that `set-header` sets.",
     )
-    .used_by(Action::SetHeader),
+    .for_action(Action::SetHeader),
     Key::new(
         "instead",
         slot!(Draft: rule.instead, WordsFormat::FILLED),
@@ -384,7 +393,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
         &AppendTable(|| RULE),
         "Entries to add to lists instead of replacing them.",
     )
-    .of_overrides(),
+    .overrides_only(),
     Key::new(
         "examples",
         table!(Draft: rule.examples, EXAMPLES, Merge::ByKey, EmptyTable::Ignored, check_examples),
@@ -394,7 +403,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     .appends(),
     Key::new(
         "case",
-        slot!(Draft: rule.cases, Entries),
+        slot!(Draft: rule.cases, TableArray),
         "Replies with the result that each must have.",
     )
     .form("it is a list of tables: write `[[rule.its-id.case]]`, with two brackets")
@@ -405,28 +414,28 @@ pub(super) const RULE: &[Key<Draft>] = &[
 const MATCH: &[Key<Draft>] = &[
     Key::new(
         "match.any",
-        slot!(Draft: rule.condition.any, Entries),
+        slot!(Draft: rule.condition.any, TableArray),
         "The rule is broken where any of these matches.",
     )
     .role(KeyRole::Trigger)
     .appends(),
     Key::new(
         "match.all",
-        slot!(Draft: rule.condition.all, Entries),
+        slot!(Draft: rule.condition.all, TableArray),
         "The rule is broken where all of these match, in any order, `within` a window.",
     )
     .role(KeyRole::Trigger)
     .appends(),
     Key::new(
         "match.sequence",
-        slot!(Draft: rule.condition.sequence, Entries),
+        slot!(Draft: rule.condition.sequence, TableArray),
         "The rule is broken where these match one after the other, `within` a window.",
     )
     .role(KeyRole::Trigger)
     .appends(),
     Key::new(
         "match.none",
-        slot!(Draft: rule.condition.none, Entries),
+        slot!(Draft: rule.condition.none, TableArray),
         "The rule is not broken where one of these matches `within` a window of the match.",
     )
     .appends(),
@@ -438,12 +447,12 @@ const MATCH: &[Key<Draft>] = &[
     .form("write `within = { lines = 3 }`, or `chars`, `part` or `message` instead of `lines`"),
     Key::new(
         "match.first",
-        slot!(Draft: rule.condition.first, Whole(1, CHARS)),
+        slot!(Draft: rule.condition.first, Integer(1, CHARS)),
         "The match ends within this number of characters from the beginning.",
     ),
     Key::new(
         "match.last",
-        slot!(Draft: rule.condition.last, Whole(1, CHARS)),
+        slot!(Draft: rule.condition.last, Integer(1, CHARS)),
         "The match begins within this number of characters before the end.",
     ),
     Key::new(
@@ -454,17 +463,17 @@ const MATCH: &[Key<Draft>] = &[
     .or("false"),
     Key::new(
         "match.count",
-        &Slot::<Draft, _, _> {
+        &FieldSlot::<Draft, _, _> {
             get: |draft| draft.rule.condition.count.as_ref().map(|count| &count.times),
             get_mut: |draft| &mut count(draft).times,
-            format: Whole(1, MANY),
+            format: Integer(1, MANY),
         },
         "The number of matches that break the rule.",
     )
     .or("1"),
     Key::new(
         "match.per",
-        &Slot::<Draft, _, _> {
+        &FieldSlot::<Draft, _, _> {
             get: |draft| draft.rule.condition.count.as_ref().map(|count| &count.per),
             get_mut: |draft| &mut count(draft).per,
             format: OneOf,
@@ -557,7 +566,7 @@ fn repetition() -> Repetition {
 pub(super) const PATTERN: &[Key<Pattern>] = &[
     Key::new(
         "pattern.literal",
-        &Slot::<Pattern, _, _> {
+        &FieldSlot::<Pattern, _, _> {
             get: |pattern| text_of(pattern, PatternKind::Literal),
             get_mut: |pattern| text_mut(pattern, PatternKind::Literal),
             format: WordsFormat::PLAIN,
@@ -567,7 +576,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     .role(KeyRole::Alternative),
     Key::new(
         "pattern.word",
-        &Slot::<Pattern, _, _> {
+        &FieldSlot::<Pattern, _, _> {
             get: |pattern| text_of(pattern, PatternKind::Word),
             get_mut: |pattern| text_mut(pattern, PatternKind::Word),
             format: WordsFormat::PLAIN,
@@ -577,12 +586,12 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     .role(KeyRole::Alternative),
     Key::new(
         "pattern.regex",
-        &Slot::<Pattern, _, _> {
+        &FieldSlot::<Pattern, _, _> {
             get: |pattern| text_of(pattern, PatternKind::Regex),
             get_mut: |pattern| text_mut(pattern, PatternKind::Regex),
             format: WordsFormat::PLAIN,
         },
-        "A regular expression in the syntax of the `regex` crate.",
+        "A regular expression in the syntax of the `regex` crate. `(?&name)` is the fragment `name` of `[patterns]`.",
     )
     .role(KeyRole::Alternative),
     Key::new(
@@ -645,13 +654,13 @@ impl DetectorWindow {
 const WITHIN: &[Key<DetectorWindow>] = &[
     Key::new(
         "match.within.lines",
-        slot!(DetectorWindow: lines, Whole(1, LINES)),
+        slot!(DetectorWindow: lines, Integer(1, LINES)),
         "The largest number of lines from the first match to the last.",
     )
     .role(KeyRole::Alternative),
     Key::new(
         "match.within.chars",
-        slot!(DetectorWindow: chars, Whole(1, CHARS)),
+        slot!(DetectorWindow: chars, Integer(1, CHARS)),
         "The largest number of characters from the first match to the last.",
     )
     .role(KeyRole::Alternative),
@@ -679,7 +688,7 @@ impl Field<Draft> for WithinTable {
 
     fn read(
         &self,
-        site: &Site<'_>,
+        site: &KeySite<'_>,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
         to: &mut Draft,
@@ -725,15 +734,15 @@ impl Field<Draft> for WithinTable {
         );
     }
 
-    fn replace(&self, to: &mut Draft, from: &mut Draft, _: &[Given]) {
+    fn replace(&self, to: &mut Draft, from: &mut Draft, _: &[WrittenKey]) {
         self.swap(to, from);
     }
 
-    fn append(&self, to: &mut Draft, from: &mut Draft, _: &[Given]) {
+    fn append(&self, to: &mut Draft, from: &mut Draft, _: &[WrittenKey]) {
         self.swap(to, from);
     }
 
-    fn check(&self, _: &Head, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
         if let Some(within) = draft.rule.condition.within {
             check(WITHIN, &DetectorWindow::from_within(within), limits, found);
         }
@@ -743,7 +752,7 @@ impl Field<Draft> for WithinTable {
 const CAPTURE: &[Key<Capture>] = &[
     Key::new(
         "match.capture.group",
-        slot!(Capture: group, Group),
+        slot!(Capture: group, GroupReference),
         "The group, by number or name; `0` is the whole match. Default: the first group, if there is one.",
     ),
     Key::new(
@@ -758,8 +767,13 @@ const CAPTURE: &[Key<Capture>] = &[
     )
     .or("false"),
     Key::new(
+        "match.capture.checksum",
+        slot!(Capture: checksum, OptionalOneOf),
+        "The scheme whose check characters must be right, such as `luhn` for payment cards.",
+    ),
+    Key::new(
         "match.capture.not-in",
-        slot!(Capture: not_in, Listed::ANY),
+        slot!(Capture: not_in, ExpandedStrings::ANY),
         "Texts that do not count, or `@list`. `*` and `?` are wildcards, and case is ignored.",
     ),
 ];
@@ -767,13 +781,13 @@ const CAPTURE: &[Key<Capture>] = &[
 const REPETITION: &[Key<Repetition>] = &[
     Key::new(
         "match.repetition.unit-chars",
-        slot!(Repetition: unit_chars, Pair(1 << 16)),
+        slot!(Repetition: unit_chars, IntegerRange(1 << 16)),
         "The shortest and the longest unit that is repeated, in characters.",
     )
     .or("[20, 400]"),
     Key::new(
         "match.repetition.times",
-        slot!(Repetition: times, Whole(2, 1000)),
+        slot!(Repetition: times, Integer(2, 1000)),
         "The number of consecutive occurrences of the unit.",
     )
     .or("4"),
@@ -785,7 +799,7 @@ const REPETITION: &[Key<Repetition>] = &[
     .or("false"),
     Key::new(
         "match.repetition.turns",
-        slot!(Repetition: turns, Whole(2, 100)),
+        slot!(Repetition: turns, Integer(2, 100)),
         "The number of consecutive replies that are nearly the same. Default: replies are not compared.",
     ),
 ];
@@ -793,22 +807,22 @@ const REPETITION: &[Key<Repetition>] = &[
 const LIMIT: &[Key<Bound>] = &[
     Key::new(
         "match.limit.bytes",
-        slot!(Bound: bytes, Whole(1, i64::MAX)),
+        slot!(Bound: bytes, Integer(1, i64::MAX)),
         "The largest number of bytes of a part. Of tool input, the decoded arguments that `args` selects are counted.",
     ),
     Key::new(
         "match.limit.lines",
-        slot!(Bound: lines, Whole(1, i64::MAX)),
+        slot!(Bound: lines, Integer(1, i64::MAX)),
         "The largest number of lines of a part. Of tool input, the decoded arguments that `args` selects are counted.",
     ),
     Key::new(
         "match.limit.deltas",
-        slot!(Bound: deltas, Whole(1, i64::MAX)),
+        slot!(Bound: deltas, Integer(1, i64::MAX)),
         "The largest number of deltas of a part. It depends on how the reply is cut.",
     ),
     Key::new(
         "match.limit.tokens",
-        slot!(Bound: tokens, Whole(1, i64::MAX)),
+        slot!(Bound: tokens, Integer(1, i64::MAX)),
         "The largest number of tokens of a part, estimated unless the host counts them. Of tool input, the decoded arguments that `args` selects are counted.",
     ),
     Key::new(
@@ -825,7 +839,7 @@ const LIMIT: &[Key<Bound>] = &[
 
 const SCRIPT: &[Key<Script>] = &[Key::new(
     "match.script.expect",
-    slot!(Script: expect, NamesOf(&Script::NAMES)),
+    slot!(Script: expect, NameList(&Script::NAMES)),
     "The scripts and languages that the reply may be in.",
 )];
 
@@ -846,13 +860,13 @@ const UNKNOWN_NAME: &[Key<UnknownName>] = &[
 const DOOM_LOOP: &[Key<DoomLoop>] = &[
     Key::new(
         "match.doom-loop.times",
-        slot!(DoomLoop: times, Whole(2, 1000)),
+        slot!(DoomLoop: times, Integer(2, 1000)),
         "The number of consecutive calls.",
     )
     .or("3"),
     Key::new(
         "match.doom-loop.differing",
-        slot!(DoomLoop: differing, Whole(0, 999)),
+        slot!(DoomLoop: differing, Integer(0, 999)),
         "The number of arguments, fewer than half of them, in which a call may differ from the previous one. Such calls are a loop from 20 in a row on, or from `times` if that is more.",
     )
     .or("0"),
@@ -861,22 +875,22 @@ const DOOM_LOOP: &[Key<DoomLoop>] = &[
 const AST: &[Key<Ast>] = &[
     Key::new(
         "match.ast.languages",
-        slot!(Ast: languages, NamesOf(&Ast::LANGUAGES)),
+        slot!(Ast: languages, NameList(&Ast::LANGUAGES)),
         "The languages that the code may be in.",
     ),
     Key::new(
         "match.ast.any",
-        slot!(Ast: any, Verbatim { may_be_empty: false }),
+        slot!(Ast: any, LiteralStrings { may_be_empty: false }),
         "Patterns of ast-grep: code with metavariables such as `$X` and `$$$BODY`.",
     ),
     Key::new(
         "match.ast.inside",
-        slot!(Ast: inside, Verbatim { may_be_empty: false }),
+        slot!(Ast: inside, LiteralStrings { may_be_empty: false }),
         "Patterns of ast-grep, one of which must enclose the match. Default: the match may be anywhere.",
     ),
     Key::new(
         "match.ast.not",
-        slot!(Ast: not, Verbatim { may_be_empty: false }),
+        slot!(Ast: not, LiteralStrings { may_be_empty: false }),
         "Patterns of ast-grep that must not match the same code.",
     ),
 ];
@@ -884,7 +898,7 @@ const AST: &[Key<Ast>] = &[
 const RETRY: &[Key<Retry>] = &[
     Key::new(
         "retry.max",
-        slot!(Retry: max, Whole(0, 100)),
+        slot!(Retry: max, Integer(0, 100)),
         "The largest number of retries of the rule in one turn.",
     )
     .or("2"),
@@ -900,7 +914,7 @@ const RETRY: &[Key<Retry>] = &[
     ),
     Key::new(
         "retry.then",
-        slot!(Retry: then, Then),
+        slot!(Retry: then, RetryThen),
         "The action once the retries are used up. Default: `warn`; `abort` if the rule is critical.",
     ),
 ];
@@ -908,17 +922,17 @@ const RETRY: &[Key<Retry>] = &[
 const REPEAT: &[Key<Repeat>] = &[
     Key::new(
         "repeat.cooldown-turns",
-        slot!(Repeat: cooldown_turns, Whole(1, MANY)),
+        slot!(Repeat: cooldown_turns, Integer(1, MANY)),
         "The number of turns that must begin before the rule acts again.",
     ),
     Key::new(
         "repeat.per-turn",
-        slot!(Repeat: per_turn, Whole(1, MANY)),
+        slot!(Repeat: per_turn, Integer(1, MANY)),
         "The largest number of times that the rule acts in one turn.",
     ),
     Key::new(
         "repeat.per-session",
-        slot!(Repeat: per_session, Whole(1, MANY)),
+        slot!(Repeat: per_session, Integer(1, MANY)),
         "The largest number of times that the rule acts in one session.",
     ),
 ];
@@ -926,12 +940,12 @@ const REPEAT: &[Key<Repeat>] = &[
 const ALLOWANCE: &[Key<Allowance>] = &[
     Key::new(
         "allowance.per-turn",
-        slot!(Allowance: per_turn, Whole(1, MANY)),
+        slot!(Allowance: per_turn, Integer(1, MANY)),
         "The largest number of hits that count in one turn.",
     ),
     Key::new(
         "allowance.per-session",
-        slot!(Allowance: per_session, Whole(1, MANY)),
+        slot!(Allowance: per_session, Integer(1, MANY)),
         "The largest number of hits that count in one session.",
     ),
 ];
@@ -990,13 +1004,13 @@ const HEADER: &[Key<Header>] = &[
 const EXAMPLES: &[Key<Examples>] = &[
     Key::new(
         "examples.match",
-        slot!(Examples: matching, Verbatim { may_be_empty: true }),
+        slot!(Examples: matching, LiteralStrings { may_be_empty: true }),
         "Each of these texts breaks the rule.",
     )
     .appends(),
     Key::new(
         "examples.no-match",
-        slot!(Examples: not_matching, Verbatim { may_be_empty: true }),
+        slot!(Examples: not_matching, LiteralStrings { may_be_empty: true }),
         "None of these texts breaks the rule.",
     )
     .appends(),
@@ -1016,7 +1030,7 @@ pub(super) const CASE: &[Key<Case>] = &[
     ),
     Key::new(
         "case.text",
-        &Slot::<Case, _, _> {
+        &FieldSlot::<Case, _, _> {
             get: |case| {
                 let other = [Channel::Reasoning, Channel::ToolInput];
                 (!other.contains(&case.channel)).then_some(&case.text)
@@ -1029,7 +1043,7 @@ pub(super) const CASE: &[Key<Case>] = &[
     .role(KeyRole::Alternative),
     Key::new(
         "case.reasoning",
-        &Slot::<Case, _, _> {
+        &FieldSlot::<Case, _, _> {
             get: |case| (case.channel == Channel::Reasoning).then_some(&case.text),
             get_mut: |case| case_text(case, Channel::Reasoning),
             format: WordsFormat::PLAIN,
@@ -1039,7 +1053,7 @@ pub(super) const CASE: &[Key<Case>] = &[
     .role(KeyRole::Alternative),
     Key::new(
         "case.input",
-        &Slot::<Case, _, _> {
+        &FieldSlot::<Case, _, _> {
             get: |case| (case.channel == Channel::ToolInput).then_some(&case.text),
             get_mut: |case| case_text(case, Channel::ToolInput),
             format: WordsFormat::PLAIN,
@@ -1049,13 +1063,13 @@ pub(super) const CASE: &[Key<Case>] = &[
     .role(KeyRole::Alternative),
     Key::new(
         "case.expect",
-        slot!(Case: expect, Expected),
+        slot!(Case: expect, ExpectedAction),
         "The action that the rule must take.",
     )
     .required("an action, or `expect = \"nothing\"`"),
     Key::new(
         "case.by-byte",
-        slot!(Case: by_byte, Whole(1, i64::MAX)),
+        slot!(Case: by_byte, Integer(1, i64::MAX)),
         "The largest number of bytes that may be delivered before the action is certain.",
     ),
 ];
@@ -1085,7 +1099,7 @@ pub(super) const ALLOW: &[Key<WrittenAllow>] = &[
     .required("write rules as `pack/rule`, or with `*`"),
     Key::new(
         "allow.text",
-        slot!(WrittenAllow: allow.text, Listed::ANY),
+        slot!(WrittenAllow: allow.text, ExpandedStrings::ANY),
         "Texts of matches, or `@list`. `*` and `?` are wildcards, and case is ignored.",
     ),
     Key::new(
@@ -1109,7 +1123,8 @@ impl Field<()> for Section {
         (self.0)()
     }
 
-    fn read(&self, _: &Site<'_>, _: &Spanned<DeValue<'_>>, _: &mut RuleReader<'_>, (): &mut ()) {}
+    fn read(&self, _: &KeySite<'_>, _: &Spanned<DeValue<'_>>, _: &mut RuleReader<'_>, (): &mut ()) {
+    }
 
     fn write(&self, (): &()) -> KeyValue {
         KeyValue::Absent
@@ -1117,15 +1132,15 @@ impl Field<()> for Section {
 
     fn swap(&self, (): &mut (), (): &mut ()) {}
 
-    fn replace(&self, (): &mut (), (): &mut (), _: &[Given]) {}
+    fn replace(&self, (): &mut (), (): &mut (), _: &[WrittenKey]) {}
 
-    fn append(&self, (): &mut (), (): &mut (), _: &[Given]) {}
+    fn append(&self, (): &mut (), (): &mut (), _: &[WrittenKey]) {}
 
-    fn check(&self, _: &Head, (): &(), _: &Limits, _: &mut Vec<Fault>) {}
+    fn check(&self, _: &KeyInfo, (): &(), _: &Limits, _: &mut Vec<Fault>) {}
 }
 
 /// Returns the keys of `match` that can break a rule and that are set.
-pub(super) fn triggers(draft: &Draft) -> Vec<&'static Head> {
+pub(super) fn triggers(draft: &Draft) -> Vec<&'static KeyInfo> {
     let rows = MATCH.iter().filter(|key| key.head.role == KeyRole::Trigger);
     let set = rows.filter(|key| key.is_set(draft));
     set.map(|key| &key.head).collect()

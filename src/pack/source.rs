@@ -52,7 +52,7 @@ impl<'l> Files<'l> {
 
     /// Reads the pack `name` in `folder`: the file `name.toml` or the folder `name`. Links that lead out of the folder are
     /// not followed. A pack that does not exist is not reported here.
-    pub(super) fn beside(&mut self, folder: &Path, name: &str, check: &mut Check<'_>) {
+    pub(super) fn read_in_folder(&mut self, folder: &Path, name: &str, check: &mut Check<'_>) {
         let is_plain = |segment: &str| {
             segment
                 .bytes()

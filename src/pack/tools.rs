@@ -56,7 +56,7 @@ impl KnownTools {
     /// Returns the warnings about the scopes of a rule, each with the key and the entry that it is about.
     pub(super) fn warnings<'r>(&self, rule: &'r Rule) -> Vec<(&'static str, &'r str, Fault)> {
         let mut found = Vec::new();
-        let tools = self.misspelt_tools(&rule.tools);
+        let tools = self.misspelled_tools(&rule.tools);
         if tools.is_empty() {
             let unknown = self.unknown_scope(rule).into_iter();
             found.extend(unknown.map(|(entry, fault)| ("tools", entry, fault)));
@@ -64,7 +64,7 @@ impl KnownTools {
         let tools = tools.into_iter();
         found.extend(tools.map(|(entry, fault)| ("tools", entry, fault)));
         if let Some(consult) = &rule.consult {
-            let tools = self.misspelt_tools(&consult.tools).into_iter();
+            let tools = self.misspelled_tools(&consult.tools).into_iter();
             found.extend(tools.map(|(entry, fault)| ("consult.tools", entry, fault)));
         }
         let of_own = |tool: &String| self.is_own(split_exclusion(tool).1);
@@ -79,7 +79,7 @@ impl KnownTools {
     }
 
     /// Returns the warnings about globs on tools that nearly equal the name of a known one, each with the glob.
-    pub(super) fn misspelt_tools<'g>(&self, globs: &'g [String]) -> Vec<(&'g str, Fault)> {
+    pub(super) fn misspelled_tools<'g>(&self, globs: &'g [String]) -> Vec<(&'g str, Fault)> {
         let names = self.tools.iter().map(String::as_str);
         let own = self.own.iter().map(String::as_str);
         let names: Vec<&str> = names.chain(own).collect();
@@ -207,7 +207,7 @@ mod tests {
                 if known.is_known(&typed) {
                     continue;
                 }
-                match known.misspelt_tools(std::slice::from_ref(&typed)).len() {
+                match known.misspelled_tools(std::slice::from_ref(&typed)).len() {
                     0 => silent.push(typed),
                     _ => told += 1,
                 }

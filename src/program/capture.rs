@@ -1,10 +1,11 @@
-//! The filter on a capture group of a match: its entropy, and texts that it must not be.
+//! The filter on a capture group of a match: its entropy, its checksum, and texts that it must not be.
 
 use std::sync::Arc;
 
 use regex_syntax::hir::{Hir, HirKind};
 
 use ttsr_automata::pike;
+use ttsr_views::detect::checksum::Checksum;
 use ttsr_views::detect::entropy::{Entropy, EntropyLimits};
 use ttsr_views::glob::GlobSet;
 
@@ -16,6 +17,8 @@ pub(crate) struct GroupFilter {
     pub(crate) entropy: Option<u32>,
     /// True if the text must look random.
     pub(crate) random: bool,
+    /// The scheme whose check characters must be right.
+    pub(crate) checksum: Option<Checksum>,
     /// Globs that the text must not match.
     pub(crate) not_in: Option<Arc<GlobSet>>,
 }
@@ -79,6 +82,9 @@ impl GroupFilter {
         let Some(text) = range.and_then(|range| haystack.get(range)) else {
             return false;
         };
+        if self.checksum.is_some_and(|scheme| !scheme.accepts(text)) {
+            return false;
+        }
         let entropy = Entropy::of(text);
         let is_random = self
             .entropy

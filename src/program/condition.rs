@@ -109,7 +109,7 @@ impl CompoundCondition {
     }
 
     /// Returns true if the rule needs more than its first match in a part.
-    pub(crate) fn wants_all(&self) -> bool {
+    pub(crate) fn needs_every_match(&self) -> bool {
         self.redacts || self.count.is_some() || self.is_allowed_by_text || self.reports_every()
     }
 }

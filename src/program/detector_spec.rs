@@ -69,7 +69,7 @@ impl DetectorSpec {
         specs.extend(script.map(|script| DetectorSpec::Script(script_limits(script))));
         if let Some(unknown) = &condition.unknown_name {
             let known = names(&unknown.known);
-            let kinds = Named::ALL.into_iter().filter(|kind| unknown.is_of(*kind));
+            let kinds = Named::ALL.into_iter().filter(|kind| unknown.checks(*kind));
             specs.extend(kinds.map(|kind| match kind {
                 Named::Package => DetectorSpec::UnknownName(Arc::clone(&known)),
                 Named::File => DetectorSpec::UnknownFile(Arc::clone(&known)),

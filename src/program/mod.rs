@@ -201,13 +201,13 @@ impl ChannelRules {
     pub(crate) fn wants(&self, source: ViewSource, is_tool_input: bool) -> bool {
         let mut views = self.views.iter();
         let mut detectors = self.detectors.iter();
-        source == ViewSource::of_code(is_tool_input) && self.has_shapes()
+        source == ViewSource::code_view(is_tool_input) && self.has_shapes()
             || views.any(|view| view.key.source == Some(source))
             || detectors.any(|detector| detector.spec.source(is_tool_input) == Some(source))
     }
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
-    pub(crate) fn tells_code_apart(&self) -> bool {
+    pub(crate) fn distinguishes_code(&self) -> bool {
         let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
         views.any(|view| view.key.regions.intersects(kinds))

@@ -41,7 +41,7 @@ impl ViewKey {
     }
 
     /// Returns true if the pattern reads text with that tag.
-    pub(crate) fn sees(&self, tag: Tag) -> bool {
+    pub(crate) fn accepts_tag(&self, tag: Tag) -> bool {
         tag.regions.contains(self.regions)
             && self
                 .language
@@ -62,7 +62,7 @@ pub(crate) enum ViewSource {
 
 impl ViewSource {
     /// Returns the view that finds code.
-    pub(crate) fn of_code(is_tool_input: bool) -> ViewSource {
+    pub(crate) fn code_view(is_tool_input: bool) -> ViewSource {
         match is_tool_input {
             true => ViewSource::Edits,
             false => ViewSource::Markdown,

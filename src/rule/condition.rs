@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+pub use ttsr_views::detect::checksum::Checksum;
 
 /// The syntax of a [`Pattern`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -401,6 +402,18 @@ pub struct Count {
 /// assert_eq!(stream.push(PartId(0), br#"seed = "q8Zr1Tn5Xw0Ks7Vb2Lm4""#).len(), 1);
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
+///
+/// # Example: a card number, not any 16 digits
+/// ```
+/// use ttsr::rule::{Capture, Checksum};
+/// use ttsr::{Pack, PartId, Pattern, Rule};
+/// let mut rule = Rule::new("demo/no-card", vec![Pattern::regex(r"\b\d{16}\b")]);
+/// rule.condition.capture = Some(Capture { checksum: Some(Checksum::Luhn), ..Capture::default() });
+/// let mut stream = Pack::builder().rule(rule).build()?.stream();
+/// assert_eq!(stream.push(PartId(0), b"4111111111111112 ").len(), 0);
+/// assert_eq!(stream.push(PartId(0), b"4111111111111111 ").len(), 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
     /// The group, by number (0: the whole match) or name. Default: `1` if the pattern has it, else `0`.
@@ -410,6 +423,9 @@ pub struct Capture {
     /// True if the text must look random for its alphabet: at least 3 bits per character for hexadecimal digits, 4 for
     /// base64 and 4.2 for any other text, and at least 16 characters.
     pub random: bool,
+    /// The scheme whose check characters must be right.
+    #[serde(default)]
+    pub checksum: Option<Checksum>,
     /// Texts that are not hits, ignoring case; `*` and `?` are wildcards.
     pub not_in: Vec<String>,
 }
@@ -620,12 +636,12 @@ impl UnknownName {
     /// ```
     /// use ttsr::rule::{Named, UnknownName};
     /// let mut names = UnknownName::default();
-    /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
+    /// assert!(names.checks(Named::Package) && !names.checks(Named::File));
     /// names.of = vec![Named::File];
-    /// assert!(names.is_of(Named::File) && !names.is_of(Named::Package));
+    /// assert!(names.checks(Named::File) && !names.checks(Named::Package));
     /// ```
     #[must_use]
-    pub fn is_of(&self, named: Named) -> bool {
+    pub fn checks(&self, named: Named) -> bool {
         self.of.contains(&named) || self.of.is_empty() && named == Named::Package
     }
 }
@@ -795,7 +811,7 @@ impl Condition {
     }
 
     /// Returns true if a single short text can meet it. Loops and limits need more text than an example has.
-    pub(crate) fn fits_an_example(&self) -> bool {
+    pub(crate) fn is_testable_by_example(&self) -> bool {
         self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
     }
 

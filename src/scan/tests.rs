@@ -392,3 +392,37 @@ fn a_match_longer_than_a_scan_keeps_is_counted() {
     assert_eq!(scanned.matches.len(), 1, "the part before the cut");
     assert!(scanned.cut_matches > 0);
 }
+
+#[test]
+fn a_hit_of_a_detector_is_a_match_and_the_scan_is_complete() {
+    let scanner = Scanner::new(toml("match.leak = true"));
+    let scanned = scanner.scan(&TEXT, b"a <|im_start|>user b");
+    assert_eq!(scanned.matches.len(), 1);
+    assert!(scanned.incomplete.is_empty());
+}
+
+#[test]
+fn the_outcome_of_a_target_is_what_rules_ask_for() {
+    let pack = toml("on = ['tool-output']\noutcome = 'error'\nmatch.any = [{ literal = 'x' }]");
+    for (outcome, matches) in [(ToolOutcome::Ok, 0), (ToolOutcome::Error, 1)] {
+        let target = Target {
+            outcome,
+            ..Target::new(Channel::ToolOutput)
+        };
+        assert_eq!(spans(&pack, &target, "x").len(), matches, "{outcome:?}");
+    }
+}
+
+#[test]
+fn one_call_scans_a_text_and_a_hit_is_a_match() {
+    let pack = toml("match.any = [{ literal = 'x' }]");
+    let found = scan(&pack, Channel::Text, None, None, b"a x, x");
+    let places: Vec<_> = found.iter().map(|found| (found.start, found.end)).collect();
+    assert_eq!(places, [(2, 3), (5, 6)]);
+    let mut stream = pack.stream();
+    let hits = stream.push(PART, b"a x, x").to_vec();
+    assert_eq!(
+        ScanMatch::from_hit(&stream, &hits[0]).as_ref(),
+        Some(&found[0])
+    );
+}

@@ -111,8 +111,8 @@ impl Ledger {
         }
     }
 
-    /// The rule did not act after all, in turn `of`; it is turn `now`.
-    pub(super) fn take_back(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
+    /// Reverts an act of turn `of` that did not happen after all; `now` is the present turn.
+    pub(super) fn revert(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
         let retries = u32::from(action == Action::Retry && of == now);
         let Some(acts) = self.acts_mut(place) else {
             return;

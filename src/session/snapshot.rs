@@ -44,10 +44,10 @@ pub struct Snapshot {
     mode: Mode,
     origin: Origin,
     /// The rules that have state, by id.
-    rules: Vec<Kept>,
+    rules: Vec<RuleSnapshot>,
     /// Guidance that no request has carried yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    guidance: Vec<KeptGuidance>,
+    guidance: Vec<GuidanceSnapshot>,
     /// True if the turn has no final answer yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_turn_open: bool,
@@ -56,7 +56,7 @@ pub struct Snapshot {
 /// Guidance of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KeptGuidance {
+struct GuidanceSnapshot {
     /// The full id of the rule.
     rule: String,
     turn: u32,
@@ -87,10 +87,10 @@ impl Snapshot {
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// The kept state of one rule.
+/// The state of one rule in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct RuleSnapshot {
     id: String,
     /// Hash of the contents of the rule.
     hash: u64,
@@ -140,7 +140,7 @@ impl Session {
             mode: self.mode,
             origin: self.origin.clone(),
             guidance: guidance
-                .map(|pending| KeptGuidance {
+                .map(|pending| GuidanceSnapshot {
                     rule: pending.rule.clone(),
                     turn: pending.turn,
                     text: pending.text.clone(),
@@ -148,7 +148,7 @@ impl Session {
                 .collect(),
             is_turn_open,
             rules: acted
-                .map(|((id, rule), (live, shadow))| Kept {
+                .map(|((id, rule), (live, shadow))| RuleSnapshot {
                     id: rule.id.clone(),
                     hash: content_hash(rule),
                     live: *live,

@@ -58,14 +58,14 @@ enum PartReader {
     /// First ends in the unchanged text.
     Text(FirstEndReader),
     /// Full matches, regions, folded text or detectors.
-    Whole(Box<WholeReader>),
+    Whole(Box<MatchReader>),
     /// The keys and values of a JSON object.
     ToolInput(Box<ToolInputReader>),
 }
 
 /// The reader of text for which first ends are not enough.
 #[derive(Debug)]
-struct WholeReader {
+struct MatchReader {
     reader: HaystackReader,
     views: Option<Box<Views>>,
 }
@@ -346,7 +346,7 @@ impl PartReader {
         } else if rules.is_raw_only() {
             PartReader::Text(FirstEndReader::new(&rules.raw))
         } else {
-            PartReader::Whole(Box::new(WholeReader {
+            PartReader::Whole(Box::new(MatchReader {
                 reader: HaystackReader::new(&rules.raw),
                 views: Views::new(rules, false),
             }))
@@ -354,7 +354,7 @@ impl PartReader {
     }
 }
 
-impl WholeReader {
+impl MatchReader {
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
         let piece = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;

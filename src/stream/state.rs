@@ -9,7 +9,7 @@ use super::closed::ClosedParts;
 use super::history::RuleHistories;
 use super::part::condition::{ConditionState, FullMatch};
 use super::{Counters, Redaction};
-use crate::pack::Captured;
+use crate::pack::CapturedTexts;
 use crate::program::{PatternRole, Program};
 use crate::rule::{Count, Per};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
@@ -66,7 +66,7 @@ pub(super) struct StreamState {
     /// Ordered by part, start, end and rule.
     pub(super) redactions: Vec<Redaction>,
     /// Captures of rules that hit a text which was delivered whole.
-    pub(super) captures: Vec<(RuleId, Captured)>,
+    pub(super) captures: Vec<(RuleId, CapturedTexts)>,
 }
 
 /// A match with its text, which is copied while it is available.

@@ -3,10 +3,10 @@
 //! Sizes are bounded, so that all tests together run in seconds. `TTSR_LONG` adds one that takes longer.
 
 use ttsr::limits::OnLimit;
+use ttsr::session::Session;
 use ttsr::stream::Counters;
 use ttsr::{
-    Action, Channel, Hit, Limits, Pack, PartId, Pattern, Rule, Session, Severity, Source, Stream,
-    Verdict,
+    Action, Channel, Hit, Limits, Pack, PartId, Pattern, Rule, Severity, Source, Stream, Verdict,
 };
 
 use ttsr_testing::{scale, skip};

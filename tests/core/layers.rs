@@ -323,6 +323,19 @@ fn cycle(imports: &Imports) -> Option<Vec<String>> {
 }
 
 #[test]
+fn the_root_exports_at_most_35_names_and_one_handle_for_hosts() {
+    let (lib, _) = without_tests(&tokens(&read(&root().join("src/lib.rs"))));
+    let declared = lib.windows(3).filter(|it| it[0] == "mod" && it[2] == ";");
+    let modules: BTreeSet<String> = declared.map(|it| it[1].clone()).collect();
+    let mut names = exports(&lib, &modules);
+    names.retain(|name, _| name.starts_with(char::is_alphabetic));
+    assert!(names.contains_key("Conversation"));
+    assert!(names.len() <= 35, "{}: {names:?}", names.len());
+    // The methods of `Conversation` exist again on `Session`, where nothing repeats a cut or holds text back.
+    assert!(!names.contains_key("Session"));
+}
+
+#[test]
 fn no_top_level_module_imports_itself_by_way_of_others() {
     assert_eq!(cycle(&imports()), None);
 }

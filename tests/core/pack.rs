@@ -9,6 +9,7 @@ mod builtin;
 mod complaint;
 mod compose;
 mod file;
+mod fragment;
 mod key;
 mod pattern;
 mod rule;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use ttsr::stream::Hits;
 use ttsr::{Action, Channel, Pack, PartId, Rule};
+use ttsr_testing::recordings::{RecordedPart, Recording, recordings};
 use ttsr_testing::skip;
 
 const PART: PartId = PartId(7);
@@ -20,6 +21,21 @@ struct Case {
     channel: Channel,
     tool: Option<String>,
     bytes: Vec<u8>,
+}
+
+impl From<RecordedPart> for Case {
+    fn from(part: RecordedPart) -> Case {
+        let RecordedPart {
+            channel,
+            tool,
+            bytes,
+        } = part;
+        Case {
+            channel,
+            tool,
+            bytes,
+        }
+    }
 }
 
 /// Rule, `end`, `decided`.
@@ -39,12 +55,8 @@ fn names() -> Vec<String> {
     names
 }
 
-fn text_of(name: &str) -> String {
-    fs::read_to_string(folder(&format!("rules/{name}/pack.toml"))).unwrap()
-}
-
 fn pack(name: &str) -> Pack {
-    Pack::from_toml(&text_of(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    Pack::load(folder(&format!("rules/{name}"))).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn packs() -> impl Iterator<Item = Pack> {
@@ -53,7 +65,7 @@ fn packs() -> impl Iterator<Item = Pack> {
 
 fn all_packs() -> Pack {
     let packs = names().into_iter().fold(Pack::builder(), |builder, name| {
-        builder.toml(format!("{name}/pack.toml"), text_of(&name))
+        builder.file(folder(&format!("rules/{name}")))
     });
     packs.build().unwrap()
 }
@@ -251,13 +263,19 @@ fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
         .lines()
         .filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | "))
         .collect();
-    let streams = corpus_streams(&corpus);
+    let streams = recordings(&corpus);
+    let count = streams.len();
     let (mut parts, mut acted, mut wrong) = (0, 0, 0);
     let mut rows = String::new();
-    for (name, cases) in &streams {
-        for case in cases {
+    for Recording {
+        name,
+        parts: recorded,
+    } in streams
+    {
+        for part in recorded {
             parts += 1;
-            for (rule, end, _) in hits(&pack, case, &[]) {
+            let case = Case::from(part);
+            for (rule, end, _) in hits(&pack, &case, &[]) {
                 let rule = &pack.rules()[rule];
                 let row = format!(
                     "| `{}` | {} | {name} | `{}`",
@@ -274,9 +292,9 @@ fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
     }
     println!(
         "{} streams, {parts} parts, {acted} act, {wrong} wrongly",
-        streams.len()
+        count
     );
-    assert!(streams.len() > 1000, "{} streams", streams.len());
+    assert!(count > 1000, "{} streams", count);
     let text = format!(
         "# What the packs find in ordinary output\n\n\
         All built-in packs over {} recorded streams and transcripts of coding and chat models ({parts} parts). Each hit\n\
@@ -284,11 +302,11 @@ fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
         retry and redact together are wrong in one of 1,000 streams or more.\n\n\
         Hits that abort, retry or redact: {acted}; wrongly: {wrong}.\n\n\
         | rule | action | where | what | verdict |\n|---|---|---|---|---|\n{rows}",
-        streams.len()
+        count
     );
     check_page(REPORT, &text);
     assert!(!rows.contains(UNJUDGED), "hits that nobody judged:\n{rows}");
-    assert!(wrong * 1000 < streams.len(), "{wrong} of {}", streams.len());
+    assert!(wrong * 1000 < count, "{wrong} of {}", count);
 }
 
 /// Returns at most 40 characters before `end` as one line of a table.
@@ -315,44 +333,6 @@ fn check_page(path: &str, text: &str) {
         there == text,
         "{path} differs; UPDATE_GOLDEN=1 rewrites it:\n{text}"
     );
-}
-
-/// Returns every recorded stream and transcript below the folder: its path and its parts.
-fn corpus_streams(corpus: &Path) -> Vec<(String, Vec<Case>)> {
-    let mut files = vec![corpus.join("transcripts/transcripts.jsonl")];
-    let streams = fs::read_dir(corpus.join("streams")).unwrap();
-    files.extend(streams.map(|entry| entry.unwrap().path()));
-    files.sort();
-    let mut found = Vec::new();
-    for file in files {
-        let name = file.file_name().unwrap().to_str().unwrap();
-        let name = name.split('.').next().unwrap();
-        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
-            let line: Value = serde_json::from_str(line).unwrap();
-            found.push((format!("{name} {}", number + 1), corpus_parts(&line)));
-        }
-    }
-    found
-}
-
-fn corpus_parts(line: &Value) -> Vec<Case> {
-    let parts = line["parts"].as_array().cloned();
-    let parts = parts.unwrap_or_else(|| vec![line.clone()]);
-    let mut cases: Vec<Case> = parts.iter().map(corpus_part).collect();
-    for delta in line["deltas"].as_array().into_iter().flatten() {
-        let part = delta[0].as_u64().unwrap() as usize;
-        let text = delta[1].as_str().unwrap_or_default();
-        cases[part].bytes.extend(text.as_bytes());
-    }
-    cases
-}
-
-fn corpus_part(part: &Value) -> Case {
-    Case {
-        channel: Channel::from_name(part["kind"].as_str().unwrap()).unwrap(),
-        tool: part["tool"].as_str().map(str::to_owned),
-        bytes: part["text"].as_str().unwrap_or_default().into(),
-    }
 }
 
 /// Returns the example on each channel of the rule, in each form in which it may be written there.

@@ -9,10 +9,10 @@ mod state;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
+use ttsr::limits::OnLimit;
+use ttsr::session::Session;
 use ttsr::stream::Counters;
-use ttsr::{
-    Action, Channel, Decision, Hit, Limits, Pack, PartId, Session, Source, Stream, Verdict,
-};
+use ttsr::{Action, Channel, Decision, Hit, Limits, Pack, PartId, Source, Stream, Verdict};
 
 const TEXT: PartId = PartId(0);
 
@@ -298,8 +298,10 @@ fn a_limit_cuts_and_says_which_one_it_was() {
         "it was cut"
     );
 
+    let names = [OnLimit::Abort, OnLimit::Continue].map(OnLimit::name);
+    assert_eq!(names, ["abort", "continue"]);
     let goes_on = Limits {
-        on_limit: ttsr::limits::OnLimit::Continue,
+        on_limit: OnLimit::Continue,
         ..limits
     };
     let mut session = build(goes_on).session();

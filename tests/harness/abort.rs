@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ttsr::harness::{
     AbortReason, AbortSource, Aborted, Cancel, End, Failure, HookAnswer, Hooks, Input, Message,
-    Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
+    Processor, PromptRef, Request, Run, Scripted, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event};
 
@@ -47,6 +47,29 @@ fn a4_the_user_cancels_and_no_hook_brings_the_reply_back() {
     assert_eq!(played.aborted()[0].partial.text(Channel::Text), "abc");
     assert_eq!(played.processor.counters().refused_retries, 1);
     assert_eq!(played.provider.cancelled(), [true]);
+}
+
+#[test]
+fn a_reply_that_is_cancelled_before_its_request_names_the_turn() {
+    let mut processor = processor(Hooks::default());
+    let mut steps = Vec::new();
+    for turn in 1..3 {
+        steps.clear();
+        processor.begin("msg_1", &mut steps);
+        processor.step(Duration::ZERO, Input::Cancel, &mut steps);
+        let aborted = steps.iter().find_map(|step| match step {
+            Step::Aborted(aborted) => Some(aborted.prompt),
+            _ => None,
+        });
+        assert_eq!(aborted, Some(PromptRef::new(turn, &[])));
+    }
+}
+
+#[test]
+fn a_scripted_reply_with_a_pause_yields_every_event() {
+    let script = text("abc").cut(1).every(Duration::from_millis(1));
+    let played = play(Hooks::default(), vec![script]);
+    assert_eq!(played.published(), "abc");
 }
 
 #[test]
@@ -171,7 +194,7 @@ fn a8_please_be_more_concise_on_timeout() {
         answer.retry = aborted.reason == AbortReason::Timeout;
         answer.inject_message = Some("Please be more concise.".into());
     });
-    let processor = Processor::new(pack().session(), hooks, settings);
+    let processor = Processor::new(&pack(), hooks, settings);
     let scripts = vec![ScriptedReply::default().text("well").hang(), text("yes")];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
     assert_eq!(played.aborted()[0].source, AbortSource::Limit("stall"));
@@ -185,7 +208,7 @@ fn a_provider_that_never_ends_its_stream_is_left_after_a_while() {
         linger: Duration::from_millis(5),
         ..Settings::default()
     };
-    let processor = Processor::new(pack().session(), Hooks::default(), settings);
+    let processor = Processor::new(&pack(), Hooks::default(), settings);
     let played = play_with(
         processor,
         vec![text("whole").hang()],
@@ -204,7 +227,7 @@ fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
         ..Settings::default()
     };
     for (settings, ends) in [(Settings::default(), true), (unbounded, false)] {
-        let mut processor = Processor::new(pack().session(), Hooks::default(), settings);
+        let mut processor = Processor::new(&pack(), Hooks::default(), settings);
         let mut steps = Vec::new();
         processor.begin("m", &mut steps);
         processor.step(Duration::ZERO, Input::Sent, &mut steps);
@@ -276,7 +299,7 @@ fn bounds_of_time() {
     for (name, inputs, expected) in cases {
         let mut hooks = Hooks::default();
         hooks.on_aborted("again", again);
-        let mut processor = Processor::new(pack().session(), hooks, settings.clone());
+        let mut processor = Processor::new(&pack(), hooks, settings.clone());
         let mut steps = Vec::new();
         processor.begin("m", &mut steps);
         for (second, input) in inputs {

@@ -7,7 +7,7 @@ use ttsr::harness::{
     ToolOutput,
 };
 use ttsr::rule::Header;
-use ttsr::{Action, Channel, Pack, Pattern, Rule, Severity};
+use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule, Severity};
 
 pub(super) fn call(tool: &str, input: &str) -> ToolCall {
     ToolCall {
@@ -29,7 +29,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>, hooks: Hooks) -> Processor {
     let pack = rules
         .into_iter()
         .fold(Pack::builder(), |pack, rule| pack.rule(rule));
-    Processor::new(pack.build().unwrap().session(), hooks, Settings::default())
+    Processor::new(&pack.build().unwrap(), hooks, Settings::default())
 }
 
 /// Returns the output of a tool after rules and hooks, and the steps.
@@ -241,6 +241,35 @@ fn what_steers_the_model_is_not_read_as_the_users_words() {
     assert!(matches!(&kept[..], [Content::Text { text, .. }] if text == "Go."));
 }
 
+/// The rules read the message before when it was the last one: it is neither read again nor changed.
+#[test]
+fn rules_read_no_images_and_a_message_of_images_is_the_users_last_one() {
+    let rules = [rule(Action::Append, Channel::UserInput, "deploy")];
+    let mut processor = processor(rules, Hooks::default());
+    let mut last = |messages: Vec<Message>| {
+        let mut out = Vec::new();
+        processor.begin("msg", &mut out);
+        let request = Request::new("m", messages);
+        let prepared = processor.prepare(&request, &mut out).unwrap();
+        processor.step(Default::default(), Input::Sent, &mut out);
+        prepared.request.messages
+    };
+    let text = Message::user("deploy");
+    let mut image = Message::user("deploy").with_image("image/png", "deploy");
+    let sent = last(vec![text.clone(), image.clone()]);
+    assert_eq!(
+        (sent[0].text(), sent[1].text()),
+        (text.text(), "deploy\n\n(append)".into())
+    );
+    assert_eq!(
+        sent[1].content[1], image.content[1],
+        "the image goes out as it is"
+    );
+    image.content.remove(0);
+    let sent = last(vec![text.clone(), image.clone()]);
+    assert_eq!(sent, [text, image]);
+}
+
 struct Falls;
 
 impl Hook for Falls {
@@ -276,7 +305,7 @@ fn a_guard_that_fell_over_lets_nothing_through_at_the_boundary() {
             let mut hooks = Hooks::default();
             hooks.register("falls", Falls);
             let pack = Pack::builder().build().unwrap();
-            Processor::new(pack.session(), hooks, settings.clone())
+            Processor::new(&pack, hooks, settings.clone())
         };
         let gate = begun().before_tool(call("bash", "{}"), &mut Vec::new());
         assert_eq!(matches!(gate, Gate::Run(_)), passes);
@@ -289,4 +318,60 @@ fn a_guard_that_fell_over_lets_nothing_through_at_the_boundary() {
         let (request, _) = prepared(&mut begun(), "Go.");
         assert_eq!(request.is_some(), passes);
     }
+}
+
+/// A host that forgets `prepare` would let text leave that a rule refuses: the reply is aborted instead.
+#[test]
+fn a_reply_to_a_request_that_had_to_be_prepared_and_was_not_is_aborted() {
+    let refuses = || rule(Action::Abort, Channel::UserInput, "sk-live");
+    let retries = || rule(Action::Retry, Channel::Text, "any");
+    let send = |processor: &mut Processor, is_prepared: bool| {
+        let mut out = Vec::new();
+        if is_prepared {
+            let request = Request::new("m", vec![Message::user("Go.")]);
+            assert!(processor.prepare(&request, &mut out).is_some());
+        }
+        processor.step(Default::default(), Input::Sent, &mut out);
+        let delta = Event::Delta {
+            part: PartId(0),
+            bytes: b"any".to_vec(),
+        };
+        processor.step(Default::default(), Input::Event(delta), &mut out);
+        out
+    };
+    let is_abort = |steps: &[Step]| {
+        let published = |step: &Step| matches!(step, Step::Forward { .. } | Step::Open { .. });
+        matches!(
+            steps.last(),
+            Some(Step::Finish(outcome)) if matches!(
+                &outcome.end,
+                End::Aborted { source: AbortSource::Limit("prepare"), detail, .. }
+                    if detail.contains("Processor::prepare")
+            )
+        ) && steps.contains(&Step::CancelUpstream)
+            && !steps.iter().any(published)
+    };
+    let is_retried = |steps: &[Step]| matches!(steps.last(), Some(Step::Send { .. }));
+
+    let mut forgets = processor([refuses(), retries()], Hooks::default());
+    forgets.begin("msg", &mut Vec::new());
+    assert!(is_abort(&send(&mut forgets, false)));
+    assert!(forgets.is_idle());
+
+    // Each attempt is prepared.
+    let mut once = processor([refuses(), retries()], Hooks::default());
+    once.begin("msg", &mut Vec::new());
+    assert!(is_retried(&send(&mut once, true)));
+    assert!(is_abort(&send(&mut once, false)));
+
+    let mut hooks = Hooks::default();
+    hooks.register("requests", Requests);
+    let mut hooked = processor([retries()], hooks);
+    hooked.begin("msg", &mut Vec::new());
+    assert!(is_abort(&send(&mut hooked, false)));
+
+    // Without such rules and hooks there is nothing to prepare.
+    let mut plain = processor([retries()], Hooks::default());
+    plain.begin("msg", &mut Vec::new());
+    assert!(is_retried(&send(&mut plain, false)));
 }

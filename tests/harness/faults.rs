@@ -24,7 +24,7 @@ fn retrying(max: u32) -> Rule {
 
 fn played(rule: Rule, script: ScriptedReply) -> Played {
     let pack = Pack::builder().rule(rule).build().unwrap();
-    let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let processor = Processor::new(&pack, Hooks::default(), Settings::default());
     play_with(processor, vec![script], &Cancel::default(), |_| {})
 }
 
@@ -62,7 +62,7 @@ fn a_clock_that_goes_back_or_leaps_brings_no_second_end() {
         reply: Some(Duration::from_secs(60)),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack().session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack(), Hooks::default(), settings);
     let mut out = Vec::new();
     processor.begin("m", &mut out);
     processor.step(Duration::from_secs(50), Input::Sent, &mut out);
@@ -174,8 +174,8 @@ fn two_rules_on_one_byte_are_decided_the_same_in_whatever_order_they_are_loaded(
         let pack = rules
             .into_iter()
             .fold(Pack::builder(), |pack, rule| pack.rule(rule));
-        let session = pack.build().unwrap().session();
-        let processor = Processor::new(session, Hooks::default(), Settings::default());
+        let pack = pack.build().unwrap();
+        let processor = Processor::new(&pack, Hooks::default(), Settings::default());
         let played = play_with(processor, vec![text("x")], &Cancel::default(), |_| {});
         let source = format!("{:?}", played.aborted()[0].source);
         assert!(source.contains("p/b"), "{source}");
@@ -341,8 +341,8 @@ fn e75_behind_each_kind_of_end_nothing_ends_again() {
     for (name, end) in ends {
         let mut rule = Rule::new("p/rm", vec![Pattern::literal("rm -rf")]);
         rule.action = Action::Abort;
-        let session = Pack::builder().rule(rule).build().unwrap().session();
-        let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+        let pack = Pack::builder().rule(rule).build().unwrap();
+        let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
         let mut out = Vec::new();
         processor.begin("m", &mut out);
         processor.step(Duration::ZERO, Input::Sent, &mut out);

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use ttsr::harness::event::LoopEvent;
-use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
+use ttsr::harness::fallback::{Chains, ForegroundFallback, MAX_SESSIONS, SessionEvent};
 use ttsr::harness::{
     Content, Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput,
 };
 use ttsr::{Origin, Pack};
+
+use ttsr_testing::{Random, scale};
 
 use super::boundary::call;
 
@@ -20,7 +22,7 @@ fn processor(pack: &str, origin: Origin, package: Option<&str>) -> Processor {
         ..Settings::default()
     };
     let pack = Pack::builtin(pack).unwrap();
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     processor.set_origin(origin);
     processor
 }
@@ -316,7 +318,7 @@ fn refused(session: &str) -> SessionEvent {
     }
 }
 
-fn foreground() -> Foreground {
+fn foreground() -> ForegroundFallback {
     let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
     let chains = Chains::default()
         .chain(
@@ -324,7 +326,7 @@ fn foreground() -> Foreground {
             ["anthropic/claude-opus-4-5", "openai/gpt-4o"],
         )
         .chain("explorer", ["small/a", "small/b"]);
-    Foreground::new(rules.session(), chains)
+    ForegroundFallback::new(&rules, chains)
 }
 
 fn updated(session: &str, error: Option<&str>) -> SessionEvent {
@@ -567,6 +569,97 @@ fn c7_every_tool_but_those_of_somebody_elses_text_is_reminded_once() {
         let output = "Invalid JSON";
         assert_eq!(told(&mut processor, tool, output), output, "{tool}");
     }
+}
+
+/// The patterns of the hook `json-error-recovery` of oh-my-opencode. Its flag `i` is written `(?i)`; its `.` does not match
+/// a line end, like ours.
+const ORIGINAL: [&str; 8] = [
+    "(?i)json parse error",
+    "(?i)failed to parse json",
+    "(?i)invalid json",
+    "(?i)malformed json",
+    "(?i)unexpected end of json input",
+    r"(?i)syntaxerror:\s*unexpected token.*json",
+    r"(?i)json[^\n]*expected '\}'",
+    r"(?i)json[^\n]*unexpected eof",
+];
+
+#[test]
+fn c7_what_the_original_reminds_of_is_reminded_of() {
+    const PIECES: [&str; 30] = [
+        "JSON",
+        "json",
+        "Json5",
+        "JSONDecodeError",
+        "json_",
+        "_x",
+        " ",
+        " ",
+        " ",
+        "\n",
+        ":",
+        "parse error",
+        "Failed to parse",
+        "Invalid",
+        "malformed",
+        "Unexpected end of",
+        "JSON input",
+        "SyntaxError:",
+        "unexpected token",
+        "Unexpected EOF",
+        "expected '}'",
+        "unexpected",
+        "EOF",
+        "expected",
+        "'}'",
+        "SyntaxError: Unexpected token 'o'",
+        "at line 9, column 12",
+        "the arguments of the call, which begins with a long object of other objects, are not complete; read again",
+        "x",
+        "é",
+    ];
+    let original = ORIGINAL.map(|pattern| regex::Regex::new(pattern).unwrap());
+    let mut processor = processor("opencode/json-error-recovery", Origin::default(), None);
+    let mut matched = [0; 8];
+    let outputs = scale(200_000);
+    for seed in 0..outputs as u64 {
+        let mut random = Random::new(seed ^ 7 << 40);
+        let mut output = String::new();
+        for _ in 0..1 + random.below(6) {
+            output += random.pick(&PIECES);
+            if random.one_in(2) {
+                output.push(' ');
+            }
+        }
+        let count = |pattern: usize| original[pattern].is_match(&output);
+        let by: Vec<usize> = (0..8).filter(|pattern| count(*pattern)).collect();
+        by.iter().for_each(|pattern| matched[*pattern] += 1);
+        if !by.is_empty() {
+            let told = told(&mut processor, "my_custom_tool", &output);
+            assert_eq!(told.matches("[JSON error]").count(), 1, "{output:?}");
+        }
+    }
+    if outputs >= 6_000 {
+        assert!(matched.iter().all(|count| *count > 0), "{matched:?}");
+    }
+    for tool in [
+        "bash",
+        "read",
+        "glob",
+        "grep",
+        "webfetch",
+        "look_at",
+        "grep_app_searchgithub",
+        "websearch_web_search_exa",
+    ] {
+        assert_eq!(
+            told(&mut processor, tool, "Invalid JSON"),
+            "Invalid JSON",
+            "{tool}"
+        );
+    }
+    let reminded = "Invalid JSON\n\n[JSON PARSE ERROR - IMMEDIATE ACTION REQUIRED]\n";
+    assert_eq!(told(&mut processor, "edit", reminded), reminded);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Text that rules hold, and text that rules redact.
 
+use std::time::Duration;
+
 use ttsr::harness::{
-    BlockReplay, Cancel, Content, Hooks, Message, Processor, Request, Role, ScriptedReply,
+    BlockReplay, Cancel, Content, Hooks, Input, Message, Processor, Request, Role, ScriptedReply,
     Settings, Step,
 };
 use ttsr::rule::{Fold, Region, Repeat};
@@ -32,7 +34,7 @@ fn played(rules: impl IntoIterator<Item = Rule>, scripts: Vec<ScriptedReply>) ->
 
 fn played_with(pack: &Pack, scripts: Vec<ScriptedReply>) -> Played {
     let settings = Settings::default();
-    let processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let processor = Processor::new(pack, Hooks::default(), settings);
     play_with(processor, scripts, &Cancel::default(), |_| {})
 }
 
@@ -133,7 +135,7 @@ fn an_abort_says_which_blocks_may_be_sent_again() {
             signs_reasoning,
             ..Settings::default()
         };
-        let processor = Processor::new(pack([rule]).session(), Hooks::default(), settings);
+        let processor = Processor::new(&pack([rule]), Hooks::default(), settings);
         let script = ScriptedReply::default()
             .reasoning("hm")
             .tool("read", "c1", "{}");
@@ -174,7 +176,7 @@ fn a_prompt_is_sent_without_what_a_rule_redacts_in_any_of_its_texts() {
             content,
         }],
     );
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let mut steps = Vec::new();
     processor.begin("msg_1", &mut steps);
     // The second time the edits are remembered.
@@ -478,4 +480,66 @@ fn tool_input_that_was_json_is_json_without_a_match_whatever_is_taken_out_and_ho
         "redacted JSON: {documents} inputs, {replaced} changed, {scalars} with a value and {keys} with a key replaced"
     );
     assert!(replaced > documents / 4 && scalars > 10 && keys > 5);
+}
+
+/// Returns the published text after each event of a reply, without the events before and after it.
+fn published_by_event(pack: &Pack, settings: Settings, events: Vec<Event>) -> Vec<String> {
+    let mut processor = Processor::new(pack, Hooks::default(), settings);
+    let mut steps = Vec::new();
+    processor.begin("msg_1", &mut steps);
+    processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    let forwarded = |event: Event| {
+        steps.clear();
+        processor.step(Duration::ZERO, Input::Event(event), &mut steps);
+        let texts = steps.iter().filter_map(|step| match step {
+            Step::Forward { bytes, .. } => Some(String::from_utf8_lossy(bytes)),
+            _ => None,
+        });
+        texts.collect()
+    };
+    events.into_iter().map(forwarded).collect()
+}
+
+fn start(part: u32, channel: Channel) -> Event {
+    Event::PartStart {
+        part: PartId(part),
+        name: part.to_string(),
+        channel,
+        tool: (channel == Channel::ToolInput).then(|| "bash".to_owned()),
+        call: None,
+    }
+}
+
+#[test]
+fn a_part_is_published_once_the_held_text_of_the_part_before_it_has_left() {
+    let events = vec![
+        start(0, Channel::Text),
+        delta(0, "a key-12"),
+        start(1, Channel::Text),
+        delta(1, "b"),
+        delta(0, "x"),
+        delta(1, "c"),
+    ];
+    let published = published_by_event(&pack([secret()]), Settings::default(), events);
+    assert_eq!(published, ["", "a ", "", "", "key-12xb", "c"]);
+}
+
+#[test]
+fn a_part_is_published_once_the_call_before_it_has_left() {
+    let mut abort = Rule::new("p/abort", vec![Pattern::literal("rm -rf")]);
+    (abort.on, abort.action) = (vec![Channel::ToolInput], Action::Abort);
+    let settings = Settings {
+        holds_tool_input: true,
+        ..Settings::default()
+    };
+    let events = vec![
+        start(0, Channel::ToolInput),
+        delta(0, "{}"),
+        start(1, Channel::Text),
+        delta(1, "b"),
+        Event::PartEnd { part: PartId(0) },
+        delta(1, "c"),
+    ];
+    let published = published_by_event(&pack([abort]), settings, events);
+    assert_eq!(published, ["", "", "", "", "{}b", "c"]);
 }

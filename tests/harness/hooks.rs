@@ -223,7 +223,7 @@ fn a5_retries_of_hooks_are_bounded() {
             ..Settings::default()
         };
         let hooks = guarded(retry_saying("Calm."));
-        let processor = Processor::new(pack().session(), hooks, settings);
+        let processor = Processor::new(&pack(), hooks, settings);
         let played = play_with(processor, vec![text("!")], &Cancel::default(), |_| {});
         assert_eq!(played.provider.requests().len(), expected);
         assert_eq!(played.aborted().len(), expected, "once per attempt");
@@ -303,7 +303,7 @@ fn panicking(on_hook_fault: OnHookFault) -> (Played, Vec<String>) {
         on_hook_fault,
         ..Settings::default()
     };
-    let processor = Processor::new(pack().session(), hooks, settings);
+    let processor = Processor::new(&pack(), hooks, settings);
     let played = play_with(
         processor,
         vec![text("abc").cut(1)],
@@ -528,7 +528,7 @@ fn stuck_within(
         on_hook_fault,
         ..Settings::default()
     };
-    let processor = Processor::new(pack().session(), hooks, settings);
+    let processor = Processor::new(&pack(), hooks, settings);
     (processor, log, let_go)
 }
 
@@ -651,8 +651,8 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
             session: "ses_1".into(),
             ..Settings::default()
         };
-        let session = Pack::builder().build().unwrap().session();
-        let mut processor = Processor::new(session, hooks, settings);
+        let pack = Pack::builder().build().unwrap();
+        let mut processor = Processor::new(&pack, hooks, settings);
         let mut provider = Scripted::new([script]);
         let request = Request::new("m", Vec::new());
         let running = ttsr::harness::run(
@@ -725,10 +725,10 @@ fn c1_sub_agents_and_changes_of_status_are_events() {
     let mut asked = Consultation::new("review", "call_1", Consult::new("Is it fit?"));
     asked.session = Some("ses_2".into());
     let mut provider = Scripted::new([ScriptedReply::default().text("Yes.").finish("stop")]);
-    let (mut tools, cancel) = (NoTools, Cancel::default());
+    let (tools, cancel) = (NoTools, Cancel::default());
     let asking = ask_sub_agent(
         &mut provider,
-        &mut tools,
+        &tools,
         &mut hooks,
         &parent,
         &asked,
@@ -747,7 +747,7 @@ fn c1_sub_agents_and_changes_of_status_are_events() {
             of("ses_2", "idle"),
         ]
     );
-    let mut processor = Processor::new(pack.session(), hooks, settings);
+    let mut processor = Processor::new(&pack, hooks, settings);
     let mut provider = Scripted::new([
         ScriptedReply::default().text("x: any"),
         ScriptedReply::default().text("x: u8").finish("stop"),

@@ -473,7 +473,7 @@ fn play(run: &Run, plan: Plan) -> Calls {
         fault: plan.hook.1,
     };
     hooks.register("faulty", faulty);
-    let mut processor = Processor::new(run.pack.session(), hooks, settings);
+    let mut processor = Processor::new(&run.pack, hooks, settings);
     let mut host = Host {
         plan,
         calls: Calls::default(),

@@ -21,7 +21,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>) -> Processor {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    Processor::new(pack.build().unwrap().session(), Hooks::default(), settings)
+    Processor::new(&pack.build().unwrap(), Hooks::default(), settings)
 }
 
 fn step(processor: &mut Processor, inputs: impl IntoIterator<Item = Input>) -> Vec<Step> {
@@ -303,7 +303,7 @@ impl Tools for Hangs {
         Vec::new()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         match call.tool.as_str() {
             "read" => Box::pin(std::future::pending()),
             _ => Box::pin(std::future::ready(ToolOutput::output("done"))),
@@ -331,8 +331,8 @@ fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it()
             });
         }
     };
-    let mut tools = Hangs;
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel);
+    let tools = Hangs;
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, cancel);
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(turn.run(request, "m", &mut watch));
     assert!(matches!(outcome.end, End::Aborted { .. }));
@@ -394,8 +394,8 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
         .finish("tool_use");
     let mut provider = Scripted::new([script.clone(), ScriptedReply::default().text("Let").hang()]);
     let kept = provider.clone();
-    let mut tools = Hangs;
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let tools = Hangs;
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -408,7 +408,7 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
         tokio::join!(turn.run(request, "m", &mut watch), user)
     });
     let mut provider = Scripted::new([script, text("Fine."), text("never mind")]);
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let mut said = Vec::new();
     let mut watch = |step: &Step| {

@@ -59,7 +59,7 @@ fn processor(hooks: Hooks) -> Processor {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    Processor::new(pack().session(), hooks, settings)
+    Processor::new(&pack(), hooks, settings)
 }
 
 fn play(hooks: Hooks, scripts: Vec<ScriptedReply>) -> Played {

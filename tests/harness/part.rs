@@ -84,7 +84,7 @@ fn tool_input_is_published_once_its_call_is_complete_where_the_host_asks_for_it(
             holds_tool_input: true,
             ..Settings::default()
         };
-        let processor = Processor::new(pack.session(), Hooks::default(), settings);
+        let processor = Processor::new(&pack, Hooks::default(), settings);
         let script = ScriptedReply::default().text("I write.");
         let script = script.tool("bash", "c", input).cut(4).finish("tool_use");
         play_with(processor, vec![script], &Cancel::default(), |_| {})
@@ -363,7 +363,7 @@ fn a_reply_without_end_is_bounded() {
         text(&endless).cut(10),
         ScriptedReply::from(openings).finish("stop"),
     ] {
-        let processor = Processor::new(pack().session(), Hooks::default(), settings.clone());
+        let processor = Processor::new(&pack(), Hooks::default(), settings.clone());
         let played = play_with(processor, vec![script], &Cancel::default(), |_| {});
         assert_eq!(
             played.aborted()[0].source,
@@ -396,7 +396,7 @@ fn c3_the_outcome_of_a_tool_that_the_provider_ran_decides_which_rules_read_its_o
             .event(start(1, Channel::Text))
             .event(delta(1, "Sorry."))
             .finish("stop");
-        let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+        let processor = Processor::new(&pack, Hooks::default(), Settings::default());
         let played = play_with(processor, vec![script], &Cancel::default(), |_| {});
         let is_aborted = matches!(played.outcome.end, End::Aborted { .. });
         assert_eq!(is_aborted, is_cut, "{told:?}");

@@ -17,7 +17,7 @@ fn rule(partial: Partial) -> Rule {
 
 fn played(rule: Rule, script: ScriptedReply) -> Played {
     let pack = Pack::builder().rule(rule).build().unwrap();
-    let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let processor = Processor::new(&pack, Hooks::default(), Settings::default());
     play_with(
         processor,
         vec![script, text("fine")],

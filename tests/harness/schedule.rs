@@ -355,7 +355,7 @@ fn check(seed: u64) -> (u32, u32) {
     // The first attempt, those of rules, those of hooks, and one for each model of the chain.
     let most = 1 + 3 + settings.hook_retries + 2;
     let pack = &packs()[random.below(packs().len())];
-    let mut processor = Processor::new(pack.session(), hooks(random), settings);
+    let mut processor = Processor::new(pack, hooks(random), settings);
     let (mut ends, mut sends) = (0, 0);
     for _turn in 0..1 + random.below(3) {
         let mut watcher = Watcher {
@@ -413,7 +413,8 @@ fn random_schedules_keep_every_promise() {
 
 /// Tools that may fail, hang or take a while, and that must not be called after the drop.
 struct Wild {
-    random: Random,
+    random: Mutex<Random>,
+    is_concurrent: bool,
     is_dropped: Arc<AtomicBool>,
     ran: Arc<Mutex<Vec<String>>>,
 }
@@ -423,13 +424,17 @@ impl Tools for Wild {
         Vec::new()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, _: &str) -> bool {
+        self.is_concurrent
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         assert!(
             !self.is_dropped.load(Ordering::Relaxed),
             "a tool after the drop"
         );
         self.ran.lock().unwrap().push(call.call.clone());
-        let what = self.random.below(8);
+        let what = self.random.lock().unwrap().below(8);
         Box::pin(async move {
             match what {
                 0 => std::future::pending().await,
@@ -505,12 +510,13 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
         ..Settings::default()
     };
     let pack = &packs()[random.below(packs().len())];
-    let mut processor = Processor::new(pack.session(), hooks, settings);
+    let mut processor = Processor::new(pack, hooks, settings);
     let scripts: Vec<ScriptedReply> = (0..6).map(|number| script(random, number)).collect();
     let mut provider = Scripted::new(scripts);
     let ran = Arc::new(Mutex::new(Vec::new()));
-    let mut tools = Wild {
-        random: Random::new(random.next()),
+    let tools = Wild {
+        random: Mutex::new(Random::new(random.next())),
+        is_concurrent: random.below(2) == 0,
         is_dropped: Arc::clone(&is_dropped),
         ran: Arc::clone(&ran),
     };
@@ -524,7 +530,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
             aborted.extend(it.calls.iter().filter_map(|call| call.call.clone()));
         }
     };
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, cancel.clone());
     let request = Request::new("m", vec![Message::user("Go.")]);
     {
         let mut running = pin!(turn.max_replies(5).run(request, "m", &mut watch));
@@ -592,7 +598,7 @@ fn random_calls_never_run_against_a_verdict() {
             hooks.on_tool_before("block", |_, before| before.block("no"));
         }
         let pack = &packs()[random.below(packs().len())];
-        let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+        let mut processor = Processor::new(pack, hooks, Settings::default());
         let call = ToolCall {
             tool: "write".into(),
             call: "c".into(),

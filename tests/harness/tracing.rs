@@ -7,8 +7,9 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 use ttsr::Pack;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings,
+    Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
     TraceContext, Tracer,
 };
 
@@ -94,7 +95,7 @@ fn told() -> Vec<Told> {
         model: "owl-1".into(),
         agent: "build".into(),
     });
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let bad = ScriptedReply::default().text("canary: any").finish("stop");
     let good = ScriptedReply::default()
         .text("canary of another kind")
@@ -188,4 +189,94 @@ fn the_end_says_how_long_it_took_and_what_was_saved() {
 fn no_text_is_in_any_event() {
     let shown = format!("{:?}", told());
     assert!(!shown.contains("canary"), "{shown}");
+}
+
+/// An event of the loop in JSON, and the level and some fields of the `tracing` event that it becomes.
+type TracedEvent = (&'static str, Level, &'static [(&'static str, &'static str)]);
+
+const LOOP_EVENTS: [TracedEvent; 8] = [
+    (
+        r#"{"event":"tool-call","part":"p1","tool":"bash","call":"c1"}"#,
+        Level::DEBUG,
+        &[
+            ("message", "tool call"),
+            ("gen_ai.tool.name", "bash"),
+            ("gen_ai.tool.call.id", "c1"),
+        ],
+    ),
+    (
+        r#"{"event":"doom-loop","part":"p1","tool":"bash","times":3}"#,
+        Level::WARN,
+        &[
+            ("message", "doom loop"),
+            ("gen_ai.tool.name", "bash"),
+            ("ttsr.times", "3"),
+        ],
+    ),
+    (
+        r#"{"event":"sub-agent","session":"s2","parent":"s1","call":"c1","by":"p/ask"}"#,
+        Level::INFO,
+        &[
+            ("message", "sub-agent"),
+            ("ttsr.child", "s2"),
+            ("ttsr.parent", "s1"),
+            ("ttsr.by", "p/ask"),
+        ],
+    ),
+    (
+        r#"{"event":"unscanned","bytes":7,"of":"audio"}"#,
+        Level::WARN,
+        &[
+            ("message", "unscanned"),
+            ("ttsr.kind", "audio"),
+            ("counter.ttsr.unscanned_bytes", "7"),
+        ],
+    ),
+    (
+        r#"{"event":"hook-panicked","hook":"guard"}"#,
+        Level::INFO,
+        &[
+            ("message", "note"),
+            ("ttsr.what", "hook-panicked"),
+            ("ttsr.by", "guard"),
+        ],
+    ),
+    (
+        r#"{"event":"message-ignored","hook":"guard"}"#,
+        Level::INFO,
+        &[("ttsr.what", "message-ignored"), ("ttsr.by", "guard")],
+    ),
+    (
+        r#"{"event":"restarted"}"#,
+        Level::INFO,
+        &[("ttsr.what", "restarted"), ("ttsr.by", "")],
+    ),
+    (
+        r#"{"event":"no-fallback"}"#,
+        Level::INFO,
+        &[("ttsr.what", "no-fallback"), ("ttsr.by", "")],
+    ),
+];
+
+#[test]
+fn each_event_of_the_loop_becomes_one_event_with_its_names() {
+    let collector = Collector::default();
+    let kept = collector.clone();
+    let mut tracer = Tracer::new(TraceContext::default());
+    tracing::subscriber::with_default(collector, || {
+        for (json, ..) in LOOP_EVENTS {
+            let event = serde_json::from_str(json).unwrap_or_else(|why| panic!("{json}: {why}"));
+            tracer.step(Duration::ZERO, &Step::Observe(event));
+        }
+        // An event of a later version has no name to show.
+        tracer.step(Duration::ZERO, &Step::Observe(LoopEvent::Unknown));
+    });
+    let told = kept.0.lock().unwrap().clone();
+    assert_eq!(told.len(), LOOP_EVENTS.len(), "{told:?}");
+    for (told, (json, level, fields)) in told.iter().zip(LOOP_EVENTS) {
+        assert_eq!(told.level, level, "{json}");
+        for (name, value) in fields {
+            assert_eq!(told.field(name), *value, "{json}: {name}");
+        }
+    }
 }

@@ -167,11 +167,8 @@ fn turns() {
 #[test]
 fn without_the_rule_the_bad_reply_passes_whole() {
     let empty = ttsr::Pack::builder().build().unwrap();
-    let processor = ttsr::harness::Processor::new(
-        empty.session(),
-        Hooks::default(),
-        ttsr::harness::Settings::default(),
-    );
+    let processor =
+        ttsr::harness::Processor::new(&empty, Hooks::default(), ttsr::harness::Settings::default());
     let script = vec![text("let x: any = 1; rm -rf /").cut(3)];
     let played = play_with(processor, script, &Cancel::default(), |_| {});
     assert_eq!(played.published(), "let x: any = 1; rm -rf /");
@@ -310,18 +307,17 @@ fn the_next_reply_of_a_turn_has_no_new_retries() {
 }
 
 #[test]
-fn guidance_that_was_never_sent_may_be_given_again() {
+fn guidance_that_was_never_sent_is_in_the_first_request_of_the_next_processor() {
     let first = play(Hooks::default(), vec![text("TODO")]);
-    let session = first.processor.into_session();
+    let conversation = first.processor.into_conversation();
+    let waiting: Vec<String> = conversation.guidance().map(|note| note.text).collect();
+    assert_eq!(waiting.len(), 1);
     let settings = ttsr::harness::Settings::default();
-    let processor = ttsr::harness::Processor::new(session, Hooks::default(), settings);
+    let processor = ttsr::harness::Processor::new(conversation, Hooks::default(), settings);
     let second = play_with(processor, vec![text("TODO")], &Cancel::default(), |_| {});
-    assert!(
-        second
-            .steps
-            .iter()
-            .any(|step| matches!(step, Step::Inject { .. }))
-    );
+    assert_eq!(second.sent(), [waiting]);
+    let is_inject = |step: &Step| matches!(step, Step::Inject { .. });
+    assert!(!second.steps.iter().any(is_inject), "it was said");
 }
 
 #[test]
@@ -363,7 +359,7 @@ fn a_reply_that_begins_a_conversation_is_in_its_first_turn() {
     let mut processor = processor(Hooks::default());
     let mut steps = Vec::new();
     processor.proceed("msg_1", &mut steps);
-    assert_eq!(processor.session().turn(), 1);
+    assert_eq!(processor.conversation().turns(), 1);
     assert!(matches!(steps.last(), Some(Step::Send { attempt: 1, .. })));
 }
 

@@ -33,7 +33,7 @@ impl Tools for Echo {
         ["bash", "read", "write"].map(tool).to_vec()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         self.calls.lock().unwrap().push(call.tool.clone());
         let hangs = self.hangs;
         Box::pin(async move {
@@ -65,8 +65,8 @@ fn ran_with(
     let mut provider = Scripted::new(scripts);
     let kept = provider.clone();
     let mut steps = Vec::new();
-    let mut own = tools.clone();
-    let turn = AgentTurn::new(processor, &mut provider, &mut own, cancel.clone());
+    let own = tools.clone();
+    let turn = AgentTurn::new(processor, &mut provider, &own, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let mut watch = |step: &Step| steps.push(step.clone());
     let outcome = runtime().block_on(turn.run(request, "msg_1", &mut watch));
@@ -116,7 +116,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>, settings: Settings) -> Proce
     let pack = rules
         .into_iter()
         .fold(Pack::builder(), |pack, rule| pack.rule(rule));
-    Processor::new(pack.build().unwrap().session(), Hooks::default(), settings)
+    Processor::new(&pack.build().unwrap(), Hooks::default(), settings)
 }
 
 fn plain() -> Processor {
@@ -142,8 +142,8 @@ fn a10_a_tool_result_is_an_event_and_enters_the_next_request() {
 fn a_turn_is_bounded() {
     let mut processor = plain();
     let mut provider = Scripted::new([calls("read", "{}")]);
-    let mut tools = Echo::default();
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let tools = Echo::default();
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(turn.max_replies(4).run(request, "m", &mut |_| {}));
     assert_eq!((outcome.replies, provider.requests().len()), (4, 4));
@@ -153,6 +153,172 @@ fn a_turn_is_bounded() {
     assert_eq!(
         (reason, source),
         (AbortReason::Error, AbortSource::Limit("max_replies"))
+    );
+}
+
+/// Tools whose `read` is concurrent. A `read` of "slow" ends after the next call of `read` has begun, and one of "hang"
+/// never ends.
+#[derive(Default)]
+struct ConcurrentTools {
+    /// The calls in the order in which they began and ended.
+    log: Mutex<Vec<String>>,
+    next: tokio::sync::Notify,
+}
+
+impl ConcurrentTools {
+    fn record(&self, what: &str, call: &ToolCall) {
+        self.log
+            .lock()
+            .unwrap()
+            .push(format!("{what} {}", call.call));
+    }
+
+    fn log(&self) -> String {
+        self.log.lock().unwrap().join(", ")
+    }
+}
+
+impl Tools for ConcurrentTools {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn is_concurrent(&self, tool: &str) -> bool {
+        tool == "read"
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
+        self.record("begin", call);
+        Box::pin(async move {
+            match call.input.as_str() {
+                "slow" => self.next.notified().await,
+                "hang" => std::future::pending().await,
+                _ => self.next.notify_one(),
+            }
+            self.record("end", call);
+            ToolOutput::output(format!("output of {}", call.call))
+        })
+    }
+}
+
+/// Runs a turn of one reply with calls (tool, id, input), and returns its messages' results and the end.
+fn concurrent(
+    processor: &mut Processor,
+    tools: &ConcurrentTools,
+    calls: &[(&str, &str, &str)],
+    cancel: &Cancel,
+) -> (Vec<String>, End) {
+    let script = calls
+        .iter()
+        .fold(ScriptedReply::default(), |script, (tool, id, input)| {
+            script.tool(tool, id, input)
+        });
+    let answer = || ScriptedReply::default().text("Done.").finish("stop");
+    let mut provider = Scripted::new([script.finish("tool_use"), answer(), answer()]);
+    let turn = AgentTurn::new(processor, &mut provider, tools, cancel.clone());
+    let request = Request::new("model", vec![Message::user("Go.")]);
+    let outcome = runtime().block_on(async {
+        let mut watch = |_: &Step| {};
+        let user = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if calls.iter().any(|(.., input)| *input == "hang") {
+                cancel.cancel();
+            }
+        };
+        tokio::join!(turn.run(request, "m", &mut watch), user).0
+    });
+    let results = outcome.added.iter().flat_map(|message| &message.content);
+    let results = results.filter_map(|content| match content {
+        Content::ToolResult { call, output, .. } => Some(format!("{call}: {output}")),
+        _ => None,
+    });
+    (results.collect(), outcome.end)
+}
+
+#[test]
+fn f10_concurrent_calls_run_at_the_same_time_and_results_keep_the_order_of_the_reply() {
+    let tools = ConcurrentTools::default();
+    let calls = [
+        ("read", "c1", "slow"),
+        ("read", "c2", "{}"),
+        ("write", "c3", "{}"),
+        ("read", "c4", "{}"),
+    ];
+    let (results, end) = concurrent(&mut plain(), &tools, &calls, &Cancel::default());
+    assert!(matches!(end, End::Complete { .. }), "{end:?}");
+    assert_eq!(
+        tools.log(),
+        "begin c1, begin c2, end c2, end c1, begin c3, end c3, begin c4, end c4"
+    );
+    let expected = ["c1", "c2", "c3", "c4"].map(|call| format!("{call}: output of {call}"));
+    assert_eq!(results, expected);
+}
+
+#[test]
+fn a_cancel_keeps_the_results_before_the_first_call_that_had_not_ended() {
+    let tools = ConcurrentTools::default();
+    let calls = [
+        ("read", "c1", "{}"),
+        ("read", "c2", "hang"),
+        ("read", "c3", "{}"),
+        ("write", "c4", "{}"),
+    ];
+    let (results, end) = concurrent(&mut plain(), &tools, &calls, &Cancel::default());
+    let End::Aborted { reason, .. } = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(reason, AbortReason::User);
+    assert_eq!(tools.log(), "begin c1, end c1, begin c2, begin c3, end c3");
+    let aborted = |call: &str| format!("{call}: {TOOL_ABORTED}");
+    let expected = [
+        "c1: output of c1".to_owned(),
+        aborted("c2"),
+        aborted("c3"),
+        aborted("c4"),
+    ];
+    assert_eq!(results, expected);
+}
+
+#[test]
+fn a_call_about_which_a_sub_agent_is_asked_waits_for_the_concurrent_calls_before_it() {
+    let mut asks = Rule::new("t/ask", vec![Pattern::literal("secret")]);
+    asks.on = vec![Channel::ToolInput];
+    asks.action = Action::Consult;
+    asks.consult = Some(Consult::new("May it?"));
+    let mut aborts = Rule::new("t/stop", vec![Pattern::literal("output of c9")]);
+    aborts.on = vec![Channel::ToolOutput];
+    aborts.action = Action::Abort;
+    let pack = Pack::builder().rule(asks).rule(aborts).build().unwrap();
+    let processor = || Processor::new(&pack, Hooks::default(), Settings::default());
+
+    let tools = ConcurrentTools::default();
+    let calls = [
+        ("read", "c1", "{}"),
+        ("read", "c2", "a secret"),
+        ("read", "c3", "{}"),
+    ];
+    let (results, _) = concurrent(&mut processor(), &tools, &calls, &Cancel::default());
+    assert!(
+        tools.log().starts_with("begin c1, end c1"),
+        "{}",
+        tools.log()
+    );
+    assert_eq!(results.len(), 3, "{results:?}");
+
+    // An output that ends the turn: the question is dropped, and each later call has a result.
+    let tools = ConcurrentTools::default();
+    let calls = [
+        ("read", "c9", "{}"),
+        ("read", "c2", "a secret"),
+        ("read", "c3", "{}"),
+    ];
+    let (results, end) = concurrent(&mut processor(), &tools, &calls, &Cancel::default());
+    assert!(matches!(end, End::Aborted { .. }), "{end:?}");
+    assert_eq!(tools.log(), "begin c9, end c9");
+    assert_eq!(results.len(), 3, "{results:?}");
+    assert_eq!(
+        results[1..],
+        ["c2", "c3"].map(|call| format!("{call}: {TOOL_ABORTED}"))
     );
 }
 
@@ -168,8 +334,8 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
         .tool("read", "c2", "{}");
     let mut processor = plain();
     let mut provider = Scripted::new([script.finish("tool_use")]);
-    let mut tools = hangs.clone();
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let tools = hangs.clone();
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -250,10 +416,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     let mut hooks = Hooks::default();
     hooks.register("whose", Whose);
     let pack = Pack::builder().rule(commit()).build().unwrap();
-    let ran = ran(
-        &mut Processor::new(pack.session(), hooks, settings),
-        scripts,
-    );
+    let ran = ran(&mut Processor::new(&pack, hooks, settings), scripts);
     assert_eq!(ran.outcome.reply.text(Channel::Text), "committed");
     let whose: Vec<_> = ran.provider.requests().iter().map(whose).collect();
     let own = ("ses_1".to_owned(), None);
@@ -384,10 +547,7 @@ fn d1_each_sub_agent_has_a_session_of_its_own() {
         text("It is."),
         text("never mind"),
     ];
-    let ran = ran(
-        &mut Processor::new(pack.session(), hooks, settings),
-        scripts,
-    );
+    let ran = ran(&mut Processor::new(&pack, hooks, settings), scripts);
     let requests = ran.provider.requests();
     let sessions = requests[1..3].iter().map(whose);
     let sessions: Vec<String> = sessions.map(|(session, _)| session).collect();
@@ -422,7 +582,7 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack.session(), guarding(&seen), settings);
+    let mut processor = Processor::new(&pack, guarding(&seen), settings);
     const SUDO: &str = r#"{"command":"sudo ls"}"#;
     let scripts = vec![
         calls("bash", COMMIT),
@@ -455,14 +615,14 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
 fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let seen = Arc::default();
     let pack = Pack::builder().rule(commit()).build().unwrap();
-    let mut processor = Processor::new(pack.session(), guarding(&seen), Settings::default());
+    let mut processor = Processor::new(&pack, guarding(&seen), Settings::default());
     let mut provider = Scripted::new([
         calls("bash", COMMIT),
         ScriptedReply::default().text("Let me").hang(),
     ]);
     let kept = provider.clone();
-    let mut tools = Echo::default();
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let tools = Echo::default();
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -539,7 +699,7 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let mut worm = Rule::new("p/worm", vec![Pattern::literal("worm")]);
     (worm.action, worm.on) = (Action::Abort, vec![Channel::ToolOutput]);
     let pack = Pack::builder().rule(worm).build().unwrap();
-    let processor = || Processor::new(pack.session(), hooks(), Settings::default());
+    let processor = || Processor::new(&pack, hooks(), Settings::default());
     let is_aborted = |step: &&Step| matches!(step, Step::Aborted(aborted) if !aborted.retry);
 
     // A rule refuses the output of a tool.
@@ -550,8 +710,8 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     // The model never stops to call tools.
     let mut own = processor();
     let mut provider = Scripted::new([calls("read", "{}")]);
-    let mut tools = Echo::default();
-    let turn = AgentTurn::new(&mut own, &mut provider, &mut tools, Cancel::default());
+    let tools = Echo::default();
+    let turn = AgentTurn::new(&mut own, &mut provider, &tools, Cancel::default());
     let request = Request::new("model", vec![Message::user("Go.")]);
     runtime().block_on(turn.max_replies(2).run(request, "m", &mut |_| {}));
 
@@ -694,9 +854,9 @@ fn d3_a_sub_agent_is_cancelled_with_its_parent() {
         calls("bash", COMMIT),
         ScriptedReply::default().text("Let").hang(),
     ]);
-    let mut tools = Echo::default();
+    let tools = Echo::default();
     let kept = provider.clone();
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, cancel.clone());
     let request = Request::new("model", vec![Message::user("Go.")]);
     let outcome = runtime().block_on(async {
         let mut watch = |_: &Step| {};
@@ -729,7 +889,7 @@ fn d4_a_hook_asks_inline() {
         }
     });
     let pack = Pack::builder().build().unwrap();
-    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut processor = Processor::new(&pack, hooks, Settings::default());
     let scripts = vec![
         calls("write", "{}"),
         text("No."),
@@ -754,7 +914,7 @@ fn with_chain() -> Processor {
         fallback: Chains::default().chain("orchestrator", ["model", "second", "third"]),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     processor.set_origin(Origin {
         agent: Some("orchestrator".into()),
         model: Some("model".into()),

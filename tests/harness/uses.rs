@@ -76,7 +76,7 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     let pack = rules
         .into_iter()
         .fold(Pack::builder(), |pack, rule| pack.rule(rule));
-    let mut processor = Processor::new(pack.build().unwrap().session(), own, settings);
+    let mut processor = Processor::new(&pack.build().unwrap(), own, settings);
     processor.set_origin(Origin {
         model: Some("model".into()),
         ..Origin::default()
@@ -108,6 +108,8 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     // Every prompt was "Go."; the cancelled reply made no request.
     let prompt = PromptRef::new(1, &[Message::user("Go.")]).hash.unwrap();
     assert_eq!(counts.prompts, BTreeMap::from([(prompt, 4)]));
+    let other = PromptRef::new(1, &[Message::user("Stop.")]).hash.unwrap();
+    assert_ne!(prompt, other, "another prompt has another hash");
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn a8_a_timeout_is_steered_to_a_shorter_answer() {
         stall: Some(Duration::from_millis(30)),
         ..Settings::default()
     };
-    let processor = Processor::new(pack().session(), own, settings);
+    let processor = Processor::new(&pack(), own, settings);
     let scripts = vec![
         ScriptedReply::default().event(delta(0, "Well, ")).hang(),
         text("Yes."),
@@ -135,7 +137,7 @@ fn wasted(rule: &str, bad: &str) -> Played {
         "schema = 1\n[pack]\nname = \"t\"\n[rule.waste]\ndescription = \"Waste\"\nseverity = \"error\"\n{rule}"
     );
     let pack = Pack::from_toml(&rules).unwrap_or_else(|error| panic!("{error}"));
-    let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let scripts = vec![text(bad).cut(7), text("It is fixed.")];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
     assert_eq!(played.outcome.reply.text(Channel::Text), "It is fixed.");
@@ -179,7 +181,7 @@ fn a9_a_rule_about_time_is_asked_while_nothing_arrives() {
     let rules = "schema = 1\n[pack]\nname = \"t\"\n[rule.slow]\ndescription = \"Slow\"\n\
         severity = \"error\"\non = [\"text\"]\nmatch.limit = { stall = 5 }";
     let pack = Pack::from_toml(rules).unwrap();
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let mut out = Vec::new();
     let seconds = Duration::from_secs;
     processor.begin("m", &mut out);

@@ -229,7 +229,7 @@ impl HandoffTracker {
 
     /// Resumes a session of an earlier process: if its messages contain a continuation prompt, its files were injected
     /// with it, and are not injected again.
-    pub fn take_up(&mut self, session: &str, messages: &[Message]) {
+    pub fn resume_session(&mut self, session: &str, messages: &[Message]) {
         let mut users = messages.iter().filter(|message| message.role == Role::User);
         let had = users.any(|message| written(&message.content).contains(HANDOFF_MARKER));
         if had && !self.processed.contains(session) {

@@ -5,6 +5,7 @@
 //! whole reply. For a chat that shows progress, a [`Server`] is an [`Agent`](crate::progress::Agent). The
 //! events are parsed by [`wire::opencode`](ttsr_wire::opencode). Guide: `docs/opencode.md`.
 
+mod action_support;
 mod address;
 mod agent;
 mod ask;
@@ -12,13 +13,12 @@ mod drive;
 mod handoff;
 mod journal;
 mod perform;
-mod reach;
 mod server;
 mod watch;
 
+pub use action_support::ActionSupport;
 pub use ask::{AskError, AskOptions, WholeReply, ask};
 pub use drive::{Backoff, WatchOptions, watch};
 pub use journal::ActJournal;
-pub use reach::Reach;
 pub use server::{Events, Prompt, Server, ServerApi};
-pub use watch::{Act, Judged, SessionWatcher, StopAct, WatchEvent};
+pub use watch::{Act, DecisionInContext, SessionWatcher, StopAct, WatchEvent};

@@ -79,17 +79,17 @@ fn system_clock() -> u64 {
 /// let pack = Pack::builtin("std/secrets")?;
 ///
 /// let (mut store, found) = Store::open(folder.join("talk.ttsr"))?;
-/// let (mut session, _) = found.session(&pack);
-/// session.begin_turn();
+/// let (mut conversation, _) = found.conversation(&pack);
+/// let prompt = conversation.begin_turn("Which key is it?");
 /// store.append(vec![
-///     Entry::Message { message: Message::user("Which key is it?") },
-///     Entry::Snapshot { snapshot: Box::new(session.snapshot()) },
+///     Entry::Message { message: Message::user(prompt.text) },
+///     Entry::Snapshot { snapshot: Box::new(conversation.snapshot()) },
 /// ])?;
 /// drop(store); // or the process was killed
 ///
 /// let (_store, found) = Store::open(folder.join("talk.ttsr"))?;
-/// let (session, lost) = found.session(&pack);
-/// assert_eq!((session.turn(), lost.len()), (1, 0));
+/// let (conversation, lost) = found.conversation(&pack);
+/// assert_eq!((conversation.turns(), lost.len()), (1, 0));
 /// assert_eq!(found.messages()[0].text(), "Which key is it?");
 /// # std::fs::remove_dir_all(folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -171,7 +171,11 @@ impl Tools for WorkingFolder {
         definitions()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, tool: &str) -> bool {
+        tool == "read"
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         Box::pin(self.run(&call.tool, &call.input))
     }
 }

@@ -388,7 +388,7 @@ impl CacheBuilder {
         self.keys.push(key);
         self.promoted_rows += 1;
         // Later lookups find the full row (invariant 4). The sparse row stays readable and leads to the full one.
-        let hash = hash::of_bytes(self.encoded_set(table, sparse));
+        let hash = hash::hash_bytes(self.encoded_set(table, sparse));
         self.by_hash.insert(hash, full);
         table.promote(sparse, full);
         Some(full)
@@ -567,7 +567,7 @@ impl CacheBuilder {
     }
 
     fn intern_code(&mut self, table: &Table, code: &[u8]) -> Option<StateId> {
-        let hash = hash::of_bytes(code);
+        let hash = hash::hash_bytes(code);
         if let Some(&existing) = self.by_hash.get(&hash) {
             // No hash collision between different sets has been seen. If there is one, the second set stays in the
             // fallback.
@@ -653,14 +653,14 @@ mod tests {
         cache.step_set(&nfa, &state_set, column);
         let mut code = Vec::new();
         state_repr::encode(&cache.determinizer.successor, &mut code);
-        cache.by_hash.insert(hash::of_bytes(&code), dead);
+        cache.by_hash.insert(hash::hash_bytes(&code), dead);
         let states = cache.states();
         let unbuilt = Unbuilt::Transition(start, column);
         assert_eq!(cache.build(&nfa, &table, unbuilt, 0), None);
         assert_eq!(cache.states(), states);
         assert!(!cache.is_full(), "there is room, but not for this one");
         // A set with a hash of its own is built.
-        cache.by_hash.remove(&hash::of_bytes(&code));
+        cache.by_hash.remove(&hash::hash_bytes(&code));
         let state = cache.build(&nfa, &table, unbuilt, 0).expect("room");
         assert_eq!(cache.build(&nfa, &table, unbuilt, 0), Some(state));
         assert_eq!(cache.states(), states + 1);
@@ -700,6 +700,7 @@ mod tests {
         for (states, is_thrashing, least) in cases {
             let mut cache = of_states(states, 0);
             cache.is_thrashing = is_thrashing;
+            assert!(cache.determinizer.nfa_states() > 0);
             let steps = match states > MIN_STATES_TO_JUDGE && !is_thrashing {
                 true => least,
                 false => least + cache.determinizer.nfa_states(),

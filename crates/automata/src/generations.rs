@@ -106,8 +106,8 @@ impl<T> Generations<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, GenerationSlots<T>> {
-        // Only an allocation can fail under this lock, and it does so before any mutation: recovering a poisoned lock is
-        // sound.
+        // Only an allocation can fail under this lock, and it does so before any mutation: recovering a poisoned lock
+        // is sound.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

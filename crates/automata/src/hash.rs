@@ -10,7 +10,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Hashes a number so that sums of different sets differ: the first output of SplitMix64 with this seed
 /// (<https://prng.di.unimi.it/splitmix64.c>).
-pub(super) fn of_number(value: u64) -> u64 {
+pub(super) fn hash_number(value: u64) -> u64 {
     // Without the increment 0 would hash to 0, and a set with the element 0 would have the sum of the set without it.
     let mixed = value.wrapping_add(GOLDEN);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -20,7 +20,7 @@ pub(super) fn of_number(value: u64) -> u64 {
 
 /// Hashes a number to 128 bits, for sums that identify a set without a comparison.
 pub(super) fn wide(value: u64) -> u128 {
-    let [high, low] = [2 * value, 2 * value + 1].map(|half| u128::from(of_number(half)));
+    let [high, low] = [2 * value, 2 * value + 1].map(|half| u128::from(hash_number(half)));
     high << 64 | low
 }
 
@@ -34,7 +34,7 @@ pub(super) fn combine(hash: u64, value: u64) -> u64 {
 }
 
 /// Hashes a byte string, eight bytes at a time.
-pub(super) fn of_bytes(bytes: &[u8]) -> u64 {
+pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     // The length distinguishes a list from the same list padded with zeros.
     let length = (bytes.len() as u64).wrapping_mul(GOLDEN);
@@ -84,7 +84,7 @@ impl Hasher for IdentityHasher {
         self.0
     }
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = combine(self.0, of_bytes(bytes));
+        self.0 = combine(self.0, hash_bytes(bytes));
     }
     fn write_u64(&mut self, value: u64) {
         // The key has hashed itself, so its value is the hash.
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn numbers_are_mixed() {
-        assert_mixes(64, |value| of_number(value).into());
+        assert_mixes(64, |value| hash_number(value).into());
         assert_mixes(128, wide);
         // No half equals a half of another number, or the other half of the same number.
         let halves = (0..1000)
@@ -138,9 +138,9 @@ mod tests {
     #[test]
     fn numbers_are_those_of_splitmix64() {
         // <https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64>
-        assert_eq!(of_number(1_234_567), 6_457_827_717_110_365_317);
+        assert_eq!(hash_number(1_234_567), 6_457_827_717_110_365_317);
         let second = 1_234_567u64.wrapping_add(GOLDEN);
-        assert_eq!(of_number(second), 3_203_168_211_198_807_973);
+        assert_eq!(hash_number(second), 3_203_168_211_198_807_973);
     }
 
     #[test]
@@ -156,11 +156,11 @@ mod tests {
                 }
             }
         }
-        let different: HashSet<u64> = lists.iter().map(|list| of_bytes(list)).collect();
+        let different: HashSet<u64> = lists.iter().map(|list| hash_bytes(list)).collect();
         assert_eq!(different.len(), lists.len());
         // Every bit is set in about half of the hashes: tables index by some of the bits alone.
         for bit in 0..64 {
-            let set = lists.iter().filter(|list| of_bytes(list) >> bit & 1 == 1);
+            let set = lists.iter().filter(|list| hash_bytes(list) >> bit & 1 == 1);
             let share = set.count() as f64 / lists.len() as f64;
             assert!((0.45..0.55).contains(&share), "bit {bit}: {share}");
         }
@@ -199,6 +199,6 @@ mod tests {
         hasher.write_u64(7);
         assert_eq!(hasher.finish(), 7);
         hasher.write(b"ab");
-        assert_eq!(hasher.finish(), combine(7, of_bytes(b"ab")));
+        assert_eq!(hasher.finish(), combine(7, hash_bytes(b"ab")));
     }
 }

@@ -146,6 +146,8 @@ impl DfaCache {
     /// Returns true if the state has no partial match.
     #[inline(always)]
     fn is_start_state(&self, state: StateId) -> bool {
+        // Obligation of the caller: no start state reports. One that activates a suffix has its row above the match
+        // bit, and nearly every id is below that. Prefilters and `for_spans` rule it out.
         // The start states have the first rows.
         state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
     }
@@ -195,8 +197,8 @@ pub struct AutomatonSize {
     pub set_bytes: usize,
     /// True if the budget is spent, so that new states are simulated instead of built.
     pub is_full: bool,
-    /// The number of times that a full table was replaced by a larger one, up to the budget. The table before is kept while
-    /// streams still use it; there are never more than two.
+    /// The number of times that a full table was replaced by a larger one, up to the budget. The table before is kept
+    /// while streams still use it; there are never more than two.
     pub generation: u32,
 }
 
@@ -236,6 +238,8 @@ impl LazyDfa {
     fn with_first(nfa: Nfa, config: TableConfig, first: TableConfig) -> LazyDfa {
         let first = DfaCache::new(&nfa, first);
         let look_behind_after =
+            // Only a trailing byte depends on the look-behind before it, and no ASCII character is one, so any will do
+            // here.
             |column| LookBehind::Other.after(nfa.alphabet.flags(column), nfa.look_needs);
         LazyDfa {
             look_behind_after: (0..nfa.alphabet.len()).map(look_behind_after).collect(),
@@ -285,6 +289,7 @@ impl LazyDfa {
 
     /// Moves the cursor to the start of another haystack.
     pub(crate) fn restart(&self, cursor: &mut DfaCursor) {
+        // No state is carried over to another haystack, so the move to another table is free here.
         if !self.generations.is_latest(&cursor.generation) {
             cursor.generation = self.generations.current();
         }
@@ -319,9 +324,13 @@ impl LazyDfa {
         let generation = &*cursor.generation;
         let extra = cursor.extra.as_deref();
         match extra.and_then(|extra| extra.nfa_cursor.as_ref()) {
+            // The fallback leaves the start closure out of its set, as the table does.
             Some(nfa_cursor) => nfa_cursor.search.states().next().is_none(),
             None if generation.is_start_state(cursor.state) => true,
+            // Sets are interned: a full row without a report and with an empty set is a start state, and those were
+            // tested above.
             None if !generation.table.is_special(cursor.state) => false,
+            // The set of a state with a report may be empty; only the set itself tells.
             None => generation
                 .lock()
                 .state_set(&generation.table, cursor.state)
@@ -331,6 +340,7 @@ impl LazyDfa {
 
     /// Ends a run of bytes: the bytes of an incomplete character belong to none.
     pub(crate) fn flush(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
+        // Taken out, because `step` borrows the whole cursor. It reads no decoder.
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
             cursor.count(symbol);
@@ -347,11 +357,14 @@ impl LazyDfa {
             return;
         }
         self.flush(cursor, on);
+        // Only an assertion can depend on the end; any other match was reported at its last byte.
         if !self.nfa.has_look {
             return;
         }
         let generation = Arc::clone(&cursor.generation);
         let mut cache = generation.lock();
+        // The fallback has the NFA states of the search and of all suffixes in one form, whether the cursor was in the
+        // table or not.
         self.enter_fallback(cursor, &cache);
         let nfa_cursor = cursor
             .extra
@@ -430,6 +443,7 @@ impl LazyDfa {
             states: cache.states(),
             table_bytes: cache.table_bytes(&generation.table),
             set_bytes: cache.set_bytes(),
+            // A full table below the whole budget is replaced by a larger one, so it is no limit yet.
             is_full: cache.is_full() && cache.budget() >= self.config.budget,
             generation: generation.number(),
         }

@@ -10,8 +10,8 @@
 //!    equivalence classes of symbols.
 //! 4. `lazy_dfa::search` chooses a strategy for a delta, steps it through the `table`, which all cursors share, and
 //!    reports. `lazy_dfa::step` steps and activates suffixes, and asks for unbuilt states; `determinize` computes the
-//!    state that `cache` then adds to the table. The accelerators are `lazy_dfa::short_input` with `table::short_input`,
-//!    `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`.
+//!    state that `cache` then adds to the table. The accelerators are `lazy_dfa::short_input` with
+//!    `table::short_input`, `lazy_dfa::prefiltered` with `prefilter`, and `lazy_dfa::speculative`.
 //! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
 //!    the table again, or `generations` replaces the table.
 //!
@@ -246,8 +246,8 @@ impl Matcher {
         }
     }
 
-    /// As [`push_short`](Self::push_short) for ASCII; also returns the number of leading bytes after which the search was
-    /// last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// As [`push_short`](Self::push_short) for ASCII; also returns the number of leading bytes after which the search
+    /// was last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
     #[inline]
     pub fn push_short_tracking_idle(
         &self,

@@ -168,6 +168,25 @@ mod tests {
     use crate::nfa::Nfa;
     use crate::test_support::parsed;
 
+    #[test]
+    fn a_line_starts_after_a_carriage_return_unless_a_line_feed_follows() {
+        let nfa =
+            Nfa::new(SymbolSpace::Chars, &parsed(&[r"(?Rm)^\n?a"]), None).expect("few classes");
+        let after = |byte: u8| {
+            let column = nfa.alphabet.bytes()[usize::from(byte)];
+            LookAhead::Symbol(nfa.alphabet.flags(column.into()))
+        };
+        for (before, starts) in [
+            (LookBehind::Cr, [false, true]),
+            (LookBehind::Lf, [true, true]),
+            (LookBehind::Start, [true, true]),
+            (LookBehind::Other, [false, false]),
+        ] {
+            let found = [b'\n', b'a'].map(|byte| holds(Look::StartCRLF, before, after(byte)));
+            assert_eq!(found, starts.map(Some), "{before:?}");
+        }
+    }
+
     /// Checks assertions about ASCII words against their definition: the kinds of both neighbours.
     #[test]
     fn ascii_words_begin_and_end_where_the_neighbours_say() {

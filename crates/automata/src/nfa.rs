@@ -64,9 +64,9 @@ pub(crate) enum UnrolledRepeat {
     #[default]
     None,
     /// A copy in `x{2,9}` after which the repeat may be over. The earliest live copy subsumes the later ones.
-    // Both may leave the repeat after one more symbol, and the earlier one may stay in it for longer. A required copy that
-    // another required copy follows has no role: it needs more symbols than a later copy and accepts more, so neither
-    // subsumes the other.
+    // Both may leave the repeat after one more symbol, and the earlier one may stay in it for longer. A required copy
+    // that another required copy follows has no role: it needs more symbols than a later copy and accepts more, so
+    // neither subsumes the other.
     Bounded(u32),
     /// The loop at the end of `x{5,}`. It subsumes the copies before it.
     // The loop may be left after any symbol, or never; a copy before it still needs some.

@@ -47,7 +47,7 @@ pub(crate) struct SimplifiedPattern {
 pub(crate) struct PartitionPlan {
     /// The gaps to cut before; `None` to cut nothing.
     pub(crate) gaps: Option<GapCriteria>,
-    pub(crate) spread: Spread,
+    pub(crate) spread: AutomatonCount,
     /// The vector instructions to use; `None` for all that the processor has.
     pub(crate) level: Option<SimdLevel>,
     /// The states that get sparse rows.
@@ -58,7 +58,7 @@ pub(crate) struct PartitionPlan {
 
 /// The number of automata that patterns are distributed over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Spread {
+pub(crate) enum AutomatonCount {
     /// Chosen by profiling on a sample of text.
     Sampled,
     /// Fixed, filled round-robin. Each automaton reports every pattern at least once and may then stop.
@@ -120,7 +120,7 @@ impl Partition {
 impl PartitionPlan {
     pub(crate) const USUAL: PartitionPlan = PartitionPlan {
         gaps: Some(GapCriteria::USUAL),
-        spread: Spread::Sampled,
+        spread: AutomatonCount::Sampled,
         level: None,
         sparse: SparseRows::USUAL,
         first_budget: FIRST_BUDGET,
@@ -137,8 +137,8 @@ impl PartitionPlan {
         }
     }
 
-    /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of a
-    /// character come last.
+    /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of
+    /// a character come last.
     pub(crate) fn partition(
         &self,
         simplified: &[SimplifiedPattern],
@@ -164,10 +164,10 @@ impl PartitionPlan {
                 profiled: None,
             };
             match self.spread {
-                Spread::Sampled => {
+                AutomatonCount::Sampled => {
                     part.partition_by_profile(self, simplified, table_bytes, &mut parts)?
                 }
-                Spread::RoundRobin(automata) => {
+                AutomatonCount::RoundRobin(automata) => {
                     parts.extend(part.round_robin(automata, simplified))
                 }
             }
@@ -496,7 +496,7 @@ mod tests {
 
     /// Returns a trace in which a pattern cycles through `states` partial matches.
     fn traced(symbols: u32, pattern: u64, states: u32) -> Vec<(u32, u64)> {
-        let state = |at: u32| hash::of_number(pattern << 32 | u64::from(at % states));
+        let state = |at: u32| hash::hash_number(pattern << 32 | u64::from(at % states));
         (0..symbols).map(|at| (at, state(at))).collect()
     }
 

@@ -12,28 +12,28 @@ use regex_syntax::utf8::Utf8Sequences;
 use super::nfa::needs_bytes;
 use crate::PatternLimits;
 
-/// The reason why a pattern cannot be loaded.
+/// The error of a pattern that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum PatternError {
     /// It is longer than [`PatternLimits::pattern_bytes`].
     TooLong { bytes: usize, limit: usize },
     /// It is not a regular expression. `span` counts bytes of its text.
     Syntax { message: String, span: Range<usize> },
     /// It has look-around or a back-reference, which need the feature `lookaround`.
-    LookAround {
-        what: &'static str,
+    NeedsLookaround {
+        construct: &'static str,
         span: Range<usize>,
     },
     /// It has look-around or a back-reference that cannot be verified in a bounded window. `span` is empty if the part
     /// of the text is unknown.
-    Around {
-        fault: LookaroundFault,
+    Lookaround {
+        error: LookaroundError,
         span: Range<usize>,
     },
     /// It matches the empty text, so it would match everywhere.
     MatchesEmpty,
     /// A part of it can never match folded text.
-    Folded(Unfolded),
+    Fold(FoldError),
     /// It has more states than [`PatternLimits::rule_states`].
     TooBig { states: usize, limit: usize },
 }
@@ -42,9 +42,9 @@ pub enum Refused {
 // It bounds the window that a stream keeps for each haystack, and the number of engines of a pattern.
 pub const REACH: usize = 256;
 
-/// The reason why a pattern with look-around or back-references cannot be loaded.
+/// The error of a pattern whose look-around or back-references cannot be verified in a bounded window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LookaroundFault {
+pub enum LookaroundError {
     /// The text that decides about it has no bound.
     Unbounded(&'static str),
     /// It looks further than [`REACH`] characters.
@@ -55,17 +55,17 @@ pub enum LookaroundFault {
     Recursive,
 }
 
-/// The reason why a pattern cannot be folded like the text that it is matched against.
+/// The error of a pattern that cannot be folded like the text that it is matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfolded {
+pub enum FoldError {
     /// No character of it is left after folding.
-    Nothing,
+    Empty,
     /// Folded text contains none of the characters of this class.
     Class(String),
     /// This literal begins with a character that folding joins with the one before it.
     Joins(String),
     /// This literal differs from its fold, and it is in a pattern with look-around, which cannot be folded.
-    Around(String),
+    Lookaround(String),
 }
 
 /// Parses a regular expression with the syntax of the `regex` crate (Unicode on, arbitrary bytes allowed), and checks
@@ -73,7 +73,7 @@ pub enum Unfolded {
 ///
 /// With the feature `lookaround`, a pattern with look-around or back-references is parsed to its hull: a regular
 /// expression that matches wherever the pattern does. `lookaround::verify` decides its candidates.
-pub fn parse(text: &str, limits: &PatternLimits) -> Result<Hir, Refused> {
+pub fn parse(text: &str, limits: &PatternLimits) -> Result<Hir, PatternError> {
     accept(parse_syntax(text, false, limits)?.hir, limits)
 }
 
@@ -90,10 +90,10 @@ pub fn parse_syntax(
     text: &str,
     ignores_case: bool,
     limits: &PatternLimits,
-) -> Result<Parsed, Refused> {
+) -> Result<Parsed, PatternError> {
     // The parser is linear in the text and bounds its nesting by itself, so this bounds its work.
     if text.len() > limits.pattern_bytes {
-        return Err(Refused::TooLong {
+        return Err(PatternError::TooLong {
             bytes: text.len(),
             limit: limits.pattern_bytes,
         });
@@ -121,14 +121,14 @@ pub fn parse_syntax(
 }
 
 /// Accepts a pattern that does not match the empty text and has at most `rule_states` states.
-pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, Refused> {
+pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, PatternError> {
     if min_match_bytes(&hir) == Some(0) {
-        return Err(Refused::MatchesEmpty);
+        return Err(PatternError::MatchesEmpty);
     }
     // After the check for the empty text, because that is the more helpful message.
     let states = states(&hir);
     if states > limits.rule_states {
-        return Err(Refused::TooBig {
+        return Err(PatternError::TooBig {
             states,
             limit: limits.rule_states,
         });
@@ -207,7 +207,7 @@ pub fn min_match_bytes(hir: &Hir) -> Option<usize> {
     }
 }
 
-pub(super) fn syntax_error(error: &regex_syntax::Error) -> Refused {
+pub(super) fn syntax_error(error: &regex_syntax::Error) -> PatternError {
     use regex_syntax::ast::ErrorKind;
     let (message, span) = match error {
         regex_syntax::Error::Parse(error) => {
@@ -215,14 +215,14 @@ pub(super) fn syntax_error(error: &regex_syntax::Error) -> Refused {
             match error.kind() {
                 // Not a mistake of the author: these two are valid with the other engine.
                 ErrorKind::UnsupportedLookAround => {
-                    return Refused::LookAround {
-                        what: "look-around",
+                    return PatternError::NeedsLookaround {
+                        construct: "look-around",
                         span,
                     };
                 }
                 ErrorKind::UnsupportedBackreference => {
-                    return Refused::LookAround {
-                        what: "a back-reference",
+                    return PatternError::NeedsLookaround {
+                        construct: "a back-reference",
                         span,
                     };
                 }
@@ -235,15 +235,26 @@ pub(super) fn syntax_error(error: &regex_syntax::Error) -> Refused {
         ),
         other => (other.to_string(), 0..0),
     };
-    Refused::Syntax { message, span }
+    PatternError::Syntax { message, span }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(text: &str) -> Refused {
+    fn refused(text: &str) -> PatternError {
         parse(text, &PatternLimits::default()).expect_err(text)
+    }
+
+    #[test]
+    fn a_class_over_bytes_needs_a_state_for_each_byte_of_its_sequences() {
+        let count = |text: &str| {
+            let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
+            states(&parser.parse(text).expect("it is valid"))
+        };
+        assert_eq!(count("x[é-ê]"), 2);
+        // Two bytes, and the class.
+        assert_eq!(count(r"(?-u:\xFF)[é-ê]"), 1 + 3);
     }
 
     #[test]
@@ -251,20 +262,20 @@ mod tests {
         let limit = PatternLimits::default().rule_states;
         assert_eq!(
             refused("(a{1000}){1000}"),
-            Refused::TooBig {
+            PatternError::TooBig {
                 states: 1_000_000,
                 limit
             }
         );
-        assert_eq!(refused("(?:){4294967295}"), Refused::MatchesEmpty);
-        assert_eq!(refused(r"[\s\S]{0,10000}"), Refused::MatchesEmpty);
+        assert_eq!(refused("(?:){4294967295}"), PatternError::MatchesEmpty);
+        assert_eq!(refused(r"[\s\S]{0,10000}"), PatternError::MatchesEmpty);
         assert!(matches!(
             refused(&"(".repeat(100_000)),
-            Refused::TooLong { bytes: 100_000, .. }
+            PatternError::TooLong { bytes: 100_000, .. }
         ));
         assert!(matches!(
             refused(&"(".repeat(10_000)),
-            Refused::Syntax { .. }
+            PatternError::Syntax { .. }
         ));
     }
 
@@ -282,7 +293,7 @@ mod tests {
             assert_eq!(min_match_bytes(&hir), least, "{text}");
         }
         for text in [r"[^\s\S]*", r"(?:[^\s\S]+)?", r"x*[^\s\S]*\b"] {
-            assert_eq!(refused(text), Refused::MatchesEmpty, "{text}");
+            assert_eq!(refused(text), PatternError::MatchesEmpty, "{text}");
         }
     }
 
@@ -296,13 +307,16 @@ mod tests {
         for (text, refused) in [
             (
                 "(abcd)ef",
-                Some(Refused::TooBig {
+                Some(PatternError::TooBig {
                     states: 6,
                     limit: 5,
                 }),
             ),
             ("(abcd)e+", None),
-            ("(abcd)e++", Some(Refused::TooLong { bytes: 9, limit: 8 })),
+            (
+                "(abcd)e++",
+                Some(PatternError::TooLong { bytes: 9, limit: 8 }),
+            ),
         ] {
             assert_eq!(parse(text, &limits).err(), refused, "{text}");
         }
@@ -312,9 +326,9 @@ mod tests {
     #[test]
     fn what_cannot_be_compiled_is_refused_unless_there_is_a_better_reason() {
         let reason_of = |text: &str| match refused(text) {
-            Refused::Syntax { .. } => "does not compile",
-            Refused::MatchesEmpty => "matches the empty text",
-            Refused::TooBig { .. } => "is too big",
+            PatternError::Syntax { .. } => "does not compile",
+            PatternError::MatchesEmpty => "matches the empty text",
+            PatternError::TooBig { .. } => "is too big",
             other => panic!("{text}: {other:?}"),
         };
         for (text, reason) in [
@@ -334,7 +348,7 @@ mod tests {
             (r"(?=a)\y", "Invalid escape: \\y", r"\"),
         ] {
             match refused(text) {
-                Refused::Syntax {
+                PatternError::Syntax {
                     message: told,
                     span,
                 } => {
@@ -349,7 +363,7 @@ mod tests {
     #[test]
     fn look_around_needs_its_feature() {
         let what = |text| match refused(text) {
-            Refused::LookAround { what, .. } => what,
+            PatternError::NeedsLookaround { construct, .. } => construct,
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(what("a(?=b)"), "look-around");

@@ -45,7 +45,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct PikeVm {
     program: Box<[Inst]>,
-    sets: Box<[Arc<Set>]>,
+    sets: Box<[Arc<SymbolSet>]>,
     entry: Pc,
     /// The bytes that a match can start with.
     first: ByteSet,
@@ -74,7 +74,7 @@ enum Inst {
 
 /// The units that one instruction matches.
 #[derive(Debug)]
-struct Set {
+struct SymbolSet {
     /// The units below 256.
     // ASCII is most of the text and needs one lookup in a bit set.
     low: ByteSet,
@@ -99,14 +99,14 @@ impl ByteSet {
     }
 }
 
-impl Set {
-    fn new(ranges: &[(u32, u32)]) -> Set {
+impl SymbolSet {
+    fn new(ranges: &[(u32, u32)]) -> SymbolSet {
         let mut low = ByteSet::default();
         for &(start, end) in ranges {
             (start..=end.min(255)).for_each(|code| low.add(code as u8));
         }
         let high = ranges.iter().filter(|(_, end)| *end > 255);
-        Set {
+        SymbolSet {
             low,
             high: high.map(|&(start, end)| (start.max(256), end)).collect(),
         }
@@ -135,7 +135,7 @@ pub struct PikeMatch {
 /// Compiles patterns. Programs of one compiler share the sets of their classes.
 #[derive(Debug, Default)]
 pub struct Compiler {
-    sets: IdentityMap<RangesKey, Arc<Set>>,
+    sets: IdentityMap<RangesKey, Arc<SymbolSet>>,
 }
 
 impl Compiler {
@@ -167,13 +167,13 @@ impl Compiler {
 }
 
 struct Builder<'c> {
-    shared: &'c mut IdentityMap<RangesKey, Arc<Set>>,
+    shared: &'c mut IdentityMap<RangesKey, Arc<SymbolSet>>,
     group: Option<u32>,
     over_bytes: bool,
     program: Vec<Inst>,
-    sets: Vec<Arc<Set>>,
+    sets: Vec<Arc<SymbolSet>>,
     /// The index of each set in `sets`, by its address: sets that are shared have one address.
-    set_ids: HashMap<*const Set, u32>,
+    set_ids: HashMap<*const SymbolSet, u32>,
 }
 
 impl Builder<'_> {
@@ -281,7 +281,7 @@ impl Builder<'_> {
     fn intern_set(&mut self, ranges: Vec<(u32, u32)>) -> u32 {
         // Patterns of a pack use the same classes again and again; each is built once for all of them.
         let shared = self.shared.entry(RangesKey(ranges));
-        let set = shared.or_insert_with_key(|key| Arc::new(Set::new(&key.0)));
+        let set = shared.or_insert_with_key(|key| Arc::new(SymbolSet::new(&key.0)));
         let sets = &mut self.sets;
         *self.set_ids.entry(Arc::as_ptr(set)).or_insert_with(|| {
             sets.push(Arc::clone(set));

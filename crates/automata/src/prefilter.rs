@@ -95,6 +95,7 @@ impl CostEstimate {
     /// Adds a cost with the weight of one in two to the power of `slow`.
     fn record(&self, cost: usize, slow: u32) {
         let (cost, known) = (cost.min(20_000) as u32, self.get());
+        // A load and a store, not an atomic update: a cost that another thread overwrites is one sample less.
         let next = (known + (cost >> slow)).saturating_sub(known >> slow);
         self.0.store(next, Ordering::Relaxed);
     }
@@ -126,6 +127,8 @@ impl Prefilter {
         let mut windows = windows(nfa)?;
         windows.sort_by(|a, b| b.share.total_cmp(&a.share));
         let farthest = windows.iter().map(|window| window.distance).max()?;
+        // Equal windows have equal shares, so most of them are neighbours. One that is missed takes a place in a group,
+        // no more.
         windows.dedup_by(|a, b| a.classes == b.classes);
         let probe = match pair(&windows) {
             Some(pair) => WindowProbe::Pair(pair),
@@ -148,17 +151,18 @@ impl Prefilter {
         self.look_back
     }
 
-    /// Returns the number of bytes at the end that must be stepped: a match that starts there may have its window past the
-    /// end, or in the last bytes, which are not probed and need not be ASCII.
+    /// Returns the number of bytes at the end that must be stepped: a match that starts there may have its window past
+    /// the end, or in the last bytes, which are not probed and need not be ASCII.
     pub(super) fn unfiltered_bytes(&self) -> usize {
         self.look_back + WIDTH - 1
     }
 
-    /// Returns true if the prefilter has recently paid for deltas of this length. Every so often it is tried even if it has
-    /// not.
+    /// Returns true if the prefilter has recently paid for deltas of this length. Every so often it is tried even if it
+    /// has not.
     pub(super) fn is_worth(&self, len: usize) -> bool {
         const TRY_EVERY: [u32; 3] = [128, 64, 16];
         let class = class(len);
+        // Costs are shared by all cursors and read without order: a stale one decides speed and never a hit.
         self.costs[class].get() < self.plain_costs[class].get() || {
             let skipped = self.skipped[class].fetch_add(1, Ordering::Relaxed);
             skipped % TRY_EVERY[class] == TRY_EVERY[class] - 1
@@ -222,11 +226,13 @@ impl Prefilter {
     /// Returns true if any window fits the text at `at`, as far as there is text.
     #[inline]
     fn fits(&self, text: &[u8], at: usize) -> bool {
+        // Positions past the end of the text exclude no window: what comes there is not known yet.
         let bytes = text[at..].iter().take(LOOKED);
         let mut windows = u128::MAX;
         for (looked, &byte) in self.looked.iter().zip(bytes) {
             match looked.get(usize::from(byte)) {
                 Some(fitting) => windows &= fitting,
+                // Sets hold ASCII only, so nothing can be excluded at another byte.
                 None => return true,
             }
         }
@@ -249,14 +255,16 @@ pub(super) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Returns the first candidate at or after `at`, or the length of the text. Places so near the end that a window does
-    /// not fit are not candidates.
+    /// Returns the first candidate at or after `at`, or the length of the text. Places so near the end that a window
+    /// does not fit are not candidates.
     #[inline]
     pub(super) fn next(&mut self, at: usize) -> usize {
         let ends = self.text.len().saturating_sub(WIDTH - 1);
         let mut at = at;
         loop {
             if at >= self.end {
+                // The last bytes are no candidates, but the caller steps them: `Prefilter::unfiltered_bytes` covers
+                // them.
                 if at >= ends {
                     return self.text.len();
                 }
@@ -277,6 +285,7 @@ impl Candidates<'_> {
 
     #[inline]
     fn marked(&mut self, at: usize) -> Option<usize> {
+        // `at` never decreases, so words before it are done.
         let first = (at - self.from) / 64;
         let last = (self.end - self.from).div_ceil(64);
         if first > self.block {
@@ -352,6 +361,7 @@ fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
             None => true,
         });
     }
+    // A prefix without a window could start anywhere, so nothing could be skipped.
     all.is_empty().then_some(windows)
 }
 
@@ -362,6 +372,7 @@ fn grow(
     places: usize,
     ascii: &mut AsciiSets<'_>,
 ) -> Option<Vec<PrefixClass>> {
+    // All prefixes of a list have the same number of positions.
     let known = all.first().map_or(0, |beginning| beginning.classes.len());
     for place in known..places {
         let mut longer = Vec::new();
@@ -420,10 +431,12 @@ impl PrefixClass {
                 next: to,
             } = nfa.states[state as usize]
             {
+                // The union over all states: a window may fit too much text, which costs speed, but never too little.
                 class |= ascii.ascii_of(ascii_of);
                 next.push(to);
             }
         }
+        // `close` fails where a match may end. The empty list then stands for any continuation.
         // Nothing is known about the bytes after the end of a match.
         let states = close(nfa, &next).unwrap_or_default();
         self.classes.push(class);
@@ -444,12 +457,13 @@ impl PrefixClass {
 
     /// Returns true if the last positions form a strong window.
     fn is_strong(&self) -> bool {
+        // With folded sets, because the vector probe compares slots, not bytes.
         let last = self.classes.last_chunk::<WIDTH>();
         last.is_some_and(|classes| share(classes.map(folded)) <= STRONG)
     }
 
-    /// Returns the window that fits least of ordinary text, at most `farthest` bytes after the start; `None` if even that
-    /// fits too often.
+    /// Returns the window that fits least of ordinary text, at most `farthest` bytes after the start; `None` if even
+    /// that fits too often.
     fn window(&self, farthest: usize) -> Option<PrefilterWindow> {
         let windows = (0..=farthest).map(|distance| {
             let classes: [AsciiSet; LOOKED] =
@@ -478,8 +492,8 @@ fn ascii(nfa: &Nfa, class: u32) -> AsciiSet {
         .fold(0, |bytes, byte| bytes | 1 << byte)
 }
 
-/// Returns the classes in the epsilon closure of `states`, with assertions taken to hold; `None` if the closure contains
-/// a match.
+/// Returns the classes in the epsilon closure of `states`, with assertions taken to hold; `None` if the closure
+/// contains a match.
 fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
     let mut stack = states.to_vec();
     let mut seen = std::collections::HashSet::new();
@@ -491,6 +505,8 @@ fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
         match &nfa.states[state as usize] {
             NfaState::Class { .. } => reached.push(state),
             NfaState::Split(next) => stack.extend_from_slice(next),
+            // Taking an assertion to hold makes a window fit more text than it should, never less. A cut is passed,
+            // because the window may lie after it.
             NfaState::Look { next, .. } | NfaState::Cut { next, .. } => stack.push(*next),
             NfaState::Match(_) => return None,
         }
@@ -545,6 +561,7 @@ static SHARING: LazyLock<[AsciiSet; 64]> = LazyLock::new(|| {
 /// Returns the two rarest positions of a single window that allow only one byte each.
 fn pair(windows: &[PrefilterWindow]) -> Option<[(usize, u8); 2]> {
     let [window] = windows else { return None };
+    // The probe then compares two vectors with constants, instead of looking four positions up in tables.
     let mut single: Vec<(usize, u8)> = window.classes[..WIDTH]
         .iter()
         .enumerate()
@@ -571,6 +588,7 @@ fn gather(
         if gathered.len() < room {
             gathered.push(WindowGroup::default());
         }
+        // Greedy, in `O(windows * room)`. The best grouping is not needed: any grouping finds every match.
         let dearer = |known: &WindowGroup| known.share_with(&classes) - known.share();
         let least = gathered
             .iter_mut()

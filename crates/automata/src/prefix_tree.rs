@@ -215,7 +215,7 @@ fn hash_hir(hir: &Hir) -> u64 {
     };
     match hir.kind() {
         HirKind::Empty => 1,
-        HirKind::Literal(literal) => hash::of_bytes(&literal.0),
+        HirKind::Literal(literal) => hash::hash_bytes(&literal.0),
         HirKind::Class(Class::Unicode(unicode)) => {
             let ranges = unicode.ranges();
             let first = ranges.first().map(|range| range.start().into());

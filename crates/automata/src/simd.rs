@@ -24,6 +24,8 @@ impl SimdLevel {
 /// True if the processor has every instruction set that the AVX-512 functions enable.
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
+    // All or none: the functions are compiled for the whole list, and a processor that lacks one entry would fault in
+    // them.
     [
         is_x86_feature_detected!("avx512f"),
         is_x86_feature_detected!("avx512bw"),

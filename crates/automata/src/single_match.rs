@@ -41,6 +41,7 @@ impl SingleMatch {
 
     /// Returns true the first time it is called for a pattern, and marks the pattern as reported.
     pub(super) fn is_first(&self, extra: &mut CursorExtra, pattern: u32) -> bool {
+        // The shift is in range: such an automaton has at most `MAX_SINGLE_MATCH` patterns.
         let is_first = extra.hit >> pattern & 1 == 0;
         extra.hit |= 1 << pattern;
         self.update_exhausted(extra);
@@ -56,6 +57,7 @@ impl SingleMatch {
     pub(super) fn drop_exhausted_suffixes(&self, extra: &mut CursorExtra) {
         let hit = extra.hit;
         let is_open = |cut: u32| self.patterns_after_cut[cut as usize] & !hit != 0;
+        // A suffix may still match, but no report of it would get through: stepping it would only delay exhaustion.
         extra.suffixes.retain(|suffix| is_open(suffix.cut));
         if let Some(nfa_cursor) = &mut extra.nfa_cursor {
             nfa_cursor.suffixes.retain(|suffix| is_open(suffix.0));
@@ -69,6 +71,8 @@ impl SingleMatch {
             Some(nfa_cursor) => !nfa_cursor.suffixes.is_empty(),
             None => !extra.suffixes.is_empty(),
         };
+        // A pattern that is not in `anywhere` can match only through a suffix that is live now, because it starts only
+        // at the start of the haystack.
         extra.is_exhausted = self.anywhere & !extra.hit == 0 && !has_suffixes;
     }
 }

@@ -79,10 +79,12 @@ pub(crate) fn is_single(repetition: &Repetition) -> bool {
 pub(crate) fn selectivity(hir: &Hir) -> Selectivity {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(Look::Start) => 0,
+        // An assertion excludes some positions, but fewer than any character does.
         HirKind::Look(_) => 50,
         HirKind::Literal(literal) => UNIT * literal.0.len().min(64) as u32,
         HirKind::Class(class) => of_class(class),
         HirKind::Capture(capture) => selectivity(&capture.sub),
+        // Optional copies exclude nothing. The product fits: the result of each level is bounded below.
         HirKind::Repetition(repetition) => repetition.min.min(64) * selectivity(&repetition.sub),
         HirKind::Concat(subs) => subs
             .iter()
@@ -94,11 +96,14 @@ pub(crate) fn selectivity(hir: &Hir) -> Selectivity {
 }
 
 fn of_class(class: &Class) -> Selectivity {
+    // Of the 95 printable ASCII characters. Classes with one of them or none get the selectivity of one literal
+    // character by the clamp.
     let share = 95.0 / (characters(class) as f32).max(1.5);
     (share.log2() * 100.0).clamp(0.0, UNIT as f32) as Selectivity
 }
 
 fn repeats(repetition: &Repetition) -> u32 {
+    // The parser refuses a maximum below the minimum.
     repetition.max.unwrap_or(u32::MAX) - repetition.min
 }
 

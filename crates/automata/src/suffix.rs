@@ -73,6 +73,8 @@ impl StepReports {
     /// Sorts the reports, those that ended before the symbol first, and removes duplicates.
     pub(super) fn sort(&mut self) {
         if self.0.len() > 1 {
+            // `dedup`, because a pattern with several gaps can be reported by several suffixes at one symbol. Keys are
+            // whole elements, so the unstable sort is deterministic.
             self.0
                 .sort_unstable_by_key(|&(pattern, is_late)| (!is_late, pattern));
             self.0.dedup();
@@ -104,6 +106,8 @@ impl CursorExtra {
     pub(super) fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
         let mut all = 0;
         for suffix in &mut self.suffixes {
+            // No early exit: few suffixes are live, and nearly every delta is accepted. The bits include the entry bit
+            // of the state (invariant 3 of `lazy_dfa::search`).
             let (next, bits) = table.step_short_from(short, suffix.state);
             suffix.next = next;
             all |= bits;
@@ -116,6 +120,7 @@ impl CursorExtra {
     pub(super) fn try_step_block(&mut self, table: &Table, columns: [u8; BLOCK]) -> bool {
         let mut bits = 0;
         for suffix in &mut self.suffixes {
+            // Invariant 3 of `lazy_dfa::search`: `step_block` does not look at the state that it starts from.
             bits |= suffix.state.entry_bits();
             suffix.next = table.step_block(suffix.state, columns, &mut bits);
         }
@@ -129,6 +134,8 @@ impl CursorExtra {
         while let Some(suffix) = self.suffixes.get_mut(at) {
             suffix.state = suffix.next;
             if suffix.state == dead {
+                // The order of suffixes has no meaning, because reports are sorted. The last one is now at `at`, so
+                // `at` stays.
                 self.suffixes.swap_remove(at);
             } else {
                 at += 1;
@@ -162,10 +169,14 @@ impl NfaCursor {
         if self.suffixes.is_empty() && successor.now.is_empty() && successor.late.is_empty() {
             return;
         }
+        // Taken out, because stepping a suffix overwrites the successor; given back below, so that the buffers are
+        // reused.
         let (now, late) = (
             std::mem::take(&mut successor.now),
             std::mem::take(&mut successor.late),
         );
+        // The order of `LazyDfa::try_step_report`: suffixes of late cuts start before the symbol and step over it,
+        // those of the other cuts start after it.
         for &late in &late {
             self.on_report(nfa, cache, late, before, true, hits);
         }
@@ -183,6 +194,7 @@ impl NfaCursor {
             std::mem::swap(state_set, &mut successor.state_set);
             !state_set.states.is_empty()
         });
+        // The look-behind after the symbol. That of the late cuts was the one before it.
         let before = self.before;
         for &now in &now {
             self.on_report(nfa, cache, now, before, false, hits);
@@ -233,6 +245,7 @@ impl NfaCursor {
             .for_each(|&pattern| hits.push(pattern, is_late));
         match known {
             Some(suffix) => std::mem::swap(&mut suffix.1, &mut successor.state_set),
+            // The cut was the end of a pattern, or its first assertion failed. There is nothing left to step.
             None if successor.is_dead() => {}
             None => self
                 .suffixes

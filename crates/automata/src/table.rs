@@ -14,13 +14,18 @@
 //!
 //! 1. A row is complete before the first cell that leads to it is published (`Release`); a reader loads cells with
 //!    `Acquire`, so it sees the whole row.
-//! 2. A published cell changes only from `UNKNOWN` to a state, or from a sparse row to the full row of the same
-//!    state.
-//! 3. Rows and reports are never moved or freed while the table lives: a state id stays valid as long as the table.
+//! 2. The cell of a transition changes only from `UNKNOWN` to a state, or from a sparse row to the full row of the same
+//!    state. A reader that sees the old value is late, not wrong.
+//! 3. Rows and reports are never moved, reused or freed while the table lives: a state id stays valid as long as the
+//!    table.
 //! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
+//! 5. Offsets of full rows are multiples of [`LINE`], so their lower bits are free to mark the ids of sparse rows.
+//! 6. Whatever a cell holds, at least one full row of cells follows the offset of that value. A step from a number that
+//!    is no id therefore reads a meaningless cell, but never one outside the table.
 //!
 //! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
-//! it page by page on first use; where it cannot, as in WebAssembly, the first table is small ([`FIRST_BUDGET`]). Steps read cells without bounds checks, which is why this module has `unsafe`.
+//! it page by page on first use; where it cannot, as in WebAssembly, the first table is small ([`FIRST_BUDGET`]).
+//! Steps read cells without bounds checks, which is why this module has `unsafe`.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
 pub(crate) mod short_input;
@@ -144,9 +149,12 @@ impl TableConfig {
 struct ByteColumns([u8; 256]);
 
 /// The steps between two tests for a special state.
+// Four columns fit into 32 bits, which `short_input::steps` shifts out of a register. A longer block tests less often,
+// but more of its bytes are stepped twice if one of its states is special.
 pub(crate) const BLOCK: usize = 4;
 
 /// The most bytes of a delta that the path for short input steps.
+// A multiple of `BLOCK`, and as many columns as a register of 128 bits holds.
 pub const SHORT: usize = 16;
 
 /// A short delta, classified and stepped from one state.
@@ -198,10 +206,14 @@ impl Table {
     pub(crate) fn new(alphabet: &Alphabet, config: TableConfig) -> Table {
         let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
+        // Rows with and without a report each get room for the whole budget, because the text decides how many there
+        // are of either kind. The upper bound keeps every index below 2^30, so that it fits into an id.
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
+        // A power of two at or above all rows without a report: a single AND then tells on which side of it a row lies.
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
-        // Obligation 3 of `next`: a step after a sparse row may begin at any number that a cell holds.
+        // Invariant 6, on which obligation 3 of `next_unchecked` relies: a step after a sparse row may begin at any
+        // number that a cell holds.
         assert!(config.sparse.most().max(columns + 1) + stride <= cells.len());
         let table = Table {
             cells,
@@ -214,6 +226,8 @@ impl Table {
             level: config.level,
             bytes: ByteColumns(*alphabet.bytes()),
         };
+        // `UNKNOWN` absorbs: once a step has reached it, the rest of the block stays in it, and its bit stays in the
+        // ORed bits.
         table.fill(table.unknown());
         table.set(table.unknown(), STAY, table.unknown());
         table
@@ -261,6 +275,7 @@ impl Table {
     #[inline(always)]
     unsafe fn next_unchecked(&self, state: StateId, column: usize) -> StateId {
         let cell = state.0 as usize + column;
+        // Acquire pairs with the Release of `set`: the row that the id names is visible as a whole (invariant 1).
         debug_assert!(cell < self.cells.len());
         // SAFETY: the index is in bounds, because
         // 1. a state of this table is the offset of a whole row, and `columns < stride`, the length of a full row;
@@ -315,6 +330,7 @@ impl Table {
             SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
         };
         let len = bytes.len().min(SHORT);
+        // The columns of other bytes are unspecified. Such a delta ends in `UNKNOWN`, so the caller declines it.
         let (state, bits) = match short_input::is_ascii(padded) {
             true => short_input::steps(self, state, columns, len),
             false => (self.unknown(), self.unknown().bits()),
@@ -340,6 +356,8 @@ impl Table {
         if from.is_sparse() {
             return self.set_slot(from, column, to);
         }
+        // Writers hold the lock of the cache, except those that redirect a cell to a promoted state, and all of these
+        // store the same value (invariant 2).
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
     }
 
@@ -375,6 +393,8 @@ impl Table {
             };
         }
         let about = self.about(state) as usize;
+        // Relaxed is enough in the whole report: it was written before the id of the state was published, and the
+        // caller has that id (invariant 1).
         let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
         let (now, late) = (length(about + 1), length(about + 2));
         let lists = &self.reports[about + HEAD..][..now + late];
@@ -406,6 +426,8 @@ impl Table {
     }
 
     fn fill(&self, state: StateId) {
+        // Reserved memory is zero, and 0 is the id of the first state, so a new row must be filled. Nobody else has its
+        // id yet, so relaxed stores are enough.
         let row = state.0 as usize;
         for cell in &self.cells[row..row + self.stride] {
             cell.store(self.match_bit, Ordering::Relaxed);
@@ -456,6 +478,7 @@ impl RowAllocator {
     pub(crate) fn new(table: &Table) -> RowAllocator {
         RowAllocator {
             free: 0,
+            // The row at the match bit itself is `UNKNOWN`.
             free_match: table.match_bit as usize + table.stride,
             free_report: 0,
             sparse: 0,
@@ -468,10 +491,13 @@ impl RowAllocator {
         let (free, end) = if new.is_special() {
             (&mut self.free_match, table.cells.len())
         } else {
+            // Full rows grow up to the lowest sparse row. `add_sparse` never goes below `free`, so the difference is
+            // not negative.
             let end = table.match_bit as usize - self.sparse_cells();
             (&mut self.free, end)
         };
         let stride = table.stride;
+        // Row and report are checked together before either is taken: a failure leaves the allocator as it was.
         let has_room =
             end - *free >= stride && table.reports.len() - self.free_report >= new.cells();
         if !has_room {
@@ -480,6 +506,7 @@ impl RowAllocator {
         let state = StateId(*free as u32);
         *free += stride;
         table.fill(state);
+        // Padding must not change the state: every row leads to itself on `STAY`, from its first publication on.
         table.set(state, STAY, state);
         let about = match new.is_special() {
             true => self.add_report(table, new),

@@ -11,7 +11,7 @@ use regex_syntax::hir::Hir;
 
 use crate::PatternLimits;
 use crate::lazy_dfa::speculative::Tile;
-use crate::partition::{PartitionPlan, Spread};
+use crate::partition::{AutomatonCount, PartitionPlan};
 use crate::simd::SimdLevel;
 use crate::split::GapCriteria;
 use crate::table::FIRST_BUDGET;
@@ -119,7 +119,7 @@ pub(crate) const fn plan(
 ) -> PartitionPlan {
     PartitionPlan {
         gaps,
-        spread: Spread::RoundRobin(automata),
+        spread: AutomatonCount::RoundRobin(automata),
         level,
         sparse: SparseRows::USUAL,
         first_budget: FIRST_BUDGET,

@@ -92,8 +92,8 @@ impl Utf8Decoder {
         self.0 = (4 - len as u32) << 26;
     }
 
-    /// Pushes one byte. Calls `on` for each symbol that is now certain, with the number of bytes between its end and the
-    /// end of this byte.
+    /// Pushes one byte. Calls `on` for each symbol that is now certain, with the number of bytes between its end and
+    /// the end of this byte.
     pub fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
         // At most three bytes are pending, so with this one there are at most four, the longest character.
         let count = self.pending();

@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let scripts = ATTEMPTS.map(|recording| ScriptedReply::from(events(recording)).every(pace));
     let mut provider = Scripted::new(scripts);
     let arrived = ReceivedBytes::default();
-    let mut processor = Processor::new(pack.session(), arrived.hooks(), Settings::default());
+    let mut processor = Processor::new(&pack, arrived.hooks(), Settings::default());
     let mut screen = DemoScreen::new(pack, arrived, out);
     screen.begin()?;
     let mut trouble = None;

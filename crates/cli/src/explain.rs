@@ -7,7 +7,8 @@ use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use ttsr::rule::{Condition, ToolOutcome};
-use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
+use ttsr::session::Session;
+use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Stream};
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
@@ -115,7 +116,7 @@ fn explain_rule(
     }
     let because = place.against(rule, pack.root())?;
     let tried = match &options.text {
-        Some(text) if because.is_empty() => Some(Trial::new(rule, pack.root(), place, text)?),
+        Some(text) if because.is_empty() => Some(RuleTrial::new(rule, pack.root(), place, text)?),
         _ => None,
     };
     out.write(&LiveRule {
@@ -384,12 +385,12 @@ struct LiveRule<'a> {
     live: bool,
     because: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tried: Option<Trial>,
+    tried: Option<RuleTrial>,
 }
 
 /// The result of trying a rule on a text.
 #[derive(Serialize)]
-struct Trial {
+struct RuleTrial {
     hits: bool,
     /// The key that prevents a hit, if removing one key is enough.
     because: Option<&'static str>,
@@ -415,13 +416,13 @@ struct CapturedGroup {
     value: Option<String>,
 }
 
-impl Trial {
+impl RuleTrial {
     fn new(
         rule: &Rule,
         root: Option<&str>,
         place: &PlaceArgs,
         text: &str,
-    ) -> Result<Trial, CommandError> {
+    ) -> Result<RuleTrial, CommandError> {
         let channel = place.channel().unwrap_or(rule.on[0]);
         let part = ExamplePart::at(
             rule,
@@ -465,7 +466,7 @@ impl Trial {
             Some(_) => message(rule, &part)?,
             None => None,
         };
-        Ok(Trial {
+        Ok(RuleTrial {
             hits: end.is_some(),
             because,
             message,

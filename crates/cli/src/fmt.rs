@@ -34,13 +34,13 @@ pub(crate) struct Options {
 /// A file that was not formatted.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "formatted")]
-struct Formatted<'a> {
+struct UnformattedFile<'a> {
     file: &'a str,
     /// True if the formatted file was written.
     written: bool,
 }
 
-impl OutputRecord for Formatted<'_> {
+impl OutputRecord for UnformattedFile<'_> {
     fn show(&self, _: &mut dyn Write) -> io::Result<()> {
         print_message(&Escaped(self.file));
         Ok(())
@@ -64,14 +64,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
                 changed += 1;
                 // The formatted standard input goes to the standard output, so nothing else may be printed there.
                 if input.name != "-" || options.check {
-                    out.write(&Formatted {
+                    out.write(&UnformattedFile {
                         file: &input.name,
                         written: !options.check,
                     })?;
                 }
             }
-            Err(Failed::Output(error)) => return Err(error.into()),
-            Err(Failed::File(error)) => problems.report(&input.name, &error),
+            Err(FormatFailure::Output(error)) => return Err(error.into()),
+            Err(FormatFailure::File(error)) => problems.report(&input.name, &error),
         }
     }
     out.flush()?;
@@ -88,26 +88,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     })
 }
 
-enum Failed {
+enum FormatFailure {
     File(String),
     Output(io::Error),
 }
 
 /// Formats one file, and returns true if that changes it.
-fn format_file(name: &str, check: bool) -> Result<bool, Failed> {
-    let file = |error: io::Error| Failed::File(error.to_string());
+fn format_file(name: &str, check: bool) -> Result<bool, FormatFailure> {
+    let file = |error: io::Error| FormatFailure::File(error.to_string());
     let mut before = String::new();
     match name {
         "-" => io::stdin().read_to_string(&mut before),
         _ => fs::File::open(name).and_then(|mut from| from.read_to_string(&mut before)),
     }
     .map_err(file)?;
-    let after = formatted(&before).map_err(Failed::File)?;
+    let after = formatted(&before).map_err(FormatFailure::File)?;
     let is_changed = before != after;
     if name == "-" && !check {
         io::stdout()
             .write_all(after.as_bytes())
-            .map_err(Failed::Output)?;
+            .map_err(FormatFailure::Output)?;
     } else if is_changed && !check {
         replace(Path::new(name), &after).map_err(file)?;
     }

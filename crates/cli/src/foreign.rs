@@ -95,13 +95,13 @@ impl ForeignFormat {
         let mut parts = name.rsplit(['/', '\\']);
         let file = parts.next().unwrap_or(name);
         let folders: Vec<&str> = parts.collect();
-        let of_text = ForeignFormat::of_text(text);
+        let detected = ForeignFormat::detect(text);
         // The text of these formats is unmistakable, so the file name does not matter.
         if matches!(
-            of_text,
+            detected,
             Some(ForeignFormat::Hookify | ForeignFormat::Gitleaks | ForeignFormat::ClaudeCode)
         ) {
-            return of_text;
+            return detected;
         }
         match file {
             ".clinerules" => Some(ForeignFormat::Cline),
@@ -114,7 +114,7 @@ impl ForeignFormat {
             _ if folders.contains(&".clinerules") => Some(ForeignFormat::Cline),
             _ if folders.contains(&".windsurf") => Some(ForeignFormat::Windsurf),
             _ if folders.contains(&".cursor") => Some(ForeignFormat::Cursor),
-            _ => of_text,
+            _ => detected,
         }
     }
 
@@ -124,19 +124,19 @@ impl ForeignFormat {
     /// # Example: a table of rules
     /// ```
     /// use ttsr_cli::foreign::ForeignFormat;
-    /// assert_eq!(ForeignFormat::of_text("[[rules]]\nid = \"key\"\n"), Some(ForeignFormat::Gitleaks));
-    /// assert_eq!(ForeignFormat::of_text(r#"{"permissions": {}}"#), Some(ForeignFormat::ClaudeCode));
+    /// assert_eq!(ForeignFormat::detect("[[rules]]\nid = \"key\"\n"), Some(ForeignFormat::Gitleaks));
+    /// assert_eq!(ForeignFormat::detect(r#"{"permissions": {}}"#), Some(ForeignFormat::ClaudeCode));
     /// assert_eq!(ForeignFormat::from_name("gitleaks").map(ForeignFormat::name), Some("gitleaks"));
-    /// assert_eq!(ForeignFormat::of_text("plain words"), None);
+    /// assert_eq!(ForeignFormat::detect("plain words"), None);
     /// ```
     #[must_use]
-    pub fn of_text(text: &str) -> Option<ForeignFormat> {
+    pub fn detect(text: &str) -> Option<ForeignFormat> {
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if text.starts_with('{') {
             return Some(ForeignFormat::ClaudeCode);
         }
         if text.starts_with("---") {
-            return Some(match hookify::is_one(text) {
+            return Some(match hookify::is_hookify_rule(text) {
                 true => ForeignFormat::Hookify,
                 false => ForeignFormat::OhMyPi,
             });
@@ -151,7 +151,7 @@ impl ForeignFormat {
 
 /// A text to import.
 #[derive(Clone, Copy, Debug)]
-pub struct Foreign<'a> {
+pub struct ForeignText<'a> {
     /// The name of the text in messages, and of a rule that has no name.
     pub name: &'a str,
     /// The format of the text.
@@ -169,22 +169,22 @@ pub struct Imported {
     /// Number of rules in the file.
     pub rules: usize,
     /// Everything that was left out or changed, with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Unconverted>,
     /// The texts that could not be parsed in their format, with the reason.
-    pub unread: Vec<LeftOut>,
+    pub unread: Vec<Unconverted>,
 }
 
 /// Something that was not converted, or not exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Unconverted {
     /// The name of the text, and of the rule if this is part of one.
     pub place: String,
     /// A description of the item and the reason.
     pub what: String,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Unconverted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)
     }
@@ -199,15 +199,15 @@ impl fmt::Display for LeftOut {
 ///
 /// # Example: a deny list becomes rules
 /// ```
-/// use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
+/// use ttsr_cli::foreign::{ForeignText, ForeignFormat, import};
 ///
 /// let text = r#"{"permissions":{"deny":["Bash(rm:*)"]}}"#;
-/// let settings = Foreign { name: "settings.json", format: ForeignFormat::ClaudeCode, text };
+/// let settings = ForeignText { name: "settings.json", format: ForeignFormat::ClaudeCode, text };
 /// let imported = import("team/denied", &[settings]).unwrap();
 /// assert_eq!(imported.rules, 1);
 /// assert!(ttsr::Pack::from_toml(&imported.toml).is_ok());
 /// ```
-pub fn import(pack: &str, texts: &[Foreign<'_>]) -> Result<Imported, String> {
+pub fn import(pack: &str, texts: &[ForeignText<'_>]) -> Result<Imported, String> {
     let mut sheet = ImportedFile::new(pack)?;
     for text in texts {
         let read = match text.format {
@@ -234,7 +234,7 @@ mod tests {
     /// Returns the pack made from a text, and the reports of what was left out.
     fn imported(format: ForeignFormat, text: &str) -> (Pack, Vec<String>) {
         let name = "its-name";
-        let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
+        let imported = import("team/it", &[ForeignText { name, format, text }]).unwrap();
         let toml = &imported.toml;
         // Without a rule the file is only comments, which do not load as a pack.
         let toml = match imported.rules {
@@ -273,7 +273,7 @@ mod tests {
             ("[rules]\n", None),
             ("", None),
         ] {
-            assert_eq!(ForeignFormat::of_text(text), format, "{text:?}");
+            assert_eq!(ForeignFormat::detect(text), format, "{text:?}");
         }
     }
 
@@ -416,7 +416,7 @@ paths = ["vendor/"]
             (&*long, "invalid front matter: 70007 bytes, limit is 65536"),
         ] {
             let (name, format) = ("its-name", ForeignFormat::OhMyPi);
-            let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
+            let imported = import("team/it", &[ForeignText { name, format, text }]).unwrap();
             assert_eq!(imported.rules, 0);
             assert_eq!(imported.unread[0].to_string(), format!("its-name: {why}"));
             assert!(imported.toml.contains("# NOT READ: its-name: "));
@@ -448,7 +448,7 @@ paths = ["vendor/"]
 
     #[test]
     fn a_text_that_is_none_of_its_format_is_unread_and_the_others_are_read() {
-        let good = Foreign {
+        let good = ForeignText {
             name: "good",
             format: ForeignFormat::ClaudeCode,
             text: r#"{"permissions": {"deny": ["Bash(rm:*)"]}}"#,
@@ -468,7 +468,7 @@ paths = ["vendor/"]
                 "its-name: no front matter",
             ),
         ] {
-            let bad = Foreign {
+            let bad = ForeignText {
                 name: "its-name",
                 format,
                 text,

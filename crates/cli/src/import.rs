@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
-use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
+use ttsr_cli::foreign::{ForeignFormat, ForeignText, import};
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
@@ -55,9 +55,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             Err(file) => unread.push(file),
         }
     }
-    let foreign: Vec<Foreign<'_>> = texts
+    let foreign: Vec<ForeignText<'_>> = texts
         .iter()
-        .map(|(name, format, text)| Foreign {
+        .map(|(name, format, text)| ForeignText {
             name,
             format: *format,
             text,
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let mut out = RecordWriter::new(options.output.format);
     let shown = options.out.as_ref().map(|path| path.display().to_string());
     for left_out in &imported.left_out {
-        out.write(&LeftOutItem {
+        out.write(&UnconvertedRecord {
             place: &left_out.place,
             what: &left_out.what,
         })?;
@@ -111,14 +111,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 /// Something that was not converted, or not exactly.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "left-out")]
-struct LeftOutItem<'a> {
+struct UnconvertedRecord<'a> {
     place: &'a str,
     what: &'a str,
 }
 
-impl OutputRecord for LeftOutItem<'_> {
+impl OutputRecord for UnconvertedRecord<'_> {
     fn show(&self, _: &mut dyn Write) -> io::Result<()> {
-        let LeftOutItem { place, what } = self;
+        let UnconvertedRecord { place, what } = self;
         print_message(&Escaped(&format!("{place}: {what}")));
         Ok(())
     }

@@ -74,7 +74,7 @@ pub(crate) struct InputFile {
 }
 
 /// Returns the inputs that `paths` name, in the order of their paths. `-` is the standard input; a folder means
-/// all regular files below it. Symbolic links inside folders are not followed.
+/// all regular files below it. Symbolic links inside folders are not followed; [broken ones](is_broken_link) are inputs.
 pub(crate) fn inputs(paths: &[PathBuf], problems: &mut InputProblems) -> Vec<InputFile> {
     let mut inputs = Vec::new();
     for path in paths {
@@ -103,11 +103,19 @@ fn walk(folder: &Path, inputs: &mut Vec<InputFile>, problems: &mut InputProblems
                 Ok(children) => waiting.extend(children.into_iter().rev()),
                 Err(error) => problems.report(&path.display().to_string(), &error),
             },
-            Ok(found) if found.is_file() => inputs.push(InputFile::file(path, false)),
+            Ok(found) if found.is_file() || is_broken_link(&path) => {
+                inputs.push(InputFile::file(path, false));
+            }
             Ok(_) => {}
             Err(error) => problems.report(&path.display().to_string(), &error),
         }
     }
+}
+
+/// Returns true for a symbolic link whose target does not exist or cannot be reached. Such a link is an input: opening it
+/// fails, and the failure is reported like that of a file that cannot be read.
+pub(crate) fn is_broken_link(path: &Path) -> bool {
+    path.is_symlink() && fs::metadata(path).is_err()
 }
 
 fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -1,5 +1,6 @@
 //! `ttsr log`: shows the log of a session stored on disk.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Write};
@@ -124,7 +125,7 @@ impl SessionLog {
             StoredItem::Record(record) => return self.record(&record, out),
             StoredItem::Torn { at, bytes } => {
                 self.tally.torn_bytes = bytes;
-                out.write(&Flaw::new(
+                out.write(&InvalidRecord::new(
                     "torn",
                     at,
                     "the last record was never completed",
@@ -132,15 +133,19 @@ impl SessionLog {
             }
             StoredItem::Damaged { at, .. } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("damaged", at, "a line with a wrong checksum"))?;
+                out.write(&InvalidRecord::new(
+                    "damaged",
+                    at,
+                    "a line with a wrong checksum",
+                ))?;
             }
             StoredItem::Strange { at, why } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("strange", at, &why))?;
+                out.write(&InvalidRecord::new("strange", at, &why))?;
             }
             StoredItem::Repeated { seq } => {
                 self.tally.damaged += 1;
-                out.write(&Flaw::new("repeated", seq, "a duplicate record"))?;
+                out.write(&InvalidRecord::new("repeated", seq, "a duplicate record"))?;
             }
             _ => {}
         }
@@ -233,23 +238,31 @@ impl OutputRecord for LogLine<'_> {
 fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
     let role = format!("{:?}", message.role).to_lowercase();
     for content in &message.content {
-        let (what, text) = match content {
+        let (what, text): (&str, Cow<'_, str>) = match content {
             Content::Text { text, synthetic } => {
-                (if *synthetic { "steering" } else { &*role }, text)
+                (if *synthetic { "steering" } else { &*role }, text.into())
             }
-            Content::Reasoning { text, .. } => ("reasoning", text),
-            Content::ToolCall { tool, input, .. } => (tool.as_str(), input),
-            Content::ToolResult { output, .. } => ("result", output),
+            Content::Image { media_type, data } => (&*role, image(media_type, data).into()),
+            Content::Reasoning { text, .. } => ("reasoning", text.into()),
+            Content::ToolCall { tool, input, .. } => (tool.as_str(), input.into()),
+            Content::ToolResult { output, .. } => ("result", output.into()),
         };
         writeln!(
             out,
             "{STRONG}{:<9}{STRONG:#}  {}",
             // `Escaped` ignores padding, so the text becomes a string first.
             Escaped(what).to_string(),
-            Escaped(&excerpt(text))
+            Escaped(&excerpt(&text))
         )?;
     }
     Ok(())
+}
+
+/// Returns a description of an image: its media type, and its size before it was encoded in base64.
+fn image(media_type: &str, data: &str) -> String {
+    let digits = data.trim_end_matches('=').len() as u64;
+    let bytes = Quantity(digits * 3 / 4, "byte");
+    format!("[image {media_type}, {bytes}]")
 }
 
 fn show_event(event: &LoopEvent, out: &mut dyn Write) -> io::Result<()> {
@@ -375,19 +388,19 @@ fn excerpt(text: &str) -> String {
 
 /// A place in the file that is not a valid record.
 #[derive(Serialize)]
-struct Flaw<'a> {
+struct InvalidRecord<'a> {
     event: &'a str,
     at: u64,
     why: &'a str,
 }
 
-impl<'a> Flaw<'a> {
-    fn new(event: &'a str, at: u64, why: &'a str) -> Flaw<'a> {
-        Flaw { event, at, why }
+impl<'a> InvalidRecord<'a> {
+    fn new(event: &'a str, at: u64, why: &'a str) -> InvalidRecord<'a> {
+        InvalidRecord { event, at, why }
     }
 }
 
-impl OutputRecord for Flaw<'_> {
+impl OutputRecord for InvalidRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let (event, at) = (self.event, self.at);
         writeln!(out, "{CUT}{event}{CUT:#} at {at}: {}", Escaped(self.why))

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use ttsr::rule::ToolOutcome;
 use ttsr::scan::ScanMatch;
-use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
+use ttsr::session::Session;
+use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Source, Stream, Verdict};
 
 use crate::CommandError;
 use crate::chunk::{ChunkSize, Chunker};

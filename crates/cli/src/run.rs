@@ -246,9 +246,10 @@ impl TurnHost<'_> {
     ) -> Result<(TurnOutcome, Option<Handoff>), CommandError> {
         let options = self.options;
         let (kept, mut recorder) = resume(place)?;
-        let (session, lost) = kept.session(&self.pack);
+        let (conversation, lost) = kept.conversation(&self.pack);
         lost.iter().for_each(tell_lost);
-        let mut processor = Processor::new(session, Hooks::default(), settings(options, place));
+        let mut processor =
+            Processor::new(conversation, Hooks::default(), settings(options, place));
         processor.set_origin(Origin {
             model: options.models.first().cloned(),
             provider: options
@@ -267,26 +268,22 @@ impl TurnHost<'_> {
         }
         let record = |recorder: &mut SessionRecorder| {
             if let Some(files) = &files {
-                recorder.message(files, processor.session())?;
+                recorder.message(files, processor.conversation())?;
             }
-            recorder.prompt(&asked, kept.waiting(), processor.session())
+            recorder.message(&asked, processor.conversation())
         };
         let recorded = recorder.as_mut().map_or(Ok(()), record);
         recorded.map_err(|error| CommandError::Message(error.to_string()))?;
         let new: Vec<Message> = files.into_iter().chain([asked]).collect();
-        let request = request(options, &earlier, &new, kept.waiting());
+        let request = request(options, &earlier, &new);
         let is_handing = options.session.is_some()
             || options.send_handoff
             || goal.is_some()
             || prompt.contains(HANDOFF_MARKER);
         let mut handing = None;
-        let tools: &mut dyn Tools = match is_handing {
-            true => handing.insert(HandoffTools::new(
-                &*place.id,
-                &mut *self.tools,
-                &mut self.sessions,
-            )),
-            false => &mut *self.tools,
+        let tools: &dyn Tools = match is_handing {
+            true => handing.insert(HandoffTools::new(&*place.id, &*self.tools, &self.sessions)),
+            false => &*self.tools,
         };
         let turn = AgentTurn::new(
             &mut processor,
@@ -431,15 +428,10 @@ fn seconds(seconds: u64) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-fn request(
-    options: &Options,
-    earlier: &[Message],
-    new: &[Message],
-    waiting: &[Message],
-) -> Request {
+fn request(options: &Options, earlier: &[Message], new: &[Message]) -> Request {
     let system = options.system.iter();
     let system = system.map(|text| Message::new(Role::System, text.as_str()));
-    let said = earlier.iter().chain(new).chain(waiting).cloned();
+    let said = earlier.iter().chain(new).cloned();
     let messages = system.chain(said).collect();
     let model = options
         .models
@@ -542,23 +534,27 @@ fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Comma
         Ok(program) => folder.supervisor(program),
         Err(_) => folder,
     };
-    Ok(Box::new(WithoutKey { tools: folder, key }))
+    Ok(Box::new(KeyMaskingTools { tools: folder, key }))
 }
 
 /// Masks the key in the results of tools: a command may find it in a file.
 #[cfg(unix)]
-struct WithoutKey<T> {
+struct KeyMaskingTools<T> {
     tools: T,
     key: Option<String>,
 }
 
 #[cfg(unix)]
-impl<T: Tools> Tools for WithoutKey<T> {
+impl<T: Tools> Tools for KeyMaskingTools<T> {
     fn tools(&self) -> Vec<Tool> {
         self.tools.tools()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, tool: &str) -> bool {
+        self.tools.is_concurrent(tool)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         // A shorter key could be part of ordinary words.
         let key = self.key.as_ref().filter(|key| key.len() >= 8);
         let running = self.tools.call(call);

@@ -21,7 +21,7 @@ use ttsr::{Action, Channel, Hit, Level, Pack, PartId, Rule, RuleId, Severity, St
 
 use crate::args::{ReportArg, WorkspaceArgs};
 use crate::fingerprint::Fingerprints;
-use crate::input::{InputFile, InputProblems, Spool, inputs};
+use crate::input::{InputFile, InputProblems, Spool, inputs, is_broken_link};
 use crate::line_index::{LineColumn, LineIndex};
 use crate::mask::{HiddenRanges, MaskedExcerpt};
 use crate::output::{HitRecord, MatchExtent, PartOrigin, TextRegion, print_message};
@@ -199,7 +199,10 @@ fn walk(
         .build();
     for entry in walk {
         match entry {
-            Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
+            Ok(entry)
+                if entry.file_type().is_some_and(|kind| kind.is_file())
+                    || is_broken_link(entry.path()) =>
+            {
                 found.push(InputFile::file(entry.into_path(), false));
             }
             Ok(_) => {}

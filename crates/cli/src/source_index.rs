@@ -92,8 +92,8 @@ fn items(table: &DeTable<'_>) -> Vec<(String, SourceItem, usize)> {
         let Some(rule) = value.get_ref().as_table() else {
             continue;
         };
-        type Kind = (&'static [&'static str], fn(u64) -> SourceItem);
-        let kinds: [Kind; 3] = [
+        type DefinitionKind = (&'static [&'static str], fn(u64) -> SourceItem);
+        let kinds: [DefinitionKind; 3] = [
             (&["examples", "match"], SourceItem::Match),
             (&["examples", "no-match"], SourceItem::NoMatch),
             (&["case"], SourceItem::Case),

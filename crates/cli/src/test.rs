@@ -168,7 +168,7 @@ impl TestRun<'_> {
     /// Runs a case. Returns true if it holds.
     fn case(&mut self, index: usize, case: &Case, number: u64) -> Result<bool, CommandError> {
         let rule = &self.pack.rules()[index];
-        let part = ExamplePart::of_case(rule, case);
+        let part = ExamplePart::from_case(rule, case);
         let file = self.file_of(&part);
         let file = file.as_deref();
         let splits = splits(self.chunks, part.bytes.len());

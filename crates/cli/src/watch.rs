@@ -8,12 +8,12 @@ use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde::ser::SerializeStruct;
-use ttsr::harness::fallback::{Chains, Foreground};
+use ttsr::harness::fallback::{Chains, ForegroundFallback};
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
 use ttsr_agent::opencode::{
-    self, Act, ActJournal, Backoff, Judged, Reach, Server, ServerApi, SessionWatcher, StopAct,
-    WatchEvent, WatchOptions,
+    self, Act, ActJournal, ActionSupport, Backoff, DecisionInContext, Server, ServerApi,
+    SessionWatcher, StopAct, WatchEvent, WatchOptions,
 };
 
 use crate::args::{FormatArg, WorkspaceArgs};
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let failed = |failure: Failure| explained(&failure, password.is_some(), options);
     let chains = chains(&options.fallback)?;
     let pack = load::load_in(&options.packs)?;
-    let reach = Reach::of(&pack, api, !chains.is_empty());
+    let reach = ActionSupport::of(&pack, api, !chains.is_empty());
     let watch = rules(options, pack, chains)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -136,12 +136,14 @@ async fn observe(
     server: &Server,
     mut watch: SessionWatcher,
     watching: WatchOptions,
-    reach: &Reach,
+    reach: &ActionSupport,
 ) -> Result<(), WatchEnd> {
     let mut out = RecordWriter::new(options.format.format);
     let mut counts = VerdictCounts::default();
     let cancel = Cancel::default();
-    let mut written = out.write(&ReachRecord(reach)).and_then(|()| out.flush());
+    let mut written = out
+        .write(&ActionSupportRecord(reach))
+        .and_then(|()| out.flush());
     if let Some(session) = &options.session {
         server
             .check_session(session)
@@ -183,7 +185,7 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<SessionWatcher
     };
     let mut watch = SessionWatcher::new(pack, options.api.api());
     if has_fallback {
-        watch = watch.fallback(Foreground::new(refusals.session(), chains));
+        watch = watch.fallback(ForegroundFallback::new(&refusals, chains));
     }
     if let Some(session) = &options.session {
         watch = watch.only(session);
@@ -286,17 +288,17 @@ fn explained(failure: &Failure, has_password: bool, options: &Options) -> Comman
 }
 
 /// The first line: the actions that the rules can take.
-struct ReachRecord<'a>(&'a Reach);
+struct ActionSupportRecord<'a>(&'a ActionSupport);
 
-impl Serialize for ReachRecord<'_> {
+impl Serialize for ActionSupportRecord<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Other<'a> {
+        struct InactiveRules<'a> {
             rules: usize,
             because: &'a str,
         }
         let others = self.0.others.iter();
-        let others = others.map(|(rules, because)| Other {
+        let others = others.map(|(rules, because)| InactiveRules {
             rules: *rules,
             because,
         });
@@ -309,7 +311,7 @@ impl Serialize for ReachRecord<'_> {
     }
 }
 
-impl OutputRecord for ReachRecord<'_> {
+impl OutputRecord for ActionSupportRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", self.0)
     }
@@ -328,7 +330,7 @@ struct VerdictCounts {
 
 impl VerdictCounts {
     fn add(&mut self, seen: &WatchEvent) {
-        let WatchEvent::Judged(judged) = seen else {
+        let WatchEvent::Decision(judged) = seen else {
             return;
         };
         let is_told = matches!(judged.decision.action, Action::Warn | Action::Observe);
@@ -343,7 +345,7 @@ impl VerdictCounts {
 /// The last line of a dry run.
 struct DryRunSummary<'a> {
     counts: VerdictCounts,
-    reach: &'a Reach,
+    reach: &'a ActionSupport,
 }
 
 impl Serialize for DryRunSummary<'_> {
@@ -454,7 +456,7 @@ impl<'a> WatchFields<'a> {
                 unscanned_bytes: Some(*bytes),
                 ..WatchFields::default()
             },
-            WatchEvent::Judged(judged) => WatchFields::judged(judged),
+            WatchEvent::Decision(judged) => WatchFields::judged(judged),
             WatchEvent::Act(act) => WatchFields::act("act", act),
             WatchEvent::Done(act) => WatchFields::act("done", act),
             WatchEvent::Failed { act, why } => WatchFields {
@@ -506,7 +508,7 @@ impl<'a> WatchFields<'a> {
         }
     }
 
-    fn judged(judged: &'a Judged) -> WatchFields<'a> {
+    fn judged(judged: &'a DecisionInContext) -> WatchFields<'a> {
         WatchFields {
             event: "verdict",
             session: Some(&judged.session),
@@ -622,7 +624,7 @@ impl OutputRecord for WatchRecord<'_> {
                 out,
                 "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be parsed and was not scanned"
             ),
-            WatchEvent::Judged(judged) => show_judged(judged, out),
+            WatchEvent::Decision(judged) => show_judged(judged, out),
             WatchEvent::Act(act) => show_act(act, out),
             WatchEvent::Done(act) => {
                 writeln!(out, "{}: {GOOD}done{GOOD:#}", Escaped(act.session()))
@@ -660,7 +662,7 @@ impl OutputRecord for WatchRecord<'_> {
     }
 }
 
-fn show_judged(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
+fn show_judged(judged: &DecisionInContext, out: &mut dyn Write) -> io::Result<()> {
     let style = match (
         judged.decision.is_suppressed(),
         judged.decision.action.cuts(),

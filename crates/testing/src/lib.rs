@@ -4,12 +4,15 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 pub mod any_host;
 pub mod cassette;
+pub mod evasions;
+pub mod flood;
 mod folder;
 pub mod listener;
 // Under loom, tokio has no sockets.
 #[cfg(not(loom))]
 pub mod opencode;
 mod random;
+pub mod recordings;
 pub mod skip;
 
 pub use folder::Folder;

@@ -122,7 +122,7 @@ impl<'a> Chunk<'a> {
 
     /// Returns the chunk with `decided` as its earliest decision offset.
     #[inline(always)]
-    pub(crate) fn not_before(self, decided: u64) -> Chunk<'a> {
+    pub(crate) fn decided_no_earlier(self, decided: u64) -> Chunk<'a> {
         Chunk {
             decided: self.decided.max(decided),
             ..self
@@ -361,7 +361,7 @@ mod tests {
         }
         let last = whole.chunks(4..6).next().unwrap();
         assert_eq!((last.start(0), last.end(1), last.decided(1)), (15, 17, 17));
-        assert_eq!(last.not_before(20).decided(0), 20);
+        assert_eq!(last.decided_no_earlier(20).decided(0), 20);
     }
 
     #[test]

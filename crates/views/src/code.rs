@@ -167,7 +167,7 @@ impl CodeView {
         (self.class, self.begins) = (class, begins);
         let held = std::mem::take(&mut self.held);
         for chunk in held.chunks(0..held.bytes().len()) {
-            self.emit(chunk.not_before(decided), sink);
+            self.emit(chunk.decided_no_earlier(decided), sink);
         }
         self.held = held;
         self.held.clear();

@@ -1,10 +1,11 @@
 //! Detectors: conditions that no pattern expresses. They find repetition, leaked control tokens, exceeded limits, the
-//! wrong language or script, unknown names, high entropy, and loops of tool calls.
+//! wrong language or script, unknown names, high entropy, wrong checksums, and loops of tool calls.
 //!
 //! Each detector is a small state machine over the chunks of a haystack. Its detections do not depend on how the text
 //! is cut, except for those that count deltas or time. No detector reads a clock or knows a rule, and each holds a
 //! fixed amount of memory, which its module states.
 
+pub mod checksum;
 pub mod control_tokens;
 pub mod doom_loop;
 pub mod entropy;

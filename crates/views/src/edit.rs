@@ -115,12 +115,12 @@ struct ObjectPath {
 #[derive(Clone, Debug)]
 struct EditPair {
     group: ObjectPath,
-    old: Side,
-    new: Side,
+    old: SideState,
+    new: SideState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum SideState {
     Absent,
     Open,
     Closed,
@@ -369,8 +369,8 @@ impl EditView {
     #[inline]
     fn ends(&self, pair: &EditPair) -> bool {
         match self.role {
-            ValueRole::Old => pair.group != self.group || pair.old != Side::Absent,
-            ValueRole::New => pair.group != self.group || pair.new != Side::Absent,
+            ValueRole::Old => pair.group != self.group || pair.old != SideState::Absent,
+            ValueRole::New => pair.group != self.group || pair.new != SideState::Absent,
             _ => !self.group.is_within(&pair.group),
         }
     }
@@ -379,16 +379,16 @@ impl EditView {
         let group = &self.group;
         let pair = self.pair.get_or_insert_with(|| EditPair {
             group: group.clone(),
-            old: Side::Absent,
-            new: Side::Absent,
+            old: SideState::Absent,
+            new: SideState::Absent,
         });
         if self.role == ValueRole::Old {
-            pair.old = Side::Open;
+            pair.old = SideState::Open;
             return;
         }
-        pair.new = Side::Open;
-        if pair.old == Side::Closed {
-            self.hunk.complete_old();
+        pair.new = SideState::Open;
+        if pair.old == SideState::Closed {
+            self.hunk.complete_removed();
         }
         let group = self.group.clone();
         self.set_file(&group, now, sink);
@@ -438,8 +438,8 @@ impl EditView {
             LineKind::Removed => (&mut pair.old, pair.new),
             _ => (&mut pair.new, pair.old),
         };
-        *this = Side::Closed;
-        if other == Side::Closed {
+        *this = SideState::Closed;
+        if other == SideState::Closed {
             self.emit_pair(now, sink);
         }
     }

@@ -42,7 +42,7 @@ mod span;
 use memchr::{memchr, memchr2};
 
 use super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, OffsetMap, RegionSet, Tag};
-use line::{LineState, Phase};
+use line::{LinePhase, LineState};
 use span::{CodeSpans, SpanTags};
 
 /// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
@@ -57,10 +57,10 @@ pub struct MarkdownView {
     /// The open quotes and list items, outermost first.
     containers: Vec<Container>,
     /// The leaf block that is open in the innermost container.
-    leaf: Leaf,
+    leaf: LeafBlock,
     line: LineState,
     spans: CodeSpans,
-    blanks: Blanks,
+    blanks: BlankLines,
     last: LastEmitted,
     held: usize,
     depth: usize,
@@ -77,7 +77,7 @@ enum Container {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaf {
+enum LeafBlock {
     None,
     Paragraph,
     Fenced(Fence),
@@ -94,7 +94,7 @@ struct Fence {
 
 /// Blank lines that are code if more code follows.
 #[derive(Clone, Debug, Default)]
-struct Blanks {
+struct BlankLines {
     held: ChunkBuffer,
     lines: Vec<Indentation>,
 }
@@ -135,10 +135,10 @@ impl MarkdownView {
     pub fn with_limits(held: usize, depth: usize) -> MarkdownView {
         MarkdownView {
             containers: Vec::new(),
-            leaf: Leaf::None,
+            leaf: LeafBlock::None,
             line: LineState::default(),
             spans: CodeSpans::new(held),
-            blanks: Blanks::default(),
+            blanks: BlankLines::default(),
             last: LastEmitted::default(),
             held,
             depth,
@@ -157,7 +157,7 @@ impl MarkdownView {
         };
         let mut rest = chunk;
         // The fast path: most deltas are a few words of a paragraph.
-        if self.line.phase == Phase::Prose && self.spans.is_idle() {
+        if self.line.phase == LinePhase::Prose && self.spans.is_idle() {
             let plain = memchr2(b'\n', b'`', rest.bytes).unwrap_or(rest.bytes.len());
             self.spans.pass(&rest.bytes[..plain]);
             out.emit(self.text(), rest.slice(0..plain));
@@ -165,7 +165,7 @@ impl MarkdownView {
         }
         while !rest.bytes.is_empty() {
             let used = match self.line.phase {
-                Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored => {
+                LinePhase::Prose | LinePhase::Heading | LinePhase::Code | LinePhase::Ignored => {
                     self.flow(rest, &mut out)
                 }
                 _ => self.head(rest, &mut out),
@@ -196,9 +196,9 @@ impl MarkdownView {
         let len = feed.map_or(rest.bytes.len(), |at| at + 1);
         let chunk = rest.slice(0..len);
         match self.line.phase {
-            Phase::Prose => self.spans.push(chunk, self.tags(), out),
-            Phase::Heading => self.heading(chunk, feed, out),
-            Phase::Code => out.emit(self.code(), chunk),
+            LinePhase::Prose => self.spans.push(chunk, self.tags(), out),
+            LinePhase::Heading => self.heading(chunk, feed, out),
+            LinePhase::Code => out.emit(self.code(), chunk),
             _ => {}
         }
         if feed.is_some() {
@@ -225,12 +225,12 @@ impl MarkdownView {
 
     /// Ends the open leaf block and emits its buffer.
     fn end_leaf(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        let leaf = std::mem::replace(&mut self.leaf, Leaf::None);
+        let leaf = std::mem::replace(&mut self.leaf, LeafBlock::None);
         match leaf {
-            Leaf::None => {}
-            Leaf::Paragraph => self.spans.finish(decided, self.tags(), out),
-            Leaf::Fenced(_) => out.cut(decided),
-            Leaf::Indented => {
+            LeafBlock::None => {}
+            LeafBlock::Paragraph => self.spans.finish(decided, self.tags(), out),
+            LeafBlock::Fenced(_) => out.cut(decided),
+            LeafBlock::Indented => {
                 out.cut(decided);
                 let all = 0..self.blanks.held.bytes().len();
                 out.emit_all(self.text(), self.blanks.held.chunks(all), decided);
@@ -255,7 +255,7 @@ impl MarkdownView {
     #[inline]
     fn code(&self) -> Tag {
         let language = match self.leaf {
-            Leaf::Fenced(fence) => fence.language,
+            LeafBlock::Fenced(fence) => fence.language,
             _ => None,
         };
         Tag {
@@ -290,7 +290,7 @@ fn heading(tags: SpanTags) -> SpanTags {
     }
 }
 
-impl Blanks {
+impl BlankLines {
     /// Emits the lines as code.
     fn release(&mut self, tag: Tag, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let ends = self.lines.iter().skip(1).map(|line| line.at);
@@ -334,7 +334,7 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
     /// Emits buffered chunks, certain at `decided`.
     fn emit_all<'a>(&mut self, tag: Tag, chunks: impl Iterator<Item = Chunk<'a>>, decided: u64) {
         for chunk in chunks {
-            self.emit(tag, chunk.not_before(decided));
+            self.emit(tag, chunk.decided_no_earlier(decided));
         }
     }
 
@@ -356,7 +356,10 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
             }
             if next > from.strip {
                 let mut tab = held.chunks(at..at + 1);
-                let tab_chunk = tab.next().expect("the byte is there").not_before(decided);
+                let tab_chunk = tab
+                    .next()
+                    .expect("the byte is there")
+                    .decided_no_earlier(decided);
                 let left = Chunk {
                     bytes: &b"   "[..next - from.strip],
                     offsets: OffsetMap::Replacement {

@@ -214,7 +214,7 @@ impl FoldView {
             OffsetMap::Late(_) | OffsetMap::Words(_) => {
                 for index in 0..last {
                     let byte = run.slice(index..index + 1);
-                    self.emit_ascii(byte.not_before(run.decided(index + 1)), out);
+                    self.emit_ascii(byte.decided_no_earlier(run.decided(index + 1)), out);
                 }
             }
         }
@@ -279,7 +279,7 @@ impl FoldView {
         self.flush(decided, out);
         let held = std::mem::take(&mut self.partial);
         held.chunks(0..len)
-            .for_each(|chunk| out(chunk.not_before(decided)));
+            .for_each(|chunk| out(chunk.decided_no_earlier(decided)));
         held.chunks(len..held.bytes().len())
             .for_each(|chunk| self.partial.push(chunk));
     }
@@ -323,7 +323,7 @@ impl FoldView {
         if let [_] = waiting.bytes() {
             waiting
                 .chunks(all)
-                .for_each(|chunk| self.emit_ascii(chunk.not_before(decided), out));
+                .for_each(|chunk| self.emit_ascii(chunk.decided_no_earlier(decided), out));
         } else {
             let text = std::str::from_utf8(waiting.bytes()).expect("only whole characters wait");
             let folded = fold_text(self.folds, text);
@@ -344,7 +344,7 @@ fn replace<'p>(
     out: &mut impl FnMut(Chunk<'_>),
 ) {
     let Some(folded) = by else {
-        return chunks.for_each(|chunk| out(chunk.not_before(decided)));
+        return chunks.for_each(|chunk| out(chunk.decided_no_earlier(decided)));
     };
     let start = chunks.clone().map(|chunk| chunk.start(0)).min();
     let end = chunks.map(|chunk| chunk.end(chunk.bytes.len() - 1)).max();

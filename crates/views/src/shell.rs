@@ -277,7 +277,7 @@ impl ShellView {
     fn text(&mut self, chunk: &Chunk<'_>, sink: &mut impl ChunkSink) {
         let mut at = 0;
         while at < chunk.bytes.len() {
-            at += if self.pending != PendingToken::None || self.skips_text() {
+            at += if self.pending != PendingToken::None || self.is_outside_commands() {
                 usize::from(self.resolve_pending(chunk.slice(at..at + 1), sink))
             } else {
                 match self.frame() {

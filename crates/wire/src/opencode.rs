@@ -3,7 +3,7 @@
 //! Source: the event schemas of the OpenAPI document that a server serves at `/doc`, and captures of OpenCode 1.18.
 //!
 //! Two interfaces are read: the classic one (`/event`, and `/global/event`, which covers every directory) and the
-//! second one (`/api/event`). A [`Feed`] must read only one of them, because the classic one repeats the events of the
+//! second one (`/api/event`). A [`OpenCodeReader`] must read only one of them, because the classic one repeats the events of the
 //! second. The second interface streams the input of a tool as deltas; the classic one sends it whole, when the tool
 //! already runs. This module does no I/O and sends nothing.
 //!
@@ -179,7 +179,7 @@ const USERS: usize = 64;
 ///
 /// # Example: reasoning has the same field as text
 /// ```
-/// use ttsr_wire::opencode::{Feed, ServerNotice};
+/// use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
 /// use ttsr::{Channel, Event};
 /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"reasoning","text":""}}}
 ///
@@ -187,21 +187,21 @@ const USERS: usize = 64;
 ///
 /// "#;
 /// let mut notices = Vec::new();
-/// Feed::default().push(body, &mut |_, notice| notices.push(notice));
+/// OpenCodeReader::default().push(body, &mut |_, notice| notices.push(notice));
 /// let ServerNotice::Event(Event::PartStart { channel, .. }) = &notices[1] else { panic!("a part opens") };
 /// assert_eq!(*channel, Channel::Reasoning);
 /// ```
 #[derive(Debug)]
-pub struct Feed {
+pub struct OpenCodeReader {
     sse: Sse,
     tracker: SessionTracker,
     /// The number of events that could not be read.
     malformed: u64,
 }
 
-impl Default for Feed {
-    fn default() -> Feed {
-        Feed {
+impl Default for OpenCodeReader {
+    fn default() -> OpenCodeReader {
+        OpenCodeReader {
             sse: Sse::with_cap(sse::CAP),
             tracker: SessionTracker::default(),
             malformed: 0,
@@ -209,10 +209,10 @@ impl Default for Feed {
     }
 }
 
-impl Feed {
+impl OpenCodeReader {
     /// Reads the next bytes of the stream, cut anywhere.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, ServerNotice)) {
-        let Feed {
+        let OpenCodeReader {
             sse,
             tracker,
             malformed,
@@ -234,19 +234,19 @@ impl Feed {
     /// # Example: a broken connection
     /// ```
     /// use ttsr::Event;
-    /// use ttsr_wire::opencode::{Feed, ServerNotice};
+    /// use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
     /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"Hm"}}}
     ///
     /// "#;
     /// let mut notices = Vec::new();
-    /// let mut feed = Feed::default();
+    /// let mut feed = OpenCodeReader::default();
     /// feed.push(body, &mut |_, notice| notices.push(notice));
     /// feed.finish(&mut |_, notice| notices.push(notice));
     /// let end = ServerNotice::Event(Event::Finish { reason: "truncated".into() });
     /// assert_eq!(notices.last(), Some(&end));
     /// ```
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, ServerNotice)) {
-        let Feed {
+        let OpenCodeReader {
             sse,
             tracker,
             malformed,

@@ -65,11 +65,11 @@ pub struct Sse {
     /// True until the first line is complete: it may start with a byte order mark.
     first_line: bool,
     /// Set while an event over the cap is skipped.
-    over: Option<Over>,
+    over: Option<OversizedEvent>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Over {
+struct OversizedEvent {
     /// Bytes of the event so far.
     bytes: u64,
     /// True if the current line has bytes, so that its end does not end the event.
@@ -174,7 +174,7 @@ impl Sse {
         }
         let kept = self.line.len() + self.data.len() + self.event.len();
         if bytes.len() > self.cap.saturating_sub(kept) {
-            self.over = Some(Over {
+            self.over = Some(OversizedEvent {
                 bytes: (kept + bytes.len()) as u64,
                 in_line: true,
             });
@@ -231,7 +231,7 @@ impl Sse {
     }
 
     fn dispatch(&mut self, incomplete: bool, on: &mut dyn FnMut(SseEvent<'_>)) {
-        if let Some(Over { bytes, .. }) = self.over.take() {
+        if let Some(OversizedEvent { bytes, .. }) = self.over.take() {
             on(SseEvent::Dropped { bytes });
         } else if self.has_data {
             on(SseEvent::Message {

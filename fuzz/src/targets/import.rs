@@ -1,7 +1,7 @@
 //! The result of an import loads and has the reported number of rules; a text that cannot be parsed is reported by name.
 
 use ttsr::Pack;
-use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
+use ttsr_cli::foreign::{ForeignFormat, ForeignText, import};
 
 // Layout of the input: a byte for the format, the text.
 /// Checks the property of this module on one input.
@@ -10,9 +10,9 @@ pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
     };
-    let _ = ForeignFormat::of_text(text);
+    let _ = ForeignFormat::detect(text);
     let format = ForeignFormat::ALL[usize::from(*format) % ForeignFormat::ALL.len()];
-    let foreign = Foreign {
+    let foreign = ForeignText {
         name: "fuzz.md",
         format,
         text,

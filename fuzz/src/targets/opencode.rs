@@ -1,12 +1,12 @@
 //! The events of an OpenCode server give the same notices under every split.
 
-use ttsr_wire::opencode::{Feed, ServerNotice};
+use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, bytes @ ..] = data else { return };
     let notices = |size: usize| -> Vec<(String, ServerNotice)> {
-        let (mut feed, mut notices) = (Feed::default(), Vec::new());
+        let (mut feed, mut notices) = (OpenCodeReader::default(), Vec::new());
         let mut note = |session: &str, notice| notices.push((session.to_owned(), notice));
         for piece in bytes.chunks(size) {
             feed.push(piece, &mut note);

@@ -146,7 +146,7 @@ fn cut(acts: &[Act], size: usize) -> Vec<Act> {
 
 /// Runs the operations and returns the kinds of the steps, without those that carry or count bytes.
 fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
-    let mut processor = Processor::new(PACK.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&*PACK, Hooks::default(), Settings::default());
     let mut kinds = Vec::new();
     let (mut is_over, mut is_asked, mut aborts) = (true, false, 0);
     let mut came: BTreeMap<PartId, Vec<u8>> = BTreeMap::new();

@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use ttsr::{Pack, PartId, Session, Snapshot, Verdict};
+use ttsr::session::Session;
+use ttsr::{Pack, PartId, Snapshot, Verdict};
 
 static PACK: LazyLock<Pack> = LazyLock::new(|| {
     let rules = r#"

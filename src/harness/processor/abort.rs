@@ -198,6 +198,20 @@ impl AbortCause {
         }
     }
 
+    /// The cause of a request that was sent without its preparation. The next attempt would be sent like this one, so
+    /// there is none.
+    pub(super) fn not_prepared() -> AbortCause {
+        let detail = "the request was sent without `Processor::prepare`, so rules on `user-input` and hooks have not seen it";
+        AbortCause {
+            retry_condition: RetryCondition::Never,
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Limit("prepare"),
+                detail.to_owned(),
+            )
+        }
+    }
+
     /// The cause of a failed request or stream, whose transport is closed.
     pub(super) fn failed(failure: &Failure) -> AbortCause {
         AbortCause {
@@ -406,8 +420,8 @@ impl Processor {
     /// let (told, heard) = mpsc::channel();
     /// let mut hooks = Hooks::default();
     /// hooks.on_aborted("count", move |aborted, _| drop(told.send((aborted.reason, aborted.stage))));
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let end = End::Aborted { reason: AbortReason::User, source: AbortSource::User, detail: String::new() };
     /// let mut steps = Vec::new();
     /// processor.end_turn(&end, &mut steps);
@@ -515,13 +529,13 @@ impl Processor {
 
     /// Returns the next model of the chain that was not tried in this session, and records it as tried.
     fn next_model(&mut self) -> Option<String> {
-        let model = self.session().origin().model.clone();
+        let model = self.conversation.origin().model.clone();
         if let Some(model) = self.progress.model.take().or(model)
             && !self.tried.contains(&model)
         {
             self.tried.push(model);
         }
-        let agent = self.session().origin().agent.as_deref();
+        let agent = self.conversation.origin().agent.as_deref();
         let next = self.settings.fallback.next(agent, &self.tried)?.to_owned();
         self.tried.push(next.clone());
         Some(next)
@@ -578,7 +592,7 @@ impl Processor {
             .request_model
             .as_ref()
             .or(self.progress.model.as_ref());
-        let model = progress.or(self.session().origin().model.as_ref());
+        let model = progress.or(self.conversation.origin().model.as_ref());
         model.cloned()
     }
 
@@ -618,7 +632,7 @@ impl Processor {
     }
 }
 
-/// Returns the bytes of an aborted part that may be sent retry_condition.
+/// Returns the bytes of an aborted part that may be sent again.
 fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
     let whole = part.whole_characters(part.raw.len()) as u64;
     let replay = match part.channel {

@@ -4,8 +4,8 @@ use serde::de::IgnoredAny;
 
 use super::abort::AbortCause;
 use super::whole_text::Guidance;
-use super::{Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
-use crate::conversation::MadeDecision;
+use super::{PendingHandoff, Processor, ReplyProgress, ReplyState, Settings};
+use crate::conversation::LoopDecision;
 use crate::harness::consultation::Consultation;
 use crate::harness::event::{DecisionEvent, EventPart, LoopEvent};
 use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
@@ -379,7 +379,7 @@ impl Processor {
     fn act_on_decisions(&mut self, flow: &Flow, out: &mut Vec<Step>) -> bool {
         let mut cause = None;
         for made in self.conversation.take_new_decisions() {
-            let MadeDecision {
+            let LoopDecision {
                 decision, message, ..
             } = made;
             let Some(stream) = self.conversation.stream() else {
@@ -401,7 +401,7 @@ impl Processor {
                     message: Message::steering(message),
                 }),
                 Action::Consult => self.queue_consultation(decision),
-                Action::Handoff => self.turn.handoffs.push(WantedHandoff {
+                Action::Handoff => self.turn.handoffs.push(PendingHandoff {
                     decision,
                     text: message,
                     is_of_attempt: true,

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::abort::AbortCause;
 use super::part::canonical;
-use super::{AskedCall, CallTreatment, Processor, WantedHandoff};
+use super::{AskedCall, CallTreatment, PendingHandoff, Processor};
 use crate::conversation::TextEdits;
 use crate::harness::aborted::{AbortReason, PromptRef};
 use crate::harness::call::{Gate, PendingCall, RequestTarget, ToolCall, ToolOutput};
@@ -99,8 +99,8 @@ impl Processor {
     /// rule.on = vec![Channel::UserInput];
     /// rule.action = Action::SetHeader;
     /// rule.header = Some(Header { name: "x-effort".into(), value: "high".into() });
-    /// let session = Pack::builder().rule(rule).build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let request = Request::new("a-model", vec![Message::user("ultrathink: why?")]);
@@ -113,7 +113,7 @@ impl Processor {
             request: request.clone(),
             added: Vec::new(),
         };
-        self.turn.prompt = PromptRef::new(self.session().turn(), &request.messages);
+        self.turn.prompt = PromptRef::new(self.conversation.turns(), &request.messages);
         self.progress.request_model = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
         if !self.hooks.is_empty(HookPoint::Messages) {
@@ -125,6 +125,7 @@ impl Processor {
             let faults = self.hooks.headers(&target, &mut prepared.request.headers);
             self.refuse_on_fault(faults, out).ok()?;
         }
+        self.progress.is_prepared = true;
         Some(prepared)
     }
 
@@ -135,8 +136,8 @@ impl Processor {
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let call = ToolCall { tool: "read".into(), input: "{}".into(), ..ToolCall::default() };
     /// assert_eq!(processor.before_tool(call.clone(), &mut Vec::new()), Gate::Run(call));
     /// # Ok::<(), ttsr::LoadError>(())
@@ -215,8 +216,8 @@ impl Processor {
     /// use ttsr::Pack;
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_before("review", |_, before| before.consult(Consult::new("May it?")));
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let mut steps = Vec::new();
     /// let call = ToolCall { call: "call_1".into(), tool: "bash".into(), ..ToolCall::default() };
     /// let Gate::Ask(call, asked) = processor.before_tool(call, &mut steps) else { panic!("it asks") };
@@ -314,8 +315,8 @@ impl Processor {
     /// rule.on = vec![Channel::ToolOutput];
     /// rule.action = Action::Append;
     /// rule.message = Some("Delete build outputs first.".into());
-    /// let session = Pack::builder().rule(rule).build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let call = ToolCall { tool: "bash".into(), ..ToolCall::default() };
@@ -374,8 +375,8 @@ impl Processor {
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings, Step, TOOL_ABORTED, ToolCall};
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     /// let mut steps = Vec::new();
     /// let after = processor.tool_cancelled(&ToolCall::default(), &mut steps);
     /// assert_eq!((after.is_error, &*after.output), (true, TOOL_ABORTED));
@@ -414,8 +415,8 @@ impl Processor {
     /// let (sender, heard) = mpsc::channel();
     /// let mut hooks = Hooks::default();
     /// hooks.register("hears", Hears(sender));
-    /// let session = Pack::builder().build()?.session();
-    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let pack = Pack::builder().build()?;
+    /// let mut processor = Processor::new(&pack, hooks, Settings::default());
     /// let event = SessionEvent::Idle { session: "ses_1".into() };
     /// processor.session_event(&event, &mut Vec::new());
     /// assert_eq!(heard.recv().as_deref(), Ok("ses_1"));
@@ -434,7 +435,7 @@ impl Processor {
             return;
         }
         let session = self.settings.session.clone();
-        let origin = self.session().origin();
+        let origin = self.conversation.origin();
         let error = match end {
             End::Complete { .. } | End::Truncated { .. } => None,
             End::Aborted { reason, detail, .. } => match reason {
@@ -492,7 +493,7 @@ impl Processor {
     }
 
     fn target(&self, model: &str) -> RequestTarget {
-        let origin = self.session().origin();
+        let origin = self.conversation.origin();
         RequestTarget {
             session: self.settings.session.clone(),
             parent: self.settings.parent.clone(),
@@ -567,13 +568,19 @@ impl Processor {
             return Ok(());
         }
         let messages = prepared.request.messages.iter_mut().rev();
-        let is_prompt = |message: &&mut Message| is_written(message) || is_initiated(message);
+        let is_prompt = |message: &&mut Message| {
+            is_written(message) || is_initiated(message) || has_only_images(message)
+        };
         let Some(message) = messages.into_iter().find(is_prompt) else {
             return Ok(());
         };
+        // Rules read no images, and the message before was read when it was the last one.
+        if has_only_images(message) {
+            return Ok(());
+        }
         let text = message.texts().join(TEXT_SEPARATOR);
         let mut hash = DefaultHasher::new();
-        let turn = self.session().turn();
+        let turn = self.conversation.turns();
         (&text, turn, &target.agent, &target.provider, &target.model).hash(&mut hash);
         let key = hash.finish();
         let whole = match self.checked.get(key) {
@@ -648,7 +655,7 @@ impl Processor {
         let text = stream.message(&decision);
         match decision.action {
             Action::Warn => out.push(Step::Notify { decision, text }),
-            Action::Handoff => self.turn.handoffs.push(WantedHandoff {
+            Action::Handoff => self.turn.handoffs.push(PendingHandoff {
                 decision,
                 text,
                 is_of_attempt: false,
@@ -710,6 +717,13 @@ fn is_written(message: &Message) -> bool {
         )
     };
     message.role == Role::User && content.any(is_own)
+}
+
+/// Returns true if the message is the user's and contains images and nothing else.
+fn has_only_images(message: &Message) -> bool {
+    let mut content = message.content.iter();
+    let is_image = |content: &Content| matches!(content, Content::Image { .. });
+    message.role == Role::User && !message.content.is_empty() && content.all(is_image)
 }
 
 /// Returns true if the agent itself wrote the message to start a request.

@@ -142,7 +142,7 @@ fn drive(wire: Arc<Mutex<Wire>>, cancel: Cancel) -> Told {
     hooks.on_aborted("count", move |_, _| {
         heard.fetch_add(1, SeqCst);
     });
-    let mut processor = Processor::new(PACK.session(), hooks, settings());
+    let mut processor = Processor::new(&*PACK, hooks, settings());
     let dropped = std::sync::Arc::new(Count::new(0));
     let mut provider = Wired {
         wire,

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::fragment::SourceMap;
 use super::problems::Span;
-use super::reader::Origins;
+use super::reader::KeyPlaces;
 use crate::pack::schema;
 use crate::rule::{Action, Channel, Fold, Region, Rule};
 
@@ -28,7 +29,7 @@ pub(in crate::pack) enum Layer {
 
 /// A key that is written.
 #[derive(Clone, Debug)]
-pub(in crate::pack) struct Given {
+pub(in crate::pack) struct WrittenKey {
     /// The path of the key in a rule, such as `retry.max`.
     pub(in crate::pack) path: &'static str,
     pub(in crate::pack) at: Place,
@@ -43,11 +44,16 @@ pub(in crate::pack) struct PatternText {
     pub(super) at: Place,
     /// The offset of the first byte of the text in the file, if the text occurs there byte for byte.
     pub(super) first: Option<usize>,
+    /// The places of its pieces, for a pattern in which fragments are filled in.
+    pub(super) map: Option<Box<SourceMap>>,
 }
 
 impl PatternText {
     /// Returns the place of the bytes `within` of the text, or of the whole string if that place is not known.
     fn place(&self, within: Option<&Range<usize>>) -> Place {
+        if let Some(map) = &self.map {
+            return map.place(within);
+        }
         let inner = within.zip(self.first);
         let span = inner.map(|(within, first)| first + within.start..first + within.end);
         Place {
@@ -68,7 +74,7 @@ pub(super) fn place_of(entries: &[PatternText], entry: &str) -> Option<Place> {
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Draft {
     pub(in crate::pack) rule: Rule,
-    pub(in crate::pack) given: Vec<Given>,
+    pub(in crate::pack) given: Vec<WrittenKey>,
     /// The patterns as they are written, including those that an override replaced.
     pub(in crate::pack) texts: Vec<PatternText>,
     /// Entries of scopes and arguments of patterns as they are written, except those that lists fill in.
@@ -79,7 +85,7 @@ pub(in crate::pack) struct Draft {
     pub(in crate::pack) region: Vec<Region>,
     pub(in crate::pack) fold: Vec<Fold>,
     /// The key that the action follows from: `action` or `severity`.
-    pub(in crate::pack) action_from: Option<Given>,
+    pub(in crate::pack) action_from: Option<WrittenKey>,
     /// `append` of an override.
     pub(in crate::pack) append: Option<Box<Draft>>,
     /// True if an error in the rule has been reported: no others are reported.
@@ -118,7 +124,7 @@ impl Draft {
     }
 
     /// Sets the places at which the keys and patterns are written.
-    pub(in crate::pack) fn set_origins(&mut self, origins: Origins) {
+    pub(in crate::pack) fn set_origins(&mut self, origins: KeyPlaces) {
         self.given = origins.given;
         self.texts = origins.patterns;
         self.entries = origins.entries;
@@ -126,14 +132,14 @@ impl Draft {
 
     /// Returns the latest layer's writing of the key at `path`, or of a key below it. The empty path is the rule itself,
     /// which no key gives.
-    pub(in crate::pack) fn given(&self, path: &str) -> Option<&Given> {
+    pub(in crate::pack) fn given(&self, path: &str) -> Option<&WrittenKey> {
         // A path that is not in the table would silently report every problem at the rule's id.
         #[cfg(debug_assertions)]
         assert!(
             path.is_empty() || schema::is_key(path),
             "`{path}` is not a key"
         );
-        let is_at = |given: &&Given| schema::is_at_or_below(given.path, path);
+        let is_at = |given: &&WrittenKey| schema::is_at_or_below(given.path, path);
         let given = self.given.iter().filter(is_at);
         given.max_by_key(|given| given.layer)
     }
@@ -158,7 +164,7 @@ impl Draft {
 }
 
 /// Returns the action that `retry.then` names, if the rule retries.
-pub(in crate::pack) fn written_then(rule: &Rule) -> Option<Action> {
+pub(in crate::pack) fn named_retry_then(rule: &Rule) -> Option<Action> {
     (rule.action == Action::Retry)
         .then_some(rule.retry.then)
         .flatten()

@@ -10,7 +10,7 @@ use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::names;
 use super::problems::Span;
-use super::reader::{LISTED_STEPS, Lists, OwnList, RuleReader, Text};
+use super::reader::{LISTED_STEPS, Lists, NamedList, RuleReader, Text};
 use super::rule::{read_draft, read_rule};
 use crate::pack::compose::{Override, WrittenAllow};
 use crate::pack::diagnostic::code;
@@ -56,6 +56,9 @@ pub(super) fn read_root(
     file.facts.lists = lists.collect();
     reader.lists = Arc::new(Lists { own, imported });
     read_pack(root, reader, &mut file.facts);
+    // The entries are read before all files, because other files of the pack use them too.
+    let _patterns = section(root, "patterns", reader);
+    reader.use_fragments_of(&file.facts.pack);
     let defaults = section(root, "defaults", reader);
     let defaults = defaults.map(|table| read_draft(TableKind::Defaults, table, 0..0, reader));
     read_rules(root, defaults.as_ref(), reader, &mut file);
@@ -109,7 +112,7 @@ fn read_pack(root: &DeTable<'_>, reader: &mut RuleReader<'_>, facts: &mut Facts)
     }
 }
 
-fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<String, OwnList> {
+fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<String, NamedList> {
     let mut lists = BTreeMap::new();
     let Some(table) = section(root, "lists", reader) else {
         return lists;
@@ -129,7 +132,7 @@ fn read_lists(root: &DeTable<'_>, reader: &mut RuleReader<'_>) -> BTreeMap<Strin
         }
         let entries = items.iter().map(|item| item.value.to_owned()).collect();
         let spans = items.into_iter().map(|item| item.span).collect();
-        lists.insert(key.get_ref().to_string(), OwnList { entries, spans });
+        lists.insert(key.get_ref().to_string(), NamedList { entries, spans });
     }
     lists
 }
@@ -150,7 +153,7 @@ fn read_rules(
     file: &mut RuleFile,
 ) {
     let Some(rules) = section(root, "rule", reader).filter(|rules| !rules.is_empty()) else {
-        let has_content = ["override", "allow", "lists"]
+        let has_content = ["override", "allow", "lists", "patterns"]
             .iter()
             .any(|key| root.contains_key(*key));
         let is_of_use = has_content || !file.facts.extends.is_empty();

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use super::draft::{Draft, Given, Layer, Place};
+use super::draft::{Draft, Layer, Place, WrittenKey};
 use crate::pack::schema::{self, RULE};
 use crate::rule::Condition;
 
@@ -28,7 +28,7 @@ impl Draft {
         self.is_broken |= from.is_broken;
     }
 
-    fn record_given(&mut self, given: Vec<Given>, layer: Layer) {
+    fn record_given(&mut self, given: Vec<WrittenKey>, layer: Layer) {
         for mut given in given {
             given.layer = layer;
             self.given.retain(|old| old.path != given.path);
@@ -40,7 +40,7 @@ impl Draft {
     /// another severity.
     fn derive_action(&mut self, layer: Layer) {
         let of_layer = |path| {
-            let is_it = |given: &&Given| given.path == path && given.layer == layer;
+            let is_it = |given: &&WrittenKey| given.path == path && given.layer == layer;
             self.given.iter().find(is_it).cloned()
         };
         if let Some(given) = of_layer("action") {
@@ -81,7 +81,10 @@ impl Draft {
     pub(in crate::pack) fn reset_unused(&mut self, is_dropped: impl Fn(&Draft, &str) -> bool) {
         let action = self.rule.action;
         for key in RULE {
-            let is_unused = key.head.action.is_some_and(|used_by| used_by != action);
+            let is_unused = key
+                .head
+                .action
+                .is_some_and(|for_action| for_action != action);
             if is_unused && is_dropped(self, key.head.path) {
                 key.swap(self, &mut Draft::new(String::new(), Place::default()));
             }

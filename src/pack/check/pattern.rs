@@ -8,7 +8,7 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::lower::lower;
 use crate::rule::{Fold, Pattern, PatternKind, Rule};
-use ttsr_automata::pattern::{self, Refused, Unfolded};
+use ttsr_automata::pattern::{self, FoldError, PatternError};
 
 /// The cost of a pattern and of each of its bytes, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may
 /// be a large class.
@@ -49,13 +49,8 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
         return Some(too_long(pattern.text.len(), limits.pattern_bytes));
     }
     let is_regex = pattern.kind == PatternKind::Regex;
-    if let Some(at) = pattern.text.find('\u{8}').filter(|_| is_regex) {
-        // The text does not contain the character that was meant, so the rule would never be broken.
-        let message = "this pattern holds a backspace character: between double quotes TOML reads `\\b` as one";
-        let help =
-            "write the pattern between single quotes: `regex = '\\b…'`; a backspace is `\\x08`";
-        let fault = Fault::new(&code::REGEX, message).with_help(help);
-        return Some(fault.within(Some(at..at + 1)));
+    if let Some(fault) = backspace(&pattern.text).filter(|_| is_regex) {
+        return Some(fault);
     }
     match lower(pattern, limits) {
         Ok(lowered) if pattern::min_match_bytes(&lowered.hir).is_some() => None,
@@ -66,8 +61,25 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
                 )
                 .within(Some(0..pattern.text.len())),
         ),
-        Err(refused) => Some(refusal(refused, &pattern.text, is_regex)),
+        Err(error) => Some(pattern_fault(error, &pattern.text, is_regex)),
     }
+}
+
+/// Returns the fault of a piece of a regular expression as one of its own. It may match the empty text.
+pub(super) fn syntax_fault(text: &str, limits: &Limits) -> Option<Fault> {
+    let parsed = || pattern::parse_syntax(text, false, &limits.pattern_limits());
+    backspace(text).or_else(|| Some(pattern_fault(parsed().err()?, text, true)))
+}
+
+/// Returns the fault of a regular expression with a backspace character.
+fn backspace(text: &str) -> Option<Fault> {
+    let at = text.find('\u{8}')?;
+    // The text does not contain the character that was meant, so the rule would never be broken.
+    let message =
+        "this pattern holds a backspace character: between double quotes TOML reads `\\b` as one";
+    let help = "write the pattern between single quotes: `regex = '\\b…'`; a backspace is `\\x08`";
+    let fault = Fault::new(&code::REGEX, message).with_help(help);
+    Some(fault.within(Some(at..at + 1)))
 }
 
 fn too_long(bytes: usize, limit: usize) -> Fault {
@@ -78,10 +90,10 @@ fn too_long(bytes: usize, limit: usize) -> Fault {
     .with_help("split it into several entries of `any`")
 }
 
-fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
-    match refused {
-        Refused::TooLong { bytes, limit } => too_long(bytes, limit),
-        Refused::Syntax { message, span } => {
+fn pattern_fault(error: PatternError, text: &str, is_regex: bool) -> Fault {
+    match error {
+        PatternError::TooLong { bytes, limit } => too_long(bytes, limit),
+        PatternError::Syntax { message, span } => {
             let message = escape::all(&message);
             Fault::new(
                 &code::REGEX,
@@ -89,9 +101,11 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             )
             .within((is_regex && !span.is_empty()).then_some(span))
         }
-        Refused::LookAround { what, span } => look_around(what, text, span),
-        Refused::Around { fault, span } => around(&fault, text, span),
-        Refused::MatchesEmpty if is_regex => Fault::new(
+        PatternError::NeedsLookaround { construct, span } => {
+            needs_lookaround(construct, text, span)
+        }
+        PatternError::Lookaround { error, span } => lookaround_fault(&error, text, span),
+        PatternError::MatchesEmpty if is_regex => Fault::new(
             &code::MATCHES_EMPTY,
             "this pattern matches the empty text, so it would hit everywhere",
         )
@@ -99,12 +113,12 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             "require at least one character: `+` instead of `*`, text next to `^`, `$` or `\\b`",
         )
         .within(Some(0..text.len())),
-        Refused::MatchesEmpty => Fault::new(
+        PatternError::MatchesEmpty => Fault::new(
             &code::MATCHES_EMPTY,
             "this pattern is empty, so it would hit everywhere",
         ),
-        Refused::Folded(why) => folded(why).within(Some(0..text.len())),
-        Refused::TooBig { states, limit } => Fault::new(
+        PatternError::Fold(error) => fold_fault(error).within(Some(0..text.len())),
+        PatternError::TooBig { states, limit } => Fault::new(
             &code::PATTERN_TOO_BIG,
             format!("pattern needs {states} states, limit is {limit}"),
         )
@@ -113,27 +127,27 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
 }
 
 /// Returns the fault of a pattern that cannot be folded as the text is.
-fn folded(why: Unfolded) -> Fault {
-    let (message, help) = match why {
-        Unfolded::Nothing => (
+fn fold_fault(error: FoldError) -> Fault {
+    let (message, help) = match error {
+        FoldError::Empty => (
             "folding removes every character of this pattern".to_owned(),
             "add a character that the folds of the rule keep",
         ),
-        Unfolded::Class(class) => (
+        FoldError::Class(class) => (
             format!(
                 "this pattern has {}, and folded text has none of these characters",
                 quote(&class)
             ),
             "write the pattern in the form of folded text, or remove the fold",
         ),
-        Unfolded::Joins(joined) => (
+        FoldError::Joins(joined) => (
             format!(
                 "in folded text {} is joined with the character before it, which is not one character in this pattern",
                 quote(&joined)
             ),
             "write the joined characters, such as `[éá]` for `[ea]\\x{301}`",
         ),
-        Unfolded::Around(literal) => (
+        FoldError::Lookaround(literal) => (
             format!(
                 "folded text does not contain {}, and a pattern with look-around is not folded",
                 quote(&literal)
@@ -144,13 +158,13 @@ fn folded(why: Unfolded) -> Fault {
     Fault::new(&code::FOLD, message).with_help(help)
 }
 
-fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
+fn needs_lookaround(construct: &str, text: &str, span: Range<usize>) -> Fault {
     let written = text.get(span.clone()).unwrap_or_default();
     let message = format!(
-        "{} is {what}, which this build does not support",
+        "{} is {construct}, which this build does not support",
         quote(written)
     );
-    let help = if what == "look-around" {
+    let help = if construct == "look-around" {
         "match the neighbouring character, with a class such as `(?:^|[^a-z])`, or use `\\b`, `^` or `$`"
     } else {
         "write out the alternatives, such as `'[^']*'|\"[^\"]*\"`: patterns do not remember matched text"
@@ -162,28 +176,28 @@ fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
 }
 
 /// Returns the fault of a look-around that cannot be decided in a bounded window.
-fn around(fault: &pattern::LookaroundFault, text: &str, span: Range<usize>) -> Fault {
+fn lookaround_fault(error: &pattern::LookaroundError, text: &str, span: Range<usize>) -> Fault {
     let written = text.get(span.clone()).filter(|written| !written.is_empty());
-    let (message, help) = match fault {
-        pattern::LookaroundFault::Unbounded(what) => (
+    let (message, help) = match error {
+        pattern::LookaroundError::Unbounded(what) => (
             format!(
                 "{} an unbounded {what}: deciding it could need the whole text",
                 written.map_or_else(|| "this pattern has".to_owned(), |written| quote(written) + " is")
             ),
             "limit the repetition, such as `.{0,80}` instead of `.*`",
         ),
-        pattern::LookaroundFault::TooFar { side, chars } => (
+        pattern::LookaroundError::TooFar { side, chars } => (
             format!(
                 "this pattern looks {chars} characters {side}, limit is {}",
                 pattern::REACH
             ),
             "lower the counts of the repetitions inside its look-around",
         ),
-        pattern::LookaroundFault::Unsupported(what) => (
+        pattern::LookaroundError::Unsupported(what) => (
             format!("this pattern has {what}, which is not supported"),
             "look-ahead, look-behind, back-references and atomic groups are supported",
         ),
-        pattern::LookaroundFault::Recursive => (
+        pattern::LookaroundError::Recursive => (
             "this pattern has a back-reference inside the group that it refers to, or a long chain of them"
                 .to_owned(),
             "refer to a group that ends before the back-reference",

@@ -11,8 +11,11 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::draft::{Given, Layer, PatternText, Place};
+use super::draft::{Layer, PatternText, Place, WrittenKey};
 use super::fault::Fault;
+use super::fragment::{
+    self, Expansion, FragmentUses, FragmentsByPack, PIECE_STEPS, PackFragments, SourceMap,
+};
 use super::problems::{Problems, Span};
 use crate::limits::Limits;
 use crate::pack::diagnostic::code;
@@ -72,14 +75,14 @@ pub(in crate::pack) struct Texts<'v> {
 #[derive(Debug, Default)]
 pub(in crate::pack) struct Lists {
     /// The lists of the file's own `[lists]`.
-    pub(super) own: BTreeMap<String, OwnList>,
+    pub(super) own: BTreeMap<String, NamedList>,
     /// The lists of packs that this one extends.
     pub(super) imported: BTreeMap<String, Arc<[String]>>,
 }
 
 /// A list of `[lists]`: its entries, and the span of each.
 #[derive(Clone, Debug)]
-pub(super) struct OwnList {
+pub(super) struct NamedList {
     pub(super) entries: Arc<[String]>,
     pub(super) spans: Vec<Span>,
 }
@@ -99,8 +102,8 @@ impl Lists {
 
 /// The places at which the keys and the patterns of a table are written.
 #[derive(Debug, Default)]
-pub(in crate::pack) struct Origins {
-    pub(in crate::pack) given: Vec<Given>,
+pub(in crate::pack) struct KeyPlaces {
+    pub(in crate::pack) given: Vec<WrittenKey>,
     pub(in crate::pack) patterns: Vec<PatternText>,
     /// Entries of scopes and arguments of patterns, except those that lists fill in.
     pub(in crate::pack) entries: Vec<PatternText>,
@@ -117,8 +120,15 @@ pub(in crate::pack) struct RuleReader<'t> {
     /// The full id of the rule that is being read, for messages.
     pub(super) rule: Option<String>,
     pub(super) lists: Arc<Lists>,
+    /// The fragments of all packs.
+    pub(super) all_fragments: Arc<FragmentsByPack>,
+    /// The fragments of the file's pack, once its name is known.
+    fragments: Arc<PackFragments>,
+    pub(super) fragment_uses: FragmentUses,
+    /// Problems at places in other files, and the rule that each is about.
+    pub(super) elsewhere: Vec<(Place, Option<String>, Fault)>,
     /// The places recorded since [`take_origins`](Self::take_origins).
-    origins: Origins,
+    origins: KeyPlaces,
     /// Work of the load so far, as [`Limits::load_steps`] counts it.
     pub(super) steps: u64,
     /// The number of entries of all scopes of the file, with lists filled in.
@@ -139,7 +149,11 @@ impl<'t> RuleReader<'t> {
             problems: Problems::default(),
             rule: None,
             lists: Arc::default(),
-            origins: Origins::default(),
+            all_fragments: Arc::default(),
+            fragments: Arc::default(),
+            fragment_uses: FragmentUses::new(),
+            elsewhere: Vec::new(),
+            origins: KeyPlaces::default(),
             steps,
             scope_entries: 0,
         }
@@ -185,15 +199,80 @@ impl<'t> RuleReader<'t> {
     /// Records that the key at `path` is written at `span`.
     pub(in crate::pack) fn record_key(&mut self, path: &'static str, span: Span) {
         let (at, layer) = (self.place(span), Layer::Rule);
-        self.origins.given.push(Given { path, at, layer });
+        self.origins.given.push(WrittenKey { path, at, layer });
+    }
+
+    /// Records `fault` of an expanded pattern where the text that it is about is written, which may be in another file of
+    /// the pack.
+    pub(in crate::pack) fn fault_in_expansion(&mut self, fault: Fault, map: &SourceMap) {
+        let place = map.place(fault.within.as_ref());
+        let fault = match map.is_in_fragment(&place) {
+            true => fault.used_by(self.rule.as_deref()),
+            false => fault,
+        };
+        if place.file == self.file {
+            self.fault(fault, place.span);
+        } else {
+            self.problems.errors += 1;
+            self.elsewhere.push((place, self.rule.clone(), fault));
+        }
+    }
+
+    /// Makes the fragments of `pack`, the pack of this file, available to its patterns.
+    pub(super) fn use_fragments_of(&mut self, pack: &str) {
+        let fragments = self.all_fragments.get(&fragment::scope(pack, self.file));
+        self.fragments = fragments.map(Arc::clone).unwrap_or_default();
+    }
+
+    /// Returns the regular expression `text` with its fragments filled in, or `None` if it uses none. An error has been
+    /// recorded.
+    pub(in crate::pack) fn fill_fragments(
+        &mut self,
+        text: &Text<'_>,
+    ) -> Option<Result<Expansion, ()>> {
+        // Few bytes can become many, so the work is counted before each pattern.
+        if self.is_exhausted() {
+            return Some(Err(()));
+        }
+        let fragments = Arc::clone(&self.fragments);
+        let (at, first) = (self.place(text.span.clone()), text.inner(self.text));
+        let (rule, uses) = (self.rule.as_ref(), &mut self.fragment_uses);
+        let expanded = fragments.expand(text, at, first, self.limits, |name| {
+            fragments.record_use(name, rule, uses);
+        })?;
+        Some(match expanded {
+            Ok(expansion) => {
+                self.spend(expansion.map.len() * PIECE_STEPS);
+                Ok(expansion)
+            }
+            Err(fault) => {
+                self.spend(self.limits.pattern_bytes);
+                // A fragment with a fault makes the rule unusable as well.
+                self.problems.errors += usize::from(fault.is_none());
+                if let Some(fault) = fault {
+                    self.fault_in(fault, text);
+                }
+                Err(())
+            }
+        })
     }
 
     /// Records where the text of a pattern is written.
-    pub(in crate::pack) fn record_pattern(&mut self, text: &Text<'_>) {
-        self.origins.patterns.push(PatternText {
-            text: text.value.to_owned(),
-            at: self.place(text.span.clone()),
-            first: text.inner(self.text),
+    pub(in crate::pack) fn record_pattern(&mut self, text: &Text<'_>, filled: Option<Expansion>) {
+        let at = self.place(text.span.clone());
+        self.origins.patterns.push(match filled {
+            Some(Expansion { text, map }) => PatternText {
+                text,
+                at,
+                first: None,
+                map: Some(Box::new(map)),
+            },
+            None => PatternText {
+                text: text.value.to_owned(),
+                at,
+                first: text.inner(self.text),
+                map: None,
+            },
         });
     }
 
@@ -203,6 +282,7 @@ impl<'t> RuleReader<'t> {
             text: text.value.to_owned(),
             at: self.place(text.span.clone()),
             first: text.inner(self.text),
+            map: None,
         });
     }
 
@@ -217,12 +297,12 @@ impl<'t> RuleReader<'t> {
     }
 
     /// Returns the places recorded since the last call.
-    pub(in crate::pack) fn take_origins(&mut self) -> Origins {
+    pub(in crate::pack) fn take_origins(&mut self) -> KeyPlaces {
         take(&mut self.origins)
     }
 
     /// Replaces the recorded places.
-    pub(in crate::pack) fn set_origins(&mut self, origins: Origins) {
+    pub(in crate::pack) fn set_origins(&mut self, origins: KeyPlaces) {
         self.origins = origins;
     }
 
@@ -506,7 +586,7 @@ impl<'t> RuleReader<'t> {
     }
 
     /// Records the entries of `texts` that are blank.
-    pub(in crate::pack) fn refuse_blanks(&mut self, texts: &Texts<'_>, key: &str) {
+    pub(in crate::pack) fn reject_blanks(&mut self, texts: &Texts<'_>, key: &str) {
         let is_blank = |text: &&Text<'_>| text.value.trim().is_empty();
         for text in texts.items.iter().filter(is_blank) {
             let fault = Fault::new(&code::EMPTY_VALUE, format!("an entry of `{key}` is empty"));
@@ -516,7 +596,7 @@ impl<'t> RuleReader<'t> {
 
     /// Records the texts that name a list, for keys in which lists are not filled in. A text such as `@Override`
     /// that is not the name of a list is an ordinary text.
-    pub(in crate::pack) fn refuse_lists(&mut self, texts: &Texts<'_>, key: &str) {
+    pub(in crate::pack) fn reject_list_names(&mut self, texts: &Texts<'_>, key: &str) {
         for text in &texts.items {
             let name = text.value.strip_prefix('@');
             if name.is_some_and(|name| self.lists.contains(name)) {
@@ -569,7 +649,7 @@ impl<'t> RuleReader<'t> {
         form: &str,
     ) -> Option<Vec<(String, Span)>> {
         let texts = self.filled_strings(value, key, form)?;
-        self.refuse_blanks(&texts, key);
+        self.reject_blanks(&texts, key);
         let lists = Arc::clone(&self.lists);
         let mut entries = Vec::new();
         for text in &texts.items {
@@ -583,7 +663,7 @@ impl<'t> RuleReader<'t> {
 }
 
 /// Returns the name of a value's type, for a message.
-fn type_name(value: &DeValue<'_>) -> &'static str {
+pub(super) fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",

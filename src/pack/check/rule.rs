@@ -91,7 +91,7 @@ fn require_example(table: &DeTable<'_>, rule: &Rule, span: Span, reader: &mut Ru
     let is_readable = written.is_none_or(|written| matches!(written, DeValue::Table(_)));
     let has_case = table.contains_key("case");
     let is_missing = rule.examples.matching.is_empty() && is_readable && !has_case;
-    if is_missing && rule.condition.fits_an_example() {
+    if is_missing && rule.condition.is_testable_by_example() {
         let message = format!("{} has no example that breaks it", reader.describe(""));
         let fault = Fault::new(&code::NO_EXAMPLE, message)
             .with_help("add `examples.match = [\"…\"]`; `ttsr test` runs it under every split");

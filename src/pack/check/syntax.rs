@@ -13,7 +13,7 @@ use crate::pack::diagnostic::{TextCursor, code};
 use crate::pack::escape::{self, quote};
 
 /// The longest text, in bytes, of which every TOML error is reported: recovery keeps all of them in memory.
-const RECOVERED_BYTES: usize = 1 << 20;
+pub(super) const RECOVERED_BYTES: usize = 1 << 20;
 
 /// The parser's message for a key or table that exists already.
 const DUPLICATE: &str = "duplicate key";
@@ -107,6 +107,7 @@ fn drop_consequences(reader: &mut RuleReader<'_>, broken: &[u32]) {
         &code::PATTERN_FORM,
         &code::EMPTY_VALUE,
         &code::UNKNOWN_LIST,
+        &code::UNKNOWN_FRAGMENT,
         &code::UNREACHABLE_SCOPE,
     ];
     list.retain(|problem: &Problem| {
@@ -176,7 +177,7 @@ struct Lines<'t> {
 }
 
 /// A table header or a key.
-struct Subject<'t> {
+struct SyntaxItem<'t> {
     text: &'t str,
     start: usize,
     is_header: bool,
@@ -196,7 +197,7 @@ impl<'t> Lines<'t> {
     }
 
     /// Returns the key or header on the line of `at`, and the number of the earlier line that has it first.
-    fn read_to(&mut self, at: usize) -> (Subject<'t>, Option<usize>) {
+    fn read_to(&mut self, at: usize) -> (SyntaxItem<'t>, Option<usize>) {
         while let Some(length) = self.text[self.offset..].find('\n')
             && self.offset + length < at
         {
@@ -218,7 +219,7 @@ impl<'t> Lines<'t> {
     }
 
     fn remember(&mut self) {
-        let Subject {
+        let SyntaxItem {
             text, is_header, ..
         } = self.subject();
         if is_header {
@@ -231,7 +232,7 @@ impl<'t> Lines<'t> {
     }
 
     /// Returns the key or header on the line at `offset`.
-    fn subject(&self) -> Subject<'t> {
+    fn subject(&self) -> SyntaxItem<'t> {
         let rest = &self.text[self.offset..];
         let line = rest.split('\n').next().unwrap_or(rest);
         let trimmed = line.trim_start();
@@ -242,7 +243,7 @@ impl<'t> Lines<'t> {
         } else {
             trimmed.split('=').next().unwrap_or(trimmed).trim_end()
         };
-        Subject {
+        SyntaxItem {
             text,
             start,
             is_header,

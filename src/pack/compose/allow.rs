@@ -121,7 +121,8 @@ fn around(allow: &Allow, rules: &[Rule], limits: &Limits) -> Option<Fault> {
     let covered = allow.rules.iter().map(|rule| &rules[rule.index()]);
     let looks = |rule: &&Rule| {
         let mut patterns = rule.condition.patterns();
-        patterns.any(|written| pattern::has_lookaround(&written.to_regex(), &limits.of_pattern()))
+        patterns
+            .any(|written| pattern::has_lookaround(&written.to_regex(), &limits.pattern_limits()))
     };
     let rule = covered.filter(|_| !allow.text.is_empty()).find(looks)?;
     let message = format!(

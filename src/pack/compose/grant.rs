@@ -29,9 +29,11 @@ pub(in crate::pack) fn ungranted(
 }
 
 /// Returns the faults of a rule made in code, for which only the host grants actions.
-pub(in crate::pack) fn refused_in(rule: &Rule, granted: Option<&[Action]>) -> Vec<Fault> {
+pub(in crate::pack) fn ungranted_in_code(rule: &Rule, granted: Option<&[Action]>) -> Vec<Fault> {
     let granted = granted.unwrap_or(&Action::ALL);
-    let used = [Some(rule.action), then(rule)].into_iter().flatten();
+    let used = [Some(rule.action), action_after_retries(rule)]
+        .into_iter()
+        .flatten();
     let used = used.filter(|action| action.needs_grant() && !granted.contains(action));
     used.map(refused).collect()
 }
@@ -44,17 +46,17 @@ fn refused(action: Action) -> Fault {
 
 /// Returns the actions of a rule that need a grant, with the place at which each is chosen.
 fn actions(draft: &Draft) -> Vec<(Action, Place)> {
-    let at = |given: Option<&super::super::check::draft::Given>| {
+    let at = |given: Option<&super::super::check::draft::WrittenKey>| {
         given.map_or_else(|| draft.place.clone(), |given| given.at.clone())
     };
     let own = (draft.rule.action, at(draft.action_from.as_ref()));
-    let then = then(&draft.rule).map(|then| (then, at(draft.given("retry.then"))));
+    let then = action_after_retries(&draft.rule).map(|then| (then, at(draft.given("retry.then"))));
     let used = [Some(own), then].into_iter().flatten();
     used.filter(|(action, _)| action.needs_grant()).collect()
 }
 
 /// Returns the action once the retries are used up, written or implied.
-pub(in crate::pack) fn then(rule: &Rule) -> Option<Action> {
+pub(in crate::pack) fn action_after_retries(rule: &Rule) -> Option<Action> {
     let unsaid = match rule.severity {
         Severity::Critical => Action::Abort,
         _ => Action::Warn,

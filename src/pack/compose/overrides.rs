@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::super::check::draft::{Draft, Layer, Place, written_then};
+use super::super::check::draft::{Draft, Layer, Place, named_retry_then};
 use super::super::check::fault::Fault;
 use super::closure;
 use crate::pack::diagnostic::code;
@@ -80,7 +80,7 @@ fn follow_action(draft: &mut Draft, before: Action, given: &[&str]) {
         return;
     }
     let rule = &mut draft.rule;
-    let (action, then) = (rule.action, written_then(rule));
+    let (action, then) = (rule.action, named_retry_then(rule));
     for case in &mut rule.cases {
         if !rule.on.contains(&case.channel) {
             (case.expect, case.by_byte) = (None, None);

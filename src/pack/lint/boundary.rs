@@ -7,7 +7,7 @@ use regex_syntax::ast::{self, AssertionKind, Ast};
 
 /// A boundary that requires a word character outside of the pattern.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct OddBoundary {
+pub(super) struct UnintendedBoundary {
     /// The range of the boundary and the character beside it in the text of the pattern.
     pub(super) at: Range<usize>,
     pub(super) sign: char,
@@ -16,12 +16,12 @@ pub(super) struct OddBoundary {
 }
 
 /// Returns the odd boundary at either end of a regular expression, if there is one.
-pub(super) fn odd(regex: &str) -> Option<OddBoundary> {
+pub(super) fn odd(regex: &str) -> Option<UnintendedBoundary> {
     let tree = ast::parse::Parser::new().parse(regex).ok()?;
     at_end(&tree, true).or_else(|| at_end(&tree, false))
 }
 
-fn at_end(tree: &Ast, is_front: bool) -> Option<OddBoundary> {
+fn at_end(tree: &Ast, is_front: bool) -> Option<UnintendedBoundary> {
     match tree {
         Ast::Group(group) => at_end(&group.ast, is_front),
         Ast::Alternation(alternation) => {
@@ -39,7 +39,7 @@ fn at_end(tree: &Ast, is_front: bool) -> Option<OddBoundary> {
     }
 }
 
-fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<OddBoundary> {
+fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<UnintendedBoundary> {
     let (Ast::Assertion(assertion), Ast::Literal(literal)) = (end, next) else {
         return None;
     };
@@ -47,7 +47,7 @@ fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<OddBoundary> {
         && !literal.c.is_alphanumeric()
         && literal.c != '_';
     let (one, other) = (end.span(), next.span());
-    is_odd.then(|| OddBoundary {
+    is_odd.then(|| UnintendedBoundary {
         at: one.start.offset.min(other.start.offset)..one.end.offset.max(other.end.offset),
         sign: literal.c,
         is_front,

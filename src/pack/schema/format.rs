@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::key::{
-    Format, Head, Key, Shape, TableKind, alternatives, check, read_table, shapes, values,
+    Format, Key, KeyInfo, Shape, TableKind, alternatives, check, read_table, shapes, values,
 };
 use super::{CASE, KeyValue, PATTERN};
 use crate::limits::Limits;
@@ -20,8 +20,8 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::message;
 use crate::rule::{
-    Action, Ast, Case, Channel, Fold, KnownList, Mode, Named, Partial, Pattern, Per, Region,
-    Severity, Status, ToolOutcome,
+    Action, Ast, Case, Channel, Checksum, Fold, KnownList, Mode, Named, Partial, Pattern,
+    PatternKind, Per, Region, Severity, Status, ToolOutcome,
 };
 
 /// A text.
@@ -96,7 +96,7 @@ impl<V: TextField> Format<V> for WordsFormat {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<V> {
@@ -119,7 +119,7 @@ impl<V: TextField> Format<V> for WordsFormat {
         text.map_or(KeyValue::Absent, |text| KeyValue::Text(text.to_owned()))
     }
 
-    fn check(&self, _: &Head, value: &V, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, value: &V, _: &Limits, found: &mut Vec<Fault>) {
         // A text that is empty is not set.
         let text = value.as_text().filter(|text| !text.is_empty());
         found.extend(text.into_iter().flat_map(self.check));
@@ -127,16 +127,16 @@ impl<V: TextField> Format<V> for WordsFormat {
 }
 
 /// A group of a pattern: a number or a name.
-pub(super) struct Group;
+pub(super) struct GroupReference;
 
-impl Format<Option<String>> for Group {
+impl Format<Option<String>> for GroupReference {
     fn shape(&self) -> Shape {
         Shape::Text
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<String>> {
@@ -168,7 +168,7 @@ impl Format<bool> for Flag {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<bool> {
@@ -181,7 +181,7 @@ impl Format<bool> for Flag {
 }
 
 /// A whole number between two bounds, both included.
-pub(super) struct Whole(pub(super) i64, pub(super) i64);
+pub(super) struct Integer(pub(super) i64, pub(super) i64);
 
 /// A field that holds a whole number.
 pub(super) trait NumberField: Sized {
@@ -215,14 +215,14 @@ impl<N: NumberField> NumberField for Option<N> {
     }
 }
 
-impl<V: NumberField> Format<V> for Whole {
+impl<V: NumberField> Format<V> for Integer {
     fn shape(&self) -> Shape {
         Shape::Whole(self.0, self.1)
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<V> {
@@ -237,14 +237,14 @@ impl<V: NumberField> Format<V> for Whole {
         })
     }
 
-    fn check(&self, head: &Head, value: &V, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, value: &V, _: &Limits, found: &mut Vec<Fault>) {
         found.extend(too_large(head, value.number(), self.1.into()));
     }
 }
 
 /// Returns the fault of a number that is larger than a file can set. Numbers that are too small are contradictions in
 /// a file as well, and are found by `semantics`.
-fn too_large(head: &Head, number: Option<i128>, most: i128) -> Option<Fault> {
+fn too_large(head: &KeyInfo, number: Option<i128>, most: i128) -> Option<Fault> {
     let number = number.filter(|number| *number > most)?;
     let message = format!("`{}` is {number}, limit is {most}", head.path);
     let fault = Fault::new(&code::BAD_VALUE, message);
@@ -292,7 +292,7 @@ impl<V: ThousandthsField> Format<V> for Thousandths {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<V> {
@@ -304,22 +304,22 @@ impl<V: ThousandthsField> Format<V> for Thousandths {
         value.number().map_or(KeyValue::Absent, V::write)
     }
 
-    fn check(&self, head: &Head, value: &V, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, value: &V, _: &Limits, found: &mut Vec<Fault>) {
         found.extend(too_large(head, value.number(), self.1.into()));
     }
 }
 
 /// A smallest and a largest value, both whole numbers from 1 to a bound.
-pub(super) struct Pair(pub(super) i64);
+pub(super) struct IntegerRange(pub(super) i64);
 
-impl Format<(u32, u32)> for Pair {
+impl Format<(u32, u32)> for IntegerRange {
     fn shape(&self) -> Shape {
         Shape::Pair(self.0)
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<(u32, u32)> {
@@ -339,7 +339,7 @@ impl Format<(u32, u32)> for Pair {
         KeyValue::List(numbers.to_vec())
     }
 
-    fn check(&self, head: &Head, value: &(u32, u32), _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, value: &(u32, u32), _: &Limits, found: &mut Vec<Fault>) {
         for number in [value.0, value.1] {
             found.extend(too_large(head, Some(number.into()), self.0.into()));
         }
@@ -375,6 +375,7 @@ macro_rules! keyword {
 keyword!(
     Action,
     Channel,
+    Checksum,
     Fold,
     Mode,
     Named,
@@ -415,7 +416,7 @@ impl<E: Keyword> Format<E> for OneOf {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<E> {
@@ -429,16 +430,16 @@ impl<E: Keyword> Format<E> for OneOf {
 }
 
 /// One value that is written as a name, in a field that may be unset.
-pub(super) struct OneOfOrNone;
+pub(super) struct OptionalOneOf;
 
-impl<E: Keyword> Format<Option<E>> for OneOfOrNone {
+impl<E: Keyword> Format<Option<E>> for OptionalOneOf {
     fn shape(&self) -> Shape {
         Shape::OneOf(keywords::<E>())
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<E>> {
@@ -452,9 +453,9 @@ impl<E: Keyword> Format<Option<E>> for OneOfOrNone {
 }
 
 /// One of the actions that may follow when the retries of a rule are used up.
-pub(super) struct Then;
+pub(super) struct RetryThen;
 
-impl Then {
+impl RetryThen {
     pub(in crate::pack) const ALL: [Action; 5] = [
         Action::Observe,
         Action::Warn,
@@ -464,24 +465,26 @@ impl Then {
     ];
 
     fn names() -> Vec<String> {
-        Then::ALL.map(|action| action.name().to_owned()).to_vec()
+        RetryThen::ALL
+            .map(|action| action.name().to_owned())
+            .to_vec()
     }
 }
 
-impl Format<Option<Action>> for Then {
+impl Format<Option<Action>> for RetryThen {
     fn shape(&self) -> Shape {
-        Shape::OneOf(Then::names())
+        Shape::OneOf(RetryThen::names())
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<Action>> {
         let text = reader.string(value, &quote(head.name()))?;
-        let from_name = |name: &str| Then::ALL.into_iter().find(|then| then.name() == name);
-        let then = reader.named(&text, head.name(), &Then::names(), from_name);
+        let from_name = |name: &str| RetryThen::ALL.into_iter().find(|then| then.name() == name);
+        let then = reader.named(&text, head.name(), &RetryThen::names(), from_name);
         then.map(Some)
     }
 
@@ -491,9 +494,9 @@ impl Format<Option<Action>> for Then {
 }
 
 /// The action that a case expects; `None` is written as `nothing`.
-pub(super) struct Expected;
+pub(super) struct ExpectedAction;
 
-impl Expected {
+impl ExpectedAction {
     fn names() -> Vec<String> {
         let mut names = keywords::<Action>();
         names.push("nothing".to_owned());
@@ -501,14 +504,14 @@ impl Expected {
     }
 }
 
-impl Format<Option<Action>> for Expected {
+impl Format<Option<Action>> for ExpectedAction {
     fn shape(&self) -> Shape {
-        Shape::OneOf(Expected::names())
+        Shape::OneOf(ExpectedAction::names())
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<Action>> {
@@ -517,7 +520,7 @@ impl Format<Option<Action>> for Expected {
             "nothing" => Some(None),
             name => Action::from_name(name).map(Some),
         };
-        reader.named(&text, head.name(), &Expected::names(), from_name)
+        reader.named(&text, head.name(), &ExpectedAction::names(), from_name)
     }
 
     fn write(&self, value: &Option<Action>) -> KeyValue {
@@ -535,7 +538,7 @@ impl<E: Keyword> Format<Vec<E>> for ListOf {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<E>> {
@@ -572,7 +575,7 @@ impl Format<Option<Vec<Action>>> for Grants {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<Vec<Action>>> {
@@ -598,16 +601,16 @@ impl Grants {
 }
 
 /// A list of some of these names.
-pub(super) struct NamesOf(pub(super) &'static [&'static str]);
+pub(super) struct NameList(pub(super) &'static [&'static str]);
 
-impl Format<Vec<String>> for NamesOf {
+impl Format<Vec<String>> for NameList {
     fn shape(&self) -> Shape {
         Shape::ListOf(self.names())
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
@@ -621,7 +624,7 @@ impl Format<Vec<String>> for NamesOf {
     }
 }
 
-impl NamesOf {
+impl NameList {
     fn names(&self) -> Vec<String> {
         self.0.iter().map(|name| (*name).to_owned()).collect()
     }
@@ -639,7 +642,7 @@ impl<E: Keyword> Format<Vec<E>> for OneOrMore {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<E>> {
@@ -668,7 +671,7 @@ impl Format<Vec<String>> for Globs {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
@@ -684,7 +687,7 @@ impl Format<Vec<String>> for Globs {
         to.append(from);
     }
 
-    fn check(&self, head: &Head, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
         let faults = value.iter().filter_map(|entry| scope::fault(self.0, entry));
         found.extend(faults);
         if value.len() > scope::ENTRIES {
@@ -694,23 +697,23 @@ impl Format<Vec<String>> for Globs {
 }
 
 /// Texts, with lists filled in.
-pub(super) struct Listed {
+pub(super) struct ExpandedStrings {
     /// Returns the fault of an entry.
     pub(super) check: fn(&str) -> Option<Fault>,
 }
 
-impl Listed {
-    pub(super) const ANY: Listed = Listed { check: |_| None };
+impl ExpandedStrings {
+    pub(super) const ANY: ExpandedStrings = ExpandedStrings { check: |_| None };
 }
 
-impl Format<Vec<String>> for Listed {
+impl Format<Vec<String>> for ExpandedStrings {
     fn shape(&self) -> Shape {
         Shape::Texts
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
@@ -731,25 +734,25 @@ impl Format<Vec<String>> for Listed {
         to.append(from);
     }
 
-    fn check(&self, _: &Head, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
         found.extend(value.iter().filter_map(|text| (self.check)(text)));
     }
 }
 
 /// Texts in which no lists are filled in.
-pub(super) struct Verbatim {
+pub(super) struct LiteralStrings {
     /// True if the list may have no entries.
     pub(super) may_be_empty: bool,
 }
 
-impl Format<Vec<String>> for Verbatim {
+impl Format<Vec<String>> for LiteralStrings {
     fn shape(&self) -> Shape {
         Shape::Texts
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
@@ -757,7 +760,7 @@ impl Format<Vec<String>> for Verbatim {
             true => reader.strings(value, &quote(head.name()), head.form)?,
             false => reader.filled_strings(value, head.name(), head.form)?,
         };
-        reader.refuse_lists(&texts, head.name());
+        reader.reject_list_names(&texts, head.name());
         Some(owned(&texts))
     }
 
@@ -785,7 +788,7 @@ impl Format<Vec<String>> for PackNames {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<String>> {
@@ -819,12 +822,12 @@ impl Format<KnownList> for KnownNamesFormat {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<KnownList> {
         let texts = reader.filled_strings(value, head.name(), head.form)?;
-        reader.refuse_blanks(&texts, head.name());
+        reader.reject_blanks(&texts, head.name());
         let lists = reader.lists();
         let mut known = KnownList::default();
         let mut single = Vec::new();
@@ -862,7 +865,7 @@ impl Format<Vec<(String, Place)>> for RuleGlobs {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<(String, Place)>> {
@@ -896,7 +899,7 @@ impl Format<Option<Date>> for Day {
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<Date>> {
@@ -966,16 +969,16 @@ pub(super) trait TableEntry: Sized + 'static {
 }
 
 /// An array of tables: the patterns of `any`, `all`, `sequence` or `none`, and the cases of a rule.
-pub(super) struct Entries;
+pub(super) struct TableArray;
 
-impl<T: TableEntry> Format<Vec<T>> for Entries {
+impl<T: TableEntry> Format<Vec<T>> for TableArray {
     fn shape(&self) -> Shape {
         Shape::Tables(shapes(T::KEYS, TableKind::Rule))
     }
 
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<Vec<T>> {
@@ -1000,7 +1003,7 @@ impl<T: TableEntry> Format<Vec<T>> for Entries {
         to.append(from);
     }
 
-    fn check(&self, _: &Head, value: &Vec<T>, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, value: &Vec<T>, limits: &Limits, found: &mut Vec<Fault>) {
         for entry in value {
             entry.check(limits, found);
         }
@@ -1046,11 +1049,25 @@ impl TableEntry for Pattern {
         let text = &table[key];
         text.get_ref().as_str()?;
         let text = reader.string(text, key)?;
-        reader.spend(pattern::load_steps(text.value));
-        if let Some(fault) = pattern::fault(&pattern, reader.limits) {
-            reader.fault_in(fault, &text);
+        let filled = match pattern.kind {
+            PatternKind::Regex => reader.fill_fragments(&text).transpose(),
+            _ => Ok(None),
+        };
+        // The fault of a fragment has been reported.
+        let Ok(filled) = filled else {
+            return Some(pattern);
+        };
+        if let Some(filled) = &filled {
+            pattern.text.clone_from(&filled.text);
         }
-        reader.record_pattern(&text);
+        reader.spend(pattern::load_steps(&pattern.text));
+        if let Some(fault) = pattern::fault(&pattern, reader.limits) {
+            match &filled {
+                Some(filled) => reader.fault_in_expansion(fault, &filled.map),
+                None => reader.fault_in(fault, &text),
+            }
+        }
+        reader.record_pattern(&text, filled);
         Some(pattern)
     }
 

@@ -102,6 +102,9 @@ fn shape(out: &mut String, depth: usize, key: &KeyShape) {
         )),
         // A TOML date is a string to JSON Schema.
         Shape::Date => simple("\"type\": \"string\", \"format\": \"date\"".into()),
+        Shape::NamedText => simple(
+            "\"type\": \"object\", \"additionalProperties\": { \"type\": \"string\" }".into(),
+        ),
         Shape::NamedTexts => simple(
             "\"type\": \"object\", \"additionalProperties\": \
              { \"type\": \"array\", \"items\": { \"type\": \"string\" } }"

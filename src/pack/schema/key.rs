@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::KeyValue;
 use crate::limits::Limits;
-use crate::pack::check::draft::{Draft, Given, Place};
+use crate::pack::check::draft::{Draft, Place, WrittenKey};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::problems::Span;
 use crate::pack::check::reader::RuleReader;
@@ -17,13 +17,13 @@ use crate::rule::{Action, Channel};
 
 /// One key of a table: its description, and the field of `T` that holds its value.
 pub(in crate::pack) struct Key<T: 'static> {
-    pub(in crate::pack) head: Head,
+    pub(in crate::pack) head: KeyInfo,
     pub(super) field: &'static dyn Field<T>,
 }
 
 /// The description of a key.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::pack) struct Head {
+pub(in crate::pack) struct KeyInfo {
     /// The path of the key below the rule or the table that the rows belong to, such as `retry.max`.
     pub(in crate::pack) path: &'static str,
     /// One sentence for authors.
@@ -85,7 +85,7 @@ impl<T> Key<T> {
         field: &'static dyn Field<T>,
         about: &'static str,
     ) -> Key<T> {
-        let head = Head {
+        let head = KeyInfo {
             path,
             about,
             default: "",
@@ -132,7 +132,7 @@ impl<T> Key<T> {
     }
 
     /// Admits the key in overrides only.
-    pub(super) const fn of_overrides(mut self) -> Key<T> {
+    pub(super) const fn overrides_only(mut self) -> Key<T> {
         self.head.is_of_overrides = true;
         self
     }
@@ -143,13 +143,13 @@ impl<T> Key<T> {
     }
 
     /// Ties the key to an action: with another action it has no effect.
-    pub(super) const fn used_by(mut self, action: Action) -> Key<T> {
+    pub(super) const fn for_action(mut self, action: Action) -> Key<T> {
         self.head.action = Some(action);
         self
     }
 
     /// Ties the key to channels: on others it has no effect.
-    pub(super) const fn read_on(mut self, channels: &'static [Channel]) -> Key<T> {
+    pub(super) const fn for_channels(mut self, channels: &'static [Channel]) -> Key<T> {
         self.head.channels = channels;
         self
     }
@@ -170,7 +170,7 @@ impl<T> Key<T> {
     }
 }
 
-impl Head {
+impl KeyInfo {
     /// Returns the last segment of the path, which is what an author writes.
     pub(in crate::pack) fn name(&self) -> &'static str {
         self.path.rsplit('.').next().unwrap_or(self.path)
@@ -199,7 +199,7 @@ pub(in crate::pack) fn is_at_or_below(path: &str, key: &str) -> bool {
 
 /// The access to a key's value in a `T`.
 ///
-/// Implemented by [`Slot`] for a value in a field, by [`KeyTable`] for a table of keys in a field, and by a few types of
+/// Implemented by [`FieldSlot`] for a value in a field, by [`KeyTable`] for a table of keys in a field, and by a few types of
 /// their own where a key and a field do not correspond.
 pub(in crate::pack) trait Field<T>: Sync {
     /// Returns the description of the values that the key takes in a table of that kind.
@@ -208,7 +208,7 @@ pub(in crate::pack) trait Field<T>: Sync {
     /// Reads the value of a key into its field. The reader records what is wrong with it.
     fn read(
         &self,
-        site: &Site<'_>,
+        site: &KeySite<'_>,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
         to: &mut T,
@@ -221,19 +221,19 @@ pub(in crate::pack) trait Field<T>: Sync {
     fn swap(&self, values: &mut T, other: &mut T);
 
     /// Moves the values of the keys in `given` from `from` to `to`.
-    fn replace(&self, to: &mut T, from: &mut T, given: &[Given]);
+    fn replace(&self, to: &mut T, from: &mut T, given: &[WrittenKey]);
 
     /// Adds the entries of the keys in `given` from `from` to `to`.
-    fn append(&self, to: &mut T, from: &mut T, given: &[Given]);
+    fn append(&self, to: &mut T, from: &mut T, given: &[WrittenKey]);
 
     /// Appends to `found` everything that is wrong with the value of a rule made in code.
-    fn check(&self, head: &Head, values: &T, limits: &Limits, found: &mut Vec<Fault>);
+    fn check(&self, head: &KeyInfo, values: &T, limits: &Limits, found: &mut Vec<Fault>);
 }
 
 /// A place at which a key is written.
 #[derive(Debug)]
-pub(in crate::pack) struct Site<'s> {
-    pub(super) head: &'s Head,
+pub(in crate::pack) struct KeySite<'s> {
+    pub(super) head: &'s KeyInfo,
     pub(super) kind: TableKind,
     /// The span of the key.
     pub(super) span: Span,
@@ -265,6 +265,8 @@ pub(in crate::pack) enum Shape {
     Tables(Vec<KeyShape>),
     /// A table of tables with names chosen by the author.
     NamedTables(Vec<KeyShape>),
+    /// A table of texts with names chosen by the author.
+    NamedText,
     /// A table of lists of texts with names chosen by the author.
     NamedTexts,
 }
@@ -272,7 +274,7 @@ pub(in crate::pack) enum Shape {
 /// A key without the type of its field.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct KeyShape {
-    pub(in crate::pack) head: Head,
+    pub(in crate::pack) head: KeyInfo,
     pub(in crate::pack) shape: Shape,
 }
 
@@ -303,7 +305,7 @@ pub(in crate::pack) fn read_table<T>(
             reader.unknown_key(name, place, &names);
             continue;
         };
-        let site = Site {
+        let site = KeySite {
             head: &key.head,
             kind: kind.inner(),
             span: name.span(),
@@ -333,7 +335,7 @@ pub(in crate::pack) fn values<T>(keys: &[Key<T>], from: &T) -> Vec<(&'static str
 }
 
 /// Moves the values of the keys in `given` from `from` to `to`.
-pub(in crate::pack) fn replace<T>(keys: &[Key<T>], to: &mut T, from: &mut T, given: &[Given]) {
+pub(in crate::pack) fn replace<T>(keys: &[Key<T>], to: &mut T, from: &mut T, given: &[WrittenKey]) {
     for key in keys {
         if is_given(key, given) {
             key.field.replace(to, from, given);
@@ -342,7 +344,7 @@ pub(in crate::pack) fn replace<T>(keys: &[Key<T>], to: &mut T, from: &mut T, giv
 }
 
 /// Adds the entries of the keys in `given` from `from` to `to`.
-pub(in crate::pack) fn append<T>(keys: &[Key<T>], to: &mut T, from: &mut T, given: &[Given]) {
+pub(in crate::pack) fn append<T>(keys: &[Key<T>], to: &mut T, from: &mut T, given: &[WrittenKey]) {
     for key in keys {
         if is_given(key, given) {
             key.field.append(to, from, given);
@@ -350,7 +352,7 @@ pub(in crate::pack) fn append<T>(keys: &[Key<T>], to: &mut T, from: &mut T, give
     }
 }
 
-fn is_given<T>(key: &Key<T>, given: &[Given]) -> bool {
+fn is_given<T>(key: &Key<T>, given: &[WrittenKey]) -> bool {
     let mut given = given.iter();
     given.any(|given| is_at_or_below(given.path, key.head.path))
 }
@@ -405,7 +407,7 @@ pub(in crate::pack) trait Format<V>: Sync {
     /// Returns the value that is written, or `None` after what is wrong with it has been recorded.
     fn read(
         &self,
-        head: &Head,
+        head: &KeyInfo,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
     ) -> Option<V>;
@@ -418,11 +420,11 @@ pub(in crate::pack) trait Format<V>: Sync {
     }
 
     /// Appends to `found` everything that is wrong with a value that no file was read for.
-    fn check(&self, _: &Head, _: &V, _: &Limits, _: &mut Vec<Fault>) {}
+    fn check(&self, _: &KeyInfo, _: &V, _: &Limits, _: &mut Vec<Fault>) {}
 }
 
 /// A value in a field of a `T`.
-pub(super) struct Slot<T, V, F> {
+pub(super) struct FieldSlot<T, V, F> {
     /// Returns the value; `None` where the struct or the alternative that holds it is absent.
     pub(super) get: fn(&T) -> Option<&V>,
     /// Returns the value, and creates what holds it.
@@ -430,14 +432,14 @@ pub(super) struct Slot<T, V, F> {
     pub(super) format: F,
 }
 
-impl<T, V, F: Format<V>> Field<T> for Slot<T, V, F> {
+impl<T, V, F: Format<V>> Field<T> for FieldSlot<T, V, F> {
     fn shape(&self, _: TableKind) -> Shape {
         self.format.shape()
     }
 
     fn read(
         &self,
-        site: &Site<'_>,
+        site: &KeySite<'_>,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
         to: &mut T,
@@ -457,15 +459,15 @@ impl<T, V, F: Format<V>> Field<T> for Slot<T, V, F> {
         std::mem::swap((self.get_mut)(values), (self.get_mut)(other));
     }
 
-    fn replace(&self, to: &mut T, from: &mut T, _: &[Given]) {
+    fn replace(&self, to: &mut T, from: &mut T, _: &[WrittenKey]) {
         self.swap(to, from);
     }
 
-    fn append(&self, to: &mut T, from: &mut T, _: &[Given]) {
+    fn append(&self, to: &mut T, from: &mut T, _: &[WrittenKey]) {
         self.format.append((self.get_mut)(to), (self.get_mut)(from));
     }
 
-    fn check(&self, head: &Head, values: &T, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, values: &T, limits: &Limits, found: &mut Vec<Fault>) {
         if let Some(value) = (self.get)(values) {
             self.format.check(head, value, limits, found);
         }
@@ -514,7 +516,7 @@ impl<T, S> Field<T> for KeyTable<T, S> {
 
     fn read(
         &self,
-        site: &Site<'_>,
+        site: &KeySite<'_>,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
         to: &mut T,
@@ -547,18 +549,18 @@ impl<T, S> Field<T> for KeyTable<T, S> {
         (self.swap)(values, other);
     }
 
-    fn replace(&self, to: &mut T, from: &mut T, given: &[Given]) {
+    fn replace(&self, to: &mut T, from: &mut T, given: &[WrittenKey]) {
         match self.merge {
             Merge::Whole => (self.swap)(to, from),
             Merge::ByKey => replace(self.keys, (self.get_mut)(to), (self.get_mut)(from), given),
         }
     }
 
-    fn append(&self, to: &mut T, from: &mut T, given: &[Given]) {
+    fn append(&self, to: &mut T, from: &mut T, given: &[WrittenKey]) {
         append(self.keys, (self.get_mut)(to), (self.get_mut)(from), given);
     }
 
-    fn check(&self, _: &Head, values: &T, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, values: &T, limits: &Limits, found: &mut Vec<Fault>) {
         if let Some(inner) = (self.get)(values) {
             check(self.keys, inner, limits, found);
         }
@@ -566,16 +568,16 @@ impl<T, S> Field<T> for KeyTable<T, S> {
 }
 
 /// A value that is checked and not kept.
-pub(super) struct Unkept<F>(pub(super) F);
+pub(super) struct ValidatedOnly<F>(pub(super) F);
 
-impl<T, F: Format<Option<String>>> Field<T> for Unkept<F> {
+impl<T, F: Format<Option<String>>> Field<T> for ValidatedOnly<F> {
     fn shape(&self, _: TableKind) -> Shape {
         self.0.shape()
     }
 
     fn read(
         &self,
-        site: &Site<'_>,
+        site: &KeySite<'_>,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
         _: &mut T,
@@ -589,11 +591,11 @@ impl<T, F: Format<Option<String>>> Field<T> for Unkept<F> {
 
     fn swap(&self, _: &mut T, _: &mut T) {}
 
-    fn replace(&self, _: &mut T, _: &mut T, _: &[Given]) {}
+    fn replace(&self, _: &mut T, _: &mut T, _: &[WrittenKey]) {}
 
-    fn append(&self, _: &mut T, _: &mut T, _: &[Given]) {}
+    fn append(&self, _: &mut T, _: &mut T, _: &[WrittenKey]) {}
 
-    fn check(&self, _: &Head, _: &T, _: &Limits, _: &mut Vec<Fault>) {}
+    fn check(&self, _: &KeyInfo, _: &T, _: &Limits, _: &mut Vec<Fault>) {}
 }
 
 /// `append` of an override: rows of a rule, kept apart so that their entries are added.
@@ -606,7 +608,7 @@ impl Field<Draft> for AppendTable {
 
     fn read(
         &self,
-        site: &Site<'_>,
+        site: &KeySite<'_>,
         value: &Spanned<DeValue<'_>>,
         reader: &mut RuleReader<'_>,
         to: &mut Draft,
@@ -639,19 +641,19 @@ impl Field<Draft> for AppendTable {
         std::mem::swap(&mut values.append, &mut other.append);
     }
 
-    fn replace(&self, to: &mut Draft, from: &mut Draft, _: &[Given]) {
+    fn replace(&self, to: &mut Draft, from: &mut Draft, _: &[WrittenKey]) {
         self.swap(to, from);
     }
 
-    fn append(&self, _: &mut Draft, _: &mut Draft, _: &[Given]) {}
+    fn append(&self, _: &mut Draft, _: &mut Draft, _: &[WrittenKey]) {}
 
-    fn check(&self, _: &Head, _: &Draft, _: &Limits, _: &mut Vec<Fault>) {}
+    fn check(&self, _: &KeyInfo, _: &Draft, _: &Limits, _: &mut Vec<Fault>) {}
 }
 
-/// A [`Slot`] for a field of the struct, or for the value that the closures return.
+/// A [`FieldSlot`] for a field of the struct, or for the value that the closures return.
 macro_rules! slot {
     ($owner:ty : $($field:ident).+ , $format:expr) => {
-        &Slot::<$owner, _, _> {
+        &FieldSlot::<$owner, _, _> {
             get: |it| Some(&it.$($field).+),
             get_mut: |it| &mut it.$($field).+,
             format: $format,

@@ -125,7 +125,7 @@ impl Admission<'_> {
             decided: found.decided.max(found.end),
         };
         let compound = self.context.program.compound(rule);
-        let counts = match compound.is_some_and(|it| it.wants_all()) {
+        let counts = match compound.is_some_and(|it| it.needs_every_match()) {
             true => self.is_in_scope(rule, scope),
             false => self.can_hit(rule, scope, end),
         };

@@ -217,7 +217,7 @@ impl DetectorReader {
         match &mut self.machine {
             DetectorMachine::Names(known, names) => {
                 let known = Arc::clone(known);
-                **names = UnknownNameDetector::new(known, self.language).also_known(host_names);
+                **names = UnknownNameDetector::new(known, self.language).with_known(host_names);
             }
             DetectorMachine::Files(known, files) => {
                 **files = UnknownFileDetector::new(Arc::clone(known), host_names);

@@ -193,7 +193,7 @@ impl PartScope {
             .pending
             .iter_mut()
             .filter(|known| known.hit.rule == rule);
-        if let Some(compound) = program.compound(rule).filter(|it| it.wants_all()) {
+        if let Some(compound) = program.compound(rule).filter(|it| it.needs_every_match()) {
             if compound.reports_every() || known.count() < PENDING_MATCHES {
                 self.pending.push(record);
             }

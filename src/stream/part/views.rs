@@ -58,7 +58,7 @@ struct ViewReader {
     reader: HaystackReader,
     fold: Option<FoldView>,
     /// True if the key sees the region that the text is in.
-    sees: bool,
+    accepts_tag: bool,
     /// True if a haystack is open.
     is_open: bool,
     /// Offset of the end of the last byte read.
@@ -75,7 +75,7 @@ impl Views {
         #[cfg(feature = "ast")]
         let shapes = rules.shapes.as_ref();
         #[cfg(feature = "ast")]
-        let trees = shapes.map(|_| CodeTrees::new(ViewSource::of_code(is_tool_input)));
+        let trees = shapes.map(|_| CodeTrees::new(ViewSource::code_view(is_tool_input)));
         #[cfg(feature = "ast")]
         let has_trees = trees.is_some();
         #[cfg(not(feature = "ast"))]
@@ -88,7 +88,7 @@ impl Views {
             markdown: wants(ViewSource::Markdown).then(MarkdownView::new),
             edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),
             shell: wants(ViewSource::Shell).then(|| ShellView::new(ShellLimits::default())),
-            code: rules.tells_code_apart().then(CodeView::default),
+            code: rules.distinguishes_code().then(CodeView::default),
             command: None,
             is_fresh: false,
             outputs: ViewOutputs {
@@ -344,7 +344,7 @@ impl ViewReader {
         ViewReader {
             reader: HaystackReader::new(rules),
             fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
-            sees: rules.key.source.is_none(),
+            accepts_tag: rules.key.source.is_none(),
             is_open: false,
             end: 0,
         }
@@ -359,7 +359,7 @@ impl ViewReader {
         scope: HaystackScope<'_>,
         piece: Chunk<'_>,
     ) {
-        if !self.sees || piece.bytes.is_empty() {
+        if !self.accepts_tag || piece.bytes.is_empty() {
             return;
         }
         if !self.is_open {
@@ -482,8 +482,8 @@ impl ChunkSink for ViewFanout<'_, '_> {
             detector.enter_region(tag, admission, scope, decided);
         });
         self.for_each_reader(|reader, view, admission, scope| {
-            reader.sees = view.key.sees(tag);
-            if !reader.sees {
+            reader.accepts_tag = view.key.accepts_tag(tag);
+            if !reader.accepts_tag {
                 let end = TextEnd {
                     offset: reader.end,
                     decided: decided.max(reader.end),

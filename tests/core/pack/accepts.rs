@@ -6,7 +6,7 @@ use ttsr::rule::{
     Bound, Capture, Condition, Count, DoomLoop, Fold, KnownList, Per, Repetition, UnknownName,
     Within,
 };
-use ttsr::{Action, Channel, Limits, Pack, PartId, Pattern, Rule};
+use ttsr::{Action, Channel, Diagnostic, Limits, LoadError, Pack, PartId, Pattern, Rule};
 
 use super::{error_codes, errors, rule, with_rules};
 
@@ -59,13 +59,14 @@ fn patterns_with_large_classes_match_under_every_action_and_condition() {
             "match.last = 5000",
             "match.capture = { entropy = 0.1 }",
             "match.capture = { group = '0', random = true }",
+            "match.capture = { checksum = 'npm-crc32' }",
             "match.none = [{ regex = '\\w{300,900}x' }]",
             "match.none = [{ literal = 'x' }]\nmatch.within = { chars = 9 }",
             "[[allow]]\nrules = ['demo/*']\nreason = 'r'\ntext = ['nothing']",
         ] {
             let pack = loaded(&with_rules(&rule("a", &pattern, more)));
             let found = read(&pack, &format!("A {token}B {token}"));
-            let is_rare = more.contains("random");
+            let is_rare = more.contains("random") || more.contains("checksum");
             assert!(found > 0 || is_rare, "{regex} with {more}");
         }
         for list in ["all", "sequence"] {
@@ -282,6 +283,37 @@ fn rules_with_the_same_list_share_it() {
         ..UnknownName::default()
     };
     assert_eq!(first(&names.clone().known), list[0].as_ptr());
+}
+
+#[test]
+fn only_a_regex_on_the_unchanged_text_captures() {
+    for (pattern, codes) in [
+        ("{ regex = '(?<x>a)' }", &[][..]),
+        ("{ regex = '(?<x>a)', fold = ['case'] }", &["capture-group"]),
+        (
+            "{ regex = '(?<x>a)', region = ['prose'] }",
+            &["capture-group"],
+        ),
+        ("{ literal = '(?<x>a)' }", &["capture-group"]),
+    ] {
+        let more = "on = ['tool-output']\naction = 'warn'\nmessage = '{{ capture.x }}'";
+        let text = with_rules(&rule("a", pattern, more).replace("\"x\"", "\"(?<x>a)\""));
+        let pack = Pack::from_toml(&text);
+        let found = pack.as_ref().err().map_or(&[][..], LoadError::diagnostics);
+        let found: Vec<_> = found.iter().map(Diagnostic::code).collect();
+        assert_eq!(found, codes, "{pattern}");
+    }
+}
+
+#[test]
+fn lists_are_equal_if_their_names_are() {
+    let list = |names: &[&str]| names.iter().copied().collect::<KnownList>();
+    let mut two_lists = list(&["serde"]);
+    two_lists.add(Arc::from(["tokio".to_owned()]));
+    assert_eq!(two_lists, list(&["serde", "tokio"]));
+    assert_eq!(two_lists.clone(), two_lists);
+    assert_ne!(list(&["serde"]), list(&["tokio"]));
+    assert_ne!(list(&["serde"]), two_lists);
 }
 
 /// Folded text has no capitals: the pattern could never match.

@@ -1,8 +1,10 @@
 //! Rules from other sources than files: built in code, in any order, on several threads.
 
+use ttsr::limits::OnLimit;
+use ttsr::pack::LoadErrorKind;
 use ttsr::rule::{
-    Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, Per, Region, Repeat, Repetition,
-    Script, Within,
+    Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, KnownList, PatternKind, Per,
+    Region, Repeat, Repetition, Script, Within,
 };
 use ttsr::{Action, Channel, LoadError, Pack, PackBuilder, Pattern, Rule};
 
@@ -360,4 +362,47 @@ fn severity_and_action_follow_from_each_other() {
             "{defaults} / {more}"
         );
     }
+}
+
+/// `name()`, the serialized form and the key in rules are the same.
+#[test]
+fn names_are_those_of_the_serialized_form() {
+    let mut names = Vec::new();
+    for kind in [PatternKind::Literal, PatternKind::Word, PatternKind::Regex] {
+        names.push((kind.name(), serde_json::to_value(kind).unwrap()));
+        // The name is the key of the pattern.
+        let toml = with_rules(&rule("a", &format!("{{ {} = 'x' }}", kind.name()), ""));
+        let pack = Pack::from_toml(&toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
+        assert_eq!(pack.rules()[0].condition.any[0].kind, kind);
+    }
+    for kind in [
+        LoadErrorKind::Io,
+        LoadErrorKind::Invalid,
+        LoadErrorKind::TooLarge,
+        LoadErrorKind::UnknownPack,
+    ] {
+        names.push((kind.name(), serde_json::to_value(kind).unwrap()));
+    }
+    for on_limit in [OnLimit::Abort, OnLimit::Continue] {
+        names.push((on_limit.name(), serde_json::to_value(on_limit).unwrap()));
+    }
+    for within in [Within::Part, Within::Message] {
+        names.push((within.name(), serde_json::to_value(within).unwrap()));
+    }
+    for (name, json) in names {
+        assert_eq!(json, name);
+    }
+    for within in [Within::Lines(3), Within::Chars(3)] {
+        let json = serde_json::to_value(within).unwrap();
+        assert_eq!(json[within.name()], 3);
+    }
+    for name in ["prose", "code", "code:rust"] {
+        let region: Region = serde_json::from_value(name.into()).unwrap();
+        assert_eq!(serde_json::to_value(&region).unwrap(), name);
+    }
+    let unknown = serde_json::from_value::<Region>("attic".into()).unwrap_err();
+    assert_eq!(unknown.to_string(), "unknown region `attic`");
+    let known: KnownList = ["b", "a"].into_iter().collect();
+    let json = serde_json::to_value(&known).unwrap();
+    assert_eq!(serde_json::from_value::<KnownList>(json).unwrap(), known);
 }

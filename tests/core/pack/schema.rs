@@ -58,6 +58,18 @@ fn every_key_of_the_schema_is_read_by_the_loader() {
 }
 
 #[test]
+fn the_schema_is_indented_by_depth() {
+    let mut depth = 0;
+    for line in ttsr::pack::schema().lines() {
+        let text = line.trim_start();
+        depth -= usize::from(text.starts_with(['}', ']']));
+        assert_eq!(line.len() - text.len(), 2 * depth, "{line}");
+        depth += usize::from(text.ends_with(['{', '[']));
+    }
+    assert_eq!(depth, 0);
+}
+
+#[test]
 fn the_schema_names_values_defaults_and_bounds() {
     let schema: serde_json::Value = serde_json::from_str(&ttsr::pack::schema()).unwrap();
     let rule = &at(&schema, "rule")["additionalProperties"];

@@ -261,6 +261,12 @@ fn problems_are_sorted_by_file_then_line_then_column() {
         .map(|problem| (problem.file().to_owned(), problem.line(), problem.column()))
         .collect();
     assert!(places.is_sorted());
+    let rules = error.diagnostics().iter().map(|problem| problem.rule());
+    assert!(
+        rules.clone().any(|rule| rule == Some("demo/a")),
+        "{:?}",
+        rules.collect::<Vec<_>>()
+    );
     assert_eq!(
         (places[0].0.as_str(), places.last().unwrap().0.as_str()),
         ("a.toml", "b.toml")

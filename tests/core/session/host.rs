@@ -1,6 +1,9 @@
 //! The failures of hosts that followed the documentation of 0.1.0, case by case, against `Conversation`.
 
-use ttsr::conversation::CutSource;
+use std::time::Duration;
+
+use ttsr::conversation::{Attempt, CutSource};
+use ttsr::rule::ToolOutcome;
 use ttsr::{
     Action, Channel, Conversation, Flow, Limits, Mode, Pack, PackBuilder, PartId, Partial, Pattern,
     Rule, Severity, Snapshot, Suppression,
@@ -451,6 +454,23 @@ fn a_call_that_awaits_a_review_is_not_released() {
 }
 
 #[test]
+fn a_call_that_is_approved_in_an_attempt_is_released() {
+    let mut asks = on(rule("push", Action::Consult), Channel::ToolInput);
+    asks.consult = Some(ttsr::rule::Consult::new("May it run?"));
+    let mut conversation = Conversation::new(&pack([asks]));
+    let mut turn = conversation.turn("Go.");
+    let mut attempt = turn.attempt();
+    let _ = attempt.open(CALL, Channel::ToolInput);
+    let _ = attempt.tool(CALL, "bash", "call_1");
+    assert_eq!(attempt.push(CALL, br#"{"command":"git push"}"#), Flow::Go);
+    assert_eq!(attempt.close(CALL), Flow::Go);
+    assert_eq!(attempt.reviews().len(), 1);
+    assert_eq!(attempt.take(CALL), b"");
+    attempt.approve(CALL);
+    assert_eq!(attempt.take(CALL), br#"{"command":"git push"}"#);
+}
+
+#[test]
 fn tool_input_streams_if_the_host_asks_for_it() {
     let aborting = on(rule("bad", Action::Abort), Channel::ToolInput);
     let mut conversation = Conversation::new(&pack([aborting]));
@@ -524,4 +544,113 @@ fn conversations_cross_threads_and_decisions_are_written() {
         (Action::Abort, 6, "bad")
     );
     assert!(size_of::<Flow>() <= 8);
+}
+
+/// A pack with one aborting rule, given by the lines after its description.
+fn aborting(keys: &str) -> Pack {
+    let text = format!(
+        "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\naction = 'abort'\n{keys}\n"
+    );
+    Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn what_a_host_tells_an_attempt_decides_its_rules() {
+    type Tell = fn(&mut Attempt<'_>) -> Flow;
+    let todo = "match.any = [{ literal = 'todo' }]";
+    let cases: [(String, Channel, Tell); 4] = [
+        (
+            "on = ['tool-input']\nmatch.limit = { tokens = 10 }".to_owned(),
+            Channel::ToolInput,
+            |attempt| attempt.count_tokens(CALL, 11),
+        ),
+        (
+            "on = ['tool-input']\nmatch.limit = { seconds = 2 }".to_owned(),
+            Channel::ToolInput,
+            |attempt| attempt.tick(Duration::from_secs(3)),
+        ),
+        (
+            format!("on = ['tool-input']\npaths = ['**/*.rs']\n{todo}"),
+            Channel::ToolInput,
+            |attempt| attempt.set_path(CALL, "src/lib.rs"),
+        ),
+        (
+            format!("on = ['tool-output']\noutcome = 'error'\n{todo}"),
+            Channel::ToolOutput,
+            |attempt| attempt.set_outcome(CALL, ToolOutcome::Error),
+        ),
+    ];
+    for (keys, channel, tell) in cases {
+        let pack = aborting(&keys);
+        for is_told in [true, false] {
+            let mut conversation = Conversation::new(&pack);
+            let mut turn = conversation.turn("Go.");
+            let mut attempt = turn.attempt();
+            assert_eq!(attempt.open(CALL, channel), Flow::Go);
+            assert_eq!(attempt.tick(Duration::ZERO), Flow::Go);
+            if is_told {
+                let _ = tell(&mut attempt);
+            }
+            let _ = attempt.push(CALL, b"todo");
+            let _ = attempt.close(CALL);
+            assert_eq!(attempt.finish().cut().is_some(), is_told, "{keys}");
+            // A cut repeats, whatever the host tells after it.
+            assert_eq!(tell(&mut attempt).cut().is_some(), is_told, "{keys}");
+        }
+    }
+}
+
+#[test]
+fn names_that_a_host_adds_to_a_conversation_are_known_in_its_replies() {
+    let pack = aborting("on = ['text']\nmatch.unknown-name = {}");
+    for is_known in [true, false] {
+        let mut conversation = Conversation::new(&pack);
+        if is_known {
+            conversation.know(["our_crate"]);
+        }
+        let mut turn = conversation.turn("Go.");
+        let mut attempt = turn.attempt();
+        let _ = attempt.push(TEXT, b"```rust\nuse our_crate::x;\n```\n");
+        assert_eq!(attempt.finish().ok().is_ok(), is_known);
+    }
+}
+
+#[test]
+fn a_call_of_a_turn_is_released_by_its_approval() {
+    let mut asks = on(rule("push", Action::Consult), Channel::ToolInput);
+    asks.consult = Some(ttsr::rule::Consult::new("May it?"));
+    let mut conversation = Conversation::new(&pack([asks]));
+    let mut turn = conversation.turn("Go.");
+    let mut attempt = turn.attempt();
+    let input = br#"{"command": "git push"}"#;
+    let _ = attempt.open(CALL, Channel::ToolInput);
+    let _ = attempt.push(CALL, input);
+    let _ = attempt.close(CALL);
+    assert_eq!(attempt.finish(), Flow::Go);
+    let parts: Vec<_> = attempt.reviews().iter().map(|review| review.part).collect();
+    assert_eq!(parts, [CALL]);
+    assert_eq!(attempt.take(CALL), b"");
+    attempt.approve(CALL);
+    assert_eq!(attempt.take(CALL), input);
+    assert_eq!(attempt.counters().unscanned_bytes, 0);
+    drop(attempt);
+    assert_eq!(turn.conversation().reviews(), []);
+}
+
+#[test]
+fn a_case_fails_if_its_rule_hits_too_late() {
+    let case = |by_byte: u64, text: &str| {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['text']\n\
+             match.any = [{{ regex = '(?m)bad$' }}]\n[[rule.r.case]]\ntext = \"{text}\"\nexpect = 'inject'\n\
+             by-byte = {by_byte}\n"
+        );
+        let pack = Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"));
+        ttsr::test(&pack).map_err(|error| error.failures()[0].problem)
+    };
+    assert_eq!(case(4, "bad\\n"), Ok(1));
+    assert_eq!(
+        case(3, "bad\\n"),
+        Err("hits after the byte that the case names")
+    );
 }

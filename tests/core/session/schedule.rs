@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use ttsr::rule::{Allowance, Repeat, Retry};
+use ttsr::session::Session;
 use ttsr::{
-    Action, Channel, Decision, Mode, Pack, PartId, Pattern, Rule, Session, Severity, Stream,
-    Suppression,
+    Action, Channel, Decision, Mode, Pack, PartId, Pattern, Rule, Severity, Stream, Suppression,
 };
 
 use ttsr_testing::{Random, scale};

@@ -6,7 +6,7 @@ use ttsr::{Action, Channel, Pack, PartId, Snapshot, Verdict};
 use super::policy::{pack, rule};
 use super::{TEXT, attempt, shown};
 
-fn written(session: &ttsr::Session) -> serde_json::Value {
+fn written(session: &ttsr::session::Session) -> serde_json::Value {
     serde_json::to_value(session.snapshot()).unwrap()
 }
 
@@ -205,7 +205,7 @@ fn names_that_the_host_knows_are_known_in_every_later_stream() {
         "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['text']\nmatch.unknown-name = {}\n",
     );
     let pack = pack.unwrap_or_else(|error| panic!("{error}"));
-    let decided = |session: &mut ttsr::Session| {
+    let decided = |session: &mut ttsr::session::Session| {
         session.begin_turn();
         let mut stream = session.stream();
         stream.open(PartId(0), Channel::Text);
@@ -227,7 +227,7 @@ fn what_was_counted_goes_on_under_a_new_pack_that_has_the_rule_still() {
         rule
     };
     let mut session = pack([counting("b")]).session();
-    let reply = |session: &mut ttsr::Session, text: &str| {
+    let reply = |session: &mut ttsr::session::Session, text: &str| {
         session.begin_turn();
         let mut stream = session.stream();
         let _ = session.open(&mut stream, TEXT, Channel::Text);

@@ -12,8 +12,10 @@ use ttsr::{Channel, Limits, Pack, PartId, Rule};
 
 use ttsr_testing::{Random, scale};
 
-const PACKS: usize = 3_000;
-const TEXTS: usize = 8;
+/// A pack costs as much as a hundred texts: more texts per pack give more pairs in the same time. With fewer packs, not
+/// every key of the language would hit.
+const PACKS: usize = 1_000;
+const TEXTS: usize = 160;
 
 const ATOMS: [&str; 26] = [
     r"\w",
@@ -192,6 +194,7 @@ fn condition(random: &mut Random, out: &mut String) {
             ("capture", "{ group = 1, random = true }"),
             ("capture", "{ group = 'name', not-in = ['a*', '?'] }"),
             ("capture", "{ not-in = ['[', '{a,b}'] }"),
+            ("capture", "{ checksum = 'luhn' }"),
         ]);
         key(name, value);
     }

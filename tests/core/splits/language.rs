@@ -152,12 +152,16 @@ fn condition(random: &mut Random) -> String {
         12 => {
             key(
                 "any",
-                format!("[{{ regex = {} }}]", quoted(r"(?<key>[a-z0-9]{6,})")),
+                format!(
+                    "[{{ regex = {} }}]",
+                    quoted(random.pick(&[r"(?<key>[a-z0-9]{6,})", r"(?<key>\d[\d -]{0,8}\d)"]))
+                ),
             );
             let capture = [
                 "{ entropy = 2.0 }",
                 "{ random = true }",
                 "{ not-in = ['foo*'] }",
+                "{ checksum = 'luhn' }",
             ];
             key("capture", random.pick(&capture).to_owned());
         }
@@ -271,7 +275,7 @@ const LOOP: &str = "look into the other file, look into the other file, look int
     look into the other file, look into the other file, look into the other file, look into the other file, ";
 const FOREIGN: &str = "Это не то, что надо было сказать сегодня вечером на этой улице. ";
 
-const PIECES: [&str; 58] = [
+const PIECES: [&str; 59] = [
     "foo",
     "foo",
     "bar",
@@ -319,6 +323,7 @@ const PIECES: [&str; 58] = [
     " | ",
     "; ",
     "12",
+    "18",
     "-",
     "<|im_end|>",
     "use foo::bar;\n",

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ttsr::session::Session;
 use ttsr::stream::{Counters, Redaction};
-use ttsr::{Decision, Hit, Pack, PartId, Session, Stream};
+use ttsr::{Decision, Hit, Pack, PartId, Stream};
 
 use super::language::Step;
 use super::shown;

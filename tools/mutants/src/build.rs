@@ -9,13 +9,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::list::Mutant;
+use crate::list::{Mutant, Sample};
 use crate::write::{Numbered, Written, write};
 
 /// The built test programs and the numbering of the mutants.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Built {
     pub mutants: Vec<Mutant>,
+    /// The sample that is written; `None` for all mutants.
+    pub sample: Option<Sample>,
     /// The programs by their names for `--test` (the name of a library for its unit tests), with their paths.
     pub programs: Vec<(String, PathBuf)>,
     /// Mutants by number, from one.
@@ -38,7 +40,7 @@ impl Built {
     }
 
     /// Starts with the mutants that did not compile in the previous build, because finding them takes several rounds.
-    fn begin(folders: &Folders, mutants: Vec<Mutant>) -> Built {
+    fn begin(folders: &Folders, mutants: Vec<Mutant>, sample: Option<Sample>) -> Built {
         let old = Built::read(folders).unwrap_or_default();
         let keys = old.unviable.iter().map(|&it| old.mutants[it].key.as_str());
         let keys: BTreeSet<&str> = keys.collect();
@@ -46,8 +48,17 @@ impl Built {
         Built {
             unviable: (0..mutants.len()).filter(known).collect(),
             mutants,
+            sample,
             ..Built::default()
         }
+    }
+
+    /// Returns the mutants to write: all or a sample of those that compile and can be selected at run time.
+    fn chosen(&self) -> BTreeSet<usize> {
+        let can_run = |it| !self.unviable.contains(&it) && !self.elsewhere.contains(&it);
+        self.sample
+            .unwrap_or(Sample::ALL)
+            .draw(&self.mutants, can_run)
     }
 }
 
@@ -72,9 +83,14 @@ impl Folders {
     }
 }
 
-pub fn build(folders: &Folders, mutants: Vec<Mutant>, tests: &[String]) -> Result<Built> {
+pub fn build(
+    folders: &Folders,
+    mutants: Vec<Mutant>,
+    sample: Option<Sample>,
+    tests: &[String],
+) -> Result<Built> {
     copy(&folders.tree)?;
-    let mut built = Built::begin(folders, mutants);
+    let mut built = Built::begin(folders, mutants, sample);
     // One error may hide others, so several rounds are needed.
     for round in 1.. {
         let lines = write_all(&folders.tree, &mut built)?;
@@ -114,11 +130,13 @@ fn copy(tree: &Path) -> Result<()> {
             write_if_changed(&tree.join(name), &fs::read(name)?)?;
         }
     }
-    // A moved test would otherwise exist twice.
-    for file in sources(&tree.join("tests"))? {
-        let name = file.strip_prefix(tree)?.to_str();
-        if name.is_none_or(|name| !names.contains(name)) {
-            fs::remove_file(file)?;
+    // A moved test would otherwise exist twice, and so would the rules of a moved file of a pack.
+    for folder in ["tests", "rules"] {
+        for file in sources(&tree.join(folder))? {
+            let name = file.strip_prefix(tree)?.to_str();
+            if name.is_none_or(|name| !names.contains(name)) {
+                fs::remove_file(file)?;
+            }
         }
     }
     Ok(())
@@ -136,19 +154,31 @@ fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
 /// The sources of the libraries that are mutated.
 const LIBRARIES: [&str; 3] = ["src", "crates/automata/src", "crates/views/src"];
 
+/// Their packages.
+const PACKAGES: [&str; 3] = ["ttsr", "ttsr-automata", "ttsr-views"];
+
 /// The mutants by file and line range.
 type Lines = BTreeMap<String, Vec<(std::ops::Range<usize>, usize)>>;
 
-/// Writes the sources with all mutants that may compile, and renumbers them.
+/// Writes the sources with the chosen mutants that may compile, and renumbers them.
 fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
+    loop {
+        let known = built.elsewhere.len();
+        let lines = write_chosen(tree, built)?;
+        // A mutant that cannot be selected is replaced by another one in a sample.
+        if built.sample.is_none() || built.elsewhere.len() == known {
+            return Ok(lines);
+        }
+    }
+}
+
+fn write_chosen(tree: &Path, built: &mut Built) -> Result<Lines> {
     built.numbers.clear();
-    built.elsewhere.clear();
+    let chosen = built.chosen();
     let mutants = &built.mutants;
     let mut of_file: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (index, mutant) in mutants.iter().enumerate() {
-        if !built.unviable.contains(&index) {
-            of_file.entry(&mutant.file).or_default().push(index);
-        }
+    for index in chosen {
+        of_file.entry(&mutants[index].file).or_default().push(index);
     }
     let mut lines = Lines::new();
     let mut files = Vec::new();
@@ -222,16 +252,8 @@ fn cargo(folders: &Folders, command: &str) -> Command {
 /// Returns the mutants on whose lines the compiler reports errors.
 fn failing(folders: &Folders, lines: &Lines) -> Result<BTreeSet<usize>> {
     let output = cargo(folders, "check")
-        .args([
-            "-p",
-            "ttsr",
-            "-p",
-            "ttsr-automata",
-            "-p",
-            "ttsr-views",
-            "--lib",
-            "--profile=test",
-        ])
+        .args(PACKAGES.iter().flat_map(|package| ["-p", package]))
+        .args(["--lib", "--profile=test"])
         .output()?;
     let mut wrong = BTreeSet::new();
     let mut of_none = String::new();
@@ -267,9 +289,20 @@ fn blamed(message: &Value, lines: &Lines) -> Option<usize> {
 
 fn programs(folders: &Folders, tests: &[String]) -> Result<Vec<(String, PathBuf)>> {
     let mut cargo = cargo(folders, "test");
-    cargo.args(["--no-run", "--workspace", "--lib"]);
+    cargo.args(["--no-run", "--lib"]);
+    for package in PACKAGES {
+        cargo.args(["-p", package]);
+    }
     for test in tests {
-        cargo.args(["--test", test]);
+        // `core` of the root package, or `ttsr-cli/cli`.
+        let name = match test.split_once('/') {
+            Some((package, name)) => {
+                cargo.args(["-p", package]);
+                name
+            }
+            None => test,
+        };
+        cargo.args(["--test", name]);
     }
     let output = cargo.output()?;
     ensure!(output.status.success(), "the tests do not build");

@@ -1,6 +1,7 @@
 //! The list of mutants of cargo-mutants: the replaced spans and their replacements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -62,12 +63,47 @@ impl Mutant {
         function.is_some_and(|it| it.return_type.contains("impl "))
     }
 
-    /// Returns the module for the summary: `automata`, `views`, ….
+    /// Returns the top-level module of the crate: `src/stream`, `crates/views/src/json`. Its files have this prefix.
     pub fn module(&self) -> &str {
-        let path = self.file.strip_prefix("crates/");
-        let path = path.or_else(|| self.file.strip_prefix("src/"));
-        let path = path.unwrap_or(&self.file);
-        path.split(['/', '.']).next().unwrap_or(path)
+        let root = self.file.find("src/").map_or(0, |at| at + "src/".len());
+        let end = self.file[root..].find(['/', '.']);
+        end.map_or(&self.file, |end| &self.file[..root + end])
+    }
+}
+
+/// A pseudo-random order of mutants and the number of them that is drawn from each module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    pub size: usize,
+    pub seed: u64,
+}
+
+impl Sample {
+    /// Every mutant.
+    pub const ALL: Sample = Sample {
+        size: usize::MAX,
+        seed: 0,
+    };
+
+    /// Returns the position of a mutant in the order. It depends on the name alone, so it survives changed lines, and a
+    /// larger sample with the same seed contains the smaller one.
+    pub fn rank(self, mutant: &Mutant) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, &mutant.key).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns the first `size` mutants of each module among those that `can_run` accepts.
+    pub fn draw(self, mutants: &[Mutant], can_run: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+        let mut order: Vec<usize> = (0..mutants.len()).filter(|&it| can_run(it)).collect();
+        order.sort_by_cached_key(|&it| self.rank(&mutants[it]));
+        let mut drawn: HashMap<&str, usize> = HashMap::new();
+        order.retain(|&it| {
+            let count = drawn.entry(mutants[it].module()).or_default();
+            *count += 1;
+            *count <= self.size
+        });
+        order.into_iter().collect()
     }
 }
 

@@ -14,15 +14,14 @@ mod report;
 mod run;
 mod write;
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
 use build::{Built, Folders};
-use list::Mutant;
+use list::{Mutant, Sample};
 use report::{Reasons, Report};
 use run::{Finding, Outcome, Run};
 
@@ -34,11 +33,17 @@ struct Options {
     files: Vec<String>,
     /// Earlier outcomes that are run again.
     again: Vec<Outcome>,
-    /// Test programs besides the tests of the library.
+    /// Test programs besides the unit tests: `core` of the root package, `ttsr-cli/cli` of another one.
     tests: Vec<String>,
     jobs: usize,
     /// Time limit for the tests of one mutant, in seconds.
     budget: f64,
+    /// Number of mutants drawn from each module; `None` for all.
+    sample: Option<usize>,
+    /// Selects another sample.
+    seed: u64,
+    /// The date that the page of survivors gives.
+    date: String,
     /// The folder of the copy and the results.
     scratch: PathBuf,
     /// Runs the previous build, even if the sources have changed.
@@ -55,6 +60,9 @@ impl Options {
             tests: Vec::new(),
             jobs: 2,
             budget: f64::INFINITY,
+            sample: None,
+            seed: 1,
+            date: "an unknown date".into(),
             scratch: "target/mutants".into(),
             is_built: false,
             report: false,
@@ -72,6 +80,9 @@ impl Options {
                 "--test" => options.tests.push(value()?),
                 "--jobs" => options.jobs = value()?.parse()?,
                 "--budget" => options.budget = value()?.parse()?,
+                "--sample" => options.sample = Some(value()?.parse()?),
+                "--seed" => options.seed = value()?.parse()?,
+                "--date" => options.date = value()?,
                 "--scratch" => options.scratch = value()?.into(),
                 "--built" => options.is_built = true,
                 "--report" => options.report = true,
@@ -92,9 +103,13 @@ fn main() -> Result<ExitCode> {
     let scratch = std::fs::canonicalize(&options.scratch)?;
     let results = scratch.join("results.jsonl");
     let folders = Folders::at(&scratch);
+    let sample = options.sample.map(|size| Sample {
+        size,
+        seed: options.seed,
+    });
     let built = match options.is_built || options.report {
         true => Built::read(&folders)?,
-        false => build::build(&folders, list::all()?, &options.tests)?,
+        false => build::build(&folders, list::all()?, sample, &options.tests)?,
     };
     if !options.report {
         find(&options, &folders, &built, &results)?;
@@ -104,12 +119,15 @@ fn main() -> Result<ExitCode> {
     let report = Report {
         mutants: &built.mutants,
         unviable: &built.unviable,
+        sample: built.sample,
+        date: &options.date,
         findings: &findings,
         reasons: &reasons,
     };
     std::fs::write(scratch.join("survivors.md"), report.page())?;
     println!("{}", report.table(|it| it.file.clone()));
     println!("{}", report.table(|it| it.module().to_owned()));
+    println!("{}", report.summary());
     let unexplained = report.unexplained();
     unexplained.iter().for_each(|it| println!("{}", it.name));
     println!(
@@ -142,14 +160,17 @@ fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> 
         numbers(built),
         options.budget,
     );
-    let mut chosen: Vec<usize> = built.numbers.iter().map(|it| it.mutant).collect();
+    // The build may have a larger sample than the one that is asked for.
+    let sample = Sample {
+        size: options.sample.unwrap_or(usize::MAX),
+        ..built.sample.unwrap_or(Sample::ALL)
+    };
+    let is_written: BTreeSet<usize> = built.numbers.iter().map(|it| it.mutant).collect();
+    let drawn = sample.draw(mutants, |it| is_written.contains(&it));
+    let mut chosen: Vec<usize> = drawn.into_iter().collect();
     chosen.retain(|&it| options.wants(&mutants[it]) && is_open(&old, &mutants[it], &options.again));
     // A fixed pseudo-random order, so that a run that is stopped early has sampled all files.
-    chosen.sort_by_cached_key(|&it| {
-        let mut hasher = DefaultHasher::new();
-        mutants[it].key.hash(&mut hasher);
-        hasher.finish()
-    });
+    chosen.sort_by_cached_key(|&it| sample.rank(&mutants[it]));
     println!("{} mutants to run", chosen.len());
     // A mutant that survived earlier will probably survive again, so the check below does not apply.
     if options.again.is_empty() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use crate::list::Mutant;
+use crate::list::{Mutant, Sample};
 use crate::run::{Finding, Outcome};
 
 /// The reasons why mutants survive, written by hand in `tools/mutants/reasons.toml`.
@@ -71,6 +71,10 @@ fn function(mutant: &Mutant) -> String {
 pub struct Report<'a> {
     pub mutants: &'a [Mutant],
     pub unviable: &'a BTreeSet<usize>,
+    /// The sample that was drawn; `None` if all mutants were.
+    pub sample: Option<Sample>,
+    /// The date of the run, for the page.
+    pub date: &'a str,
     pub findings: &'a BTreeMap<String, Finding>,
     pub reasons: &'a Reasons,
 }
@@ -84,11 +88,16 @@ struct Tally {
     timed_out: usize,
     survived: usize,
     not_reached: usize,
+    /// Those that survived or were not reached, and have a reason.
+    explained: usize,
 }
 
 impl Tally {
-    fn add(&mut self, fate: Fate) {
+    fn add(&mut self, fate: Fate, is_explained: bool) {
         self.mutants += 1;
+        if let Fate::Run(Outcome::Survived | Outcome::NotReached) = fate {
+            self.explained += usize::from(is_explained);
+        }
         *match fate {
             Fate::Unviable => &mut self.unviable,
             Fate::NotRun => &mut self.not_run,
@@ -99,24 +108,34 @@ impl Tally {
         } += 1;
     }
 
+    fn run(&self) -> usize {
+        self.mutants - self.unviable - self.not_run
+    }
+
     /// Returns the percentage of run mutants that were caught.
     fn score(&self) -> f64 {
         let caught = self.caught + self.timed_out;
-        let run = caught + self.survived + self.not_reached;
-        100.0 * caught as f64 / run.max(1) as f64
+        100.0 * caught as f64 / self.run().max(1) as f64
+    }
+
+    /// Returns the percentage that was caught of the run mutants that are not explained.
+    fn score_of_unexplained(&self) -> f64 {
+        let caught = self.caught + self.timed_out;
+        100.0 * caught as f64 / (self.run() - self.explained).max(1) as f64
     }
 
     fn row(&self, name: &str) -> String {
         format!(
-            "| {name} | {} | {} | {} | {} | {} | {} | {} | {:.1} % |\n",
-            self.mutants,
-            self.unviable,
-            self.not_run,
+            "| {name} | {} of {} | {} | {} | {} | {} | {} | {:.1} % | {:.1} % |\n",
+            self.run(),
+            self.mutants - self.unviable,
             self.caught,
             self.timed_out,
             self.survived,
             self.not_reached,
-            self.score()
+            self.explained,
+            self.score(),
+            self.score_of_unexplained(),
         )
     }
 }
@@ -153,27 +172,46 @@ impl Report<'_> {
 
     /// Returns the percentage of all run mutants that were caught.
     pub fn score(&self) -> f64 {
+        self.tally().score()
+    }
+
+    fn add(&self, tally: &mut Tally, index: usize) {
+        let is_explained = self.reasons.of(&self.mutants[index]).is_some();
+        tally.add(self.fate(index), is_explained);
+    }
+
+    fn tally(&self) -> Tally {
         let mut all = Tally::default();
-        (0..self.mutants.len()).for_each(|it| all.add(self.fate(it)));
-        all.score()
+        (0..self.mutants.len()).for_each(|it| self.add(&mut all, it));
+        all
+    }
+
+    /// Returns a sentence that tells how many mutants were run, and how they were drawn.
+    pub fn summary(&self) -> String {
+        let all = self.tally();
+        let (run, of) = (all.run(), all.mutants - all.unviable);
+        match self.sample {
+            Some(Sample { size, seed }) => format!(
+                "A sample of {run} of {of} mutants: at most {size} of each module, drawn with seed {seed}."
+            ),
+            None => format!("{run} of {of} mutants."),
+        }
     }
 
     /// Returns a table by module or by file.
     pub fn table(&self, by: impl Fn(&Mutant) -> String) -> String {
         let mut rows: BTreeMap<String, Tally> = BTreeMap::new();
-        let mut all = Tally::default();
         for (index, mutant) in self.mutants.iter().enumerate() {
-            let fate = self.fate(index);
-            rows.entry(by(mutant)).or_default().add(fate);
-            all.add(fate);
+            self.add(rows.entry(by(mutant)).or_default(), index);
         }
+        rows.retain(|_, tally| tally.run() > 0);
         let mut out = String::from(
-            "| | mutants | do not compile | not run | caught | timed out | survived | not reached | score |\n\
+            "| | run | caught | timed out | survived | not reached | explained | score | score without explained |\n\
              |---|---|---|---|---|---|---|---|---|\n",
         );
         rows.iter()
             .for_each(|(name, tally)| out += &tally.row(name));
-        out + &all.row("all")
+        out + &self.tally().row("all")
     }
 
     /// Returns the survivors without a reason.
@@ -190,12 +228,16 @@ impl Report<'_> {
             let group = self.reasons.of(mutant).unwrap_or(usize::MAX);
             groups.entry(group).or_default().push(mutant);
         }
-        let mut out = String::from(HEAD);
+        let mut out = format!("{HEAD}Run on {}. {}\n\n", self.date, self.summary());
         out += &self.table(|it| it.module().to_owned());
         for (group, mutants) in groups {
             let reason = self.reasons.group.get(group).map(|it| it.reason.trim());
             let reason = reason.unwrap_or("No reason is known: a test is missing.");
-            let _ = write!(out, "\n## {} survivors\n\n{reason}\n\n", mutants.len());
+            let survivors = match mutants.len() {
+                1 => "1 survivor".to_owned(),
+                count => format!("{count} survivors"),
+            };
+            let _ = write!(out, "\n## {survivors}\n\n{reason}\n\n");
             mutants
                 .iter()
                 .for_each(|it| out += &format!("- `{}`\n", it.key));
@@ -207,6 +249,9 @@ impl Report<'_> {
 const HEAD: &str = "\
 # Surviving mutants
 
-Generated by `scripts/mutants` with the reasons from `tools/mutants/reasons.toml`. [trust.md](trust.md#mutation) describes the method.
+Generated by `scripts/mutants` with the reasons from `tools/mutants/reasons.toml`. [trust.md](trust.md#mutation) describes
+the method. The column *run* says how many of the mutants of a module were run. *Explained* are those that survived or
+were not reached and have a reason below. The score is the percentage that was caught or timed out; the last column leaves
+out those that are explained.
 
 ";

@@ -52,6 +52,9 @@ pub struct Run<'a> {
     catchers: Mutex<HashMap<String, Vec<usize>>>,
 }
 
+/// Maximum time limit for a batch of tests, in seconds of CPU time.
+const LONGEST: f64 = 60.0;
+
 /// Number of tests tried first because they caught mutants of the same function, and of the same file.
 const CATCHERS: [usize; 2] = [3, 8];
 
@@ -216,7 +219,7 @@ impl<'a> Run<'a> {
             tree: self.tree,
             program: &self.tests[batch[0]].program,
             tests: &tests,
-            processor: Duration::from_secs_f64(5.0 * seconds + 0.5),
+            processor: Duration::from_secs_f64((5.0 * seconds + 0.5).min(LONGEST)),
             // Generous: on a busy machine a process may wait for minutes, and only a deadlock waits forever.
             patience: Duration::from_secs_f64(20.0 * seconds + 300.0),
         };

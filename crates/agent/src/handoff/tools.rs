@@ -6,6 +6,7 @@ use std::fs::File;
 use std::future::{Future, ready};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::json;
 
@@ -72,10 +73,10 @@ pub type TranscriptFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<TranscriptMessage>, String>> + Send + 'a>>;
 
 /// A source of earlier sessions, such as files or a server.
-pub trait Transcripts: Send {
+pub trait Transcripts: Send + Sync {
     /// Returns the last messages of a session, oldest first, at most `most`; or the reason why it cannot be read,
     /// worded for the model. The model chooses the id, so it may be any text.
-    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a>;
+    fn recent<'a>(&'a self, session: &'a str, most: usize) -> TranscriptFuture<'a>;
 }
 
 /// The sessions in a folder: the session `talk` is the file `talk.ttsr`, or else `talk`, of a
@@ -154,7 +155,7 @@ impl StoredSessions {
 }
 
 impl Transcripts for StoredSessions {
-    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
+    fn recent<'a>(&'a self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
         Box::pin(ready(self.read(session, most)))
     }
 }
@@ -178,10 +179,10 @@ impl Transcripts for StoredSessions {
 ///     ScriptedReply::default().text("Handed over.").finish("stop"),
 /// ]);
 /// let settings = Settings { session: "talk".into(), ..Settings::default() };
-/// let mut processor = Processor::new(Pack::builder().build()?.session(), Hooks::default(), settings);
-/// let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
-/// let mut tools = HandoffTools::new("talk", &mut others, &mut sessions);
-/// let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+/// let mut processor = Processor::new(&Pack::builder().build()?, Hooks::default(), settings);
+/// let (others, sessions) = (NoTools, StoredSessions::new("."));
+/// let mut tools = HandoffTools::new("talk", &others, &sessions);
+/// let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
 /// let prompt = Message::user(summary_prompt("finish the parser"));
 /// let request = Request::new("a-model", vec![prompt]);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -192,45 +193,48 @@ impl Transcripts for StoredSessions {
 /// ```
 pub struct HandoffTools<'a> {
     session: String,
-    others: &'a mut dyn Tools,
-    transcripts: &'a mut dyn Transcripts,
-    handoff: Option<Handoff>,
+    others: &'a dyn Tools,
+    transcripts: &'a dyn Transcripts,
+    handoff: Mutex<Option<Handoff>>,
 }
 
 impl<'a> HandoffTools<'a> {
     /// Returns the tools of that session.
     pub fn new(
         session: impl Into<String>,
-        others: &'a mut dyn Tools,
-        transcripts: &'a mut dyn Transcripts,
+        others: &'a dyn Tools,
+        transcripts: &'a dyn Transcripts,
     ) -> HandoffTools<'a> {
         HandoffTools {
             session: session.into(),
             others,
             transcripts,
-            handoff: None,
+            handoff: Mutex::default(),
         }
     }
 
     /// Takes the last handoff that the model called for.
     pub fn take_handoff(&mut self) -> Option<Handoff> {
-        self.handoff.take()
+        self.handoff
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
-    fn hand_over(&mut self, call: &ToolCall) -> ToolOutput {
+    fn hand_over(&self, call: &ToolCall) -> ToolOutput {
         if call.session != self.session {
             return ToolOutput::error("a sub-agent cannot hand over the session it works for");
         }
         match Handoff::from_tool_input(&self.session, &call.input) {
             Ok(handoff) => {
-                self.handoff = Some(handoff);
+                *self.handoff.lock().unwrap_or_else(PoisonError::into_inner) = Some(handoff);
                 ToolOutput::output(READY)
             }
             Err(error) => ToolOutput::error(format!("the input of the tool is wrong: {error}")),
         }
     }
 
-    async fn read(&mut self, call: &ToolCall) -> ToolOutput {
+    async fn read(&self, call: &ToolCall) -> ToolOutput {
         let read = match ReadSession::from_tool_input(&call.input) {
             Ok(read) => read,
             Err(error) => {
@@ -255,7 +259,15 @@ impl Tools for HandoffTools<'_> {
         tools
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn is_concurrent(&self, tool: &str) -> bool {
+        match tool {
+            HANDOFF_SESSION => false,
+            READ_SESSION => true,
+            _ => self.others.is_concurrent(tool),
+        }
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         match call.tool.as_str() {
             HANDOFF_SESSION => Box::pin(ready(self.hand_over(call))),
             READ_SESSION => Box::pin(self.read(call)),

@@ -141,7 +141,7 @@ pub struct TranscriptMessage {
 pub enum TranscriptPart {
     /// Text.
     Text(String),
-    /// An attached file, by its name.
+    /// An attached file, by its name, or by its media type if it has no name.
     Attached(String),
     /// A tool call.
     Tool {
@@ -153,10 +153,10 @@ pub enum TranscriptPart {
 }
 
 impl TranscriptMessage {
-    /// Converts a message of a conversation: its text, the names of [injected](super::Injection) files, and its tool
-    /// calls, each with a title from its input: the description, or else the command, file, pattern or address. Returns
-    /// `None` for a message of neither the user nor the model, and for one without content to show: other synthetic
-    /// text, reasoning and tool results are left out.
+    /// Converts a message of a conversation: its text, the names of [injected](super::Injection) files, the media types
+    /// of its images, and its tool calls, each with a title from its input: the description, or else the command, file,
+    /// pattern or address. Returns `None` for a message of neither the user nor the model, and for one without content
+    /// to show: other synthetic text, reasoning and tool results are left out.
     #[must_use]
     pub fn from_message(message: &Message) -> Option<TranscriptMessage> {
         let by = match message.role {
@@ -176,7 +176,9 @@ impl TranscriptMessage {
                 name: tool.clone(),
                 title: title(input),
             }),
-            _ => None,
+            // An image has no name; its media type replaces it.
+            Content::Image { media_type, .. } => Some(TranscriptPart::Attached(media_type.clone())),
+            Content::Text { .. } | Content::Reasoning { .. } | Content::ToolResult { .. } => None,
         });
         let parts: Vec<TranscriptPart> = parts.collect();
         (!parts.is_empty()).then_some(TranscriptMessage { by, parts })

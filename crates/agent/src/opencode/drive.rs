@@ -9,7 +9,7 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, second_watcher};
+use super::journal::{ActJournal, ActStage, JournalEntry, JournaledContinuation, another_watcher};
 use super::perform::{
     ActLog, ActOutcome, StopControl, continuation, perform, resume, resume_files,
 };
@@ -367,7 +367,7 @@ impl WatchDriver<'_> {
             && other != self.name
             && asked == self.name
         {
-            return Err(second_watcher("it answered through the server"));
+            return Err(another_watcher("it answered through the server"));
         }
         Ok(())
     }
@@ -508,7 +508,7 @@ async fn resumed_injection(
     let marked = [Message::user(HANDOFF_MARKER)];
     {
         let mut known = handoffs.lock().unwrap_or_else(PoisonError::into_inner);
-        known.take_up(session, &marked);
+        known.resume_session(session, &marked);
     }
     let found = match entry.prompt {
         None => continuation(server, session).await.ok().flatten(),

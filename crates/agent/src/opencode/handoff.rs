@@ -142,7 +142,13 @@ impl Server {
             Content::Text { text, synthetic } => {
                 Some(json!({ "type": "text", "text": text, "synthetic": synthetic }))
             }
-            _ => None,
+            Content::Image { media_type, data } => {
+                let url = format!("data:{media_type};base64,{data}");
+                Some(json!({ "type": "file", "mime": media_type, "url": url }))
+            }
+            Content::Reasoning { .. } | Content::ToolCall { .. } | Content::ToolResult { .. } => {
+                None
+            }
         });
         let mut body = json!({
             "parts": parts.collect::<Vec<Value>>(),
@@ -238,7 +244,7 @@ impl Server {
 }
 
 impl Transcripts for Server {
-    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
+    fn recent<'a>(&'a self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
         Box::pin(self.recent_messages(session, most))
     }
 }

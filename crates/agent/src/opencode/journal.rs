@@ -75,8 +75,8 @@ pub(super) struct JournaledContinuation {
 }
 
 impl JournaledContinuation {
-    pub(super) fn is_old(&self) -> bool {
-        is_old(self.at)
+    pub(super) fn is_expired(&self) -> bool {
+        is_expired(self.at)
     }
 }
 
@@ -183,7 +183,7 @@ impl ActJournal {
                     sleep(Duration::from_millis(10));
                 }
                 Err(fs::TryLockError::WouldBlock) => {
-                    return Err(second_watcher(&format!(
+                    return Err(another_watcher(&format!(
                         "it has the journal {} open",
                         path.display()
                     )));
@@ -314,7 +314,7 @@ impl ActJournal {
 }
 
 /// Returns the failure for a server on which another watcher acts; `evidence` says how it was noticed.
-pub(super) fn second_watcher(evidence: &str) -> Failure {
+pub(super) fn another_watcher(evidence: &str) -> Failure {
     let why = format!(
         "another `ttsr watch` acts on this server ({evidence}); `--dry-run` watches beside it"
     );
@@ -340,7 +340,7 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-fn is_old(at: u64) -> bool {
+fn is_expired(at: u64) -> bool {
     now().saturating_sub(at) > ActJournal::MAX_AGE.as_secs()
 }
 
@@ -376,7 +376,7 @@ impl JournalEntry {
         }
     }
 
-    pub(super) fn is_old(&self) -> bool {
-        is_old(self.at)
+    pub(super) fn is_expired(&self) -> bool {
+        is_expired(self.at)
     }
 }

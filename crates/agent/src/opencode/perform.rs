@@ -269,7 +269,7 @@ pub(super) async fn resume(
     server: &Server,
     entry: &JournalEntry,
 ) -> Result<Result<ActStage, ActOutcome>, Failure> {
-    if entry.is_old() {
+    if entry.is_expired() {
         return Ok(Err(ActOutcome::Yielded(OLD)));
     }
     if server.api() == ServerApi::Next {
@@ -403,7 +403,7 @@ pub(super) async fn resume_files(
 ) -> Result<ActOutcome, Failure> {
     let session = &entry.session;
     let Some(prompt) = &entry.prompt else {
-        return match entry.is_old() {
+        return match entry.is_expired() {
             true => Ok(ActOutcome::Yielded(OLD)),
             false => add_files(server, session, injection, log, true).await,
         };
@@ -435,7 +435,7 @@ pub(super) async fn resume_files(
     if original.is_some() && !has_run && prompt.body.is_some() {
         delete_with_retries(server, session, &prompt.message).await?;
     }
-    if entry.is_old() {
+    if entry.is_expired() {
         if original.is_some() && (has_run || prompt.body.is_none()) {
             return Ok(ActOutcome::Yielded(OLD));
         }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::address::{ServerAddress, open};
 use crate::http::Connection;
 use ttsr::harness::Failure;
-use ttsr_wire::opencode::{Feed, ServerNotice};
+use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
 
 /// An interface of the server. A session is driven through one of them, and only that one reports it in full.
 ///
@@ -193,7 +193,7 @@ impl Server {
         Ok(Events {
             connection,
             body: response.into_body(),
-            feed: Feed::default(),
+            feed: OpenCodeReader::default(),
             ready: VecDeque::new(),
             is_over: false,
             broken: None,
@@ -488,7 +488,7 @@ pub(super) fn segment(id: &str) -> Result<&str, Failure> {
 pub struct Events {
     connection: Connection,
     body: Incoming,
-    feed: Feed,
+    feed: OpenCodeReader,
     ready: VecDeque<(String, ServerNotice)>,
     is_over: bool,
     /// The error that ended the stream, if it was not returned yet.

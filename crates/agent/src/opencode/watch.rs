@@ -10,10 +10,9 @@ use std::time::Duration;
 use super::server::{Prompt, ServerApi};
 use crate::handoff::{Handoff, Injection};
 use ttsr::harness::event::DecisionEvent;
-use ttsr::harness::fallback::{Foreground, SessionEvent, error_text};
-use ttsr::{
-    Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
-};
+use ttsr::harness::fallback::{ForegroundFallback, SessionEvent, error_text};
+use ttsr::session::Session;
+use ttsr::{Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Stream, Verdict};
 use ttsr_wire::MALFORMED;
 use ttsr_wire::opencode::{ServerError, ServerNotice, ToolStage, ToolState};
 
@@ -52,7 +51,7 @@ pub enum WatchEvent {
         bytes: u64,
     },
     /// A decision was made.
-    Judged(Judged),
+    Decision(DecisionInContext),
     /// An act begins.
     Act(Act),
     /// The act was completed.
@@ -108,7 +107,7 @@ pub enum WatchEvent {
 /// A decision with its context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Judged {
+pub struct DecisionInContext {
     /// The session.
     pub session: String,
     /// The message.
@@ -130,7 +129,7 @@ pub struct Judged {
 /// # Example: the message that a host sends
 /// ```
 /// use ttsr_agent::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
-/// use ttsr_wire::opencode::Feed;
+/// use ttsr_wire::opencode::OpenCodeReader;
 /// use ttsr::{Pack, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
 /// rule.message = Some("Use `?`.".into());
@@ -141,7 +140,7 @@ pub struct Judged {
 ///
 /// "#;
 /// let mut seen = Vec::new();
-/// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
+/// OpenCodeReader::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
 /// let Some(WatchEvent::Act(act)) = seen.last() else { panic!("the rule matches") };
 /// assert_eq!(act.session(), "s");
 /// match act {
@@ -253,7 +252,7 @@ impl Act {
 /// # Example: a rule matches reasoning
 /// ```
 /// use ttsr_agent::opencode::{Act, ServerApi, SessionWatcher, StopAct, WatchEvent};
-/// use ttsr_wire::opencode::Feed;
+/// use ttsr_wire::opencode::OpenCodeReader;
 /// use ttsr::Pack;
 /// let pack = Pack::from_toml(r#"
 /// schema = 1
@@ -273,7 +272,7 @@ impl Act {
 /// "#;
 /// let mut watch = SessionWatcher::new(pack, ServerApi::Classic);
 /// let mut seen = Vec::new();
-/// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
+/// OpenCodeReader::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
 /// let Some(WatchEvent::Act(Act::Stop(StopAct { message, delete, steer: Some(steer), .. }))) = seen.last() else {
 ///     panic!("the session is stopped");
 /// };
@@ -292,7 +291,7 @@ pub struct SessionWatcher {
     clock: u64,
     /// The time of the next notice, by the host's clock.
     now: Duration,
-    foreground: Option<Foreground>,
+    foreground: Option<ForegroundFallback>,
 }
 
 /// One session of the server.
@@ -471,7 +470,7 @@ impl SessionWatcher {
     /// Enables fallback models: an [`Act::Switch`] for each refusal that `foreground` detects. Models are named
     /// `provider/model`. Classic interface only.
     #[must_use]
-    pub fn fallback(self, foreground: Foreground) -> SessionWatcher {
+    pub fn fallback(self, foreground: ForegroundFallback) -> SessionWatcher {
         SessionWatcher {
             foreground: Some(foreground),
             ..self
@@ -497,7 +496,7 @@ impl SessionWatcher {
     /// # Example: a dry run of one session
     /// ```
     /// use ttsr_agent::opencode::{ServerApi, WatchEvent, SessionWatcher};
-    /// use ttsr_wire::opencode::Feed;
+    /// use ttsr_wire::opencode::OpenCodeReader;
     /// use ttsr::{Action, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
     /// rule.action = Action::Retry;
@@ -510,12 +509,12 @@ impl SessionWatcher {
     /// let seen = |only: &str| {
     ///     let mut watch = SessionWatcher::new(pack.clone(), ServerApi::Classic).only(only).dry_run();
     ///     let mut seen = Vec::new();
-    ///     Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
+    ///     OpenCodeReader::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
     ///     seen
     /// };
     /// assert!(seen("another").is_empty());
     /// let seen = seen("s");
-    /// assert!(seen.iter().any(|it| matches!(it, WatchEvent::Judged(it) if it.decision.suppressed.as_deref() == Some("shadow"))));
+    /// assert!(seen.iter().any(|it| matches!(it, WatchEvent::Decision(it) if it.decision.suppressed.as_deref() == Some("shadow"))));
     /// assert!(!seen.iter().any(|it| matches!(it, WatchEvent::Act(_))));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -677,7 +676,7 @@ impl SessionWatcher {
     /// # Example: a message that did not arrive is sent again
     /// ```
     /// use ttsr_agent::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
-    /// use ttsr_wire::opencode::Feed;
+    /// use ttsr_wire::opencode::OpenCodeReader;
     /// use ttsr::{Pack, Pattern, Rule};
     /// let rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
     /// let mut watch = SessionWatcher::new(Pack::builder().rule(rule).build()?, ServerApi::Classic);
@@ -686,7 +685,7 @@ impl SessionWatcher {
     ///         r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p{message}","messageID":"{message}","type":"text","text":"x.unwrap()"}}}}}}"#
     ///     ) + "\n\ndata: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"s\"}}\n\n";
     ///     let mut seen = Vec::new();
-    ///     let mut feed = Feed::default();
+    ///     let mut feed = OpenCodeReader::default();
     ///     feed.push(body.as_bytes(), &mut |session, notice| watch.notice(session, notice, &mut seen));
     ///     let act = |seen: WatchEvent| if let WatchEvent::Act(act) = seen { Some(act) } else { None };
     ///     seen.into_iter().filter_map(act).collect::<Vec<Act>>()
@@ -984,7 +983,7 @@ impl WatchedSession {
         for decision in &decisions {
             let judged = self.describe_decision(id, api, reply, decision);
             let is_silent = judged.decision.is_suppressed() || judged.is_beyond;
-            out.push(WatchEvent::Judged(judged));
+            out.push(WatchEvent::Decision(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
                 (false, Action::Inject) => acts.push(self.inject(id, reply, decision)),
@@ -1084,13 +1083,13 @@ impl WatchedSession {
         api: ServerApi,
         reply: &WatchedReply,
         decision: &Decision,
-    ) -> Judged {
+    ) -> DecisionInContext {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
         let mut calls = reply.calls.iter();
         let is_waiting = calls.any(|(of, call)| *of == part && self.permission_for(call).is_some());
-        Judged {
+        DecisionInContext {
             session: id.to_owned(),
             message: reply.message.clone(),
             decision: DecisionEvent::new(decision, stream, reply.name(part)),
@@ -1121,7 +1120,7 @@ pub(super) fn can_act(action: Action, api: ServerApi) -> bool {
     }
 }
 
-/// Converts a notice for [`Foreground`].
+/// Converts a notice for [`ForegroundFallback`].
 fn session_event(session: &str, notice: &ServerNotice) -> Option<SessionEvent> {
     let session = session.to_owned();
     let text = |error: &ServerError| {

@@ -1,29 +1,34 @@
 //! Request bodies of each API.
 //!
 //! Source of the formats: `CreateChatCompletionRequest` and `CreateResponse` in OpenAI's OpenAPI document (`v1`), and
-//! Anthropic's `POST /v1/messages` (`anthropic-version: 2023-06-01`).
+//! Anthropic's `POST /v1/messages` (`anthropic-version: 2023-06-01`). Images are
+//! `ChatCompletionRequestMessageContentPartImage` and `InputImageContent` of the OpenAPI document, with a `data:` URL, and
+//! the `image` block with a `base64` source of Anthropic's.
 
 use serde_json::{Map, Value, json};
 
 use super::api::ProviderApi;
 use super::conversation::{
-    AssistantItem, ConversationTurn, FunctionCall, ProviderConversation, ToolResult,
+    AssistantItem, ConversationTurn, FunctionCall, ProviderConversation, ToolResult, UserItem,
 };
 use super::signed_reasoning::SignedReasoning;
-use ttsr::harness::{Request, Tool};
+use ttsr::harness::{Failure, Request, Tool};
 
 /// The default of `max_tokens`, which Anthropic requires in every request.
 const MAX_TOKENS: u32 = 8192;
 
 /// Returns the body of a request. `more` are members that the host adds or replaces.
+///
+/// # Errors
+/// If the request contains an image that the API does not accept in its place.
 pub(super) fn body(
     api: ProviderApi,
     is_openai: bool,
     request: &Request,
     more: &Map<String, Value>,
     signed_reasoning: &SignedReasoning,
-) -> String {
-    let conversation = ProviderConversation::new(&request.messages);
+) -> Result<String, Failure> {
+    let conversation = ProviderConversation::new(&request.messages)?;
     let mut body = match api {
         ProviderApi::OpenAiChat => chat(&conversation, request, is_openai),
         ProviderApi::OpenAiResponses => responses(&conversation, request),
@@ -38,7 +43,7 @@ pub(super) fn body(
         .iter()
         .map(|(name, value)| (name.clone(), value.clone()));
     body.extend(more);
-    Value::Object(body).to_string()
+    Ok(Value::Object(body).to_string())
 }
 
 fn chat(
@@ -52,12 +57,12 @@ fn chat(
     }
     for turn in &conversation.turns {
         match turn {
-            ConversationTurn::User { results, texts } => {
+            ConversationTurn::User { results, items } => {
                 messages.extend(results.iter().map(|result| {
                     json!({"role": "tool", "tool_call_id": result.id, "content": result.output})
                 }));
-                if !texts.is_empty() {
-                    messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
+                if !items.is_empty() {
+                    messages.push(json!({"role": "user", "content": chat_content(items)}));
                 }
             }
             ConversationTurn::Assistant(pieces) => messages.push(chat_assistant(pieces)),
@@ -84,6 +89,20 @@ fn chat(
     body
 }
 
+/// Returns one text, which every compatible server accepts, or a list of parts if there is an image.
+fn chat_content(items: &[UserItem]) -> Value {
+    if let Some(texts) = only_texts(items) {
+        return texts.join("\n\n").into();
+    }
+    let parts = items.iter().map(|item| match item {
+        UserItem::Text(text) => json!({"type": "text", "text": text}),
+        UserItem::Image { media_type, data } => {
+            json!({"type": "image_url", "image_url": {"url": data_url(media_type, data)}})
+        }
+    });
+    parts.collect()
+}
+
 fn chat_assistant(pieces: &[AssistantItem]) -> Value {
     let text = text_of(pieces);
     let calls: Vec<Value> = calls_of(pieces)
@@ -108,15 +127,11 @@ fn responses(conversation: &ProviderConversation, request: &Request) -> Map<Stri
     let mut input = Vec::new();
     for turn in &conversation.turns {
         match turn {
-            ConversationTurn::User { results, texts } => {
+            ConversationTurn::User { results, items } => {
                 input.extend(results.iter().map(|result| {
                     json!({"type": "function_call_output", "call_id": result.id, "output": result.output})
                 }));
-                input.extend(
-                    texts
-                        .iter()
-                        .map(|text| json!({"role": "user", "content": text})),
-                );
+                input.extend(responses_messages(items));
             }
             ConversationTurn::Assistant(pieces) => {
                 input.extend(pieces.iter().map(|piece| match piece {
@@ -148,18 +163,35 @@ fn responses(conversation: &ProviderConversation, request: &Request) -> Map<Stri
     body
 }
 
+/// Returns one message for each text, or one message of all parts if there is an image, so that the model sees the
+/// image with its texts.
+fn responses_messages(items: &[UserItem]) -> Vec<Value> {
+    if let Some(texts) = only_texts(items) {
+        let messages = texts.into_iter();
+        let messages = messages.map(|text| json!({"role": "user", "content": text}));
+        return messages.collect();
+    }
+    let parts = items.iter().map(|item| match item {
+        UserItem::Text(text) => json!({"type": "input_text", "text": text}),
+        // The format requires `detail`; `auto` is its default.
+        UserItem::Image { media_type, data } => json!({
+            "type": "input_image", "detail": "auto", "image_url": data_url(media_type, data),
+        }),
+    });
+    let parts: Vec<Value> = parts.collect();
+    vec![json!({"role": "user", "content": parts})]
+}
+
 fn messages(
     conversation: &ProviderConversation,
     request: &Request,
     signed_reasoning: &SignedReasoning,
 ) -> Map<String, Value> {
     let turns = conversation.turns.iter().map(|turn| match turn {
-        ConversationTurn::User { results, texts } => {
+        ConversationTurn::User { results, items } => {
             let results = results.iter().map(anthropic_result);
-            let texts = texts
-                .iter()
-                .map(|text| json!({"type": "text", "text": text}));
-            json!({"role": "user", "content": results.chain(texts).collect::<Vec<_>>()})
+            let items = items.iter().map(anthropic_user_block);
+            json!({"role": "user", "content": results.chain(items).collect::<Vec<_>>()})
         }
         ConversationTurn::Assistant(pieces) => {
             let mut blocks: Vec<Value> = pieces.iter().map(anthropic_block).collect();
@@ -195,6 +227,16 @@ fn anthropic_result(result: &ToolResult) -> Value {
     })
 }
 
+fn anthropic_user_block(item: &UserItem) -> Value {
+    match item {
+        UserItem::Text(text) => json!({"type": "text", "text": text}),
+        UserItem::Image { media_type, data } => {
+            let source = json!({"type": "base64", "media_type": media_type, "data": data});
+            json!({"type": "image", "source": source})
+        }
+    }
+}
+
 fn anthropic_block(piece: &AssistantItem) -> Value {
     match piece {
         AssistantItem::Text(text) => json!({"type": "text", "text": text}),
@@ -210,6 +252,20 @@ fn tools(body: &mut Map<String, Value>, request: &Request, form: impl Fn(&Tool) 
         let tools: Vec<Value> = request.tools.iter().map(form).collect();
         body.insert("tools".into(), tools.into());
     }
+}
+
+/// Returns the texts; `None` if there is an image.
+fn only_texts(items: &[UserItem]) -> Option<Vec<&str>> {
+    let texts = items.iter().map(|item| match item {
+        UserItem::Text(text) => Some(text.as_str()),
+        UserItem::Image { .. } => None,
+    });
+    texts.collect()
+}
+
+/// Returns a `data:` URL (RFC 2397).
+fn data_url(media_type: &str, data: &str) -> String {
+    format!("data:{media_type};base64,{data}")
 }
 
 fn text_of(pieces: &[AssistantItem]) -> String {

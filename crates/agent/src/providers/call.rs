@@ -14,7 +14,7 @@ use super::body::body;
 use super::endpoint::{Endpoint, ProviderNotice};
 use super::mask::KeyMask;
 use super::response::ResponseStream;
-use super::retry::NoRetry;
+use super::retry::NotRetriedReason;
 use super::signed_reasoning::SignedReasoningReader;
 use super::transport;
 use ttsr::Event;
@@ -123,8 +123,8 @@ impl PendingReply {
         }
         let wait = match self.endpoint.retries.wait(&failure, self.times) {
             Ok(wait) => wait,
-            Err(NoRetry::Never) => return Some(failure),
-            Err(NoRetry::TooLong { asked, longest }) => {
+            Err(NotRetriedReason::Never) => return Some(failure),
+            Err(NotRetriedReason::TooLong { asked, longest }) => {
                 self.notify(&ProviderNotice::NotRetried {
                     failure: self.redacted(failure.clone()),
                     asked,
@@ -212,7 +212,7 @@ fn http_request(endpoint: &Endpoint, request: &Request) -> Result<HttpRequest<St
             request,
             &endpoint.more,
             &endpoint.signed_reasoning,
-        ))
+        )?)
         .map_err(|error| Failure::new("header", error.to_string()))?;
     let headers = sent.headers_mut();
     headers.extend(api.header());

@@ -1,14 +1,15 @@
 //! Normalises a conversation for every API: turns that alternate, and a result for each tool call.
 //!
 //! Providers refuse a request with a call without a result or a result without a call. Replies that were cut, tools
-//! that never ran and hosts that dropped a message leave such gaps; this module closes them.
+//! that never ran and hosts that dropped a message leave such gaps; this module closes them. Images are the user's: an
+//! image in the instructions or in a reply of the model is an error, because no API accepts it there.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
 use ttsr::harness::TOOL_ABORTED;
-use ttsr::harness::{Content, Message, Role};
+use ttsr::harness::{Content, Failure, Message, Role};
 
 /// Instructions, and turns that alternate.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,12 +21,22 @@ pub(super) struct ProviderConversation {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConversationTurn {
-    /// The results of the previous turn's calls in their order, then the texts.
+    /// The results of the previous turn's calls in their order, then the texts and images.
     User {
         results: Vec<ToolResult>,
-        texts: Vec<String>,
+        items: Vec<UserItem>,
     },
     Assistant(Vec<AssistantItem>),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum UserItem {
+    Text(String),
+    /// An image in base64.
+    Image {
+        media_type: String,
+        data: String,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -50,18 +61,22 @@ pub(super) struct ToolResult {
 }
 
 impl ProviderConversation {
-    pub(super) fn new(messages: &[Message]) -> ProviderConversation {
+    /// Normalises the messages.
+    ///
+    /// # Errors
+    /// If a message of the system or of the model contains an image.
+    pub(super) fn new(messages: &[Message]) -> Result<ProviderConversation, Failure> {
         let mut conversation = ProviderConversation::default();
         for message in messages {
             for content in &message.content {
-                conversation.add(message.role, content);
+                conversation.add(message.role, content)?;
             }
         }
         conversation.answer_calls();
-        conversation
+        Ok(conversation)
     }
 
-    fn add(&mut self, role: Role, content: &Content) {
+    fn add(&mut self, role: Role, content: &Content) -> Result<(), Failure> {
         match (role, content) {
             // Some APIs refuse blank text, and it carries no meaning.
             (_, Content::Text { text, .. }) if text.trim().is_empty() => {}
@@ -72,7 +87,25 @@ impl ProviderConversation {
             (Role::Assistant, Content::Text { text, .. }) => {
                 self.push_assistant(AssistantItem::Text(text.clone()))
             }
-            (_, Content::Text { text, .. }) => self.user_turn().1.push(text.clone()),
+            (_, Content::Text { text, .. }) => {
+                self.user_turn().1.push(UserItem::Text(text.clone()))
+            }
+            (Role::System | Role::Assistant, Content::Image { media_type, .. }) => {
+                let author = match role {
+                    Role::System => "the system",
+                    _ => "the model",
+                };
+                return Err(Failure::new(
+                    "unsupported",
+                    format!("a message of {author} cannot contain an image ({media_type})"),
+                ));
+            }
+            (Role::User | Role::Tool, Content::Image { media_type, data }) => {
+                self.user_turn().1.push(UserItem::Image {
+                    media_type: media_type.clone(),
+                    data: data.clone(),
+                })
+            }
             (_, Content::ToolCall { call, tool, input }) => {
                 self.push_assistant(AssistantItem::FunctionCall(FunctionCall {
                     id: sanitized_id(call),
@@ -98,6 +131,7 @@ impl ProviderConversation {
             // Unsigned reasoning is not sent: no API accepts it.
             (_, Content::Reasoning { .. }) => {}
         }
+        Ok(())
     }
 
     fn push_assistant(&mut self, piece: AssistantItem) {
@@ -108,15 +142,15 @@ impl ProviderConversation {
     }
 
     /// Returns the user turn at the end, and begins one if there is none.
-    fn user_turn(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<String>) {
+    fn user_turn(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<UserItem>) {
         if !matches!(self.turns.last(), Some(ConversationTurn::User { .. })) {
             self.turns.push(ConversationTurn::User {
                 results: Vec::new(),
-                texts: Vec::new(),
+                items: Vec::new(),
             });
         }
         match self.turns.last_mut() {
-            Some(ConversationTurn::User { results, texts }) => (results, texts),
+            Some(ConversationTurn::User { results, items }) => (results, items),
             _ => unreachable!("the last turn was made the user's"),
         }
     }
@@ -129,18 +163,18 @@ impl ProviderConversation {
         for mut turn in self.turns.drain(..) {
             match &mut turn {
                 ConversationTurn::Assistant(pieces) => asked = name_calls(pieces, &mut taken),
-                ConversationTurn::User { results, texts } => {
+                ConversationTurn::User { results, items } => {
                     let (answers, strays) = pair_results(&asked, std::mem::take(results));
                     *results = answers;
-                    texts.splice(0..0, strays);
+                    items.splice(0..0, strays);
                     asked.clear();
                 }
             }
             turns.push(turn);
         }
         if !asked.is_empty() {
-            let (results, texts) = pair_results(&asked, Vec::new());
-            turns.push(ConversationTurn::User { results, texts });
+            let (results, items) = pair_results(&asked, Vec::new());
+            turns.push(ConversationTurn::User { results, items });
         }
         self.turns = turns;
     }
@@ -191,7 +225,7 @@ fn name_calls(pieces: &mut [AssistantItem], taken: &mut HashSet<String>) -> Vec<
 fn pair_results(
     asked: &[ExpectedResult],
     mut results: Vec<ToolResult>,
-) -> (Vec<ToolResult>, Vec<String>) {
+) -> (Vec<ToolResult>, Vec<UserItem>) {
     let answers = asked.iter().map(|call| {
         let found = results.iter().position(|result| result.id == call.known);
         let id = call.id.clone();
@@ -210,7 +244,7 @@ fn pair_results(
     let answers: Vec<ToolResult> = answers.collect();
     let strays = results.into_iter().map(|result| {
         let ToolResult { id, output, .. } = result;
-        format!("Result of the tool call {id}: {output}")
+        UserItem::Text(format!("Result of the tool call {id}: {output}"))
     });
     (answers, strays.collect())
 }
@@ -246,6 +280,10 @@ mod tests {
         Message { role, content }
     }
 
+    fn conversation(messages: &[Message]) -> ProviderConversation {
+        ProviderConversation::new(messages).unwrap()
+    }
+
     fn outputs(conversation: &ProviderConversation) -> Vec<Vec<&str>> {
         let turns = conversation.turns.iter().filter_map(|turn| match turn {
             ConversationTurn::User { results, .. } => Some(
@@ -261,7 +299,7 @@ mod tests {
 
     #[test]
     fn results_follow_their_calls_in_order() {
-        let conversation = ProviderConversation::new(&[
+        let conversation = conversation(&[
             Message::user("Go."),
             message(Role::Assistant, vec![call("a"), call("b")]),
             message(Role::Tool, vec![result("b", "two")]),
@@ -279,17 +317,14 @@ mod tests {
             message(Role::Assistant, vec![call("a")]),
         ];
         assert_eq!(
-            outputs(&ProviderConversation::new(&cut_off)),
+            outputs(&conversation(&cut_off)),
             [vec![], vec![TOOL_ABORTED]]
         );
         let half = [
             message(Role::Assistant, vec![call("a"), call("b")]),
             message(Role::Tool, vec![result("b", "two")]),
         ];
-        assert_eq!(
-            outputs(&ProviderConversation::new(&half)),
-            [[TOOL_ABORTED, "two"]]
-        );
+        assert_eq!(outputs(&conversation(&half)), [[TOOL_ABORTED, "two"]]);
     }
 
     /// Generated ids are the same in each reply.
@@ -301,8 +336,7 @@ mod tests {
                 message(Role::Tool, vec![result("call_0", output)]),
             ]
         };
-        let conversation =
-            ProviderConversation::new(&[round("one"), round("two"), round("three")].concat());
+        let conversation = conversation(&[round("one"), round("two"), round("three")].concat());
         assert_eq!(outputs(&conversation), [["one"], ["two"], ["three"]]);
         let ids = conversation.turns.iter().flat_map(|turn| match turn {
             ConversationTurn::Assistant(pieces) => pieces
@@ -324,18 +358,18 @@ mod tests {
 
     #[test]
     fn a_result_without_a_call_is_told_as_text() {
-        let conversation =
-            ProviderConversation::new(&[message(Role::Tool, vec![result("a", "one")])]);
-        let ConversationTurn::User { results, texts } = &conversation.turns[0] else {
+        let conversation = conversation(&[message(Role::Tool, vec![result("a", "one")])]);
+        let ConversationTurn::User { results, items } = &conversation.turns[0] else {
             panic!("a result is the user's");
         };
         assert!(results.is_empty());
-        assert_eq!(texts, &["Result of the tool call a: one"]);
+        let told = UserItem::Text("Result of the tool call a: one".into());
+        assert_eq!(items, &[told]);
     }
 
     #[test]
     fn blank_texts_and_reasoning_are_left_out_and_instructions_joined() {
-        let conversation = ProviderConversation::new(&[
+        let conversation = conversation(&[
             Message::new(Role::System, "Be brief."),
             Message::new(Role::System, "Be kind."),
             Message::user(" \n"),

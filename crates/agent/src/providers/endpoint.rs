@@ -13,7 +13,7 @@ use super::call::PendingReply;
 use super::key::ApiKey;
 use super::retry::Retries;
 use super::signed_reasoning::SignedReasoning;
-use super::transport::Trust;
+use super::transport::TrustedRoots;
 use ttsr::harness::Request;
 use ttsr::harness::{EventStream, Failure, Provider, unfold};
 
@@ -93,7 +93,7 @@ pub struct Endpoint {
     pub(super) api: ProviderApi,
     pub(super) address: BaseUrl,
     pub(super) key: Option<ApiKey>,
-    pub(super) trust: Option<Trust>,
+    pub(super) trust: Option<TrustedRoots>,
     pub(super) more: Map<String, Value>,
     pub(super) retries: Retries,
     pub(super) timeouts: Timeouts,
@@ -198,13 +198,16 @@ impl Endpoint {
     /// use ttsr_agent::providers::{ProviderApi, Endpoint, EndpointErrorKind};
     /// let endpoint = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:8080/v1")?;
     /// let pem = b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n".to_vec();
-    /// assert_eq!(endpoint.trust(&[pem]).unwrap_err().kind(), EndpointErrorKind::Trust);
+    /// assert_eq!(endpoint.trust(&[pem]).unwrap_err().kind(), EndpointErrorKind::TrustedRoots);
     /// # Ok::<(), ttsr_agent::providers::EndpointError>(())
     /// ```
     pub fn trust(mut self, pems: &[Vec<u8>]) -> Result<Endpoint, EndpointError> {
-        let trust = Trust::new(pems);
+        let trust = TrustedRoots::new(pems);
         let trust = trust.map_err(|problem| {
-            EndpointError::new(EndpointErrorKind::Trust, format!("certificates: {problem}"))
+            EndpointError::new(
+                EndpointErrorKind::TrustedRoots,
+                format!("certificates: {problem}"),
+            )
         })?;
         self.trust = Some(trust).filter(|_| self.address.is_https);
         Ok(self)
@@ -390,7 +393,7 @@ pub enum EndpointErrorKind {
     /// The key.
     Key,
     /// The certificates.
-    Trust,
+    TrustedRoots,
 }
 
 impl EndpointError {

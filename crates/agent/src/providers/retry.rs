@@ -35,7 +35,7 @@ pub struct Retries {
 
 /// The reason why a request is not retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoRetry {
+pub(super) enum NotRetriedReason {
     /// It would fail again, or has no retries left.
     Never,
     /// The provider asks for a longer wait than the longest.
@@ -63,14 +63,14 @@ impl Retries {
     }
 
     /// Returns the wait before the next retry. `times` is the number of retries so far.
-    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Result<Duration, NoRetry> {
+    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Result<Duration, NotRetriedReason> {
         if self.most == 0 || !is_transient(failure) {
-            return Err(NoRetry::Never);
+            return Err(NotRetriedReason::Never);
         }
         let longest = self.longest;
         match failure.retry_after() {
-            Some(asked) if asked > longest => Err(NoRetry::TooLong { asked, longest }),
-            _ if times >= self.most => Err(NoRetry::Never),
+            Some(asked) if asked > longest => Err(NotRetriedReason::TooLong { asked, longest }),
+            _ if times >= self.most => Err(NotRetriedReason::Never),
             Some(wait) => Ok(wait),
             None => Ok(self.backoff(times)),
         }
@@ -233,7 +233,7 @@ mod tests {
         let busy = Failure::new("overloaded_error", "").with_status(529);
         let first = retries.wait(&busy, 0).unwrap();
         assert!(first <= retries.first && first > retries.first / 2);
-        assert_eq!(retries.wait(&busy, 2), Err(NoRetry::Never));
+        assert_eq!(retries.wait(&busy, 2), Err(NotRetriedReason::Never));
         assert!(
             Retries {
                 most: 99,
@@ -247,10 +247,10 @@ mod tests {
         let late = busy.clone().with_retry_after(asked);
         let longest = retries.longest;
         for times in [0, 2] {
-            let too_long = Err(NoRetry::TooLong { asked, longest });
+            let too_long = Err(NotRetriedReason::TooLong { asked, longest });
             assert_eq!(retries.wait(&late, times), too_long);
         }
-        assert_eq!(Retries::none().wait(&late, 0), Err(NoRetry::Never));
+        assert_eq!(Retries::none().wait(&late, 0), Err(NotRetriedReason::Never));
         let soon = busy.with_retry_after(Duration::from_secs(3));
         assert_eq!(retries.wait(&soon, 0), Ok(Duration::from_secs(3)));
     }

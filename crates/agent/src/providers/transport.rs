@@ -16,11 +16,11 @@ use ttsr::harness::Failure;
 
 /// The certificate authorities that TLS trusts.
 #[derive(Clone, Debug)]
-pub(super) struct Trust(Arc<ClientConfig>);
+pub(super) struct TrustedRoots(Arc<ClientConfig>);
 
-impl Trust {
+impl TrustedRoots {
     /// Returns the authorities of this system and the certificates of `pems`.
-    pub(super) fn new(pems: &[Vec<u8>]) -> Result<Trust, String> {
+    pub(super) fn new(pems: &[Vec<u8>]) -> Result<TrustedRoots, String> {
         let mut roots = RootCertStore::empty();
         let found = load_native_certs();
         let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
@@ -44,12 +44,15 @@ impl Trust {
             .map_err(|error| error.to_string())?;
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Trust(Arc::new(config)))
+        Ok(TrustedRoots(Arc::new(config)))
     }
 }
 
 /// Opens a connection; `trust` is set for `https`.
-pub(super) async fn open(address: &BaseUrl, trust: Option<&Trust>) -> Result<Connection, Failure> {
+pub(super) async fn open(
+    address: &BaseUrl,
+    trust: Option<&TrustedRoots>,
+) -> Result<Connection, Failure> {
     let host = address.host.as_str();
     let stream = connect(host, address.port, &address.authority).await?;
     let socket: Box<dyn Socket> = match trust {
@@ -62,7 +65,7 @@ pub(super) async fn open(address: &BaseUrl, trust: Option<&Trust>) -> Result<Con
 async fn secure(
     stream: TcpStream,
     host: &str,
-    trust: &Trust,
+    trust: &TrustedRoots,
 ) -> Result<impl Socket + use<>, Failure> {
     let name = ServerName::try_from(host.to_owned());
     let name = name.map_err(|error| Failure::new("tls", format!("{host}: {error}")))?;

@@ -42,16 +42,17 @@ pub enum Entry {
         /// The message.
         message: Message,
     },
-    /// Guidance for the next request, with which it becomes a message.
+    /// Guidance for the next request, with which it becomes a message. Only earlier versions of the crate write it: now
+    /// the snapshot contains the guidance that waits.
     Waiting {
         /// The message.
         message: Message,
     },
-    /// The waiting guidance was sent in a request, or was dropped.
+    /// The guidance of [`Entry::Waiting`] was sent in a request, or was dropped.
     Sent,
-    /// The state of the rules.
+    /// The state of the conversation: of its rules, and the guidance that waits.
     Snapshot {
-        /// The state of the session.
+        /// The state.
         snapshot: Box<Snapshot>,
     },
     /// An event for the log.

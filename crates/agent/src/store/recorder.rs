@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::{Entry, Store, StoreError};
-use ttsr::Session;
+use ttsr::Conversation;
 use ttsr::harness::event::LoopEvent;
-use ttsr::harness::{Content, End, EventTracker, Message, NotRecorded, Role, Step, TurnRecorder};
+use ttsr::harness::{
+    AbortStage, Content, End, EventTracker, Message, NotRecorded, Role, Step, TurnRecorder,
+};
 
 /// The handling of records that cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,8 +23,10 @@ pub enum OnFailure {
 
 /// Records the steps of a [`Processor`](ttsr::harness::Processor) as they happen.
 ///
-/// The entries of a step are one record: a request with its messages, the state of the rules and the event; a decision
-/// with the state after it. The model's text is written when a reply is complete, as a message of the conversation.
+/// The entries of a step are one record: a message or a decision with the state of the conversation after it. The state
+/// contains the guidance that waits. The messages that the loop adds to a request are written once the request is sent;
+/// until then the file has their guidance in the state. The model's text is written when a reply is complete, as a
+/// message of the conversation.
 ///
 /// # Example: a loop that is recorded
 /// ```
@@ -36,15 +40,14 @@ pub enum OnFailure {
 /// # let path = folder.join("talk.ttsr");
 /// let pack = Pack::builtin("std/secrets")?;
 /// let (store, found) = Store::open(&path)?;
-/// let (session, _) = found.session(&pack);
+/// let (conversation, _) = found.conversation(&pack);
 /// let mut recorder = SessionRecorder::new(store, OnFailure::GoOn);
-/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let mut processor = Processor::new(conversation, Hooks::default(), Settings::default());
 ///
 /// let prompt = Message::user("Hi.");
-/// recorder.message(&prompt, processor.session())?;
+/// recorder.message(&prompt, processor.conversation())?;
 /// let mut messages = found.messages();
 /// messages.push(prompt);
-/// messages.extend_from_slice(found.waiting());
 /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello!").finish("stop")]);
 /// let request = Request::new("a-model", messages);
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -52,7 +55,7 @@ pub enum OnFailure {
 /// let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
 /// let began = std::time::Instant::now();
 /// while let Some(step) = run.next().await {
-///     recorder.step(began.elapsed(), &step, run.session())?;
+///     recorder.step(began.elapsed(), &step, run.conversation())?;
 /// }
 /// # Ok::<(), ttsr_agent::store::StoreError>(())
 /// # })?;
@@ -75,8 +78,8 @@ pub struct SessionRecorder {
     /// The events lost in total.
     lost_in_all: u64,
     has_begun: bool,
-    /// True while a request is being built: injected messages are part of it.
-    is_sending: bool,
+    /// The messages added to a request that is not sent yet; `None` while no request is in preparation.
+    unsent: Option<Vec<Message>>,
     error: Option<StoreError>,
 }
 
@@ -85,13 +88,18 @@ impl TurnRecorder for SessionRecorder {
         &mut self,
         elapsed: Duration,
         step: &Step,
-        session: &Session,
+        conversation: &Conversation,
     ) -> Result<(), NotRecorded> {
-        self.step(elapsed, step, session).map_err(|_| NotRecorded)
+        self.step(elapsed, step, conversation)
+            .map_err(|_| NotRecorded)
     }
 
-    fn record_message(&mut self, message: &Message, session: &Session) -> Result<(), NotRecorded> {
-        self.message(message, session).map_err(|_| NotRecorded)
+    fn record_message(
+        &mut self,
+        message: &Message,
+        conversation: &Conversation,
+    ) -> Result<(), NotRecorded> {
+        self.message(message, conversation).map_err(|_| NotRecorded)
     }
 }
 
@@ -107,7 +115,7 @@ impl SessionRecorder {
             lost: 0,
             lost_in_all: 0,
             has_begun: false,
-            is_sending: false,
+            unsent: None,
             error: None,
         }
     }
@@ -116,31 +124,17 @@ impl SessionRecorder {
     ///
     /// # Errors
     /// With [`OnFailure::Stop`], if it cannot be written.
-    pub fn message(&mut self, message: &Message, session: &Session) -> Result<(), StoreError> {
-        let message = message.clone();
-        self.write(vec![Entry::Message { message }, snapshot(session)])
-    }
-
-    /// Records the start of a turn in one record: the user message, and the guidance that
-    /// [waited](super::ResumeState::waiting) when the conversation was resumed and is sent with it.
-    ///
-    /// # Errors
-    /// With [`OnFailure::Stop`], if it cannot be written.
-    pub fn prompt(
+    pub fn message(
         &mut self,
-        prompt: &Message,
-        waiting: &[Message],
-        session: &Session,
+        message: &Message,
+        conversation: &Conversation,
     ) -> Result<(), StoreError> {
-        let messages = [prompt].into_iter().chain(waiting).cloned();
-        let mut entries = vec![Entry::Sent];
-        entries.extend(messages.map(|message| Entry::Message { message }));
-        entries.push(snapshot(session));
-        self.write(entries)
+        let message = message.clone();
+        self.write(vec![Entry::Message { message }, snapshot(conversation)])
     }
 
-    /// Records a step, if it has anything to record. Must be called before the step is carried out, with the session in
-    /// its state after the step.
+    /// Records a step, if it has anything to record. Must be called before the step is carried out, with the
+    /// conversation in its state after the step.
     ///
     /// # Errors
     /// With [`OnFailure::Stop`], if it cannot be written.
@@ -148,18 +142,18 @@ impl SessionRecorder {
         &mut self,
         now: Duration,
         step: &Step,
-        session: &Session,
+        conversation: &Conversation,
     ) -> Result<(), StoreError> {
-        self.is_sending = match step {
-            Step::Send { .. } => true,
-            Step::Observe(LoopEvent::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
-            _ => self.is_sending,
-        };
-        let mut entries = self.entries(step);
+        let mut entries = self.request_entries(step);
+        entries.extend(added_message(step).map(|message| Entry::Message { message }));
         let event = self.tracker.track(now, step);
         let is_decided = event.is_some() && !matches!(step, Step::Forward { .. });
-        if is_decided || !entries.is_empty() {
-            entries.push(snapshot(session));
+        let changes_guidance = matches!(step, Step::Inject { .. });
+        // A driver may have sent the request before its steps are recorded. Its state no longer has the guidance that
+        // the request carries, which must not be written before the messages are.
+        let is_written = self.unsent.is_none();
+        if is_written && (is_decided || changes_guidance || !entries.is_empty()) {
+            entries.push(snapshot(conversation));
         }
         entries.extend(event.map(|event| Entry::Event { event }));
         match entries.is_empty() {
@@ -190,14 +184,14 @@ impl SessionRecorder {
     ///
     /// # Example: the end of a conversation
     /// ```
-    /// use ttsr::Pack;
+    /// use ttsr::{Conversation, Pack};
     /// use ttsr::harness::Message;
     /// use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
     /// let path = std::env::temp_dir().join(format!("ttsr-over-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
     /// let (store, _) = Store::open(&path)?;
     /// let mut recorder = SessionRecorder::new(store, OnFailure::GoOn);
-    /// recorder.message(&Message::user("Bye."), &Pack::builder().build()?.session())?;
+    /// recorder.message(&Message::user("Bye."), &Conversation::new(&Pack::builder().build()?))?;
     /// assert!(!recorder.is_degraded(), "all entries are written");
     /// let mut store = recorder.into_store();
     /// store.compact()?;
@@ -241,7 +235,7 @@ impl SessionRecorder {
         }
     }
 
-    /// Keeps the entries needed to resume: every message, and the last state of the rules.
+    /// Keeps the entries needed to resume: every message, and the last state of the conversation.
     fn keep_for_retry(&mut self, entries: Vec<Entry>) {
         let latest = entries
             .iter()
@@ -259,51 +253,60 @@ impl SessionRecorder {
         }
     }
 
-    /// Returns the entries of a step that belong to the conversation.
-    fn entries(&self, step: &Step) -> Vec<Entry> {
-        let added = |message: &Message| Entry::Message {
-            message: message.clone(),
-        };
+    /// Collects the messages of a request in preparation. Returns them as entries once the request is sent.
+    fn request_entries(&mut self, step: &Step) -> Vec<Entry> {
         match step {
             Step::Send { messages, .. } => {
-                let sent = [Entry::Sent].into_iter();
-                sent.chain(messages.iter().map(added)).collect()
+                self.unsent = Some(messages.clone());
+                return Vec::new();
             }
-            // From a rule that read the user's message: it is already part of the request.
-            Step::Inject { message, .. } if self.is_sending => vec![added(message)],
-            Step::Inject { message, .. } => vec![Entry::Waiting {
-                message: message.clone(),
-            }],
-            Step::ToolResult {
-                call,
-                output,
-                is_error,
-                ..
-            } => vec![Entry::Message {
-                message: Message {
-                    role: Role::Tool,
-                    content: vec![Content::ToolResult {
-                        call: call.clone(),
-                        output: output.clone(),
-                        is_error: *is_error,
-                    }],
-                },
-            }],
-            Step::Finish(outcome) if !matches!(outcome.end, End::Aborted { .. }) => {
-                let message = Message::reply(&outcome.reply);
-                let is_said = !message.content.is_empty();
-                is_said
-                    .then_some(Entry::Message { message })
-                    .into_iter()
-                    .collect()
+            // From a rule that read the user's message: it is part of the request.
+            Step::Inject { message, .. } => {
+                if let Some(messages) = &mut self.unsent {
+                    messages.push(message.clone());
+                }
+                return Vec::new();
             }
-            _ => Vec::new(),
+            // A request that was refused or called off did not leave, and its guidance waits again.
+            Step::Aborted(aborted) if aborted.stage == AbortStage::Request => {
+                self.unsent = None;
+            }
+            Step::Finish(_) => self.unsent = None,
+            // A request that failed is sent, too.
+            Step::Observe(LoopEvent::StepStarted) | Step::Aborted(_) => {}
+            _ => return Vec::new(),
         }
+        let sent = self.unsent.take().unwrap_or_default().into_iter();
+        sent.map(|message| Entry::Message { message }).collect()
     }
 }
 
-fn snapshot(session: &Session) -> Entry {
+/// Returns the message that a step adds to the conversation between requests.
+fn added_message(step: &Step) -> Option<Message> {
+    match step {
+        Step::ToolResult {
+            call,
+            output,
+            is_error,
+            ..
+        } => Some(Message {
+            role: Role::Tool,
+            content: vec![Content::ToolResult {
+                call: call.clone(),
+                output: output.clone(),
+                is_error: *is_error,
+            }],
+        }),
+        Step::Finish(outcome) if !matches!(outcome.end, End::Aborted { .. }) => {
+            let message = Message::reply(&outcome.reply);
+            (!message.content.is_empty()).then_some(message)
+        }
+        _ => None,
+    }
+}
+
+fn snapshot(conversation: &Conversation) -> Entry {
     Entry::Snapshot {
-        snapshot: Box::new(session.snapshot()),
+        snapshot: Box::new(conversation.snapshot()),
     }
 }

@@ -5,7 +5,7 @@ use super::read::StoredItem;
 use super::record::{Entry, Record};
 use ttsr::harness::Message;
 use ttsr::session::Lost;
-use ttsr::{Pack, Session, Snapshot};
+use ttsr::{Conversation, Pack, Snapshot};
 
 /// The contents of a session file, for resuming the session.
 ///
@@ -25,7 +25,6 @@ use ttsr::{Pack, Session, Snapshot};
 /// let (_store, found) = Store::open(&path)?;
 /// assert_eq!(found.messages(), [Message::user("Hi.")]);
 /// assert_eq!((found.torn_bytes(), found.damaged(), found.missing()), (15, 0, 0));
-/// assert!(found.waiting().is_empty());
 /// # std::fs::remove_file(path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -33,6 +32,7 @@ use ttsr::{Pack, Session, Snapshot};
 pub struct ResumeState {
     /// The messages, each with the number and the time of its record.
     messages: Vec<(u64, u64, Message)>,
+    /// Guidance that an earlier version of the crate wrote as messages, and that no request has carried.
     waiting: Vec<Message>,
     snapshot: Option<Snapshot>,
     pub(super) is_new: bool,
@@ -60,49 +60,49 @@ impl ResumeState {
         }
     }
 
-    /// Returns the conversation, oldest message first.
+    /// Returns the messages of the conversation, oldest first. Guidance that waits is not among them: the restored
+    /// [conversation](Self::conversation) gives it to the next request. Only guidance that a file of an earlier version
+    /// of the crate has as messages is at the end.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
-        let messages = self.messages.iter();
-        messages.map(|(_, _, message)| message.clone()).collect()
+        let messages = self.messages.iter().map(|(_, _, message)| message);
+        messages.chain(&self.waiting).cloned().collect()
     }
 
-    /// Returns guidance that waited for a request which was never sent: it belongs into the next one.
-    #[must_use]
-    pub fn waiting(&self) -> &[Message] {
-        &self.waiting
-    }
-
-    /// Returns the session in the state of the last record, or a new one; and the rules whose state could not be
-    /// restored. See [`Pack::restore`].
+    /// Returns the conversation in the state of the last record, with the guidance that waits, or a new conversation;
+    /// and the rules whose state could not be restored. See [`Conversation::restore`].
     ///
-    /// # Example: a changed rule
+    /// # Example: guidance that waits, and a changed rule
     /// ```
     /// use ttsr_agent::store::{Entry, Store};
-    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// use ttsr::{Conversation, Pack, PartId, Pattern, Rule};
     /// let path = std::env::temp_dir().join(format!("ttsr-rules-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
-    /// let pack = |text: &str| Pack::builder().rule(Rule::new("demo/it", vec![Pattern::literal(text)])).build();
-    /// let mut session = pack("foo")?.session();
-    /// let mut stream = session.stream();
-    /// assert_ne!(session.push(&mut stream, PartId(0), b"foo"), Verdict::Continue);
+    /// let pack = |text: &str| {
+    ///     let mut rule = Rule::new("demo/it", vec![Pattern::literal(text)]);
+    ///     rule.message = Some("Not that.".into());
+    ///     Pack::builder().rule(rule).build()
+    /// };
+    /// let mut conversation = Conversation::new(&pack("foo")?);
+    /// conversation.turn("Go.").attempt().push(PartId(0), b"foo").ok()?;
     /// let (mut store, _) = Store::open(&path)?;
-    /// store.append(vec![Entry::Snapshot { snapshot: Box::new(session.snapshot()) }])?;
+    /// store.append(vec![Entry::Snapshot { snapshot: Box::new(conversation.snapshot()) }])?;
     /// store.close()?;
     ///
     /// let (_store, found) = Store::open(&path)?;
-    /// let (_session, lost) = found.session(&pack("foo")?);
+    /// let (conversation, lost) = found.conversation(&pack("foo")?);
     /// assert!(lost.is_empty());
-    /// let (_session, lost) = found.session(&pack("bar")?);
+    /// assert_eq!(conversation.guidance().map(|note| note.text).collect::<Vec<_>>(), ["Not that."]);
+    /// let (_, lost) = found.conversation(&pack("bar")?);
     /// assert_eq!((&*lost[0].rule, lost[0].is_changed), ("demo/it", true));
     /// # std::fs::remove_file(path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn session(&self, pack: &Pack) -> (Session, Vec<Lost>) {
+    pub fn conversation(&self, pack: &Pack) -> (Conversation, Vec<Lost>) {
         match &self.snapshot {
-            Some(snapshot) => pack.restore(snapshot),
-            None => (pack.session(), Vec::new()),
+            Some(snapshot) => Conversation::restore(pack, snapshot),
+            None => (Conversation::new(pack), Vec::new()),
         }
     }
 
@@ -161,6 +161,12 @@ impl ResumeState {
         self.records += 1;
         self.missing += seq - self.latest - 1;
         self.latest = seq;
+        // The process that resumed such a file sent the guidance with its first request.
+        let is_resumed = matches!(entries.first(), Some(Entry::Begin { .. }));
+        if is_resumed && !entries.contains(&Entry::Sent) {
+            let sent = self.waiting.drain(..).map(|message| (seq, at, message));
+            self.messages.extend(sent);
+        }
         for entry in entries {
             match entry {
                 Entry::Message { message } => self.messages.push((seq, at, message)),
@@ -189,7 +195,7 @@ impl ResumeState {
             }
         }
         let waiting = self.waiting.into_iter();
-        let mut entries: Vec<Entry> = waiting.map(|message| Entry::Waiting { message }).collect();
+        let mut entries: Vec<Entry> = waiting.map(|message| Entry::Message { message }).collect();
         let snapshot = self.snapshot.map(Box::new);
         entries.extend(snapshot.map(|snapshot| Entry::Snapshot { snapshot }));
         entries.push(Entry::Compacted);

@@ -554,13 +554,13 @@ fn a_million_closed_parts_cost_a_reader_little_and_nothing_past_the_limit() {
 #[cfg(feature = "opencode")]
 fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
     use ttsr_agent::opencode::{ServerApi, SessionWatcher, WatchEvent};
-    use ttsr_wire::opencode::Feed;
+    use ttsr_wire::opencode::OpenCodeReader;
     let rule = Rule::new("a/b", vec![ttsr::Pattern::literal("needle")]);
     let mut watch = SessionWatcher::new(
         Pack::builder().rule(rule).build().unwrap(),
         ServerApi::Classic,
     );
-    let mut feed = Feed::default();
+    let mut feed = OpenCodeReader::default();
     let mut cuts = 0;
     let mut read = |parts: std::ops::Range<u32>| {
         for part in parts {

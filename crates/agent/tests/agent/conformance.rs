@@ -309,7 +309,7 @@ fn processor(case: &Case<'_>, calls: &Calls) -> Processor {
         fallback: Chains::default().any(case.settings.fallback.iter().cloned()),
         ..plain
     };
-    let mut processor = Processor::new(pack.session(), hooks(case, calls), settings);
+    let mut processor = Processor::new(&pack, hooks(case, calls), settings);
     processor.set_origin(Origin {
         agent: case.settings.agent.clone(),
         model: case.settings.model.clone(),

@@ -248,7 +248,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     let pack = Pack::builder().build().unwrap();
     let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([says]);
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
     let mut conversation: Vec<Message> = Vec::new();
     let mut requests = 0;
     for (session, prompt, injected) in [
@@ -270,8 +270,8 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
             conversation.push(injection.message());
         }
         conversation.push(prompt.clone());
-        let mut tools = NoTools;
-        let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+        let tools = NoTools;
+        let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
         let request = Request::new("a/model", conversation.clone());
         let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
         conversation.extend(outcome.added);
@@ -323,7 +323,7 @@ fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
         (vec![continued, Message::user("And?")], false),
     ] {
         let mut handoffs = HandoffTracker::default();
-        handoffs.take_up("ses_1", &earlier);
+        handoffs.resume_session("ses_1", &earlier);
         let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
         assert_eq!(injection.is_some(), is_new, "{earlier:?}");
     }
@@ -366,7 +366,9 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     };
     let steering = Message::steering("hidden");
     for message in [attached, prompt, reply, result, steering] {
-        recorder.message(&message, &pack.session()).unwrap();
+        recorder
+            .message(&message, &ttsr::Conversation::new(&pack))
+            .unwrap();
     }
     let shown = read_session(&folder, r#"{"sessionID": "ses_1"}"#);
     let expected = format!(
@@ -400,10 +402,10 @@ fn read_session(folder: &Folder, input: &str) -> (String, bool) {
         .finish("tool_use");
     let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([calls, says]);
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-    let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));
-    let mut tools = HandoffTools::new("", &mut others, &mut sessions);
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
+    let (others, sessions) = (NoTools, StoredSessions::new(&folder.0));
+    let mut tools = HandoffTools::new("", &others, &sessions);
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let request = Request::new("a/model", vec![Message::user("Read it.")]);
     let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
     assert!(tools.take_handoff().is_none());
@@ -469,8 +471,8 @@ fn b6_numbers_are_numbers() {
 /// A sub-agent works for a session and must not open one.
 #[test]
 fn b1_a_sub_agent_does_not_hand_over() {
-    let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
-    let mut tools = HandoffTools::new("ses_1", &mut others, &mut sessions);
+    let (others, sessions) = (NoTools, StoredSessions::new("."));
+    let mut tools = HandoffTools::new("ses_1", &others, &sessions);
     let mut call = |session: &str, input: &str| {
         let call = ToolCall {
             session: session.to_owned(),
@@ -536,6 +538,17 @@ fn b6_transcript_shows_who_said_what() {
         ## Assistant\nI will.\n[Tool: read] shot.png\n\n(End of session - 2 messages)";
     assert_eq!(shown, expected);
     assert_eq!(asked, Some(("ses_1".to_owned(), 101)));
+}
+
+#[test]
+fn b6_a_transcript_names_the_media_type_of_an_image() {
+    let asked = Message::user("Look at this.").with_image("image/png", "iVBORw0KGgo=");
+    let said = TranscriptMessage::from_message(&asked).unwrap();
+    let attached = TranscriptPart::Attached("image/png".into());
+    assert_eq!(
+        said.parts,
+        [TranscriptPart::Text("Look at this.".into()), attached]
+    );
 }
 
 #[test]

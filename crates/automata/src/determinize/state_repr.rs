@@ -39,6 +39,7 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
 pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut rest = &code[1..];
     state_set.before = LookBehind::ALL[usize::from(code[0])];
+    // `encode` has written every byte of `code`, so the reads below cannot run out.
     // Zero means no cut, so the subtraction fails for it.
     state_set.cut = read_varint(&mut rest).checked_sub(1);
     for _ in 0..2 {

@@ -27,11 +27,14 @@ impl LazyDfa {
         let mut generation = Arc::clone(&cursor.generation);
         let mut cache = generation.lock();
         if !self.generations.is_latest(&generation) || cache.should_replace_cache() {
+            // `move_to_current` takes this lock again, for the budget.
             drop(cache);
             self.move_to_current(cursor);
+            // NFA states mean the same in every generation, so a cursor in the fallback can move. State ids do not.
             generation = Arc::clone(&cursor.generation);
             cache = generation.lock();
         }
+        // Other cursors need this lock to build states.
         let end = bytes.len().min(at + FALLBACK_BATCH);
         while at < end && !self.try_resume_dfa(cursor, &mut cache) {
             at = self.step_symbol(cursor, bytes, at, |cursor, column, span| {
@@ -57,6 +60,7 @@ impl LazyDfa {
         if extra.nfa_cursor.is_some() {
             return;
         }
+        // The buffer stays with the cursor, for its return to the table.
         let suffixes = extra.suffixes.drain(..);
         let state_set = cache.state_set(table, state);
         let mut search = std::mem::take(&mut extra.bit_states);
@@ -83,21 +87,25 @@ impl LazyDfa {
             nfa_cursor.wait -= 1;
             return false;
         }
+        // A lookup encodes and hashes all sets, which costs as much as many steps. Doubling the wait after each
+        // failure keeps the lookups a small share of the time, and the limit bounds how late a cursor returns.
         extra.backoff = (2 * extra.backoff + 1).min(MOST_WAIT);
         nfa_cursor.wait = extra.backoff;
         let table = &cursor.generation.table;
         let Some(state) = cache.intern_set(&self.nfa, table, &nfa_cursor.state_set()) else {
             return false;
         };
-        let intern_set = |(cut, state_set): &(u32, _)| {
+        let to_suffix = |(cut, state_set): &(u32, _)| {
             let state = cache.intern_set(&self.nfa, table, state_set)?;
             let (cut, next) = (*cut, state);
             Some(Suffix { cut, state, next })
         };
+        // All states return or none does. Those that were interned before a failure stay in the table, which harms
+        // nothing.
         let Some(suffixes) = nfa_cursor
             .suffixes
             .iter()
-            .map(intern_set)
+            .map(to_suffix)
             .collect::<Option<Vec<Suffix>>>()
         else {
             return false;

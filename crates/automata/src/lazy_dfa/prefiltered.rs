@@ -31,10 +31,14 @@ impl LazyDfa {
             if at == bytes.len() {
                 break;
             }
+            // The loop ends: each round moves `at` past a candidate, or breaks.
             let candidate = candidates.next(at);
             let begin = candidate
                 .saturating_sub(filter.look_back())
                 .min(unfiltered_bytes);
+            // No match starts in the skipped text: its window would be a candidate before this one. A partial match
+            // that is alive at `begin` all the same will fail its window, so an idle state can replace it. The byte
+            // before `begin` alone decides which: it is ASCII, because any other byte is a candidate.
             if begin > at {
                 let column = self.nfa.alphabet.bytes()[usize::from(bytes[begin - 1])];
                 let before = self.look_behind_after[usize::from(column)];
@@ -42,6 +46,7 @@ impl LazyDfa {
                 cursor.decoder.passed_ascii();
                 at = begin;
             }
+            // Windows that start here may extend past the delta, into text that is not known yet.
             if candidate >= unfiltered_bytes {
                 self.push_scalar(cursor, bytes, at, on);
                 break;
@@ -64,6 +69,7 @@ impl LazyDfa {
         on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         while at < bytes.len() {
+            // In batches, for which the loop over blocks can be used: a suffix may live for the rest of the text.
             if cursor.has_suffixes() {
                 let end = bytes.len().min(at + SUFFIX_BATCH);
                 self.push_scalar(cursor, &bytes[..end], at, on);
@@ -80,6 +86,8 @@ impl LazyDfa {
                     continue;
                 }
             }
+            // `push_plain` has stepped nothing, so the next symbol needs the slow path, which consumes at least one
+            // byte.
             at = self.push_special(cursor, bytes, at, on);
         }
         at

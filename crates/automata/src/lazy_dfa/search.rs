@@ -3,8 +3,8 @@
 //! [`LazyDfa::push`] chooses a [`Strategy`]. The accelerators step text in which no state is special, and hand the rest
 //! to the scalar search, [`push_scalar`](LazyDfa::push_scalar). It steps blocks of four bytes; a block with a special
 //! state goes to [`push_special`](LazyDfa::push_special), which steps it symbol by symbol. Every symbol ends in
-//! [`step`](LazyDfa::step), which reports. Suffixes are stepped, and unbuilt states built, in `lazy_dfa::step`; a cursor
-//! that has left the table is stepped in `lazy_dfa::fallback`.
+//! [`step`](LazyDfa::step), which reports. Suffixes are stepped, and unbuilt states built, in `lazy_dfa::step`; a
+//! cursor that has left the table is stepped in `lazy_dfa::fallback`.
 //!
 //! # The loops that step a state
 //!
@@ -22,9 +22,10 @@
 //!
 //! 1. When a loop returns, the cursor has consumed exactly the bytes before the returned index: its state, its suffixes
 //!    and its decoder belong to that index.
-//! 2. A loop over blocks, and every accelerator, steps into local variables and ORs the bits of the states. If any state
-//!    was special it drops the result, and the cursor is unchanged. The bytes are then stepped again by
-//!    `push_symbols`, so a report is never lost and never made twice.
+//! 2. A loop over blocks, short input and speculative lanes step into local variables, and suffixes into
+//!    [`Suffix::next`](crate::suffix::Suffix::next), and OR the bits of the states. If any state was special the result
+//!    is dropped, and the cursor is unchanged. The bytes are then stepped again by `push_symbols`, so a report is never
+//!    lost and never made twice.
 //! 3. A state with a sparse row has no cells for `Table::next`. A loop that uses `next` therefore starts from a state
 //!    with a full row, or adds the [`entry_bits`](StateId::entry_bits) of the state that it starts from.
 //! 4. A byte that is not ASCII has a column without transitions: it leads to [`Table::unknown`], which is special. So a
@@ -64,14 +65,14 @@ const ASCII_RUN: usize = 8;
 /// The way a delta is stepped. An accelerator may decline before it touches the cursor; it never reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Strategy<'a> {
-    /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta if
-    /// a state is special.
+    /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta
+    /// if a state is special.
     ShortInput,
     /// [`push_prefiltered`](LazyDfa::push_prefiltered): only the text around candidates. Never declines: it hands every
     /// byte that it does not skip to the scalar search.
     Prefilter(&'a Prefilter),
-    /// [`push_speculative`](LazyDfa::push_speculative): several stretches of text side by side. Declines each tile in which
-    /// a state is special, and hands it to the scalar search.
+    /// [`push_speculative`](LazyDfa::push_speculative): several stretches of text side by side. Declines each tile in
+    /// which a state is special, and hands it to the scalar search.
     Speculative,
     /// [`push_scalar`](LazyDfa::push_scalar): every byte in turn. Reads any input and reports.
     Scalar,
@@ -114,6 +115,8 @@ impl LazyDfa {
         tries_short: bool,
         on: &mut impl FnMut(MatchEvent),
     ) {
+        // Not stepping is safe: invalid bytes are counted by the first automaton, which is never exhausted (invariant 4
+        // of `partition`).
         if cursor.is_exhausted() {
             return;
         }
@@ -123,6 +126,8 @@ impl LazyDfa {
         {
             return;
         }
+        // Counted for the whole delta at once: `build` compares the sum over many builds, for which it does not matter
+        // after which of these bytes a state is unbuilt.
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         let in_lanes = match strategy {
             Strategy::Prefilter(filter) => {
@@ -134,6 +139,7 @@ impl LazyDfa {
                 0
             }
         };
+        // The prefilter has declined this delta for its cost, which is compared with the cost recorded here.
         if let Some(filter) = self.prefilter_for(bytes.len()) {
             filter.record_unfiltered(bytes.len(), bytes.len() - in_lanes);
         }
@@ -151,14 +157,19 @@ impl LazyDfa {
         let Some(&last) = bytes[at..].last() else {
             return;
         };
+        // A block starts from a state of the table at this very byte. Neither exists within a character (invariant 6)
+        // or in the fallback.
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             at = self.push_special(cursor, bytes, at, on);
         }
         while at < bytes.len() {
             let columns = self.nfa.alphabet.block(&bytes[at..]);
             let table = &cursor.generation.table;
+            // Invariant 3: the state may have a sparse row.
             let mut bits = cursor.state.entry_bits();
             let state = table.step_block(cursor.state, columns, &mut bits);
+            // Search and suffixes move together or not at all (invariant 2): a suffix with a special state declines the
+            // block for all.
             if table.any_special(bits) || !self.push_suffixes(cursor, columns) {
                 at = self.push_special(cursor, bytes, at, on);
             } else {
@@ -166,6 +177,8 @@ impl LazyDfa {
                 at = bytes.len().min(at + BLOCK);
             }
         }
+        // Invariant 7, once for all blocks: the decoder needs to know only about the last character. If that is not
+        // ASCII, `push_special` has stepped it and told the decoder.
         if last < 128 {
             cursor.decoder.passed_ascii();
         }
@@ -197,6 +210,7 @@ impl LazyDfa {
         on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         let block_end = (at + BLOCK).min(bytes.len());
+        // Invariant 7: the block before may have ended in an ASCII character, of which the decoder does not know yet.
         if at > 0 && bytes[at - 1] < 128 {
             cursor.decoder.passed_ascii();
         }
@@ -205,6 +219,8 @@ impl LazyDfa {
                 self.step(cursor, column, span, on);
                 true
             });
+            // The loop ends: a round that consumes no byte has left the fallback, and the next one then consumes a byte
+            // or returns.
             if at == bytes.len() || !cursor.in_fallback() {
                 return at;
             }
@@ -212,9 +228,9 @@ impl LazyDfa {
         }
     }
 
-    /// Steps symbol by symbol from `at`, at least to `end`, then on to an ASCII character. Stops before the first symbol
-    /// that `step` declines, and when the cursor enters the fallback. Returns the index of the next byte. After a
-    /// declined symbol the cursor is of no use: the caller restores it.
+    /// Steps symbol by symbol from `at`, at least to `end`, then on to an ASCII character. Stops before the first
+    /// symbol that `step` declines, and when the cursor enters the fallback. Returns the index of the next byte. After
+    /// a declined symbol the cursor is of no use: the caller restores it.
     #[inline(always)]
     pub(super) fn push_symbols(
         &self,
@@ -227,6 +243,7 @@ impl LazyDfa {
         while let Some(&byte) = bytes.get(at)
             && !cursor.in_fallback()
         {
+            // Not before an ASCII byte between characters: elsewhere the loop over blocks would decline at once.
             if at >= end && byte < 128 && !cursor.decoder.is_pending() {
                 break;
             }
@@ -244,6 +261,7 @@ impl LazyDfa {
             }
             let mut is_accepted = true;
             let next = self.step_symbol(cursor, bytes, at, |cursor, column, span| {
+                // One byte can make several symbols certain. None is stepped after one that was declined.
                 is_accepted = is_accepted && step(cursor, column, span);
             });
             if !is_accepted {
@@ -254,8 +272,9 @@ impl LazyDfa {
         at
     }
 
-    /// Decodes the byte at `at`, alone or with the others of a whole character, and calls `step` for each symbol that it
-    /// makes certain: none if a character is incomplete, several if one is broken. Returns the index of the next byte.
+    /// Decodes the byte at `at`, alone or with the others of a whole character, and calls `step` for each symbol that
+    /// it makes certain: none if a character is incomplete, several if one is broken. Returns the index of the next
+    /// byte.
     #[inline(always)]
     pub(super) fn step_symbol(
         &self,
@@ -272,6 +291,8 @@ impl LazyDfa {
                 step(cursor, column.into(), SymbolSpan::whole(1).after(at, 0));
                 return at + 1;
             }
+            // A character that arrives whole need not pass through the decoder byte by byte. It is certain at its last
+            // byte.
             if let Some((char, len)) = wide(&bytes[at..]) {
                 cursor.decoder.passed(len);
                 alphabet.symbol(Symbol::Char(char), |column, span| {
@@ -291,9 +312,9 @@ impl LazyDfa {
         at + 1
     }
 
-    /// Steps whole characters up to the first that leads to a special state, is incomplete or is broken, or until `stop`
-    /// returns true for a character that was stepped. Returns the number of bytes stepped, which it does not add to
-    /// [`stepped`](DfaCursor::stepped). The cursor must be a single state.
+    /// Steps whole characters up to the first that leads to a special state, is incomplete or is broken, or until
+    /// `stop` returns true for a character that was stepped. Returns the number of bytes stepped, which it does not add
+    /// to [`stepped`](DfaCursor::stepped). The cursor must be a single state.
     #[inline(always)]
     pub(super) fn push_plain(
         &self,
@@ -303,6 +324,8 @@ impl LazyDfa {
     ) -> usize {
         let cache = &**cursor.generation;
         let columns = self.nfa.alphabet.bytes();
+        // In locals, written back once: a character that is declined has changed nothing (invariant 2). The first state
+        // has a full row by the contract, and the loop ends before any other, so `next` may be used (invariant 3).
         let (mut at, mut state, mut last) = (0, cursor.state, 0);
         while let Some(&byte) = bytes.get(at) {
             let (column, len) = if byte < 128 {
@@ -353,6 +376,9 @@ impl LazyDfa {
         {
             return;
         }
+        // The loop ends: after each failure one missing row or transition exists, or the cursor is in the fallback. One
+        // symbol needs a transition and a promotion for the search, and no more than these, a start state and a reentry
+        // for each cut.
         while !cursor.in_fallback() {
             match self.try_step(cursor, column) {
                 Ok((next, reports)) => {
@@ -363,12 +389,14 @@ impl LazyDfa {
                 Err(unbuilt) => self.build(cursor, unbuilt),
             }
         }
+        // Only the symbol at which the cursor left the table. `push_fallback` steps those after it, under one lock for
+        // a batch.
         let generation = Arc::clone(&cursor.generation);
         self.step_fallback(&mut generation.lock(), cursor, column, span, on);
     }
 
-    /// Steps a search without suffixes if the next state is built and reports no cut. Returns false if it declined; then
-    /// nothing has changed.
+    /// Steps a search without suffixes if the next state is built and reports no cut. Returns false if it declined;
+    /// then nothing has changed.
     #[inline]
     fn step_single_state(
         &self,
@@ -394,6 +422,7 @@ impl LazyDfa {
             if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
                 return false;
             }
+            // In the order of `StepReports::sort`: the lists are sorted, and late reports come first.
             for (list, is_late) in [(report.late, true), (report.now, false)] {
                 for pattern in list {
                     let pattern = pattern.load(Ordering::Relaxed);

@@ -35,8 +35,8 @@ pub(super) fn is_short_len(len: usize) -> bool {
 }
 
 impl DfaCursor {
-    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the bytes
-    /// to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
+    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
+    /// bytes to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     pub(crate) fn push_short(
         &mut self,
@@ -44,6 +44,8 @@ impl DfaCursor {
         room: &mut [u8; SHORT],
         agrees: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
+        // A suffix would have to be stepped too, the fallback has no state, and the delta would break an incomplete
+        // character.
         let is_single_state = match &self.extra {
             None => true,
             Some(extra) => extra.is_empty(),
@@ -53,6 +55,7 @@ impl DfaCursor {
         }
         let table = &self.generation.table;
         let (state, bits) = table.push_short(self.state, bytes, room);
+        // `agrees` comes last: when it has accepted, nothing here can decline any more.
         if table.any_special(bits) || !agrees(room) {
             return false;
         }
@@ -64,8 +67,8 @@ impl DfaCursor {
 }
 
 impl LazyDfa {
-    /// Steps a short delta unless a state reports or is unbuilt; suffixes may be activated. Returns the bytes padded with
-    /// zeros, or `None` if it declined.
+    /// Steps a short delta unless a state reports or is unbuilt; suffixes may be activated. Returns the bytes padded
+    /// with zeros, or `None` if it declined.
     #[inline]
     pub(crate) fn push_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !is_short(bytes) {
@@ -79,6 +82,8 @@ impl LazyDfa {
         } else if self.push_short_plain(cursor, bytes).is_some() {
             return Some(pad(bytes));
         }
+        // The bytes are stepped a second time only where it may help: with cuts, a special state may do no more than
+        // activate a suffix, which is not reported.
         // Without cuts, a special state reports, is unbuilt or has a sparse row.
         if self.nfa.cuts.is_empty() {
             return None;
@@ -95,16 +100,22 @@ impl LazyDfa {
             return None;
         }
         let (state, decoder, invalid_bytes) = (cursor.state, cursor.decoder, cursor.invalid_bytes);
+        // Into a buffer of the cursor, so nothing is allocated. If the first step below allocates `extra`, `saved` is
+        // empty, as the suffixes were.
         if let Some(extra) = &mut cursor.extra {
             extra.saved.clone_from(&extra.suffixes);
         }
         let step = |cursor: &mut DfaCursor, column, _| self.step_unreported(cursor, column);
         let stepped = self.push_symbols(cursor, bytes, 0, bytes.len(), step);
+        // A delta that ends within a character, or has bytes of none, is declined although it could be stepped: the
+        // caller treats an accepted delta as whole characters.
         let is_whole = !cursor.decoder.is_pending() && cursor.invalid_bytes == invalid_bytes;
         if stepped == bytes.len() && is_whole {
             cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
             return Some(pad(bytes));
         }
+        // Everything that `step_unreported` and the decoder can have changed. No state was built, so the table is the
+        // same.
         (cursor.state, cursor.decoder, cursor.invalid_bytes) = (state, decoder, invalid_bytes);
         if let Some(extra) = &mut cursor.extra {
             std::mem::swap(&mut extra.suffixes, &mut extra.saved);
@@ -122,6 +133,7 @@ impl LazyDfa {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
+        // All states are stepped before any of them moves: `accept_short` cannot fail.
         let table = &cursor.generation.table;
         let short = table.short(cursor.state, bytes);
         let is_plain = !table.any_special(short.bits)
@@ -135,6 +147,7 @@ impl LazyDfa {
     /// Moves the cursor to where [`LazyDfa::try_step_short`] stepped.
     #[inline(always)]
     pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, short: &ShortInput) {
+        // Nothing was stepped since `try_step_short`: `next` of every suffix is still the state after this delta.
         cursor.state = short.state;
         cursor.stepped = cursor.stepped.wrapping_add(short.len());
         if let Some(extra) = &mut cursor.extra {
@@ -143,8 +156,8 @@ impl LazyDfa {
         cursor.decoder.passed_ascii();
     }
 
-    /// As [`LazyDfa::push_short`] for ASCII and a single state; also returns the number of leading bytes after which the
-    /// search was last [idle](LazyDfa::is_idle).
+    /// As [`LazyDfa::push_short`] for ASCII and a single state; also returns the number of leading bytes after which
+    /// the search was last [idle](LazyDfa::is_idle).
     #[inline]
     pub(crate) fn push_short_tracking_idle(
         &self,
@@ -162,13 +175,14 @@ impl LazyDfa {
         Some((padded, idle_until))
     }
 
-    /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns the
-    /// number of leading bytes after which the search was last idle, or `None` if it declined.
+    /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns
+    /// the number of leading bytes after which the search was last idle, or `None` if it declined.
     #[inline]
     fn push_short_plain(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<usize> {
         let (state, decoder, stepped) = (cursor.state, cursor.decoder, cursor.stepped);
         let run = self.run(cursor, bytes);
         if run.stepped < bytes.len() {
+            // `run` has moved the cursor up to the character that it could not step.
             (cursor.state, cursor.decoder, cursor.stepped) = (state, decoder, stepped);
             return None;
         }

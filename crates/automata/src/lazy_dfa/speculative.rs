@@ -51,8 +51,8 @@ impl Tile {
 }
 
 impl LazyDfa {
-    /// Steps the bytes in tiles of each size in turn, and the remainder in the scalar search. Returns the number of bytes
-    /// stepped in lanes.
+    /// Steps the bytes in tiles of each size in turn, and the remainder in the scalar search. Returns the number of
+    /// bytes stepped in lanes.
     pub(super) fn push_speculative(
         &self,
         cursor: &mut DfaCursor,
@@ -71,8 +71,8 @@ impl LazyDfa {
         in_lanes
     }
 
-    /// Steps whole tiles in speculative lanes, and those that decline in the scalar search. Returns the index of the byte
-    /// after the last tile, and the number of bytes stepped in lanes.
+    /// Steps whole tiles in speculative lanes, and those that decline in the scalar search. Returns the index of the
+    /// byte after the last tile, and the number of bytes stepped in lanes.
     pub(super) fn push_tiles(
         &self,
         tile: Tile,
@@ -83,7 +83,8 @@ impl LazyDfa {
     ) -> (usize, usize) {
         let size = tile.bytes();
         let mut in_lanes = 0;
-        // The number of tiles that are not tried after one declines. It doubles with each that declines.
+        // The number of tiles that are not tried after one declines. It doubles with each that declines, because a
+        // declined tile is stepped twice. The limit of 64 lets a long text return to lanes after a passage of matches.
         let (mut misses, mut skip) = (0u32, 0u32);
         while let Some(text) = bytes.get(at..at + size) {
             let is_ready = skip == 0 && cursor.is_single_state();
@@ -151,22 +152,30 @@ impl SpeculativeLanes<'_> {
         let mut bits = 0;
         // The first lane needs no guess: it repeats the early bytes of the second, and its guess is replaced.
         let begin = |lane: usize| lane.max(1) * tile.stretch;
+        // The index below is not negative: a stretch is longer than its early bytes.
         let mut guess = [state; LANES];
         for (lane, guess) in guess.iter_mut().enumerate().skip(1) {
             *guess = self.start_state(text[begin(lane) - tile.early - 1])?;
         }
         guess[0] = guess[1];
         let early = std::array::from_fn(|lane| &text[begin(lane) - tile.early..begin(lane)]);
+        // `bits` also collects the states of wrong guesses. One of them may be special where the true search has no
+        // special state; the tile is then declined, which costs time and changes nothing.
         self.step_lanes(&mut guess, early, &mut bits, |_| false);
         guess[0] = state;
+        // The true state is the caller's, which has a full row, and so have start states: `next` may be used (invariant
+        // 3 of `search`). A byte that is not ASCII leads to `UNKNOWN` and shows in `bits` (invariant 4 of `search`).
         let stretches: [&[u8]; LANES] =
             std::array::from_fn(|lane| &text[lane * tile.stretch..][..tile.stretch]);
         let mut states = guess;
         self.step_lanes(&mut states, stretches, &mut bits, |_| false);
+        // Invariant: `last` is the true state at the end of the stretch before `lane`. Two searches in one state stay
+        // equal, so after a meeting the end of the guess is the true end. If they do not meet, the true search was
+        // stepped to the end.
         let mut last = states[0];
         for lane in 1..LANES {
-            // PERF: the true search and the guess meet after a few bytes. Stepping the whole stretch again costs 24 % of a
-            // bulk text of 100 rules (`cargo bench --bench instructions`).
+            // PERF: the true search and the guess meet after a few bytes. Stepping the whole stretch again costs 24 %
+            // of a bulk text of 100 rules (`cargo bench --bench instructions`).
             let mut pair = [last, guess[lane]];
             let has_met = last == guess[lane]
                 || self.step_lanes(&mut pair, [stretches[lane]; 2], &mut bits, |[a, b]| a == b);

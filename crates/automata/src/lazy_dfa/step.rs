@@ -53,10 +53,13 @@ impl LazyDfa {
         if next == table.unknown() {
             return Err(Unbuilt::Transition(*from, column));
         }
+        // Before the state is entered: a state that text visits often would otherwise send every step here.
         if table.is_promotion_due(next) {
             return Err(Unbuilt::FullRow(next));
         }
         let extra = extra.get_or_insert_default();
+        // `next` is scratch space, so resetting it undoes an earlier try. It must be set for every suffix before any
+        // cut is activated: `on_report` merges into `next`, whether the suffix was stepped already or not.
         let awake = extra.suffixes.len();
         extra
             .suffixes
@@ -66,14 +69,15 @@ impl LazyDfa {
             false => self.try_step_suffixes(generation, extra, column),
             true => self.try_step_report(generation, extra, (*from, next), column),
         };
+        // Suffixes that this try has activated come after those that were live.
         if reports.is_err() {
             extra.suffixes.truncate(awake);
         }
         Ok((next, reports?))
     }
 
-    /// Steps search and suffixes through the table if nothing is reported. Returns false if a state reports or is unbuilt;
-    /// the caller then restores the cursor.
+    /// Steps search and suffixes through the table if nothing is reported. Returns false if a state reports or is
+    /// unbuilt; the caller then restores the cursor.
     #[inline]
     pub(super) fn step_unreported(&self, cursor: &mut DfaCursor, column: usize) -> bool {
         match self.try_step(cursor, column) {
@@ -120,7 +124,11 @@ impl LazyDfa {
         (from, to): (StateId, StateId),
         column: usize,
     ) -> Result<StepReports, Unbuilt> {
+        // The order is the order of positions. A late cut ends before the symbol, so its suffix is activated first and
+        // then steps over the symbol with the others. A cut of `now` ends after the symbol, so its suffix is not
+        // stepped.
         let report = generation.table.report(to);
+        // The look-behind of a late cut is that of the position before the symbol, hence `from`.
         let mut early = StepReports::default();
         for late in report.late {
             let late = late.load(Ordering::Relaxed);
@@ -135,7 +143,8 @@ impl LazyDfa {
         Ok(reports)
     }
 
-    /// Handles one entry of a report, of the search in state `at`: collects a pattern, or activates the suffix of a cut.
+    /// Handles one entry of a report, of the search in state `at`: collects a pattern, or activates the suffix of a
+    /// cut.
     #[inline]
     fn on_report(
         &self,
@@ -161,6 +170,8 @@ impl LazyDfa {
         let DfaCache { table, dead, .. } = generation;
         let suffixes = &mut extra.suffixes;
         let index = suffixes.iter().position(|suffix| suffix.cut == cut);
+        // A live suffix merges with the new copy. One that has died in this step starts anew, as if it had not been
+        // live.
         let next = match index.map(|index| suffixes[index].next) {
             Some(state_set) if state_set != *dead => match table.reentry(state_set) {
                 next if next == table.unknown() => return Err(Unbuilt::Reentry(state_set)),
@@ -175,12 +186,15 @@ impl LazyDfa {
         };
         match index {
             Some(index) => suffixes[index].next = next,
+            // `state` is not read before `accept_step` overwrites it.
             None => suffixes.push(Suffix {
                 cut,
                 state: *dead,
                 next,
             }),
         }
+        // The state reports, or has a sparse row and no report. It has consumed nothing since the cut: it has no late
+        // report, and cuts after a cut are passed, so its list holds patterns only.
         if table.is_special(next) {
             table.report(next).now.iter().for_each(|pattern| {
                 reports.push(pattern.load(Ordering::Relaxed), is_late);
@@ -204,6 +218,7 @@ impl LazyDfa {
                         .for_each(|extra| extra.accept_step(dead));
                 }
                 Err(unbuilt) => {
+                    // At the start of a haystack no other suffix is live, so starting over loses nothing.
                     cursor.extra.get_or_insert_default().suffixes.clear();
                     self.build(cursor, unbuilt);
                 }

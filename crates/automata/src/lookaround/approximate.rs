@@ -29,7 +29,7 @@ use regex_syntax::hir::{
 
 use super::diagnose;
 use crate::PatternLimits;
-use crate::pattern::{self, LookaroundFault, Refused};
+use crate::pattern::{self, LookaroundError, PatternError};
 
 pub use crate::pattern::REACH;
 
@@ -50,26 +50,26 @@ pub struct LookaroundPattern {
     pub size: usize,
 }
 
-/// Parses a pattern that `regex-syntax` has refused. Returns `refused` if the pattern has neither look-around nor a
+/// Parses a pattern that `regex-syntax` has refused. Returns `plain_error` if the pattern has neither look-around nor a
 /// back-reference.
 pub fn parse(
     text: &str,
     limits: &PatternLimits,
-    refused: Refused,
-) -> Result<LookaroundPattern, Refused> {
+    plain_error: PatternError,
+) -> Result<LookaroundPattern, PatternError> {
     // If `regex-syntax` has found look-around, the errors of `fancy-regex` are about this pattern. Otherwise its own
     // error is the better one, unless the other parser finds that a construct of this module was the reason.
-    let has_lookaround = matches!(refused, Refused::LookAround { .. });
+    let has_lookaround = matches!(plain_error, PatternError::NeedsLookaround { .. });
     let tree = match Expr::parse_tree(text) {
         Ok(tree) => tree,
         Err(error) if has_lookaround => return Err(syntax_error(&error, text)),
-        Err(_) => return Err(refused),
+        Err(_) => return Err(plain_error),
     };
     if !has_lookaround
         && !needs_verification(&tree.expr)
         && !tree.expr.has_descendant(needs_verification)
     {
-        return Err(refused);
+        return Err(plain_error);
     }
     // Back-references name groups by number, and the numbers follow the order of the opening parentheses.
     let mut groups = Vec::new();
@@ -90,7 +90,7 @@ pub fn parse(
     // The window that a stream keeps has room for this reach and no more.
     for (side, chars) in [("ahead", part.ahead), ("behind", part.behind)] {
         if chars > REACH {
-            return Err(approximator.error_at(LookaroundFault::TooFar { side, chars }, &tree.expr));
+            return Err(approximator.error_at(LookaroundError::TooFar { side, chars }, &tree.expr));
         }
     }
     Ok(LookaroundPattern {
@@ -156,7 +156,7 @@ pub fn without_assertions(hir: &Hir) -> Hir {
 }
 
 /// Converts an error of `fancy-regex`.
-pub fn syntax_error(error: &fancy_regex::Error, text: &str) -> Refused {
+pub fn syntax_error(error: &fancy_regex::Error, text: &str) -> PatternError {
     // The error of `regex-syntax` has a more precise span, so it is preferred.
     if let Some(error) = diagnose::error(text) {
         return pattern::syntax_error(&error);
@@ -171,7 +171,7 @@ pub fn syntax_error(error: &fancy_regex::Error, text: &str) -> Refused {
         fancy_regex::Error::CompileError(error) => (error.to_string(), 0..0),
         other => (other.to_string(), 0..0),
     };
-    Refused::Syntax { message, span }
+    PatternError::Syntax { message, span }
 }
 
 fn needs_verification(expr: &Expr) -> bool {
@@ -247,7 +247,7 @@ struct Approximator<'p> {
 }
 
 impl<'p> Approximator<'p> {
-    fn approximate(&mut self, expr: &'p Expr) -> Result<Approximation, Refused> {
+    fn approximate(&mut self, expr: &'p Expr) -> Result<Approximation, PatternError> {
         // Before anything is built for the node.
         self.charge(1)?;
         Ok(match expr {
@@ -265,12 +265,12 @@ impl<'p> Approximator<'p> {
             Expr::AtomicGroup(child) => self.atomic_group(child, expr)?,
             Expr::Backref { group, casei } => self.back_reference(*group, *casei, expr)?,
             _ => {
-                return Err(self.error_at(LookaroundFault::Unsupported(construct_name(expr)), expr));
+                return Err(self.error_at(LookaroundError::Unsupported(construct_name(expr)), expr));
             }
         })
     }
 
-    fn concat(&mut self, subs: &'p [Expr]) -> Result<Approximation, Refused> {
+    fn concat(&mut self, subs: &'p [Expr]) -> Result<Approximation, PatternError> {
         let mut whole = Approximation::with_length(Hir::empty(), 0);
         let mut hirs = Vec::with_capacity(subs.len());
         for sub in subs {
@@ -288,7 +288,7 @@ impl<'p> Approximator<'p> {
         Ok(whole)
     }
 
-    fn alternation(&mut self, subs: &'p [Expr]) -> Result<Approximation, Refused> {
+    fn alternation(&mut self, subs: &'p [Expr]) -> Result<Approximation, PatternError> {
         let mut hirs = Vec::with_capacity(subs.len());
         let mut whole: Option<Approximation> = None;
         for sub in subs {
@@ -314,7 +314,7 @@ impl<'p> Approximator<'p> {
         })
     }
 
-    fn group(&mut self, sub: &'p Expr) -> Result<Approximation, Refused> {
+    fn group(&mut self, sub: &'p Expr) -> Result<Approximation, PatternError> {
         let number = self
             .groups
             .iter()
@@ -333,7 +333,7 @@ impl<'p> Approximator<'p> {
         child: &'p Expr,
         lo: usize,
         hi: usize,
-    ) -> Result<Approximation, Refused> {
+    ) -> Result<Approximation, PatternError> {
         let part = self.approximate(child)?;
         // The body must still be translated: it may contain an error.
         if hi == 0 {
@@ -367,7 +367,7 @@ impl<'p> Approximator<'p> {
         child: &'p Expr,
         which: LookAround,
         expr: &'p Expr,
-    ) -> Result<Approximation, Refused> {
+    ) -> Result<Approximation, PatternError> {
         let part = self.approximate(child)?;
         let is_ahead = matches!(which, LookAround::LookAhead | LookAround::LookAheadNeg);
         // Without a longest match there is no last character that decides.
@@ -377,7 +377,7 @@ impl<'p> Approximator<'p> {
             } else {
                 "look-behind"
             };
-            return Err(self.error_at(LookaroundFault::Unbounded(what), expr));
+            return Err(self.error_at(LookaroundError::Unbounded(what), expr));
         };
         // The engines of the verification compile the look-around once each, so it counts like the hull.
         self.size = self.size.saturating_add(expanded_size(&part.hir));
@@ -393,7 +393,11 @@ impl<'p> Approximator<'p> {
 
     /// Approximates an atomic group by its content. The group keeps its first match, so a longer alternative that it
     /// gives up decides too, and it may end later.
-    fn atomic_group(&mut self, child: &'p Expr, expr: &'p Expr) -> Result<Approximation, Refused> {
+    fn atomic_group(
+        &mut self,
+        child: &'p Expr,
+        expr: &'p Expr,
+    ) -> Result<Approximation, PatternError> {
         let part = self.approximate(child)?;
         let beyond = match (part.max, child) {
             // One more character decides that a repeat of a class ends.
@@ -401,7 +405,7 @@ impl<'p> Approximator<'p> {
             // Any alternative between the shortest and the longest match may be the one that the group gives up.
             (Some(max), _) => max - part.min,
             (None, _) => {
-                return Err(self.error_at(LookaroundFault::Unbounded("atomic group"), expr));
+                return Err(self.error_at(LookaroundError::Unbounded("atomic group"), expr));
             }
         };
         Ok(Approximation {
@@ -415,18 +419,18 @@ impl<'p> Approximator<'p> {
         group: usize,
         casei: bool,
         expr: &'p Expr,
-    ) -> Result<Approximation, Refused> {
+    ) -> Result<Approximation, PatternError> {
         let number = group.wrapping_sub(1);
         let Some(&sub) = self.groups.get(number) else {
             // The parser accepts a number without a group.
             let message = format!("there is no group {group} to refer back to");
-            return Err(Refused::Syntax {
+            return Err(PatternError::Syntax {
                 message,
                 span: 0..0,
             });
         };
         if self.open.contains(&number) || self.depth >= MAX_BACKREF_DEPTH {
-            return Err(self.error_at(LookaroundFault::Recursive, expr));
+            return Err(self.error_at(LookaroundError::Recursive, expr));
         }
         // Bounds the recursion of this function; the number of nodes is bounded by `charge`.
         self.depth += 1;
@@ -443,7 +447,7 @@ impl<'p> Approximator<'p> {
         })
     }
 
-    fn literal(&mut self, text: &str, casei: bool) -> Result<Approximation, Refused> {
+    fn literal(&mut self, text: &str, casei: bool) -> Result<Approximation, PatternError> {
         // A literal is one node, and as many states as bytes.
         self.charge(text.len())?;
         // `Hir` has no flag for case, so a literal is expanded to classes.
@@ -452,14 +456,14 @@ impl<'p> Approximator<'p> {
         Ok(Approximation::with_length(hir, text.chars().count()))
     }
 
-    fn class(&mut self, inner: &str, casei: bool) -> Result<Approximation, Refused> {
+    fn class(&mut self, inner: &str, casei: bool) -> Result<Approximation, PatternError> {
         let hir = regex_syntax::ParserBuilder::new()
             .case_insensitive(casei)
             .build()
             .parse(inner);
         match hir {
             Ok(hir) => Ok(Approximation::with_length(hir, 1)),
-            Err(error) => Err(Refused::Syntax {
+            Err(error) => Err(PatternError::Syntax {
                 // The span would count bytes of `inner`, not of the pattern, so it is left out.
                 message: match error {
                     regex_syntax::Error::Parse(error) => error.kind().to_string(),
@@ -471,7 +475,11 @@ impl<'p> Approximator<'p> {
         }
     }
 
-    fn assertion(&mut self, assertion: Assertion, expr: &Expr) -> Result<Approximation, Refused> {
+    fn assertion(
+        &mut self,
+        assertion: Assertion,
+        expr: &Expr,
+    ) -> Result<Approximation, PatternError> {
         // One character on each side that the definition of the assertion mentions.
         let (look, behind, ahead) = match assertion {
             Assertion::StartText => (Look::Start, 1, 0),
@@ -487,17 +495,17 @@ impl<'p> Approximator<'p> {
             Assertion::WordBoundary => (Look::WordUnicode, 1, 1),
             Assertion::NotWordBoundary => (Look::WordUnicodeNegate, 1, 1),
             // Anything else has no over-approximation that is known to be sound, so it is refused rather than guessed.
-            _ => return Err(self.error_at(LookaroundFault::Unsupported("`\\Z`"), expr)),
+            _ => return Err(self.error_at(LookaroundError::Unsupported("`\\Z`"), expr)),
         };
         Ok(Approximation::with_length(Hir::look(look), 0).with_reach(behind, ahead))
     }
 
     /// Counts nodes before they are built. Fails when they exceed the limit.
-    fn charge(&mut self, nodes: usize) -> Result<(), Refused> {
+    fn charge(&mut self, nodes: usize) -> Result<(), PatternError> {
         self.nodes = self.nodes.saturating_add(nodes);
         // An expression has more nodes than states, at most a few for each state or byte of its text.
         if self.nodes / 4 > self.limit.saturating_add(self.text.len()) {
-            return Err(Refused::TooBig {
+            return Err(PatternError::TooBig {
                 states: self.nodes,
                 limit: self.limit,
             });
@@ -505,20 +513,20 @@ impl<'p> Approximator<'p> {
         Ok(())
     }
 
-    fn error_at(&self, fault: LookaroundFault, expr: &Expr) -> Refused {
+    fn error_at(&self, error: LookaroundError, expr: &Expr) -> PatternError {
         // Only look-arounds have spans; other nodes are reported without one.
         let look = self
             .looks
             .iter()
             .position(|other| std::ptr::eq(*other, expr));
         let written = lookaround_spans(self.text);
-        let span = match (look, &fault) {
+        let span = match (look, &error) {
             // If the counts differ, this scan and the parser disagree, for example about a comment. Then there is no
             // span.
             (Some(look), _) if written.len() == self.looks.len() => written[look].clone(),
             _ => 0..0,
         };
-        Refused::Around { fault, span }
+        PatternError::Lookaround { error, span }
     }
 }
 
@@ -653,12 +661,12 @@ fn lookaround_spans(text: &str) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    fn approximated(text: &str) -> Result<LookaroundPattern, Refused> {
-        let refused = Refused::LookAround {
-            what: "look-around",
+    fn approximated(text: &str) -> Result<LookaroundPattern, PatternError> {
+        let plain_error = PatternError::NeedsLookaround {
+            construct: "look-around",
             span: 0..0,
         };
-        parse(text, &PatternLimits::default(), refused)
+        parse(text, &PatternLimits::default(), plain_error)
     }
 
     #[test]
@@ -707,7 +715,7 @@ mod tests {
             ("a(?=b{256})", "a", 256, 0),
         ];
         for (text, hull, ahead, behind) in cases {
-            let got = approximated(text).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
+            let got = approximated(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
             let want = regex_syntax::parse(hull).unwrap();
             let same = |hir: &Hir| regex_syntax::parse(&without_captures(hir).to_string()).unwrap();
             assert_eq!(same(&got.hull), same(&want), "hull of {text}");
@@ -733,7 +741,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_verified_in_a_window_is_refused_with_its_span() {
-        let unbounded = |what| LookaroundFault::Unbounded(what);
+        let unbounded = |what| LookaroundError::Unbounded(what);
         let cases = [
             ("foo(?!.*x)", unbounded("look-ahead"), "(?!.*x)"),
             (r"(?<=\s+)foo", unbounded("look-behind"), r"(?<=\s+)"),
@@ -747,7 +755,7 @@ mod tests {
             ("x(?>(?:ab)+)c", unbounded("atomic group"), ""),
             (
                 "a(?=b{300})",
-                LookaroundFault::TooFar {
+                LookaroundError::TooFar {
                     side: "ahead",
                     chars: 300,
                 },
@@ -755,46 +763,46 @@ mod tests {
             ),
             (
                 "(?<=(?:ab){200})c",
-                LookaroundFault::TooFar {
+                LookaroundError::TooFar {
                     side: "behind",
                     chars: 400,
                 },
                 "",
             ),
-            (r"a\Kb(?=c)", LookaroundFault::Unsupported(r"`\K`"), ""),
-            (r"a\Gb(?=c)", LookaroundFault::Unsupported(r"`\G`"), ""),
+            (r"a\Kb(?=c)", LookaroundError::Unsupported(r"`\K`"), ""),
+            (r"a\Gb(?=c)", LookaroundError::Unsupported(r"`\G`"), ""),
             (
                 r"(a)?b(?(1)c|d)",
-                LookaroundFault::Unsupported("a conditional"),
+                LookaroundError::Unsupported("a conditional"),
                 "",
             ),
-            (r"(a|b\1)+c", LookaroundFault::Recursive, ""),
+            (r"(a|b\1)+c", LookaroundError::Recursive, ""),
             (
                 r"(?<n>a\g<n>?b)(?=c)",
-                LookaroundFault::Unsupported("a subroutine"),
+                LookaroundError::Unsupported("a subroutine"),
                 "",
             ),
-            (r"a(?=b)\Z", LookaroundFault::Unsupported(r"`\Z`"), ""),
+            (r"a(?=b)\Z", LookaroundError::Unsupported(r"`\Z`"), ""),
             (
                 r"(a)\k<1+0>(?=b)",
-                LookaroundFault::Unsupported("a back-reference with a recursion level"),
+                LookaroundError::Unsupported("a back-reference with a recursion level"),
                 "",
             ),
             (
                 "a(*FAIL)(?=b)",
-                LookaroundFault::Unsupported("a backtracking verb"),
+                LookaroundError::Unsupported("a backtracking verb"),
                 "",
             ),
             (
                 "a(?~cd)(?=b)",
-                LookaroundFault::Unsupported("an absent operator"),
+                LookaroundError::Unsupported("an absent operator"),
                 "",
             ),
         ];
         for (text, want, place) in cases {
             match approximated(text) {
-                Err(Refused::Around { fault, span }) => {
-                    assert_eq!((fault, &text[span]), (want, place), "{text}");
+                Err(PatternError::Lookaround { error, span }) => {
+                    assert_eq!((error, &text[span]), (want, place), "{text}");
                 }
                 other => panic!("{text}: {other:?}"),
             }
@@ -814,7 +822,7 @@ mod tests {
             limit: 90,
         };
         assert!(approximator.charge(4 * 100 + 3).is_ok());
-        let Err(Refused::TooBig { states, limit }) = approximator.charge(1) else {
+        let Err(PatternError::TooBig { states, limit }) = approximator.charge(1) else {
             panic!("{} nodes were built", approximator.nodes);
         };
         assert_eq!((states, limit), (404, 90));
@@ -832,12 +840,12 @@ mod tests {
         (1..4000).for_each(|group| chain += &format!(r"(\{group})"));
         assert!(matches!(
             approximated(&doubling),
-            Err(Refused::TooBig { .. })
+            Err(PatternError::TooBig { .. })
         ));
         assert!(matches!(
             approximated(&chain),
-            Err(Refused::Around {
-                fault: LookaroundFault::Recursive,
+            Err(PatternError::Lookaround {
+                error: LookaroundError::Recursive,
                 ..
             })
         ));

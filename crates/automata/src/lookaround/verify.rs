@@ -1,4 +1,4 @@
-//! The exact check of a candidate: an end that the automaton has found for the hull of a pattern with look-around.
+//! The exact check of a candidate: an end that the automaton has found for the hull of a pattern with look-lookaround.
 //!
 //! The check sees a window of the haystack: the text before the end as far as it is kept, and as many characters after
 //! the end as can decide. There is a match if `fancy-regex` finds one that starts anywhere and ends exactly at that
@@ -34,7 +34,7 @@ use regex_syntax::hir::Hir;
 
 use super::approximate::{self, LookaroundPattern};
 use crate::PatternLimits;
-use crate::pattern::{self, Refused};
+use crate::pattern::{self, PatternError};
 use crate::utf8::Utf8Decoder;
 
 /// The largest size, in bytes, of a part of the pattern that `fancy-regex` compiles with `regex-automata`.
@@ -43,11 +43,11 @@ const MAX_DELEGATE_BYTES: usize = 8 << 20;
 /// The largest number of instructions of a compiled pattern.
 const MAX_PROGRAM: usize = 1 << 17;
 
-/// The largest size of the engines of one pattern together: the size of the pattern ([`LookaroundPattern::size`]) times their
-/// number.
+/// The largest size of the engines of one pattern together: the size of the pattern ([`LookaroundPattern::size`]) times
+/// their number.
 const MAX_ENGINES_SIZE: usize = 1 << 21;
 
-/// The compiled check of a pattern with look-around.
+/// The compiled check of a pattern with look-lookaround.
 pub struct Verifier {
     text: Box<str>,
     /// The size of all engines together, at most [`MAX_ENGINES_SIZE`].
@@ -77,12 +77,16 @@ pub enum Verification {
 }
 
 /// Returns the hull of a pattern that `regex-syntax` has refused, if candidates of the pattern can be verified.
-pub fn hull(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Hir, Refused> {
-    let around = approximate::parse(text, limits, refused)?;
-    let hull = around.hull.clone();
+pub fn hull(
+    text: &str,
+    limits: &PatternLimits,
+    plain_error: PatternError,
+) -> Result<Hir, PatternError> {
+    let lookaround = approximate::parse(text, limits, plain_error)?;
+    let hull = lookaround.hull.clone();
     // A hull that is too large or matches the empty text is refused by the caller, so it is not compiled here.
     if pattern::min_match_bytes(&hull) != Some(0) && pattern::states(&hull) <= limits.rule_states {
-        EndEngines::new(text, &around, limits)?.check_largest()?;
+        EndEngines::new(text, &lookaround, limits)?.check_largest()?;
         StartFinder::compile(&hull, limits)?;
     }
     Ok(hull)
@@ -90,28 +94,28 @@ pub fn hull(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Hir,
 
 impl Verifier {
     /// Compiles the check of a pattern with look-around or back-references.
-    pub fn compile(text: &str, limits: &PatternLimits) -> Result<Verifier, Refused> {
-        let refused = Refused::LookAround {
-            what: "look-around",
+    pub fn compile(text: &str, limits: &PatternLimits) -> Result<Verifier, PatternError> {
+        let plain_error = PatternError::NeedsLookaround {
+            construct: "look-around",
             span: 0..0,
         };
-        let around = approximate::parse(text, limits, refused)?;
-        Verifier::new(text, around, limits)
+        let lookaround = approximate::parse(text, limits, plain_error)?;
+        Verifier::new(text, lookaround, limits)
     }
 
     fn new(
         text: &str,
-        around: LookaroundPattern,
+        lookaround: LookaroundPattern,
         limits: &PatternLimits,
-    ) -> Result<Verifier, Refused> {
-        let ends = EndEngines::new(text, &around, limits)?;
+    ) -> Result<Verifier, PatternError> {
+        let ends = EndEngines::new(text, &lookaround, limits)?;
         let engines = (0..ends.count).map(|after| ends.compile(after));
         Ok(Verifier {
             text: text.into(),
             size: ends.size,
-            ahead: around.ahead,
-            behind: around.behind,
-            starts: StartFinder::compile(&around.hull, limits)?,
+            ahead: lookaround.ahead,
+            behind: lookaround.behind,
+            starts: StartFinder::compile(&lookaround.hull, limits)?,
             engines: engines.collect::<Result<_, _>>()?,
         })
     }
@@ -183,14 +187,14 @@ struct EndEngines<'p> {
 impl EndEngines<'_> {
     fn new<'p>(
         text: &'p str,
-        around: &LookaroundPattern,
+        lookaround: &LookaroundPattern,
         limits: &PatternLimits,
-    ) -> Result<EndEngines<'p>, Refused> {
-        let count = around.ahead + 1;
+    ) -> Result<EndEngines<'p>, PatternError> {
+        let count = lookaround.ahead + 1;
         // Checked before anything is compiled: the product may be millions.
-        let size = around.size.saturating_mul(count);
+        let size = lookaround.size.saturating_mul(count);
         if size > MAX_ENGINES_SIZE {
-            return Err(Refused::TooBig {
+            return Err(PatternError::TooBig {
                 states: size,
                 limit: MAX_ENGINES_SIZE,
             });
@@ -204,12 +208,12 @@ impl EndEngines<'_> {
     }
 
     /// Compiles the engine with the largest distance, which is the largest one. If it is within the limits, all are.
-    fn check_largest(&self) -> Result<(), Refused> {
+    fn check_largest(&self) -> Result<(), PatternError> {
         self.compile(self.count - 1).map(drop)
     }
 
     /// Compiles the pattern so that it matches only if exactly `after` characters follow the end.
-    fn compile(&self, after: usize) -> Result<Regex, Refused> {
+    fn compile(&self, after: usize) -> Result<Regex, PatternError> {
         let build = |text: &str| {
             RegexBuilder::new(text)
                 .backtrack_limit(self.steps)
@@ -238,7 +242,7 @@ impl LookaroundSearch {
     /// character that it passes.
     const MAX_STEPS: usize = 10_000_000;
 
-    /// Compiles the search of a pattern that [`pattern::parse`] has accepted. Returns `None` if it has no look-around.
+    /// Compiles the search of a pattern that [`pattern::parse`] has accepted. Returns `None` if it has no look-lookaround.
     pub fn compile(text: &str) -> Option<LookaroundSearch> {
         if regex_syntax::ast::parse::Parser::new().parse(text).is_ok() {
             return None;
@@ -359,8 +363,8 @@ struct StartFinder {
 }
 
 impl StartFinder {
-    fn compile(hull: &Hir, limits: &PatternLimits) -> Result<StartFinder, Refused> {
-        StartFinder::new(hull).ok_or_else(|| Refused::TooBig {
+    fn compile(hull: &Hir, limits: &PatternLimits) -> Result<StartFinder, PatternError> {
+        StartFinder::new(hull).ok_or_else(|| PatternError::TooBig {
             states: pattern::states(hull),
             limit: limits.rule_states,
         })
@@ -473,7 +477,7 @@ mod tests {
             let error = Verifier::compile(pattern, &limits).err();
             let is_size = |states| states > MAX_ENGINES_SIZE;
             assert!(
-                matches!(error, Some(Refused::TooBig { states, limit: MAX_ENGINES_SIZE }) if is_size(states)),
+                matches!(error, Some(PatternError::TooBig { states, limit: MAX_ENGINES_SIZE }) if is_size(states)),
                 "{pattern}: {error:?}"
             );
             assert_eq!(pattern::parse(pattern, &limits).err(), error, "{pattern}");

@@ -110,7 +110,7 @@ impl StateTrace {
                     let at = trace.before.len() as u32;
                     trace
                         .before
-                        .push(hash::of_number(1 << 40 | search.before as u64));
+                        .push(hash::hash_number(1 << 40 | search.before as u64));
                     let states = search.states.iter();
                     states
                         .for_each(|&state| trace.record(owners[state as usize], at, state.into()));
@@ -132,7 +132,7 @@ impl StateTrace {
 
     fn record(&mut self, pattern: u32, at: u32, key: u64) {
         let entries = &mut self.patterns[pattern as usize];
-        let hash = hash::of_number(key);
+        let hash = hash::hash_number(key);
         // States of one pattern at one symbol become one entry, because only their sum is used.
         match entries.last_mut() {
             Some(last) if last.0 == at => last.1 = last.1.wrapping_add(hash),

@@ -78,6 +78,10 @@ fn matches_and_groups_are_those_of_regex() {
         (r"(\w+)=(\w*?);?", "key=value; k=v"),
         ("((a?)+b)", "aab"),
         ("((?:a?)*?b)", "aab"),
+        // A repetition of what may be empty, and prefers to be.
+        ("((?:|a)*)b", "aab b"),
+        ("((?:|a)*)(a+)", "aaa"),
+        ("x(?:|a)*(a?)", "xaa x"),
         (r"x(?:\b|y)+z", "xz xyz"),
         ("(a{2,3}?)(a{0,2})x", "aaaaax"),
         (r"\bfo+\b", "foo fooo food éfoo foo"),

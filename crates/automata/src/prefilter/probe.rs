@@ -16,11 +16,17 @@ pub(crate) enum WindowProbe {
     /// Two bytes of the window, by position.
     Pair([(usize, u8); 2]),
     /// Every position in the same set of one of at most four groups.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only vector instructions read the groups")
+    )]
     Groups(Box<[BucketMasks]>),
 }
 
 /// Returns the slot of a byte. Both cases of a letter share one.
 pub(crate) fn slot(byte: u8) -> usize {
+    // Six bits, as many as one permutation of 64 bytes looks up. Bits 5 (the case of letters) and 7 are dropped; `mark`
+    // finds the bytes with bit 7 by themselves.
     usize::from(byte & 0x1F | byte >> 1 & 0x20)
 }
 
@@ -32,9 +38,16 @@ const BLOCKS: usize = 16;
 pub(crate) type CandidateBits = [u64; BLOCKS];
 
 impl WindowProbe {
-    /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte there that is not
-    /// ASCII. The text extends a window past them. Returns whether there are any; `None` if the processor lacks the
+    /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte there that is
+    /// not ASCII. The text extends a window past them. Returns whether there are any; `None` if the processor lacks the
     /// instructions.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(
+            unused_variables,
+            reason = "without vector instructions nothing is marked"
+        )
+    )]
     pub(crate) fn mark(
         &self,
         level: SimdLevel,
@@ -100,6 +113,7 @@ mod avx512 {
             if at >= starts {
                 break;
             }
+            // Between 1 and 64 places are left, so the shift is below 64.
             let present = u64::MAX >> (64 - (starts - at).min(64));
             *marks = mark(at, present);
             any |= *marks;
@@ -117,8 +131,8 @@ mod avx512 {
         let byte = |(_, byte): (usize, u8)| _mm512_set1_epi8(byte as i8);
         let (one, two) = (byte(first), byte(second));
         each(starts, marks, |at, present| {
-            // SAFETY: `each` sets bits of the first `starts` places only, the positions of the pair are in a window, and the
-            // text extends a window past the last place: `WindowProbe::mark` asserts both.
+            // SAFETY: `each` sets bits of the first `starts` places only, the positions of the pair are in a window,
+            // and the text extends a window past the last place: `WindowProbe::mark` asserts both.
             let load = |place: usize| unsafe { load(text, at, place, present) };
             let found = _mm512_cmpeq_epi8_mask(load(first.0), one);
             let found = _mm512_mask_cmpeq_epi8_mask(found, load(second.0), two);

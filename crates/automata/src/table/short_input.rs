@@ -7,12 +7,15 @@ use super::{BLOCK, SHORT, StateId, Table};
 
 #[inline(always)]
 pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
+    // One test for all bytes. The padding is zeros, which are ASCII.
     u128::from_le_bytes(padded) & u128::from_le_bytes([128; SHORT]) == 0
 }
 
 /// Steps the columns of a delta of `len` bytes. The columns after `len` are `STAY`.
 #[inline(always)]
 pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
+    // The first state may have a sparse row, which `next` cannot read: its bit makes the caller decline (invariant 3 of
+    // `lazy_dfa::search`). Steps on `STAY` add the bits of the last state again, so padding declines nothing.
     let (mut state, mut bits, mut columns, mut done) = (state, state.entry_bits(), columns, 0);
     loop {
         state = table.step_block(state, (columns as u32).to_le_bytes(), &mut bits);
@@ -48,6 +51,8 @@ pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT
     let half = |at: usize| {
         let half = (padded >> (8 * at)) as u64;
         let of = half.to_le_bytes().map(|byte| columns[usize::from(byte)]);
+        // The padding has the column of byte 0, which must become `STAY`. A half without any byte is shifted by 64
+        // bits, which `checked_shr` refuses: then no column remains.
         let absent = 8 * (at + 8).saturating_sub(len) as u32;
         u64::from_le_bytes(of) & u64::MAX.checked_shr(absent).unwrap_or(0)
     };
@@ -71,6 +76,7 @@ fn padded(bytes: &[u8]) -> u128 {
         let (first, last) = (u32::from_le_bytes(first), u32::from_le_bytes(last));
         return (u64::from(first) | u64::from(last) << (8 * (len - 4))).into();
     }
+    // One to three bytes: the first, the middle and the last are all of them, and overlap as above.
     let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else {
         return 0;
     };
@@ -108,6 +114,8 @@ pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT],
     // SAFETY: the columns of the 128 ASCII bytes are two blocks of 64 bytes.
     let half = |at: usize| unsafe { _mm512_loadu_si512(columns[64 * at..][..64].as_ptr().cast()) };
     let wide = _mm512_castsi128_si512(text);
+    // The permutation ignores the high bit, so a byte that is not ASCII gets the column of another one; callers test
+    // for that. Columns without a mask bit are zero, which is `STAY`.
     let of = _mm512_maskz_permutex2var_epi8(mask.into(), half(0), wide, half(1));
     // SAFETY: both types have sixteen bytes and no padding.
     let plain = |vector: __m128i| unsafe { std::mem::transmute::<__m128i, u128>(vector) };

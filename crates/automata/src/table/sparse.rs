@@ -11,8 +11,9 @@
 //! 1. The id of a sparse row has the bit [`SPARSE`] and is special, so the fast paths leave it to [`Table::step`].
 //!    They only have to test the state that they start in.
 //! 2. A fast path that steps past a sparse row reads cells at arbitrary offsets. It never uses the values, and
-//!    every value that a cell can hold has a whole row after it (see the SAFETY note of [`Table::next`]).
+//!    every value that a cell can hold has a whole row after it (invariant 6 of `table`).
 //! 3. Sparse rows lie below the match bit and grow downwards.
+//! 4. Only the full row of a promoted state gets new transitions; its sparse row keeps those it had.
 
 // PERF: 742 patterns of kingfisher have 40,203 states after 12 MB of text: 14.0 MB, and 19.0 MB with full rows alone,
 // at the same time for a delta (`cargo bench --bench hard -- kingfisher`). Rows that stay sparse until they run out
@@ -89,6 +90,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn step(&self, state: StateId, column: usize) -> StateId {
         if !state.is_sparse() {
+            // Nearly every step ends here: only a state that is sparse itself or leads to a sparse one has more to do.
             let next = self.next(state, column);
             if !next.is_sparse() {
                 return next;
@@ -99,6 +101,8 @@ impl Table {
 
     #[inline(never)]
     fn step_sparse(&self, state: StateId, column: usize) -> StateId {
+        // A cursor may still be in the sparse row of a promoted state, so the search continues in the full row
+        // (invariant 4).
         let state = self.promoted(state);
         let cell = match state.is_sparse() {
             true => self.slot(state, column),
@@ -113,6 +117,8 @@ impl Table {
         if !next.is_sparse() {
             return next;
         }
+        // Any thread may redirect a cell, without the lock: all of them store the same id (invariant 2 of `table`). The
+        // store is a Release, because readers of this cell must see the full row, which this thread has acquired.
         let promoted = self.promoted(next);
         if promoted == next {
             self.count(next);
@@ -144,6 +150,8 @@ impl Table {
 
     /// Keeps the state in its sparse row: there is no room for a full one.
     pub(crate) fn cancel_promotion(&self, state: StateId) {
+        // One more than the number at which a promotion is due. `count` does not go on from there, so it is never due
+        // again.
         let kept = times(self.sparse.entries + 1);
         self.sparse_cell(state, ENTERED)
             .store(kept, Ordering::Relaxed);
@@ -152,6 +160,7 @@ impl Table {
     fn count(&self, state: StateId) {
         let cell = self.sparse_cell(state, ENTERED);
         let entered = cell.load(Ordering::Relaxed);
+        // The count stops where a promotion is due and stays there until one succeeds or is cancelled.
         if entered & TIMES != 0 && entered < times(self.sparse.entries) {
             // On failure another thread has counted an entry; losing one count is harmless.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -170,12 +179,17 @@ impl Table {
         let mut slots = self.slots(from);
         let free = slots.find(|&slot| self.column(slot) == 0);
         let free = free.expect("a row with room");
+        // The column is written last, with Release: a reader that finds it sees the state and the row of that state
+        // (invariant 1 of `table`). Slots are written under the lock of the cache only, so no other thread fills this
+        // one.
         self.cells[free + 1].store(to.0, Ordering::Relaxed);
         self.cells[free].store(column as u32 + 1, Ordering::Release);
     }
 
     /// Copies the transitions of a sparse row to a full one, and stores the id of the full row in it.
     pub(crate) fn promote(&self, sparse: StateId, full: StateId) {
+        // The caller holds the lock of the cache, so no slot is filled after it was copied. The id of the full row is
+        // published last, with Release: whoever follows it finds the copied transitions.
         for slot in self.slots(sparse) {
             if let Some(column) = self.column(slot).checked_sub(1) {
                 let to = self.cells[slot + 1].load(Ordering::Acquire);
@@ -229,6 +243,8 @@ impl RowAllocator {
         if row < self.free {
             return None;
         }
+        // The slots need no initialization: rows are never reused, reserved memory is zero, and column number 0 marks a
+        // free slot.
         self.sparse += 1;
         let state = StateId(row as u32 | SPARSE);
         table

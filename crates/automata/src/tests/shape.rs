@@ -1,5 +1,5 @@
-//! The layouts of pattern sets, the sizes of their tables after a text, and the path of each delta. They decide how fast
-//! a delta is and change no hit. They are compared with a golden file, so that no change of them goes unnoticed;
+//! The layouts of pattern sets, the sizes of their tables after a text, and the path of each delta. They decide how
+//! fast a delta is and change no hit. They are compared with a golden file, so that no change of them goes unnoticed;
 //! `UPDATE_GOLDEN=1` rewrites the file.
 
 use std::fmt::Write as _;

@@ -12,7 +12,9 @@ use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use ttsr::{Channel, Pack, PartId, Rule, Stream};
 
-use super::report::{BenchReport, ChannelAutomaton, GrowthPoint, PassCost, Rescan, RuleCost, Why};
+use super::report::{
+    BenchReport, ChannelAutomaton, CostReason, GrowthPoint, PassCost, Rescan, RuleCost,
+};
 use super::script::{ReplayScript, StreamOp};
 use crate::{CommandError, load};
 
@@ -173,44 +175,43 @@ impl RescanHost {
         host
     }
 
-    /// Applies one step. Returns true if it was a delta.
-    fn apply(&self, texts: &mut PartTexts, step: &StreamOp) -> bool {
+    /// Applies one step. Returns the number of patterns that match the part so far if the step is a delta.
+    fn apply(&self, texts: &mut PartTexts, step: &StreamOp) -> Option<usize> {
         match step {
             StreamOp::Open(part, channel) => {
                 texts.part(*part).0 = Some(*channel);
-                false
+                None
             }
             StreamOp::Delta(part, bytes) => {
                 let (channel, text) = texts.part(*part);
                 text.extend_from_slice(bytes);
                 let channel = channel.unwrap_or(Channel::Text);
                 let read = self.regexes.iter().filter(|(_, on)| on.contains(&channel));
-                black_box(read.filter(|(regex, _)| regex.is_match(&text[..])).count());
-                true
+                Some(read.filter(|(regex, _)| regex.is_match(&text[..])).count())
             }
-            StreamOp::Tool(..) | StreamOp::Outcome(..) | StreamOp::Close(_) => false,
+            StreamOp::Tool(..) | StreamOp::Outcome(..) | StreamOp::Close(_) => None,
         }
     }
 }
 
 /// Runs one pass that warms up the regexes and one that is timed, each within its time limit.
 fn rescan(host: &RescanHost, script: &ReplayScript) -> Rescan {
-    rescan_once(host, script);
-    rescan_once(host, script)
+    rescan_once(host, script, RESCAN_PATIENCE);
+    rescan_once(host, script, RESCAN_PATIENCE)
 }
 
-fn rescan_once(host: &RescanHost, script: &ReplayScript) -> Rescan {
+fn rescan_once(host: &RescanHost, script: &ReplayScript, patience: Duration) -> Rescan {
     let mut deltas = 0;
     let mut is_whole = true;
     let started = Instant::now();
     'all: for reply in &script.replies {
         let mut texts = PartTexts::default();
         for step in reply {
-            if started.elapsed() > RESCAN_PATIENCE {
+            if started.elapsed() >= patience {
                 is_whole = false;
                 break 'all;
             }
-            deltas += usize::from(host.apply(&mut texts, step));
+            deltas += usize::from(black_box(host.apply(&mut texts, step)).is_some());
         }
     }
     Rescan {
@@ -256,7 +257,7 @@ fn growth(pack: &Pack, host: &RescanHost, reply: &[StreamOp]) -> Vec<GrowthPoint
         let is_patient = begun.elapsed() < RESCAN_PATIENCE;
         if is_patient {
             for step in steps.iter() {
-                host.apply(&mut texts, step);
+                black_box(host.apply(&mut texts, step));
             }
         }
         let searched = nanoseconds(started.elapsed()) / each as f64;
@@ -333,20 +334,20 @@ fn nanoseconds(time: Duration) -> f64 {
 }
 
 /// Returns the reasons why a rule is expensive, derived from its patterns and its states.
-fn why(pack: &Pack, cost: &RuleCost, all: usize) -> BTreeSet<Why> {
+fn why(pack: &Pack, cost: &RuleCost, all: usize) -> BTreeSet<CostReason> {
     let rule = pack.find(&cost.rule).map(|id| pack.rule(id));
-    let mut why: BTreeSet<Why> = rule.into_iter().flat_map(of_patterns).collect();
+    let mut why: BTreeSet<CostReason> = rule.into_iter().flat_map(of_patterns).collect();
     // One rule has a tenth of all states although the pack has more than three rules.
     if pack.rules().len() > 3 && cost.states_added.is_some_and(|added| added * 10 > all) {
-        why.insert(Why::States);
+        why.insert(CostReason::States);
     }
     if cost.hits > 0 {
-        why.insert(Why::Hits);
+        why.insert(CostReason::Hits);
     }
     why
 }
 
-fn of_patterns(rule: &Rule) -> impl Iterator<Item = Why> {
+fn of_patterns(rule: &Rule) -> impl Iterator<Item = CostReason> {
     let parse = |text: String| {
         regex_syntax::ParserBuilder::new()
             .utf8(false)
@@ -359,8 +360,8 @@ fn of_patterns(rule: &Rule) -> impl Iterator<Item = Why> {
         .iter()
         .filter_map(move |pattern| match parse(pattern.to_regex()) {
             // The rule loaded, so the regex engine can only have rejected look-around or a back-reference.
-            None => Some(Why::Confirms),
-            Some(hir) => (!has_literal(&hir)).then_some(Why::NoLiteral),
+            None => Some(CostReason::Confirms),
+            Some(hir) => (!has_literal(&hir)).then_some(CostReason::NoLiteral),
         })
 }
 
@@ -407,7 +408,11 @@ fn fixed_length(hir: &Hir) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use ttsr::Pattern;
+
     use super::*;
+    use crate::bench::page;
+    use crate::output::OutputRecord as _;
 
     #[test]
     fn a_literal_is_text_that_every_match_holds() {
@@ -431,6 +436,67 @@ mod tests {
             "[a-f]{8}",
         ] {
             assert!(!has_literal(&parse(text)), "{text}");
+        }
+    }
+
+    fn pack() -> Pack {
+        let rule = |id: &str, text: &str, on: Channel| {
+            let mut rule = Rule::new(id, vec![Pattern::literal(text)]);
+            rule.on = vec![on];
+            rule
+        };
+        let pack = Pack::builder().rule(rule("t/text", "owl", Channel::Text));
+        let pack = pack.rule(rule("t/input", "owl", Channel::ToolInput));
+        pack.build().unwrap()
+    }
+
+    #[test]
+    fn the_baseline_searches_a_part_for_the_patterns_of_its_channel_only() {
+        let host = RescanHost::new(&pack());
+        let mut texts = PartTexts::default();
+        for (part, channel, expected) in [
+            (PartId(0), Channel::Text, 1),
+            (PartId(1), Channel::ToolInput, 1),
+            (PartId(2), Channel::Reasoning, 0),
+        ] {
+            assert_eq!(host.apply(&mut texts, &StreamOp::Open(part, channel)), None);
+            let delta = |bytes: &[u8]| StreamOp::Delta(part, bytes.to_vec());
+            assert_eq!(host.apply(&mut texts, &delta(b"an o")), Some(0));
+            assert_eq!(
+                host.apply(&mut texts, &delta(b"wl")),
+                Some(expected),
+                "{channel:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_baseline_that_was_cut_short_says_so_in_every_format() {
+        let (pack, script) = (pack(), ReplayScript::embedded());
+        let host = RescanHost::new(&pack);
+        let whole = rescan_once(&host, &script, Duration::MAX);
+        assert!(whole.is_whole && whole.deltas == script.deltas);
+        let mut report = measure(&pack, &script).unwrap();
+        report.rescan = whole;
+        let shown = |report: &BenchReport| {
+            let (mut text, mut page) = (Vec::new(), Vec::new());
+            report.show(&mut text).unwrap();
+            page::write(report, &mut page).unwrap();
+            let json = serde_json::to_string(report).unwrap();
+            [text, page]
+                .map(|shown| String::from_utf8(shown).unwrap())
+                .into_iter()
+                .chain([json])
+        };
+        for shown in shown(&report) {
+            assert!(!shown.contains("rescanning was stopped"), "{shown}");
+            assert!(!shown.contains("\"is_whole\":false"), "{shown}");
+        }
+        report.rescan = rescan_once(&host, &script, Duration::ZERO);
+        let note = format!("rescanning was stopped after 0 of {} deltas", script.deltas);
+        for shown in shown(&report) {
+            let is_told = shown.contains(&note) || shown.contains("\"is_whole\":false");
+            assert!(is_told, "{shown}");
         }
     }
 }

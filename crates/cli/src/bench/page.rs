@@ -34,8 +34,8 @@ pub(crate) fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()>
         "<p>ttsr {}. Packs: {}. Streams: {}.</p>\n<p>{} rules with {} patterns, on {} bytes in {} deltas of {} replies: <b>{:.1} ns per delta</b>, \
          {:.2} ns per byte. Rescanning each reply at every delta would take {:.1} times as long. {} hits.</p>",
         report.version,
-        Safe(&report.packs.join(", ")),
-        Safe(&report.streams.join(", ")),
+        HtmlEscaped(&report.packs.join(", ")),
+        HtmlEscaped(&report.streams.join(", ")),
         report.rules_loaded,
         report.patterns,
         report.bytes,
@@ -43,7 +43,7 @@ pub(crate) fn write(report: &BenchReport, out: &mut dyn Write) -> io::Result<()>
         report.replies,
         report.cost.ns_per_delta,
         report.cost.ns_per_byte,
-        report.times_more(),
+        report.slowdown(),
         report.hits,
     )?;
     costs(report, out)?;
@@ -88,7 +88,7 @@ fn costs(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     writeln!(out, "</svg>")?;
-    if let Some(cut) = report.cut_short() {
+    if let Some(cut) = report.truncation_note() {
         writeln!(out, "<p class=\"small\">{cut}.</p>")?;
     }
     Ok(())
@@ -190,7 +190,7 @@ fn rules(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
             out,
             "<tr><td><code>{}</code><td class=\"number\">{}<td class=\"number\">{}<td class=\"number\">{}\
              <td class=\"number\">{}<td>{}",
-            Safe(&cost.rule),
+            HtmlEscaped(&cost.rule),
             or_none(cost.states_added.map(|added| added.to_string())),
             cost.states_alone,
             match cost.ns_saved_per_delta {
@@ -198,7 +198,7 @@ fn rules(report: &BenchReport, out: &mut dyn Write) -> io::Result<()> {
                 saved => or_none(saved.map(|saved| format!("{saved:.2}"))),
             },
             cost.hits,
-            cost.whys(),
+            cost.cost_reasons(),
         )?;
     }
     writeln!(
@@ -229,7 +229,7 @@ fn chart(shown: &[RuleCost], out: &mut dyn Write) -> io::Result<()> {
             out,
             "<text x=\"0\" y=\"{}\">{}</text>",
             top + 14,
-            Safe(&cost.rule)
+            HtmlEscaped(&cost.rule)
         )?;
         writeln!(
             out,
@@ -281,9 +281,9 @@ impl Axis {
 }
 
 /// Text from a rule file, escaped for HTML. Rule files are untrusted.
-struct Safe<'a>(&'a str);
+struct HtmlEscaped<'a>(&'a str);
 
-impl Display for Safe<'_> {
+impl Display for HtmlEscaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = Escaped(self.0).to_string();
         f.write_str(

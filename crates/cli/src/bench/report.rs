@@ -100,26 +100,30 @@ pub(crate) struct RuleCost {
     /// `None` if the rule was not timed or the difference is noise.
     pub(crate) ns_saved_per_delta: Option<f64>,
     pub(crate) is_timed: bool,
-    pub(crate) why: BTreeSet<Why>,
+    pub(crate) why: BTreeSet<CostReason>,
 }
 
 /// A reason why a rule is expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Why {
+pub(crate) enum CostReason {
     NoLiteral,
     States,
     Confirms,
     Hits,
 }
 
-impl Why {
+impl CostReason {
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Why::NoLiteral => "no literal of three characters: many texts match its beginning",
-            Why::States => "more than a tenth of all states",
-            Why::Confirms => "look-around: each candidate match is verified by a second engine",
-            Why::Hits => "it hits",
+            CostReason::NoLiteral => {
+                "no literal of three characters: many texts match its beginning"
+            }
+            CostReason::States => "more than a tenth of all states",
+            CostReason::Confirms => {
+                "look-around: each candidate match is verified by a second engine"
+            }
+            CostReason::Hits => "it hits",
         }
     }
 }
@@ -147,7 +151,7 @@ impl RuleCost {
         }
     }
 
-    pub(crate) fn whys(&self) -> String {
+    pub(crate) fn cost_reasons(&self) -> String {
         let words: Vec<&str> = self.why.iter().map(|why| why.words()).collect();
         words.join("; ")
     }
@@ -156,7 +160,7 @@ impl RuleCost {
 impl Serialize for ChannelAutomaton {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Flat {
+        struct AutomatonRecord {
             channel: &'static str,
             states: usize,
             columns: usize,
@@ -165,7 +169,7 @@ impl Serialize for ChannelAutomaton {
             is_full: bool,
         }
         let size = &self.size;
-        Flat {
+        AutomatonRecord {
             channel: self.channel,
             states: size.states,
             columns: size.columns,
@@ -179,12 +183,12 @@ impl Serialize for ChannelAutomaton {
 
 impl BenchReport {
     /// Returns how many times the rescanning host is slower.
-    pub(crate) fn times_more(&self) -> f64 {
+    pub(crate) fn slowdown(&self) -> f64 {
         self.rescan.ns_per_delta / self.cost.ns_per_delta
     }
 
     /// Returns a note that rescanning was stopped early, if it was.
-    pub(crate) fn cut_short(&self) -> Option<String> {
+    pub(crate) fn truncation_note(&self) -> Option<String> {
         let Rescan {
             deltas, is_whole, ..
         } = self.rescan;
@@ -215,10 +219,10 @@ impl BenchReport {
             out,
             "  rescanning           {:>10.1} ns/delta   {:>8.1} times as long{}",
             rescan.ns_per_delta,
-            self.times_more(),
+            self.slowdown(),
             if rescan.is_whole { "" } else { " or more" }
         )?;
-        if let Some(cut) = self.cut_short() {
+        if let Some(cut) = self.truncation_note() {
             writeln!(out, "  ({cut})")?;
         }
         if rescan.patterns_left_out > 0 {
@@ -276,7 +280,7 @@ impl BenchReport {
             }
             match cost.why.is_empty() {
                 true => writeln!(out)?,
-                false => writeln!(out, "\n    {FAINT}{}{FAINT:#}", cost.whys())?,
+                false => writeln!(out, "\n    {FAINT}{}{FAINT:#}", cost.cost_reasons())?,
             }
         }
         let more = self.rules.len().saturating_sub(SHOWN);

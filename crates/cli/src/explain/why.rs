@@ -7,10 +7,10 @@ use super::first_hit;
 use crate::test::part::ExamplePart;
 
 /// Removes a key from a rule.
-type Without = fn(&mut Rule);
+type KeyRemoval = fn(&mut Rule);
 
 /// Each key that can prevent a hit, with a function that removes it.
-const KEYS: [(&str, Without); 9] = [
+const KEYS: [(&str, KeyRemoval); 9] = [
     ("an exception of `none` matches beside it", without_none),
     ("the captured text does not meet `capture`", |rule| {
         rule.condition.capture = None;
@@ -49,7 +49,7 @@ pub(super) fn blocking_key(
     root: Option<&str>,
     part: &ExamplePart,
 ) -> Option<&'static str> {
-    let would_hit = |without: &Without| {
+    let would_hit = |without: &KeyRemoval| {
         let mut lifted = rule.clone();
         without(&mut lifted);
         // A rule that does not load without the key gives no answer.

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::Foreign;
+use super::ForeignText;
 use super::draft::{ImportedFile, RuleDraft, quoted, text};
 
 /// Text that may precede a command: the start of the text, the end of another command, `sudo`, variables.
 const BEFORE: &str =
     r"(?:^|[;&|(){}\x60\n]|\b(?:sudo|xargs|exec|then|do|else|time|env)\s)\s*(?:\w+=\S*\s+)*";
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
+pub(super) fn read(from: &ForeignText<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let settings: Value = serde_json::from_str(from.text).map_err(|error| error.to_string())?;
     let settings = settings.as_object().ok_or("not an object")?;
     let is_bare = ["deny", "ask", "allow"]
@@ -21,7 +21,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
             .ok_or("`permissions` is not an object")?,
         None if is_bare => settings,
         None => {
-            sheet.leave_out(from.name, "no `permissions`".to_owned());
+            sheet.report_unconverted(from.name, "no `permissions`".to_owned());
             &Map::new()
         }
     };
@@ -31,31 +31,31 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
             .keys()
             .filter(|key| !["permissions", "$schema"].contains(&key.as_str()));
         for key in others {
-            sheet.leave_out(from.name, format!("`{key}`: {}", why(key)));
+            sheet.report_unconverted(from.name, format!("`{key}`: {}", why(key)));
         }
     }
     for (key, value) in permissions {
         let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
         for odd in entries.iter().filter(|entry| !entry.is_string()) {
             let what = format!("{} in `{key}`: not a string", quoted(&odd.to_string()));
-            sheet.leave_out(from.name, what);
+            sheet.report_unconverted(from.name, what);
         }
         let entries = entries.iter().filter_map(Value::as_str);
         match key.as_str() {
             "deny" | "ask" if !value.is_array() => {
-                sheet.leave_out(from.name, format!("`{key}`: not a list"));
+                sheet.report_unconverted(from.name, format!("`{key}`: not a list"));
             }
             "deny" => entries.for_each(|entry| deny(from.name, entry, sheet)),
-            "allow" => sheet.leave_out(
+            "allow" => sheet.report_unconverted(
                 from.name,
                 "`allow`: a rule forbids calls and cannot permit them".to_owned(),
             ),
             "ask" => entries.for_each(|entry| {
                 let what = format!("ask {}: there is no user to ask", quoted(entry));
-                sheet.leave_out(from.name, what);
+                sheet.report_unconverted(from.name, what);
             }),
             "$schema" => {}
-            _ => sheet.leave_out(from.name, format!("`{key}`: no equivalent")),
+            _ => sheet.report_unconverted(from.name, format!("`{key}`: no equivalent")),
         }
     }
     Ok(())
@@ -101,7 +101,7 @@ fn deny(file: &str, entry: &str, sheet: &mut ImportedFile) {
     };
     match done {
         true => sheet.add(draft),
-        false => sheet.leave_out(
+        false => sheet.report_unconverted(
             &draft.place,
             format!(
                 "the meaning of {} for this tool is unknown",

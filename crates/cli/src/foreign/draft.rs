@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{Imported, LeftOut};
+use super::{Imported, Unconverted};
 use ttsr::{Level, Pack};
 
 /// Maximum number of characters quoted of a text that was left out.
@@ -22,8 +22,8 @@ pub(super) struct ImportedFile {
     /// `[[allow]]` tables.
     allows: String,
     rules: usize,
-    left_out: Vec<LeftOut>,
-    unread: Vec<LeftOut>,
+    left_out: Vec<Unconverted>,
+    unread: Vec<Unconverted>,
 }
 
 /// A rule being written.
@@ -106,7 +106,7 @@ impl ImportedFile {
     }
 
     /// Reports something that is not part of a rule and was left out.
-    pub(super) fn leave_out(&mut self, place: &str, what: String) {
+    pub(super) fn report_unconverted(&mut self, place: &str, what: String) {
         self.body
             .push_str(&comment(&format!("LEFT OUT of {place}: {what}")));
         self.body.push('\n');
@@ -118,7 +118,7 @@ impl ImportedFile {
         self.body
             .push_str(&comment(&format!("NOT READ: {place}: {why}")));
         self.body.push('\n');
-        self.unread.push(LeftOut {
+        self.unread.push(Unconverted {
             place: place.to_owned(),
             what: why,
         });
@@ -133,13 +133,13 @@ impl ImportedFile {
     }
 
     /// Reports a part of a rule that was left out; the rule is kept without it.
-    pub(super) fn leave_out_of(&mut self, draft: &mut RuleDraft, what: String) {
+    pub(super) fn report_unconverted_part(&mut self, draft: &mut RuleDraft, what: String) {
         draft.notes.push(format!("LEFT OUT: {what}"));
         self.lost(&draft.place, what);
     }
 
     fn lost(&mut self, place: &str, what: String) {
-        self.left_out.push(LeftOut {
+        self.left_out.push(Unconverted {
             place: place.to_owned(),
             what,
         });

@@ -2,14 +2,14 @@
 
 use toml::{Table, Value};
 
-use super::Foreign;
+use super::ForeignText;
 use super::draft::{ImportedFile, RuleDraft, quoted};
-use super::wildcard::{anywhere, globs, wildcards};
+use super::wildcard::{containing, globs, wildcards};
 
 /// Arguments that name the file of a call, for rules about file names only.
 const FILE_ARGS: &str = "[\"path\", \"file_path\", \"filePath\", \"file\", \"filename\"]";
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
+pub(super) fn read(from: &ForeignText<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let table: Table = toml::from_str(from.text).map_err(|error| error.to_string())?;
     sheet.add_comment("gitleaks requires more than `entropy` bits per character; a capture here requires at least `entropy`.");
     let mut every = ExcludedSecrets::default();
@@ -17,7 +17,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
         match key.as_str() {
             "title" | "description" | "minVersion" | "rules" => {}
             "allowlist" | "allowlists" => global(from.name, value, &mut every, sheet),
-            _ => sheet.leave_out(from.name, format!("`{key}`: no equivalent")),
+            _ => sheet.report_unconverted(from.name, format!("`{key}`: no equivalent")),
         }
     }
     for rule in table.get("rules").into_iter().flat_map(tables) {
@@ -54,7 +54,7 @@ fn convert_rule(file: &str, table: &Table, every: &ExcludedSecrets, sheet: &mut 
             "allowlists",
         ];
         if !KNOWN.contains(&key.as_str()) {
-            sheet.leave_out_of(&mut draft, format!("`{key}`: no equivalent"));
+            sheet.report_unconverted_part(&mut draft, format!("`{key}`: no equivalent"));
         }
     }
     draft.set_texts("tags", &strings(table, "tags"));
@@ -87,7 +87,7 @@ fn about_text(
     if let Some(path) = path {
         match globs(path) {
             Some(globs) => allowed.paths = globs,
-            None => sheet.leave_out_of(
+            None => sheet.report_unconverted_part(
                 draft,
                 format!(
                     "path {}: no equivalent glob, so every file is scanned",
@@ -99,7 +99,7 @@ fn about_text(
     for key in ["allowlist", "allowlists"] {
         for list in table.get(key).into_iter().flat_map(tables) {
             for lost in allowed.add(list) {
-                sheet.leave_out_of(draft, lost);
+                sheet.report_unconverted_part(draft, lost);
             }
         }
     }
@@ -184,7 +184,7 @@ impl ExcludedSecrets {
 
     fn stop(&mut self, words: &[String], lost: &mut Vec<String>) {
         for word in words {
-            match anywhere(word) {
+            match containing(word) {
                 Some(text) => self.0.push(text),
                 None => lost.push(format!("stopword {}", quoted(word))),
             }
@@ -218,7 +218,7 @@ fn global(file: &str, value: &Value, every: &mut ExcludedSecrets, sheet: &mut Im
             sheet.allow(&paths, reason.unwrap_or("allowed in the imported file"));
         }
         for what in lost {
-            sheet.leave_out(file, what);
+            sheet.report_unconverted(file, what);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A rule matches an event only if all its conditions hold. A rule with a condition that has no equivalent is therefore
 //! left out completely: without the condition it would match too often.
 
-use super::Foreign;
+use super::ForeignText;
 use super::draft::{ImportedFile, RuleDraft, quoted, text};
 use super::python;
 use crate::foreign::front;
@@ -12,13 +12,13 @@ use crate::foreign::front;
 const FILE_TOOLS: [&str; 3] = ["edit", "write", "multiedit"];
 
 /// Returns true if the front matter names an event, or `conditions` in the plural.
-pub(super) fn is_one(body: &str) -> bool {
+pub(super) fn is_hookify_rule(body: &str) -> bool {
     let (front, _) = front::split(body);
     let has = |key: &str| front.lines().any(|line| line.starts_with(key));
     (has("event:") || has("conditions:")) && !has("condition:")
 }
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
+pub(super) fn read(from: &ForeignText<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let (front, body) = front::split(from.text);
     if front.is_empty() {
         return Err("no front matter".to_owned());
@@ -75,7 +75,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
         };
         let mut draft = RuleDraft::new(from.name.to_owned(), name, name);
         for what in lost.drain(..) {
-            sheet.leave_out_of(&mut draft, what);
+            sheet.report_unconverted_part(&mut draft, what);
         }
         page.action(event, &mut draft);
         page.scope(event, &mut draft);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::draft::{ImportedFile, RuleDraft, quoted, text, texts};
 use super::ecmascript::{RegExpFlags, Translation, Untranslatable, translate};
-use super::{Foreign, front};
+use super::{ForeignText, front};
 use ttsr::rule::{Ast, Condition};
 use ttsr::{Level, Pack};
 use ttsr::{Pattern, Rule};
@@ -17,7 +17,7 @@ use ttsr::{Pattern, Rule};
 /// Former names of `condition`.
 const LEGACY: [&str; 2] = ["ttsr_trigger", "ttsrTrigger"];
 
-pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
+pub(super) fn read(from: &ForeignText<'_>, sheet: &mut ImportedFile) -> Result<(), String> {
     let (front, body) = front::split(from.text);
     let front = front::fields(front).map_err(|error| format!("invalid front matter: {error}"))?;
     let page = MarkdownRule {
@@ -48,7 +48,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut ImportedFile) -> Result<(), S
 }
 
 struct MarkdownRule<'a> {
-    from: &'a Foreign<'a>,
+    from: &'a ForeignText<'a>,
     front: Map<String, Value>,
     body: &'a str,
 }
@@ -204,7 +204,7 @@ impl MarkdownRule<'_> {
     fn draft(&self, lost: &mut Vec<String>, sheet: &mut ImportedFile) -> RuleDraft {
         let mut draft = RuleDraft::new(self.from.name.to_owned(), self.name(), self.description());
         for what in lost.drain(..) {
-            sheet.leave_out_of(&mut draft, what);
+            sheet.report_unconverted_part(&mut draft, what);
         }
         draft
     }

@@ -30,7 +30,7 @@ pub(super) fn wildcards(regex: &str) -> Option<Vec<String>> {
 }
 
 /// Returns the wildcard text that finds `text` anywhere, or `None` if it is empty or has special characters.
-pub(super) fn anywhere(text: &str) -> Option<String> {
+pub(super) fn containing(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains('\\')).then(|| format!("*{}*", escaped(text)))
 }
 

@@ -158,7 +158,7 @@ pub(super) fn attached(
     prompt: &Message,
 ) -> Option<Message> {
     let mut handoffs = HandoffTracker::default();
-    handoffs.take_up(&place.id, earlier);
+    handoffs.resume_session(&place.id, earlier);
     let root = options.tools.as_deref().unwrap_or(Path::new("."));
     let files = ProjectFiles::new(root).ok()?;
     let model = options.models.first().map_or("", String::as_str);
@@ -204,7 +204,7 @@ impl EarlierSessions {
 }
 
 impl Transcripts for EarlierSessions {
-    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
+    fn recent<'a>(&'a self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
         let recent = match (self.in_memory.get(session), &self.folder) {
             (Some(said), _) => Ok(said[said.len().saturating_sub(most)..].to_vec()),
             (None, Some(folder)) => StoredSessions::new(folder).read(session, most),

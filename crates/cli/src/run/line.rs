@@ -144,7 +144,7 @@ pub(super) enum TurnLine<'a> {
 
 impl<'a> TurnLine<'a> {
     /// Returns the line for a step, or `None` if the step is not printed.
-    pub(super) fn of_step(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
+    pub(super) fn from_step(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
         TurnLine::of_part(step)
             .or_else(|| TurnLine::of_decision(step, pack))
             .or_else(|| TurnLine::of_attempt(step))
@@ -267,7 +267,7 @@ impl<'a> TurnLine<'a> {
     }
 
     /// Returns the line for a retry or fallback of the model chain.
-    pub(super) fn of_notice(notice: &'a ProviderNotice) -> Option<TurnLine<'a>> {
+    pub(super) fn from_notice(notice: &'a ProviderNotice) -> Option<TurnLine<'a>> {
         Some(match notice {
             ProviderNotice::Retrying {
                 failure,
@@ -300,7 +300,7 @@ impl<'a> TurnLine<'a> {
     }
 
     /// Returns the last line of a turn.
-    pub(super) fn of_answer(
+    pub(super) fn from_answer(
         outcome: &'a TurnOutcome,
         requests: u64,
         verdicts: u64,

@@ -112,8 +112,8 @@ impl TurnScreen {
         match (self.format, what) {
             (OutputFormat::Json, shown) => {
                 let line = match shown {
-                    TurnOutput::Step(step) => TurnLine::of_step(step, &self.pack),
-                    TurnOutput::Notice(notice) => TurnLine::of_notice(notice),
+                    TurnOutput::Step(step) => TurnLine::from_step(step, &self.pack),
+                    TurnOutput::Notice(notice) => TurnLine::from_notice(notice),
                     TurnOutput::Attached(files) => Some(TurnLine::Attached {
                         files: names(files),
                     }),
@@ -160,7 +160,8 @@ impl TurnScreen {
     pub(super) fn end(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
         match self.format {
             OutputFormat::Json => {
-                TurnLine::of_answer(outcome, self.requests, self.verdicts).write(&mut self.out)?;
+                TurnLine::from_answer(outcome, self.requests, self.verdicts)
+                    .write(&mut self.out)?;
             }
             OutputFormat::Human => self.answer(outcome)?,
         }

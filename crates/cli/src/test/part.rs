@@ -61,7 +61,7 @@ impl ExamplePart {
     }
 
     /// Returns the part of a case.
-    pub(crate) fn of_case(rule: &Rule, case: &Case) -> ExamplePart {
+    pub(crate) fn from_case(rule: &Rule, case: &Case) -> ExamplePart {
         let tool = || {
             case.tool
                 .clone()

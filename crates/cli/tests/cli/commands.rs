@@ -691,6 +691,61 @@ fn a_folder_that_cannot_be_read_ends_with_2() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_reported_and_ends_with_2() {
+    use std::os::unix::fs::symlink;
+    let root = scanned(
+        "broken-links",
+        &[("a.txt", b"fine"), (".gitignore", b"*.log\n")],
+    );
+    symlink("a.txt", root.join("tree/fine.txt")).unwrap();
+    symlink("..", root.join("tree/sub/up")).unwrap();
+    let scan = |more: &[&str]| {
+        let args = ["--format", "json", "tree"].iter().chain(more).copied();
+        scan_in(&root, &args.collect::<Vec<_>>())
+    };
+    let unread = |output: &Output| -> Vec<String> {
+        let unread = parsed(&events(output, "unread"));
+        let stream = |unread: &serde_json::Value| unread["stream"].as_str().unwrap().to_owned();
+        unread.iter().map(stream).collect()
+    };
+    let output = scan(&[]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "links to what exists are not followed"
+    );
+    assert!(unread(&output).is_empty());
+
+    symlink("nowhere", root.join("tree/broken.txt")).unwrap();
+    symlink("itself", root.join("tree/sub/itself")).unwrap();
+    symlink("nowhere", root.join("tree/ignored.log")).unwrap();
+    let broken = ["tree/broken.txt", "tree/sub/itself"];
+    let output = scan(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(unread(&output), broken);
+    assert!(
+        broken
+            .iter()
+            .all(|name| text(&output.stderr).contains(name))
+    );
+    assert_eq!(unread(&scan(&["--no-ignore"])).len(), 3);
+
+    fs::write(root.join("tree/a.txt"), r#"{"type":"text","text":"fine"}"#).unwrap();
+    let args = ["replay", "--pack", "pack.toml", "--format", "json", "tree"];
+    let output = ttsr(args).current_dir(&root).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let unread = unread(&output);
+    assert!(
+        broken
+            .iter()
+            .all(|name| unread.iter().any(|unread| unread == name)),
+        "{unread:?}"
+    );
+    assert!(!unread.iter().any(|name| name.ends_with("fine.txt")));
+}
+
 #[test]
 fn a_pipe_of_any_length_is_searched_for_every_match() {
     let mut input = b"TODO\n".to_vec();
@@ -728,6 +783,44 @@ fn the_version_names_the_features_that_are_in() {
     ] {
         assert!(features.contains(&feature), "the command has {feature}");
     }
+}
+
+#[test]
+fn explain_and_list_show_patterns_with_their_fragments() {
+    let root = scratch("fragments");
+    let pack = r#"schema = 1
+
+[pack]
+name = "s"
+
+[patterns]
+start = '(?:^|;)\s*'
+branch = 'main|master'
+
+[rule.push]
+description = "No push to main"
+match.any = [{ regex = '(?&start)git push (?&branch)' }]
+examples.match = ["git push main"]
+examples.no-match = ["git push topic"]
+"#;
+    fs::write(root.join("pack.toml"), pack).unwrap();
+    let run = |args: &[&str]| {
+        let output = ttsr(args.iter().copied())
+            .current_dir(&root)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        stdout(&output).to_owned()
+    };
+    let expanded = r"(?:(?:^|;)\s*)git push (?:main|master)";
+    let explained = run(&["explain", "s/push", "--pack", "pack.toml"]);
+    assert!(explained.contains(expanded), "{explained}");
+    let listed = run(&["list", "--pack", "pack.toml", "--format", "json"]);
+    let in_json = serde_json::to_string(expanded).unwrap();
+    assert!(listed.contains(&in_json), "{listed}");
+    // The formatter keeps the use.
+    run(&["fmt", "--check", "pack.toml"]);
+    run(&["test", "pack.toml"]);
 }
 
 #[test]

@@ -5,10 +5,10 @@
 use std::fs;
 use std::path::Path;
 
+use ttsr::session::Session;
 use ttsr::stream::Counters;
 use ttsr::{
-    Action, Channel, Hit, Mode, Pack, PartId, Partial, Pattern, Rule, Session, Source, Suppression,
-    Verdict,
+    Action, Channel, Hit, Mode, Pack, PartId, Partial, Pattern, Rule, Source, Suppression, Verdict,
 };
 
 const A: PartId = PartId(0);

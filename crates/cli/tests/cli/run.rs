@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
 
 use ttsr_testing::Folder;
+use ttsr_testing::flood::Flood;
 
 const KEY: &str = "sk-canary-0123456789abcdef";
 
@@ -321,6 +322,36 @@ fn a_session_on_disk_goes_on_with_the_same_decisions() {
     ] {
         assert!(log.contains(line), "{line:?} is not in\n{log}");
     }
+}
+
+#[test]
+fn the_log_shows_the_type_and_the_size_of_an_image_and_not_its_data() {
+    let folder = Folder::new();
+    let file = folder.0.join("talk.ttsr");
+    let (store, _) = ttsr_agent::store::Store::open(&file).unwrap();
+    let on_failure = ttsr_agent::store::OnFailure::Stop;
+    let mut recorder = ttsr_agent::store::SessionRecorder::new(store, on_failure);
+    let conversation = ttsr::Conversation::new(&ttsr::Pack::builder().build().unwrap());
+    let asked = ttsr::harness::Message::user("What is it?")
+        .with_image("image/png", "iVBORw0KGgo=")
+        .with_image("image/\u{1b}[31mgif", "Rw==");
+    recorder.message(&asked, &conversation).unwrap();
+    drop(recorder);
+    let log = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+        .arg("log")
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(log.status.code(), Some(0), "{log:?}");
+    let log = String::from_utf8(log.stdout).unwrap();
+    for line in [
+        "user       What is it?",
+        "user       [image image/png, 8 bytes]",
+        "gif, 1 byte]",
+    ] {
+        assert!(log.contains(line), "{line:?} is not in\n{log}");
+    }
+    assert!(!log.contains("iVBOR") && !log.contains('\u{1b}'), "{log}");
 }
 
 #[test]
@@ -765,47 +796,14 @@ fn nobody_is_reminded_of_agents_that_are_not_there() {
     }
 }
 
-/// A server that sends `flood` repeatedly after `head`, until the connection is closed.
-fn flooding(head: &'static str, flood: &'static str) -> (String, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let base = format!("http://{}/v1", listener.local_addr().unwrap());
-    let serving = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        heard(&mut stream);
-        let flood = flood.repeat(4096);
-        let mut sent = stream.write_all(head.as_bytes());
-        while sent.is_ok() {
-            sent = stream.write_all(flood.as_bytes());
-        }
-    });
-    (base, serving)
-}
-
-/// Endless answers without an event.
-const FLOODS: [(&str, &str); 5] = [
-    ("", "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"),
-    (STREAM, ": nothing\n\n"),
-    (STREAM, "data: {\"choices\":[]}\n\n"),
-    (
-        STREAM,
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n",
-    ),
-    (
-        STREAM,
-        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n",
-    ),
-];
-
-const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-
 #[cfg(unix)]
 #[test]
 fn an_interrupt_is_heard_under_any_flood() {
-    for (head, flood) in FLOODS {
-        let (base, serving) = flooding(head, flood);
+    for flood in Flood::all() {
+        let server = flood.serve();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ttsr"))
             .args(["run", "--provider", "openai-chat", "--model", "m"])
-            .args(["--base-url", &base, "--pack", "scripts/run.toml"])
+            .args(["--base-url", &server.base, "--pack", "scripts/run.toml"])
             .args(["--format", "json", "Go."])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli"))
             .stdin(Stdio::null())
@@ -814,24 +812,24 @@ fn an_interrupt_is_heard_under_any_flood() {
             .spawn()
             .unwrap();
         thread::sleep(std::time::Duration::from_millis(700));
-        assert!(child.try_wait().unwrap().is_none(), "{flood}");
+        assert!(child.try_wait().unwrap().is_none(), "{}", flood.name);
         let sent = Command::new("kill")
             .args(["-INT", &child.id().to_string()])
             .status();
         assert!(sent.unwrap().success());
         let interrupted = std::time::Instant::now();
-        // The promise is 200 ms on an idle machine.
+        // The promise is 200 ms on an idle machine; `examples/cancel.rs` of `ttsr-agent` measures it.
         while child.try_wait().unwrap().is_none() {
             let took = interrupted.elapsed();
             if took > std::time::Duration::from_secs(5) {
                 child.kill().unwrap();
-                panic!("not heard within {took:?} under {flood:?}");
+                panic!("not heard within {took:?} under {}", flood.name);
             }
             thread::sleep(std::time::Duration::from_millis(5));
         }
-        println!("{:?} under {flood:?}", interrupted.elapsed());
-        assert_eq!(child.wait().unwrap().code(), Some(2), "{flood}");
-        serving.join().unwrap();
+        println!("{:?} under {}", interrupted.elapsed(), flood.name);
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{}", flood.name);
+        server.join();
     }
 }
 
@@ -841,10 +839,10 @@ fn a_reply_and_an_attempt_have_a_bound_of_time() {
         ("--reply-timeout", "reply"),
         ("--attempt-timeout", "attempt"),
     ] {
-        for (head, flood) in FLOODS {
-            let (base, serving) = flooding(head, flood);
+        for flood in Flood::all() {
+            let server = flood.serve();
             let output = ttsr(
-                &base,
+                &server.base,
                 &[
                     "--pack",
                     "scripts/run.toml",
@@ -855,15 +853,16 @@ fn a_reply_and_an_attempt_have_a_bound_of_time() {
                     "Go.",
                 ],
             );
-            assert_eq!(output.status.code(), Some(2), "{flood}");
+            assert_eq!(output.status.code(), Some(2), "{}", flood.name);
             let events = events(&output);
             let answer = of_kind(&events, "answer")[0];
             assert_eq!(
                 (&answer["reason"], &answer["source"]),
                 (&"timeout".into(), &format!("limit {limit}").into()),
-                "{flood}"
+                "{}",
+                flood.name
             );
-            serving.join().unwrap();
+            server.join();
         }
     }
 }

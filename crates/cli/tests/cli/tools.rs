@@ -643,19 +643,10 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
         examples.match = ["git push --force"]
         "#,
     );
-    let mut processor = Processor::new(
-        pack.unwrap().session(),
-        Hooks::default(),
-        Settings::default(),
-    );
-    let mut tools: Box<dyn Tools> = Box::new(scratch.open());
+    let mut processor = Processor::new(&pack.unwrap(), Hooks::default(), Settings::default());
+    let tools: Box<dyn Tools> = Box::new(scratch.open());
     let mut cuts = 0;
-    let turn = AgentTurn::new(
-        &mut processor,
-        &mut provider,
-        &mut *tools,
-        Cancel::default(),
-    );
+    let turn = AgentTurn::new(&mut processor, &mut provider, &*tools, Cancel::default());
     let request = Request::new("a-model", vec![Message::user("Mend sum.sh.")]);
     let outcome = runtime().block_on(turn.run(request, "m", &mut |step: &Step| {
         cuts += usize::from(matches!(step, Step::Aborted(_)));

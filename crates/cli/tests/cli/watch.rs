@@ -120,6 +120,50 @@ fn e8_the_first_line_says_how_many_rules_can_act_and_why_the_others_cannot() {
 }
 
 #[test]
+fn e8_the_rules_of_each_command_of_the_guide_can_act() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/opencode.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let commands = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ttsr watch "));
+    let commands: Vec<&str> = commands.collect();
+    assert!(
+        commands[0].contains("--pack "),
+        "the first command names a pack"
+    );
+    block_on(async {
+        for command in commands
+            .into_iter()
+            .filter(|command| command.contains("--pack "))
+        {
+            let home = Folder::outside();
+            let imitation = Imitation::start(vec![vec![Play::Break]]).await;
+            let (url, args): (Vec<&str>, Vec<&str>) = command
+                .split(' ')
+                .partition(|word| word.starts_with("http"));
+            assert_eq!(url.len(), 1, "{command}");
+            let args: Vec<&str> = args.into_iter().filter(|word| *word != "--url").collect();
+            let mut watching = Command::new(env!("CARGO_BIN_EXE_ttsr"));
+            watching
+                .args(["watch", "--tries", "1", "--url", &imitation.url])
+                .args(&args)
+                .env("XDG_STATE_HOME", &home.0)
+                .stdin(Stdio::null());
+            let watching = tokio::task::spawn_blocking(move || watching.output().unwrap());
+            let output = watching.await.unwrap();
+            let first = String::from_utf8(output.stdout).unwrap();
+            let first = first.lines().next().unwrap_or_default();
+            let acting = first
+                .split(' ')
+                .next()
+                .and_then(|count| count.parse::<usize>().ok());
+            assert!(acting.is_some_and(|count| count > 0), "{command}: {first}");
+            assert!(first.contains("rules can act here"), "{command}: {first}");
+        }
+    });
+}
+
+#[test]
 fn e8_a_dry_run_sums_up_what_would_be_done() {
     block_on(async {
         let text = |id: &str, text: &str| {

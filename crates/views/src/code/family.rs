@@ -107,15 +107,15 @@ impl Family {
     }
 
     /// Returns the bytes that can start a comment or a literal. Every other byte is code, whatever precedes it.
-    pub(super) fn marks(self) -> &'static Marks {
-        const RUST: Marks = marks(b"\"'/");
-        const GO: Marks = marks(b"\"'`/");
-        const SCRIPT: Marks = marks(b"\"'`/{}#");
-        const PYTHON: Marks = marks(b"\"'#");
-        const SHELL: Marks = marks(b"\"'#\\<()\n");
-        const JSON: Marks = marks(b"\"/");
-        const SQL: Marks = marks(b"\"'/-");
-        const MARKUP: Marks = marks(b"\"'<>");
+    pub(super) fn marks(self) -> &'static MarkerBytes {
+        const RUST: MarkerBytes = marks(b"\"'/");
+        const GO: MarkerBytes = marks(b"\"'`/");
+        const SCRIPT: MarkerBytes = marks(b"\"'`/{}#");
+        const PYTHON: MarkerBytes = marks(b"\"'#");
+        const SHELL: MarkerBytes = marks(b"\"'#\\<()\n");
+        const JSON: MarkerBytes = marks(b"\"/");
+        const SQL: MarkerBytes = marks(b"\"'/-");
+        const MARKUP: MarkerBytes = marks(b"\"'<>");
         match self {
             Family::Rust | Family::C | Family::Java | Family::Css => &RUST,
             Family::Go => &GO,
@@ -168,9 +168,9 @@ impl Family {
 }
 
 /// A set of bytes.
-pub(super) type Marks = [bool; 256];
+pub(super) type MarkerBytes = [bool; 256];
 
-const fn marks(bytes: &[u8]) -> Marks {
+const fn marks(bytes: &[u8]) -> MarkerBytes {
     let mut marks = [false; 256];
     let mut at = 0;
     while at < bytes.len() {

@@ -120,8 +120,10 @@ impl NearDuplicateDetector {
         if segment.sketch.members().len() < self.limits.words || is_row {
             return None;
         }
-        let alike = |before: &Sketch<WORDS>| before.alike(&segment.sketch) >= self.limits.percent;
-        let again = self.before.iter().any(alike).then_some(segment.start);
+        let is_near = |before: &Sketch<WORDS>| {
+            before.similarity_percent(&segment.sketch) >= self.limits.percent
+        };
+        let again = self.before.iter().any(is_near).then_some(segment.start);
         if self.before.len() == BEFORE {
             self.before.pop_front();
         }

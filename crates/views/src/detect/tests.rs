@@ -625,7 +625,7 @@ fn sketches_of_small_sets_are_exact() {
         let both = sa.intersection(&sb).count();
         let model = (both * 100).checked_div(all).unwrap_or(0);
         assert_eq!(
-            Sketch::<16>::of(&a).alike(&Sketch::of(&b)),
+            Sketch::<16>::of(&a).similarity_percent(&Sketch::of(&b)),
             model,
             "{a:?} {b:?}"
         );

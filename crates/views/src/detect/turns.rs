@@ -43,8 +43,8 @@ pub struct ReplyDigest {
 
 impl ReplyDigest {
     /// Returns the percentage of runs of words that both replies share.
-    pub(crate) fn alike(&self, other: &ReplyDigest) -> usize {
-        Sketch::<RUNS>::of(&self.runs).alike(&Sketch::of(&other.runs))
+    pub(crate) fn similarity_percent(&self, other: &ReplyDigest) -> usize {
+        Sketch::<RUNS>::of(&self.runs).similarity_percent(&Sketch::of(&other.runs))
     }
 }
 
@@ -104,7 +104,7 @@ impl ReplyHistory {
         let is_same = self
             .last
             .back()
-            .is_some_and(|last| last.alike(&digest) >= limits.percent);
+            .is_some_and(|last| last.similarity_percent(&digest) >= limits.percent);
         if !is_same {
             self.last.clear();
         }

@@ -144,7 +144,7 @@ impl UnknownNameDetector {
     }
 
     /// Returns the detector with further known names.
-    pub fn also_known(self, also_known: Option<Arc<KnownNames>>) -> UnknownNameDetector {
+    pub fn with_known(self, also_known: Option<Arc<KnownNames>>) -> UnknownNameDetector {
         UnknownNameDetector { also_known, ..self }
     }
 

@@ -92,7 +92,7 @@ impl<const N: usize> Sketch<N> {
     }
 
     /// Returns an estimate of the Jaccard similarity of both sets, in percent.
-    pub(super) fn alike(&self, other: &Self) -> usize {
+    pub(super) fn similarity_percent(&self, other: &Self) -> usize {
         let (a, b) = (self.members(), other.members());
         let (mut i, mut j, mut both, mut all) = (0, 0, 0, 0);
         while all < N && (i < a.len() || j < b.len()) {

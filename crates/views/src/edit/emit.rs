@@ -81,7 +81,7 @@ impl EditEmitter {
     ) {
         self.begin(regions, now, sink);
         for chunk in chunks {
-            self.emit(regions, chunk.not_before(now), sink);
+            self.emit(regions, chunk.decided_no_earlier(now), sink);
         }
     }
 
@@ -96,7 +96,7 @@ impl EditEmitter {
                 offsets,
                 decided,
             };
-            self.emit(both, newline.not_before(now), sink);
+            self.emit(both, newline.decided_no_earlier(now), sink);
         }
         self.line = regions;
     }

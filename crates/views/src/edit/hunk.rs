@@ -74,7 +74,7 @@ impl Hunk {
     }
 
     /// Marks the removed lines as complete, so that a new line is classified at its end.
-    pub(super) fn complete_old(&mut self) {
+    pub(super) fn complete_removed(&mut self) {
         self.old_known = true;
     }
 

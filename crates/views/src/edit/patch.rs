@@ -361,7 +361,7 @@ impl PatchReader {
         };
         let is_directive = text.starts_with(b":start_line:") || text.starts_with(b":end_line:");
         if is_divider(text) {
-            self.hunk.complete_old();
+            self.hunk.complete_removed();
             self.mode = PatchState::Replace;
         } else if !begins || !is_directive && text != b"-------" {
             self.mode = PatchState::Search { begins: false };

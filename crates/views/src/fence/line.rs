@@ -6,12 +6,13 @@
 
 use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language};
 use super::{
-    Blanks, Container, Fence, Indentation, Leaf, MarkdownEmitter, MarkdownView, after, heading,
+    BlankLines, Container, Fence, Indentation, LeafBlock, MarkdownEmitter, MarkdownView, after,
+    heading,
 };
 
 /// The position in the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum LinePhase {
     /// In blanks, at the start or after a marker.
     #[default]
     Blank,
@@ -73,7 +74,7 @@ pub(super) struct ThematicBreak {
 /// The state of the current line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineState {
-    pub(super) phase: Phase,
+    pub(super) phase: LinePhase,
     /// The buffered bytes, from after the last marker.
     held: ChunkBuffer,
     /// The column in which they start.
@@ -158,9 +159,9 @@ impl MarkdownView {
             }
         }
         match byte {
-            b' ' if self.line.phase == Phase::Blank => return self.spaces(rest, room),
+            b' ' if self.line.phase == LinePhase::Blank => return self.spaces(rest, room),
             // This byte alone determines the kind of the line.
-            _ if self.line.phase == Phase::Blank && begins_nothing(byte) => {
+            _ if self.line.phase == LinePhase::Blank && begins_nothing(byte) => {
                 self.block(byte, decided, out);
                 return 0;
             }
@@ -187,7 +188,7 @@ impl MarkdownView {
     fn is_known(&self) -> bool {
         matches!(
             self.line.phase,
-            Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored
+            LinePhase::Prose | LinePhase::Heading | LinePhase::Code | LinePhase::Ignored
         )
     }
 
@@ -198,7 +199,7 @@ impl MarkdownView {
             self.step(OTHER, decided, out);
         }
         match self.line.phase {
-            Phase::Heading => {
+            LinePhase::Heading => {
                 let tags = heading(self.tags());
                 self.spans.finish(decided, tags, out);
             }
@@ -210,11 +211,13 @@ impl MarkdownView {
     /// Determines the kind of a line that fills the buffer.
     fn decide_at_limit(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
-            Phase::Blank | Phase::Quoted | Phase::AfterMarker(_) => self.step(OTHER, decided, out),
-            Phase::Closing { .. } => self.code_line(decided, out),
-            Phase::Opening { mark: b'~', len } => {
+            LinePhase::Blank | LinePhase::Quoted | LinePhase::AfterMarker(_) => {
+                self.step(OTHER, decided, out)
+            }
+            LinePhase::Closing { .. } => self.code_line(decided, out),
+            LinePhase::Opening { mark: b'~', len } => {
                 self.open_fence(b'~', len, decided, out);
-                self.line.phase = Phase::Ignored;
+                self.line.phase = LinePhase::Ignored;
             }
             _ => self.prose(decided, out),
         }
@@ -223,20 +226,20 @@ impl MarkdownView {
     /// Steps the last buffered byte, or a line feed for the end of the text.
     fn step(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
-            Phase::Blank => self.blank(byte, decided, out),
-            Phase::Quoted => self.quoted(byte, decided, out),
-            Phase::Marker(marker) => self.marker(marker, byte, decided, out),
-            Phase::AfterMarker(marker) => self.after_marker(marker, byte, decided, out),
-            Phase::Digits { count, value } => self.digits(count, value, byte, decided, out),
-            Phase::Hashes(count) => self.hashes(count, byte, decided, out),
-            Phase::AfterHashes => self.after_hashes(byte, decided, out),
+            LinePhase::Blank => self.blank(byte, decided, out),
+            LinePhase::Quoted => self.quoted(byte, decided, out),
+            LinePhase::Marker(marker) => self.marker(marker, byte, decided, out),
+            LinePhase::AfterMarker(marker) => self.after_marker(marker, byte, decided, out),
+            LinePhase::Digits { count, value } => self.digits(count, value, byte, decided, out),
+            LinePhase::Hashes(count) => self.hashes(count, byte, decided, out),
+            LinePhase::AfterHashes => self.after_hashes(byte, decided, out),
             // It counts the columns itself, because it may read the line again.
-            Phase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
-            Phase::Underline { ended } => self.underline(ended, byte, decided, out),
-            Phase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
-            Phase::Opening { mark, len } => self.opening(mark, len, byte, decided, out),
-            Phase::Closing { len, ended } => self.closing(len, ended, byte, decided, out),
-            Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored => {
+            LinePhase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
+            LinePhase::Underline { ended } => self.underline(ended, byte, decided, out),
+            LinePhase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
+            LinePhase::Opening { mark, len } => self.opening(mark, len, byte, decided, out),
+            LinePhase::Closing { len, ended } => self.closing(len, ended, byte, decided, out),
+            LinePhase::Prose | LinePhase::Heading | LinePhase::Code | LinePhase::Ignored => {
                 unreachable!("the kind of the line is known")
             }
         }
@@ -255,7 +258,7 @@ impl MarkdownView {
     }
 
     fn quoted(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        self.line.phase = Phase::Blank;
+        self.line.phase = LinePhase::Blank;
         self.line.held_column = self.line.column;
         self.line.base = self.line.column;
         match byte {
@@ -276,8 +279,8 @@ impl MarkdownView {
         }
         let all = self.line.matched == self.containers.len();
         match self.leaf {
-            Leaf::Fenced(fence) if all => return self.blank_code(fence, decided, out),
-            Leaf::Indented if all => return self.hold_blank(decided, out),
+            LeafBlock::Fenced(fence) if all => return self.blank_code(fence, decided, out),
+            LeafBlock::Indented if all => return self.hold_blank(decided, out),
             _ => {}
         }
         self.close_unmatched(decided, out);
@@ -310,7 +313,7 @@ impl MarkdownView {
     }
 
     fn hold_blank(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        let Blanks { held, lines } = &mut self.blanks;
+        let BlankLines { held, lines } = &mut self.blanks;
         lines.push(Indentation {
             at: held.bytes().len(),
             column: self.line.held_column,
@@ -333,21 +336,21 @@ impl MarkdownView {
         let all = self.line.matched == self.containers.len();
         let indented = self.line.indent() >= 4;
         match self.leaf {
-            Leaf::Fenced(fence) if all && !indented && byte == fence.mark => {
-                self.line.phase = Phase::Closing {
+            LeafBlock::Fenced(fence) if all && !indented && byte == fence.mark => {
+                self.line.phase = LinePhase::Closing {
                     len: 1,
                     ended: false,
                 };
             }
-            Leaf::Fenced(_) if all => self.code_line(decided, out),
-            Leaf::Indented if all && indented => self.code_line(decided, out),
-            Leaf::Paragraph if indented => self.prose(decided, out),
-            Leaf::Paragraph => self.begin(byte, decided, out),
+            LeafBlock::Fenced(_) if all => self.code_line(decided, out),
+            LeafBlock::Indented if all && indented => self.code_line(decided, out),
+            LeafBlock::Paragraph if indented => self.prose(decided, out),
+            LeafBlock::Paragraph => self.begin(byte, decided, out),
             _ => {
                 self.close_unmatched(decided, out);
                 if indented {
                     out.cut(decided);
-                    self.leaf = Leaf::Indented;
+                    self.leaf = LeafBlock::Indented;
                     self.code_line(decided, out);
                 } else {
                     self.begin(byte, decided, out);
@@ -378,7 +381,7 @@ impl MarkdownView {
     fn open_quote(&mut self) {
         self.line.held.clear();
         self.line.matched += 1;
-        self.line.phase = Phase::Quoted;
+        self.line.phase = LinePhase::Quoted;
     }
 
     /// Handles a byte that can start a block, indented by less than four columns.
@@ -391,19 +394,21 @@ impl MarkdownView {
                 self.open_container(Container::Quote);
                 return self.open_quote();
             }
-            b'#' => Phase::Hashes(1),
-            b'`' | b'~' => Phase::FenceRun { mark: byte, len: 1 },
-            b'-' | b'*' | b'_' if self.line.no_rule == 0 => Phase::ThematicBreak(ThematicBreak {
-                mark: byte,
-                count: 1,
-                ended: false,
-                broken: false,
-                column,
-                at,
-            }),
+            b'#' => LinePhase::Hashes(1),
+            b'`' | b'~' => LinePhase::FenceRun { mark: byte, len: 1 },
+            b'-' | b'*' | b'_' if self.line.no_rule == 0 => {
+                LinePhase::ThematicBreak(ThematicBreak {
+                    mark: byte,
+                    count: 1,
+                    ended: false,
+                    broken: false,
+                    column,
+                    at,
+                })
+            }
             b'-' | b'*' | b'+' => self.item(true),
-            b'=' if within => Phase::Underline { ended: false },
-            b'0'..=b'9' => Phase::Digits {
+            b'=' if within => LinePhase::Underline { ended: false },
+            b'0'..=b'9' => LinePhase::Digits {
                 count: 1,
                 value: u32::from(byte - b'0'),
             },
@@ -414,7 +419,7 @@ impl MarkdownView {
     /// Returns true if the line so far continues the paragraph, other than lazily.
     #[inline]
     fn in_paragraph(&self) -> bool {
-        self.leaf == Leaf::Paragraph && self.line.matched == self.containers.len()
+        self.leaf == LeafBlock::Paragraph && self.line.matched == self.containers.len()
     }
 
     /// Returns true if another container can be opened here.
@@ -424,8 +429,8 @@ impl MarkdownView {
     }
 
     #[inline]
-    fn item(&self, interrupts: bool) -> Phase {
-        Phase::Marker(Marker {
+    fn item(&self, interrupts: bool) -> LinePhase {
+        LinePhase::Marker(Marker {
             column: self.line.column + 1,
             end: self.line.here() + 1,
             interrupts,
@@ -442,7 +447,7 @@ impl MarkdownView {
     ) {
         match byte {
             b'0'..=b'9' if count < 9 => {
-                self.line.phase = Phase::Digits {
+                self.line.phase = LinePhase::Digits {
                     count: count + 1,
                     value: value * 10 + u32::from(byte - b'0'),
                 };
@@ -462,7 +467,7 @@ impl MarkdownView {
         let barred = self.in_paragraph() && (!marker.interrupts || byte == b'\n');
         match byte {
             b' ' | b'\t' | b'\n' if !barred && self.may_nest() => {
-                self.line.phase = Phase::AfterMarker(marker);
+                self.line.phase = LinePhase::AfterMarker(marker);
                 if byte == b'\n' {
                     self.after_marker(marker, byte, decided, out);
                 }
@@ -511,7 +516,7 @@ impl MarkdownView {
         self.line.held_column = marker.column;
         self.line.base = base;
         self.line.matched += 1;
-        self.line.phase = Phase::Blank;
+        self.line.phase = LinePhase::Blank;
     }
 
     #[inline]
@@ -528,10 +533,10 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         match byte {
-            b'#' if count < 6 => self.line.phase = Phase::Hashes(count + 1),
+            b'#' if count < 6 => self.line.phase = LinePhase::Hashes(count + 1),
             b' ' | b'\t' | b'\n' => {
                 self.close_unmatched(decided, out);
-                self.line.phase = Phase::AfterHashes;
+                self.line.phase = LinePhase::AfterHashes;
                 self.after_hashes(byte, decided, out);
             }
             _ => self.prose(decided, out),
@@ -549,7 +554,7 @@ impl MarkdownView {
             _ => {
                 let tags = heading(self.tags());
                 self.feed_spans(tags, decided, out);
-                self.rest(Phase::Heading);
+                self.rest(LinePhase::Heading);
             }
         }
     }
@@ -577,7 +582,7 @@ impl MarkdownView {
         let again = byte == rule.mark;
         if continues_break(rule, byte) {
             self.line.column = after(self.line.column, byte);
-            self.line.phase = Phase::ThematicBreak(ThematicBreak {
+            self.line.phase = LinePhase::ThematicBreak(ThematicBreak {
                 count: rule.count + usize::from(again),
                 ended: rule.ended || !again,
                 broken: rule.broken || (again && rule.ended),
@@ -613,10 +618,10 @@ impl MarkdownView {
             .take_while(|&&mark| continues_break(rule, mark))
             .count();
         self.line.column = rule.column;
-        self.line.phase = Phase::Blank;
+        self.line.phase = LinePhase::Blank;
         for at in rule.at..again.bytes().len() {
             let mut byte = again.chunks(at..at + 1);
-            let byte = byte.next().expect("it waits").not_before(decided);
+            let byte = byte.next().expect("it waits").decided_no_earlier(decided);
             self.read_again(byte, last, decided, out);
         }
         let text_ends = last == b'\n' && again.bytes().last() != Some(&b'\n');
@@ -656,7 +661,7 @@ impl MarkdownView {
     ) {
         match byte {
             b'=' if !ended => {}
-            b' ' | b'\t' => self.line.phase = Phase::Underline { ended: true },
+            b' ' | b'\t' => self.line.phase = LinePhase::Underline { ended: true },
             b'\n' => {
                 self.close_unmatched(decided, out);
                 self.release_text(decided, out);
@@ -675,11 +680,11 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         if byte == mark {
-            self.line.phase = Phase::FenceRun { mark, len: len + 1 };
+            self.line.phase = LinePhase::FenceRun { mark, len: len + 1 };
         } else if len < 3 {
             self.prose(decided, out);
         } else {
-            self.line.phase = Phase::Opening { mark, len };
+            self.line.phase = LinePhase::Opening { mark, len };
             self.opening(mark, len, byte, decided, out);
         }
     }
@@ -716,7 +721,7 @@ impl MarkdownView {
         let column = bytes[..blanks]
             .iter()
             .fold(self.line.held_column, |column, &blank| after(column, blank));
-        self.leaf = Leaf::Fenced(Fence {
+        self.leaf = LeafBlock::Fenced(Fence {
             mark,
             len,
             indent: column - self.line.base,
@@ -732,18 +737,18 @@ impl MarkdownView {
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
-        let Leaf::Fenced(fence) = self.leaf else {
+        let LeafBlock::Fenced(fence) = self.leaf else {
             unreachable!("only a fence is closed")
         };
         let long = len >= fence.len;
         match byte {
             _ if byte == fence.mark && !ended => {
-                self.line.phase = Phase::Closing {
+                self.line.phase = LinePhase::Closing {
                     len: len + 1,
                     ended,
                 };
             }
-            b' ' | b'\t' if long => self.line.phase = Phase::Closing { len, ended: true },
+            b' ' | b'\t' if long => self.line.phase = LinePhase::Closing { len, ended: true },
             b'\n' if long => {
                 self.end_leaf(decided, out);
                 self.line.clear();
@@ -755,13 +760,13 @@ impl MarkdownView {
     /// Emits the line as code, without the indentation of the block. The line may already be complete.
     fn code_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let indent = match self.leaf {
-            Leaf::Fenced(fence) => fence.indent,
+            LeafBlock::Fenced(fence) => fence.indent,
             _ => 4,
         };
         self.blanks.release(self.code(), decided, out);
         let strip = self.line.base + indent;
         self.release_code(strip, decided, out);
-        self.rest(Phase::Code);
+        self.rest(LinePhase::Code);
     }
 
     fn release_code(
@@ -782,17 +787,17 @@ impl MarkdownView {
     /// Passes the line to the code spans as text of the open paragraph or of a new one. The line may already be
     /// complete.
     fn prose(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        if self.leaf != Leaf::Paragraph {
+        if self.leaf != LeafBlock::Paragraph {
             self.close_unmatched(decided, out);
-            self.leaf = Leaf::Paragraph;
+            self.leaf = LeafBlock::Paragraph;
         }
         self.feed_spans(self.tags(), decided, out);
-        self.rest(Phase::Prose);
+        self.rest(LinePhase::Prose);
     }
 
     /// Enters the phase for the rest of the line, or starts the next line if the buffer ended this one.
     #[inline]
-    fn rest(&mut self, phase: Phase) {
+    fn rest(&mut self, phase: LinePhase) {
         if self.line.held.bytes().last() == Some(&b'\n') {
             self.line.clear();
         } else {
@@ -809,7 +814,8 @@ impl MarkdownView {
     ) {
         let all = 0..self.line.held.bytes().len();
         for chunk in self.line.held.chunks(all) {
-            self.spans.push(chunk.not_before(decided), tags, out);
+            self.spans
+                .push(chunk.decided_no_earlier(decided), tags, out);
         }
     }
 

@@ -850,6 +850,8 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "\ta\n\t\tb\n",
         "  \ta\n",
         "- a\n\n      b\n",
+        "-     a\n\t\t \n      b\n",
+        "  ```\n\tb\n  ```\n",
         "> \ta\n",
         ">     a\n>\n>     b\n",
         "    a\n\n",

@@ -160,7 +160,7 @@ impl SimpleCommand {
                 offsets,
                 decided,
             };
-            self.redirect.push(chunk.not_before(now));
+            self.redirect.push(chunk.decided_no_earlier(now));
         }
     }
 
@@ -274,7 +274,7 @@ impl SimpleCommand {
     }
 
     /// Appends to the script. Returns true if it has just become too long.
-    pub(super) fn keep_script<'a>(
+    pub(super) fn append_to_script<'a>(
         &mut self,
         chunks: impl Iterator<Item = Chunk<'a>>,
         now: u64,
@@ -284,7 +284,7 @@ impl SimpleCommand {
             return false;
         }
         for chunk in chunks {
-            self.script.push(chunk.not_before(now));
+            self.script.push(chunk.decided_no_earlier(now));
         }
         self.script_is_long = self.script.bytes().len() > most;
         self.script_is_long

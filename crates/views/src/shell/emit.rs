@@ -102,7 +102,7 @@ impl ShellView {
                 continue;
             }
             let mut open = None;
-            chunks.for_each(|chunk| emit(&mut open, chunk.not_before(now), sink));
+            chunks.for_each(|chunk| emit(&mut open, chunk.decided_no_earlier(now), sink));
             if let Some(end) = open {
                 sink.cut(end, now);
             }
@@ -122,7 +122,7 @@ impl ShellView {
         let mut inner = ShellView::new(self.limits);
         inner.scripts = false;
         inner.open_text();
-        chunks.for_each(|chunk| inner.push(&chunk.not_before(now), sink));
+        chunks.for_each(|chunk| inner.push(&chunk.decided_no_earlier(now), sink));
         inner.close(now, now, sink);
         self.counters.too_deep += inner.counters.too_deep;
         self.counters.cut += inner.counters.cut;
@@ -152,9 +152,9 @@ pub(super) fn append<'a>(
     now: u64,
 ) {
     if first && !into.is_empty() {
-        into.push(space.not_before(now));
+        into.push(space.decided_no_earlier(now));
     }
-    chunks.for_each(|chunk| into.push(chunk.not_before(now)));
+    chunks.for_each(|chunk| into.push(chunk.decided_no_earlier(now)));
 }
 
 fn queue(

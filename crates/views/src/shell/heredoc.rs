@@ -39,7 +39,7 @@ impl ShellView {
     }
 
     /// Returns true if the text here belongs to no command.
-    pub(super) fn skips_text(&self) -> bool {
+    pub(super) fn is_outside_commands(&self) -> bool {
         self.comment || self.body.is_some() || self.skipped > 0
     }
 }

@@ -47,7 +47,7 @@ impl ShellView {
                 offsets,
                 decided,
             };
-            self.push_word(chunk.not_before(now), true, sink);
+            self.push_word(chunk.decided_no_earlier(now), true, sink);
         }
         self.pending_bytes = pending_bytes;
         self.pending_bytes.clear();

@@ -78,7 +78,7 @@ impl ShellView {
         match chunk.bytes.get(at + 1) {
             // Plain text, certain one byte later.
             Some(next) if !matches!(next, b'(' | b'{' | b'\'' | b'"') => {
-                self.push_word(dollar.not_before(chunk.decided(at + 1)), true, sink);
+                self.push_word(dollar.decided_no_earlier(chunk.decided(at + 1)), true, sink);
             }
             _ => self.begin_pending(PendingToken::Dollar, dollar),
         }
@@ -176,11 +176,15 @@ impl ShellView {
             self.enforce_limit(now, sink);
         } else if goes_on && has_space {
             let both = chunk.slice(word.start - 1..word.end);
-            emit(&mut self.open, both.not_before(now), sink);
+            emit(&mut self.open, both.decided_no_earlier(now), sink);
         } else {
             self.space(now, sink);
-            emit(&mut self.open, chunk.slice(word).not_before(now), sink);
+            emit(
+                &mut self.open,
+                chunk.slice(word).decided_no_earlier(now),
+                sink,
+            );
         }
-        self.word_ended(end);
+        self.finish_word(end);
     }
 }

@@ -72,11 +72,11 @@ impl ShellView {
         if self.command().route.is_none() || !self.command().held.is_empty() {
             self.flush_word(true, now, sink);
         }
-        self.word_ended(end);
+        self.finish_word(end);
     }
 
     /// Ends a word whose bytes have all been emitted.
-    pub(super) fn word_ended(&mut self, end: u64) {
+    pub(super) fn finish_word(&mut self, end: u64) {
         if let Some(heredoc) = self.command().end_word(end)
             && self.heredocs.len() < HEREDOCS
         {
@@ -124,14 +124,16 @@ impl ShellView {
                     append(&mut command.unwrapped, first, space, chunks.clone(), now);
                 }
                 if command.is_script() {
-                    let long = command.keep_script(chunks.clone(), now, self.limits.waiting);
+                    let long = command.append_to_script(chunks.clone(), now, self.limits.waiting);
                     self.counters.long_scripts += u64::from(long);
                 }
                 if level == 0 {
                     if first {
                         self.space(now, sink);
                     }
-                    chunks.for_each(|chunk| emit(&mut self.open, chunk.not_before(now), sink));
+                    chunks.for_each(|chunk| {
+                        emit(&mut self.open, chunk.decided_no_earlier(now), sink)
+                    });
                 }
             }
             WordRoute::Redirect => {

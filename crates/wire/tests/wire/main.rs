@@ -16,14 +16,16 @@ use ttsr_wire::{Reader, WireFormat};
 type Events = Vec<(String, Event)>;
 
 /// Synthetic recordings: file, format.
-const RECORDINGS: [(&str, WireFormat); 14] = [
+const RECORDINGS: [(&str, WireFormat); 16] = [
     ("anthropic.sse", WireFormat::AnthropicMessages),
     ("anthropic.jsonl", WireFormat::AnthropicMessages),
     ("chat.sse", WireFormat::OpenAiChat),
     ("chat-quirks.jsonl", WireFormat::OpenAiChat),
+    ("chat-members.jsonl", WireFormat::OpenAiChat),
     ("responses.sse", WireFormat::OpenAiResponses),
     ("responses-ends.jsonl", WireFormat::OpenAiResponses),
     ("gemini.sse", WireFormat::Gemini),
+    ("gemini-ends.jsonl", WireFormat::Gemini),
     ("ollama.jsonl", WireFormat::Ollama),
     ("cohere.sse", WireFormat::CohereChat),
     ("bedrock.jsonl", WireFormat::BedrockConverse),
@@ -565,6 +567,90 @@ fn broken_binary_messages_are_counted() {
     assert!(
         counted.contains(&(second as u64, "too-long".to_owned())),
         "{counted:?}"
+    );
+}
+
+/// Returns a message of a binary event stream, with correct lengths and checksums.
+fn binary_message(headers: &[u8], payload: &str) -> Vec<u8> {
+    let length = 4 * 4 + headers.len() + payload.len();
+    let mut bytes = (length as u32).to_be_bytes().to_vec();
+    bytes.extend((headers.len() as u32).to_be_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+    bytes.extend(headers);
+    bytes.extend(payload.as_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+    bytes
+}
+
+/// Headers of every type of the format are skipped up to the one that names the event.
+#[test]
+fn headers_of_every_type_are_skipped_and_of_an_unknown_type_counted() {
+    let payload = r#"{"contentBlockIndex":0,"delta":{"text":"Hi"}}"#;
+    let name = b"\x0b:event-type\x07\x00\x11contentBlockDelta";
+    // The type of a header, and its value: true, false, 1, 2, 4 and 8 bytes, bytes, text, time, UUID.
+    let values: [&[u8]; 10] = [
+        b"",
+        b"",
+        &[1; 1],
+        &[2; 2],
+        &[3; 4],
+        &[4; 8],
+        b"\x00\x03abc",
+        b"\x00\x03abc",
+        &[5; 8],
+        &[6; 16],
+    ];
+    for (kind, value) in (0..).zip(values) {
+        let headers = [b"\x01x", &[kind][..], value, name].concat();
+        let events = read_whole(&binary_message(&headers, payload));
+        let stream = &streams(&events)[0];
+        assert_eq!(stream.text(Channel::Text), "Hi", "type {kind}");
+        assert_eq!(stream.unscanned, [], "type {kind}");
+    }
+    let unknown = [b"\x01x\x0a", &name[..]].concat();
+    let message = binary_message(&unknown, payload);
+    let events = read_whole(&[binary_message(name, payload), message.clone()].concat());
+    let stream = &streams(&events)[0];
+    let lost = (message.len() as u64, "bad-headers".to_owned());
+    assert_eq!(stream.unscanned, [lost]);
+    assert_eq!(stream.text(Channel::Text), "Hi");
+}
+
+/// A reply that begins again may use the names of the first attempt.
+#[test]
+fn a_restart_ends_a_recorded_reply() {
+    let delta = |text: &str| Event::Delta {
+        part: PartId(0),
+        bytes: text.as_bytes().to_vec(),
+    };
+    let start = Event::PartStart {
+        part: PartId(0),
+        name: "0".to_owned(),
+        channel: Channel::Text,
+        tool: None,
+        call: None,
+    };
+    let end = Event::Finish {
+        reason: "stop".to_owned(),
+    };
+    let written = [
+        start.clone(),
+        delta("first"),
+        Event::Restart,
+        start,
+        delta("second"),
+        end,
+    ];
+    let mut writer = RecordingWriter::new(Some("s"));
+    let text: String = written.iter().map(|event| writer.line(0, event)).collect();
+    let read: Vec<_> = streams(&read_whole(text.as_bytes()))
+        .into_iter()
+        .map(|reply| (reply.text(Channel::Text), reply.finish.unwrap()))
+        .collect();
+    let expected = [("first", "restart"), ("second", "stop")];
+    assert_eq!(
+        read,
+        expected.map(|(text, end)| (text.to_owned(), end.to_owned()))
     );
 }
 

@@ -3,7 +3,7 @@
 
 use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event};
-use ttsr_wire::opencode::{Feed, ServerNotice};
+use ttsr_wire::opencode::{OpenCodeReader, ServerNotice};
 
 use crate::{Stream, lines, load, streams};
 use ttsr_testing::skip;
@@ -13,7 +13,7 @@ type Notices = Vec<(String, ServerNotice)>;
 fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
     let mut notices = Vec::new();
     let mut on = |session: &str, notice| notices.push((session.to_owned(), notice));
-    let mut feed = Feed::default();
+    let mut feed = OpenCodeReader::default();
     for piece in pieces {
         feed.push(piece, &mut on);
     }
@@ -53,7 +53,11 @@ fn idles(notices: &Notices) -> usize {
     notices.iter().filter(idle).count()
 }
 
-const CAPTURES: [&str; 2] = ["opencode-classic.sse", "opencode-v2.sse"];
+const CAPTURES: [&str; 3] = [
+    "opencode-classic.sse",
+    "opencode-v2.sse",
+    "opencode-notices.sse",
+];
 
 #[test]
 fn e8_captures_give_the_expected_notices_under_every_cut() {
@@ -115,6 +119,35 @@ fn e8_frames_that_cannot_be_read_are_counted() {
         ("s".to_owned(), unscanned(4, "new.kind")),
     ];
     assert_eq!(notices, expected);
+    let mut feed = OpenCodeReader::default();
+    feed.push(body.as_bytes(), &mut |_, _| {});
+    assert_eq!(feed.malformed_events(), 1);
+}
+
+/// A server has any number of sessions. The one that was active longest ago is dropped first, and its reply ends.
+#[test]
+fn e8_the_reply_of_the_oldest_session_ends_when_too_many_are_open() {
+    let text = |session: usize| {
+        format!(
+            "data: {{\"type\":\"session.next.text.delta\",\"data\":{{\"sessionID\":\"s{session}\",\"assistantMessageID\":\"m\",\"textID\":\"t\",\"delta\":\"Hi\"}}}}\n\n"
+        )
+    };
+    let mut feed = OpenCodeReader::default();
+    let mut ends = Vec::new();
+    for session in 0..2000 {
+        feed.push(text(session).as_bytes(), &mut |id, notice| {
+            if let ServerNotice::Event(Event::Finish { reason }) = notice {
+                ends.push((id.to_owned(), reason));
+            }
+        });
+    }
+    let first = ends.first().expect("the number of sessions is bounded");
+    assert_eq!(*first, ("s0".to_owned(), "truncated".to_owned()));
+    assert!(ends.len() < 2000, "the newest sessions are kept");
+    let expected: Vec<_> = (0..ends.len())
+        .map(|session| (format!("s{session}"), "truncated".to_owned()))
+        .collect();
+    assert_eq!(ends, expected);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A stream of async-openai as a provider: OpenAI Chat Completions.
 //!
-//! Texts, tool calls, their results, tools, the temperature, the token limit and headers are carried. Chat Completions
-//! has no field for reasoning, so a conversation that contains some is refused; so are audio and calls in the old form
-//! (`function_call`) in a reply.
+//! Texts, images of the user, tool calls, their results, tools, the temperature, the token limit and headers are carried.
+//! Chat Completions has no field for reasoning, so a conversation that contains some is refused; so are images of the
+//! system or of the model, and images, audio and calls in the old form (`function_call`) in a reply.
 
 use async_openai::Client;
 use async_openai::config::OpenAIConfig;
@@ -11,12 +11,15 @@ use async_openai::traits::RequestOptionsBuilder;
 use async_openai::types::chat::{
     ChatCompletionMessageToolCall, ChatCompletionMessageToolCalls,
     ChatCompletionRequestAssistantMessage, ChatCompletionRequestMessage,
+    ChatCompletionRequestMessageContentPartImage, ChatCompletionRequestMessageContentPartText,
     ChatCompletionRequestSystemMessage, ChatCompletionRequestToolMessage,
-    ChatCompletionRequestUserMessage, ChatCompletionTool, ChatCompletionTools,
+    ChatCompletionRequestUserMessage, ChatCompletionRequestUserMessageContent,
+    ChatCompletionRequestUserMessageContentPart, ChatCompletionTool, ChatCompletionTools,
     CreateChatCompletionRequest, CreateChatCompletionStreamResponse, FinishReason, FunctionCall,
-    FunctionObject,
+    FunctionObject, ImageUrl,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
 use ttsr::harness::stream_adapter::{self, EventBuilder};
 use ttsr::harness::{Content, EventStream, Failure, Message, Provider, Request, Role};
 
@@ -30,7 +33,8 @@ impl Provider for AsyncOpenAi {
         let opening = async move {
             let (body, headers) = written?;
             let chat = client.chat().headers(headers);
-            chat.create_stream(body).await.map_err(failure)
+            // As JSON: the client's own types leave out images, which some servers send.
+            chat.create_stream_byot(body).await.map_err(failure)
         };
         stream_adapter::chunks(opening, |chunk, parts| read(chunk.map_err(failure)?, parts))
     }
@@ -59,6 +63,7 @@ fn chat_request(request: &Request) -> Result<CreateChatCompletionRequest, Failur
             .temperature
             .map(|thousandths| thousandths as f32 / 1000.0),
         max_completion_tokens: request.max_tokens,
+        stream: Some(true),
         ..CreateChatCompletionRequest::default()
     })
 }
@@ -68,10 +73,17 @@ fn add_message(
     messages: &mut Vec<ChatCompletionRequestMessage>,
 ) -> Result<(), Failure> {
     let mut calls = Vec::new();
+    let mut has_image = false;
     for content in &message.content {
         match content {
-            // The texts of a message are one text below.
+            // The texts and images of a message are one message below.
             Content::Text { .. } => {}
+            Content::Image { .. } => match message.role {
+                Role::User | Role::Tool => has_image = true,
+                Role::System | Role::Assistant => {
+                    return Err(unsupported("only a message of the user can have an image"));
+                }
+            },
             Content::ToolCall { call, tool, input } => {
                 let function = FunctionCall {
                     name: tool.clone(),
@@ -109,13 +121,37 @@ fn add_message(
     if !calls.is_empty() {
         return Err(unsupported("only a message of the model can call a tool"));
     }
-    if !text.is_empty() {
+    if has_image {
+        let parts: Vec<_> = message.content.iter().filter_map(user_part).collect();
+        let content = ChatCompletionRequestUserMessageContent::Array(parts);
+        messages.push(ChatCompletionRequestUserMessage::from(content).into());
+    } else if !text.is_empty() {
         messages.push(match message.role {
             Role::System => ChatCompletionRequestSystemMessage::from(text).into(),
             _ => ChatCompletionRequestUserMessage::from(text).into(),
         });
     }
     Ok(())
+}
+
+/// Returns a text or an image as a part of a message of the user.
+fn user_part(content: &Content) -> Option<ChatCompletionRequestUserMessageContentPart> {
+    match content {
+        Content::Text { text, .. } if !text.is_empty() => {
+            Some(ChatCompletionRequestMessageContentPartText::from(text.as_str()).into())
+        }
+        Content::Image { media_type, data } => {
+            let image = ChatCompletionRequestMessageContentPartImage {
+                image_url: ImageUrl {
+                    url: format!("data:{media_type};base64,{data}"),
+                    detail: None,
+                },
+                ..ChatCompletionRequestMessageContentPartImage::default()
+            };
+            Some(image.into())
+        }
+        _ => None,
+    }
 }
 
 fn headers(request: &Request) -> Result<HeaderMap, Failure> {
@@ -130,10 +166,13 @@ fn headers(request: &Request) -> Result<HeaderMap, Failure> {
 }
 
 #[allow(deprecated, reason = "calls in the old form are refused, not lost")]
-fn read(
-    chunk: CreateChatCompletionStreamResponse,
-    parts: &mut EventBuilder,
-) -> Result<(), Failure> {
+fn read(chunk: Value, parts: &mut EventBuilder) -> Result<(), Failure> {
+    let mut choices = chunk["choices"].as_array().into_iter().flatten();
+    if choices.any(|choice| !choice["delta"]["images"].is_null()) {
+        return Err(unsupported("the reply has an image"));
+    }
+    let chunk: CreateChatCompletionStreamResponse =
+        serde_json::from_value(chunk).map_err(|error| Failure::new("client", error.to_string()))?;
     if let Some(usage) = chunk.usage {
         parts.usage(usage.prompt_tokens.into(), usage.completion_tokens.into());
     }
@@ -180,7 +219,7 @@ fn failure(error: OpenAIError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{conversation, events, reasoning, shown};
+    use crate::demo::{conversation, events, image_of, reasoning, shown};
 
     #[test]
     fn calls_results_and_tools_are_in_the_request() {
@@ -212,7 +251,22 @@ mod tests {
         assert!(refused.to_string().contains("reasoning"), "{refused}");
     }
 
-    fn chunk(delta: &str, finish: &str) -> Result<CreateChatCompletionStreamResponse, Failure> {
+    #[test]
+    fn an_image_of_the_user_is_in_the_request_and_another_is_refused() {
+        let body = chat_request(&image_of(Role::User)).unwrap();
+        let expected = serde_json::json!([{ "role": "user", "content": [
+            { "type": "text", "text": "What is it?" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw0KGgo=" } },
+        ] }]);
+        assert_eq!(serde_json::to_value(body).unwrap()["messages"], expected);
+        for role in [Role::System, Role::Assistant] {
+            let refused = chat_request(&image_of(role)).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains("image"), "{refused}");
+        }
+    }
+
+    fn chunk(delta: &str, finish: &str) -> Result<Value, Failure> {
         let chunk = format!(
             r#"{{"id":"c","object":"chat.completion.chunk","created":1,"model":"m",
                 "choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#
@@ -242,6 +296,15 @@ mod tests {
         let events = events(chunks, |chunk, parts| read(chunk?, parts)).unwrap();
         let expected = r#"text: I look. / tool-input read call_1: {"path":"a"} / tool_calls"#;
         assert_eq!(shown(&events), expected);
+    }
+
+    #[test]
+    fn an_image_in_a_reply_is_refused() {
+        let image = r#"{"images":[{"type":"image_url","image_url":{"url":"data:,"}}]}"#;
+        let chunks = [chunk(image, "null")];
+        let refused = events(chunks, |chunk, parts| read(chunk?, parts)).unwrap_err();
+        assert_eq!(refused.kind(), "unsupported");
+        assert!(refused.to_string().contains("image"), "{refused}");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! A stream of genai as a provider.
 //!
-//! Texts, reasoning, tool calls, their results, tools, the temperature, the token limit and headers are carried.
+//! Texts, images of the user, reasoning, tool calls, their results, tools, the temperature, the token limit and headers
+//! are carried. genai leaves images out of requests to Cohere, and images of types that Bedrock does not know out of those
+//! to Bedrock: such a request is refused, and so are images of the system or of the model.
 //! Signatures of reasoning are kept here, by the ids of the calls of their reply, and sent back before these calls. For
 //! some providers, Anthropic among them, genai reads signatures and never sends them: a conversation that needs one of
-//! these is refused. A call whose input is no JSON is refused too, since genai has calls as values.
+//! these is refused. A call whose input is no JSON is refused too, since genai has calls as values; so are images and
+//! other files in a reply.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,24 +54,30 @@ impl Provider for GenAi {
         let options = options(request);
         let mut reader = Reader::new(self.signed.clone());
         let adapter = Arc::clone(&reader.adapter);
+        let images = media_types(request);
         let opening = async move {
-            let response = client.exec_chat_stream(&model, written?, Some(&options));
+            let written = written?;
+            if !images.is_empty() {
+                let target = client.resolve_service_target(&model).await;
+                check_images(target.map_err(failure)?.model.adapter_kind, &images)?;
+            }
+            let response = client.exec_chat_stream(&model, written, Some(&options));
             let response = response.await.map_err(failure)?;
             let ModelIden { adapter_kind, .. } = response.model_iden;
             *adapter.lock().unwrap_or_else(PoisonError::into_inner) = Some(adapter_kind);
             Ok(response.stream)
         };
         stream_adapter::chunks(opening, move |event, parts| {
-            reader.read(event.map_err(failure)?, parts);
-            Ok(())
+            reader.read(event.map_err(failure)?, parts)
         })
     }
 }
 
 fn options(request: &Request) -> ChatOptions {
-    // Usage and tool calls are only reported at the end, and only on request.
+    // Usage, tool calls and files are only reported at the end, and only on request.
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
+        .with_capture_content(true)
         .with_capture_tool_calls(true)
         .with_extra_headers(request.headers.clone());
     options.temperature = request
@@ -76,6 +85,38 @@ fn options(request: &Request) -> ChatOptions {
         .map(|thousandths| f64::from(thousandths) / 1000.0);
     options.max_tokens = request.max_tokens;
     options
+}
+
+/// Returns the media types of the images of a request.
+fn media_types(request: &Request) -> Vec<String> {
+    let content = request.messages.iter().flat_map(|message| &message.content);
+    let types = content.filter_map(|content| match content {
+        Content::Image { media_type, .. } => Some(media_type.clone()),
+        _ => None,
+    });
+    types.collect()
+}
+
+/// Refuses the images that genai leaves out of a request to this provider.
+fn check_images(adapter: AdapterKind, media_types: &[String]) -> Result<(), Failure> {
+    const BEDROCK: [&str; 5] = [
+        "image/jpeg",
+        "image/jpg",
+        "image/png",
+        "image/gif",
+        "image/webp",
+    ];
+    let is_sent = |media_type: &&String| match adapter {
+        AdapterKind::Cohere => false,
+        AdapterKind::BedrockApi => BEDROCK.contains(&media_type.as_str()),
+        _ => true,
+    };
+    match media_types.iter().find(|media_type| !is_sent(media_type)) {
+        Some(media_type) => Err(unsupported(&format!(
+            "genai does not send the image (`{media_type}`) to {adapter}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn chat_request(request: &Request, signed: &SignedCalls) -> Result<ChatRequest, Failure> {
@@ -88,6 +129,22 @@ fn chat_request(request: &Request, signed: &SignedCalls) -> Result<ChatRequest, 
             match content {
                 Content::Text { text, .. } if text.is_empty() => {}
                 Content::Text { text, .. } => parts.push(ContentPart::from_text(text)),
+                Content::Image { media_type, data } => {
+                    if !matches!(message.role, Role::User | Role::Tool) {
+                        return Err(unsupported("only a message of the user can have an image"));
+                    }
+                    // genai sends another type as a file, or not at all.
+                    if !media_type.starts_with("image/") {
+                        return Err(unsupported(&format!(
+                            "`{media_type}` is no type of an image"
+                        )));
+                    }
+                    parts.push(ContentPart::from_binary_base64(
+                        media_type,
+                        data.as_str(),
+                        None,
+                    ));
+                }
                 Content::Reasoning { text } => {
                     parts.push(ContentPart::ReasoningContent(text.clone()));
                 }
@@ -184,18 +241,23 @@ impl Reader {
         }
     }
 
-    fn read(&mut self, event: ChatStreamEvent, parts: &mut EventBuilder) {
+    fn read(&mut self, event: ChatStreamEvent, parts: &mut EventBuilder) -> Result<(), Failure> {
         match event {
             ChatStreamEvent::Chunk(chunk) => parts.text("text", &chunk.content),
             ChatStreamEvent::ReasoningChunk(chunk) => parts.reasoning("reasoning", &chunk.content),
             ChatStreamEvent::ThoughtSignatureChunk(chunk) => self.signatures.push(chunk.content),
-            ChatStreamEvent::End(end) => self.finish(end, parts),
+            ChatStreamEvent::End(end) => return self.finish(end, parts),
             // Partial calls are parsed values and not the text that the model wrote, so calls are read from the end.
             ChatStreamEvent::ToolCallChunk(_) | ChatStreamEvent::Start => {}
         }
+        Ok(())
     }
 
-    fn finish(&mut self, end: StreamEnd, parts: &mut EventBuilder) {
+    fn finish(&mut self, end: StreamEnd, parts: &mut EventBuilder) -> Result<(), Failure> {
+        let mut content = end.captured_content.iter().flatten();
+        if content.any(ContentPart::is_binary) {
+            return Err(unsupported("the reply has an image or another file"));
+        }
         if let Some(usage) = &end.captured_usage {
             let tokens =
                 |count: Option<i32>| count.and_then(|count| count.try_into().ok()).unwrap_or(0);
@@ -221,6 +283,7 @@ impl Reader {
             Some(reason) => parts.finish(reason.raw()),
             None => {}
         }
+        Ok(())
     }
 }
 
@@ -237,7 +300,8 @@ mod tests {
     use genai::chat::StreamChunk;
 
     use super::*;
-    use crate::demo::{conversation, events, reasoning, shown};
+    use crate::demo::{conversation, events, image_of, reasoning, shown};
+    use ttsr::harness::Message;
 
     fn written(request: &Request, signed: &SignedCalls) -> Value {
         serde_json::to_value(chat_request(request, signed).unwrap()).unwrap()
@@ -300,10 +364,7 @@ mod tests {
     fn read_reply(adapter: AdapterKind, signed: &SignedCalls) -> String {
         let mut reader = Reader::new(signed.clone());
         *reader.adapter.lock().unwrap() = Some(adapter);
-        let events = events(reply(), move |event, parts| {
-            reader.read(event, parts);
-            Ok(())
-        });
+        let events = events(reply(), move |event, parts| reader.read(event, parts));
         shown(&events.unwrap())
     }
 
@@ -328,6 +389,59 @@ mod tests {
     }
 
     #[test]
+    fn an_image_of_the_user_is_in_the_request_and_another_is_refused() {
+        let signed = SignedCalls::default();
+        let asked = written(&image_of(Role::User), &signed)["messages"][0]["content"].clone();
+        assert_eq!(asked[0]["Text"], "What is it?");
+        assert_eq!(asked[1]["Binary"]["content_type"], "image/png");
+        assert_eq!(asked[1]["Binary"]["source"]["Base64"], "iVBORw0KGgo=");
+        let mut other = image_of(Role::User);
+        other.messages[0] = Message::user("What is it?").with_image("application/pdf", "JVBE");
+        for request in [image_of(Role::System), image_of(Role::Assistant), other] {
+            let refused = chat_request(&request, &signed).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains("image"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_genai_would_leave_out_is_refused() {
+        let png = media_types(&image_of(Role::User));
+        let svg = ["image/svg+xml".to_owned()];
+        assert_eq!(png, ["image/png"]);
+        for adapter in [
+            AdapterKind::OpenAI,
+            AdapterKind::Anthropic,
+            AdapterKind::BedrockApi,
+        ] {
+            assert_eq!(check_images(adapter, &png), Ok(()));
+        }
+        for (adapter, types) in [
+            (AdapterKind::Cohere, &png[..]),
+            (AdapterKind::BedrockApi, &svg),
+        ] {
+            let refused = check_images(adapter, types).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains(&types[0]), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_image_in_a_reply_is_refused() {
+        let image = ContentPart::from_binary_base64("image/png", "", None);
+        let end = StreamEnd {
+            captured_stop_reason: Some(StopReason::from("stop".to_owned())),
+            captured_content: Some(MessageContent::from_parts(vec![image])),
+            ..StreamEnd::default()
+        };
+        let mut reader = Reader::new(SignedCalls::default());
+        let refused = events([ChatStreamEvent::End(end)], move |event, parts| {
+            reader.read(event, parts)
+        });
+        assert_eq!(refused.unwrap_err().kind(), "unsupported");
+    }
+
+    #[test]
     fn a_call_whose_input_is_no_json_is_refused_and_a_truncated_reply_says_so() {
         let refused = arguments("read", "{\"path\":").unwrap_err();
         assert_eq!(refused.kind(), "unsupported");
@@ -337,8 +451,7 @@ mod tests {
         };
         let mut reader = Reader::new(SignedCalls::default());
         let events = events([ChatStreamEvent::End(end)], move |event, parts| {
-            reader.read(event, parts);
-            Ok(())
+            reader.read(event, parts)
         });
         assert_eq!(shown(&events.unwrap()), " / max_tokens");
     }

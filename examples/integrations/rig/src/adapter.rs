@@ -1,9 +1,11 @@
 //! A stream of rig as a provider.
 //!
-//! Texts, reasoning, tool calls, their results, tools, the temperature and the token limit are carried. A reply with
+//! Texts, images of the user, reasoning, tool calls, their results, tools, the temperature and the token limit are
+//! carried. For a provider or a model that reads no images, rig itself writes a note in place of the image. A reply with
 //! calls is kept here as rig has it, by the ids of its calls: its reasoning goes back with its signature, in its place
 //! before the calls, and a block that hooks or rules changed goes back without the provider's item. rig's requests have
-//! no headers, so a request with headers is refused; so are images in a reply, and a result without its call.
+//! no headers, so a request with headers is refused; so are images of the system or of the model, images of a media type
+//! that rig does not know, images in a reply, and a result without its call.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,8 +17,8 @@ use rig_core::DynModel;
 use rig_core::completion::{CompletionRequest, CompletionResponse, FinishReason, ToolDefinition};
 use rig_core::error::ProviderError;
 use rig_core::message::{
-    AssistantContent, AssistantMessage, Message as RigMessage, StopReason, ToolCall, ToolFunction,
-    ToolName, ToolResult, ToolResultContent, UserContent,
+    AssistantContent, AssistantMessage, ImageMediaType, Message as RigMessage, MimeType as _,
+    StopReason, ToolCall, ToolFunction, ToolName, ToolResult, ToolResultContent, UserContent,
 };
 use rig_core::operation::Completion;
 use rig_core::streaming::{Item, PartKind, StreamEvent, Streamed};
@@ -103,7 +105,13 @@ fn completion_request(request: &Request, kept: &KeptReplies) -> Result<Completio
     let mut calls: HashMap<String, ToolCall> = HashMap::new();
     for message in &request.messages {
         match message.role {
-            Role::System => history.push(RigMessage::system(message.text())),
+            Role::System => {
+                let mut content = message.content.iter();
+                if content.any(|content| matches!(content, Content::Image { .. })) {
+                    return Err(misplaced_image());
+                }
+                history.push(RigMessage::system(message.text()));
+            }
             Role::Assistant => {
                 let said = assistant_message(message, kept)?;
                 for call in said.tool_calls() {
@@ -145,6 +153,14 @@ fn user_message(
     for content in &message.content {
         match content {
             Content::Text { text, .. } => contents.push(UserContent::text(text)),
+            Content::Image { media_type, data } => {
+                let Some(known) = ImageMediaType::from_mime_type(media_type) else {
+                    return Err(unsupported(&format!(
+                        "rig knows no images of `{media_type}`"
+                    )));
+                };
+                contents.push(UserContent::image_base64(data, Some(known), None));
+            }
             Content::ToolResult {
                 call,
                 output,
@@ -211,6 +227,7 @@ fn assistant_contents(message: &Message) -> Result<Vec<AssistantContent>, Failur
         contents.push(match content {
             Content::Text { text, .. } if text.is_empty() => continue,
             Content::Text { text, .. } => AssistantContent::text(text),
+            Content::Image { .. } => return Err(misplaced_image()),
             Content::Reasoning { text } => AssistantContent::reasoning(text),
             Content::ToolCall { call, tool, input } => {
                 let function = ToolFunction::parse(tool_name(tool)?, input);
@@ -312,6 +329,10 @@ fn finish(response: &CompletionResponse, parts: &mut EventBuilder) {
     });
 }
 
+fn misplaced_image() -> Failure {
+    unsupported("only a message of the user can have an image")
+}
+
 fn unsupported(what: &str) -> Failure {
     Failure::new("unsupported", what)
 }
@@ -327,7 +348,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::demo::{conversation, events, reasoning, shown};
+    use crate::demo::{conversation, events, image_of, reasoning, shown};
 
     fn plain() -> Request {
         let mut request = conversation();
@@ -405,6 +426,29 @@ mod tests {
         let said = written(&request, &kept)["chat_history"][2].clone();
         assert_eq!(said["content"][2]["function"]["arguments"]["path"], "b");
         assert_eq!(said["content"][2]["native"], Value::Null);
+    }
+
+    #[test]
+    fn an_image_of_the_user_is_in_the_request_and_another_is_refused() {
+        let kept = KeptReplies::default();
+        let asked = written(&image_of(Role::User), &kept)["chat_history"][0].clone();
+        assert_eq!(asked["content"][0]["text"], "What is it?");
+        let image = &asked["content"][1];
+        assert_eq!(
+            image["data"],
+            json!({ "type": "base64", "value": "iVBORw0KGgo=" })
+        );
+        assert_eq!(
+            (&image["type"], &image["media_type"]),
+            (&json!("image"), &json!("png"))
+        );
+        let mut unknown = image_of(Role::User);
+        unknown.messages[0] = Message::user("What is it?").with_image("image/tiff", "SUkq");
+        for request in [image_of(Role::System), image_of(Role::Assistant), unknown] {
+            let refused = completion_request(&request, &kept).unwrap_err();
+            assert_eq!(refused.kind(), "unsupported");
+            assert!(refused.to_string().contains("image"), "{refused}");
+        }
     }
 
     fn stream(items: Value) -> Vec<Item<StreamEvent>> {

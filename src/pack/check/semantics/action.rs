@@ -7,11 +7,11 @@ use crate::pack::check::scope;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::message;
-use crate::pack::schema::{Head, RULE, THEN};
+use crate::pack::schema::{KeyInfo, RULE, THEN};
 use crate::rule::{Action, Allowance, Case, Channel, Repeat, Rule, Status};
 
 /// Reports the contradictions in the scope and in the action of a rule.
-pub(super) fn faults(draft: &Draft, trigger: &'static Head, found: &mut Vec<KeyFault>) {
+pub(super) fn faults(draft: &Draft, trigger: &'static KeyInfo, found: &mut Vec<KeyFault>) {
     let rule = &draft.rule;
     captures(rule, found);
     scopes(draft, found);
@@ -100,7 +100,7 @@ fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
 }
 
 /// Reports an action that cannot be taken on a channel of the rule, or with its trigger.
-fn action(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
+fn action(rule: &Rule, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
     let name = rule.action.name();
     let mut refuse = |channel: Channel, help: &str| {
         let message = format!("action `{name}` cannot be done on `{}`", channel.name());
@@ -150,11 +150,14 @@ fn options(draft: &Draft, found: &mut Vec<KeyFault>) {
     let rule = &draft.rule;
     let unset = Draft::new(String::new(), draft.place.clone());
     for key in RULE {
-        let used_by = key.head.action.filter(|used_by| *used_by != rule.action);
-        if let Some(used_by) = used_by
+        let for_action = key
+            .head
+            .action
+            .filter(|for_action| *for_action != rule.action);
+        if let Some(for_action) = for_action
             && key.value(draft) != key.value(&unset)
         {
-            let (path, action) = (key.head.path, used_by.name());
+            let (path, action) = (key.head.path, for_action.name());
             found.push(no_effect(
                 path,
                 &format!("it belongs to the action `{action}`"),
@@ -172,7 +175,7 @@ fn options(draft: &Draft, found: &mut Vec<KeyFault>) {
 }
 
 /// Reports `hold` in a rule that has no text to hold back.
-fn hold(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
+fn hold(rule: &Rule, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
     let has_candidates =
         ["any", "all", "sequence", "leak", "unknown-name"].contains(&trigger.name());
     if rule.hold && !reads_stream(rule) {
@@ -270,7 +273,7 @@ fn cases(rule: &Rule, found: &mut Vec<KeyFault>) {
                 "write `expect = \"nothing\"`, or add the channel to `on`",
             ));
         }
-        if *expected != rule.action && draft::written_then(rule) != Some(*expected) {
+        if *expected != rule.action && draft::named_retry_then(rule) != Some(*expected) {
             let why = format!(
                 "a case expects `{}`, the rule does `{}`",
                 expected.name(),

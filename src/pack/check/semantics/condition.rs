@@ -8,7 +8,7 @@ use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
-use crate::pack::schema::Head;
+use crate::pack::schema::KeyInfo;
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
 use ttsr_automata::pattern;
 use ttsr_views::glob::{Glob, GlobOptions};
@@ -17,7 +17,7 @@ use ttsr_views::glob::{Glob, GlobOptions};
 const NOT_IN_ENTRIES: usize = 16_384;
 
 /// Reports a condition that does not have exactly one trigger.
-pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec<KeyFault>) {
+pub(super) fn trigger(condition: &Condition, triggers: &[&KeyInfo], found: &mut Vec<KeyFault>) {
     match *triggers {
         [_] => {}
         [] if condition.none.is_empty() => {
@@ -140,8 +140,8 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
         return;
     };
     let mut patterns = rule.condition.patterns();
-    if let Some(written) =
-        patterns.find(|written| pattern::has_lookaround(&written.to_regex(), &limits.of_pattern()))
+    if let Some(written) = patterns
+        .find(|written| pattern::has_lookaround(&written.to_regex(), &limits.pattern_limits()))
     {
         let message = format!(
             "pattern {} has look-around or a back-reference, which cannot be combined with `{why}`",
@@ -218,16 +218,17 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
         group,
         entropy,
         random,
+        checksum,
         not_in,
     }) = &condition.capture
     else {
         return;
     };
-    if entropy.is_none() && !random && not_in.is_empty() {
+    if entropy.is_none() && !random && checksum.is_none() && not_in.is_empty() {
         found.push(no_effect(
             "match.capture",
             "it sets no condition",
-            "add `entropy = 3.5` or `not-in = [\"…\"]`",
+            "add `entropy = 3.5`, `checksum = \"luhn\"` or `not-in = [\"…\"]`",
         ));
     }
     if not_in.len() > NOT_IN_ENTRIES {
@@ -267,7 +268,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
 /// Returns the numbers and names of the groups of a pattern.
 fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     let mut groups = vec!["0".to_owned()];
-    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.of_pattern()) else {
+    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.pattern_limits()) else {
         return groups;
     };
     let mut left: Vec<&Hir> = vec![&hir];

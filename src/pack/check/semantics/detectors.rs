@@ -6,11 +6,11 @@ use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
-use crate::pack::schema::Head;
+use crate::pack::schema::KeyInfo;
 use crate::rule::{Bound, Channel, DoomLoop, Named, Repetition, Rule, Script, UnknownName};
 
 /// Reports the contradictions in the trigger of a rule, and in keys that do not go with it.
-pub(super) fn faults(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
+pub(super) fn faults(rule: &Rule, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
     let condition = &rule.condition;
     let kind = trigger.name();
     let is_pattern = ["any", "all", "sequence"].contains(&kind);
@@ -48,14 +48,14 @@ fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<KeyFault>) {
         ));
     }
     let reads_calls = rule.on.contains(&Channel::ToolInput);
-    if names.is_of(Named::Tool) && !reads_calls {
+    if names.checks(Named::Tool) && !reads_calls {
         found.push(no_effect(
             "match.unknown-name.of",
             "`tool` checks tool calls, and `on` does not name `tool-input`",
             "add `tool-input` to `on`",
         ));
     }
-    if names.is_of(Named::File) && reads_calls && rule.on.len() == 1 {
+    if names.checks(Named::File) && reads_calls && rule.on.len() == 1 {
         found.push(no_effect(
             "match.unknown-name.of",
             "`file` checks code spans in text, and `on` names only `tool-input`",

@@ -440,7 +440,7 @@ impl FirstEndReader {
         queue: &mut CandidateQueue,
         confirmer: &mut Confirmer<'_, '_>,
         block: &[u8],
-        end_of: impl Fn(FromEnd) -> TextEnd,
+        end_of: impl Fn(OffsetFromEnd) -> TextEnd,
     ) {
         let begin = queue.total();
         let FirstEndReader { cursor, window, .. } = self;
@@ -451,7 +451,7 @@ impl FirstEndReader {
         } = confirmer;
         view.matcher.push(cursor, block, |event| {
             let read = event.at + 1;
-            let end = end_of(FromEnd {
+            let end = end_of(OffsetFromEnd {
                 read: block.len() - read,
                 back: event.back,
             });
@@ -510,7 +510,7 @@ impl FirstEndReader {
 
 /// The position of a match event, counted from the end of the bytes that are pushed.
 #[derive(Clone, Copy)]
-struct FromEnd {
+struct OffsetFromEnd {
     /// Bytes after the byte that made the match certain.
     read: usize,
     /// Bytes between the end of the match and the byte that made it certain, inclusive.

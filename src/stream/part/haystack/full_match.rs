@@ -23,7 +23,7 @@ const BEFORE: usize = 64;
 #[derive(Debug)]
 pub(super) struct FullMatchReader {
     cursor: Cursor,
-    before: TextBefore,
+    before: PrecedingText,
     /// The current stretch.
     stretch: ChunkBuffer,
     /// The patterns reported in the stretch, sorted.
@@ -33,7 +33,7 @@ pub(super) struct FullMatchReader {
 
 /// The haystack before the current stretch.
 #[derive(Debug, Default)]
-struct TextBefore {
+struct PrecedingText {
     /// Its last bytes.
     window: Window,
     /// Number of line feeds.
@@ -46,7 +46,7 @@ impl FullMatchReader {
     pub(super) fn new(rules: &FullMatchRules) -> FullMatchReader {
         FullMatchReader {
             cursor: rules.matcher.start(),
-            before: TextBefore::default(),
+            before: PrecedingText::default(),
             stretch: ChunkBuffer::default(),
             reported: initially_reported(rules).collect(),
             conditions: ConditionState::default(),
@@ -307,7 +307,7 @@ impl FullMatchReader {
             piece.expect("a match consists of bytes of the stretch")
         };
         let text = self.stretch.bytes();
-        let TextBefore {
+        let PrecedingText {
             lines: lines_before,
             chars: chars_before,
             ..
@@ -382,7 +382,7 @@ impl FullMatchReader {
     }
 }
 
-impl TextBefore {
+impl PrecedingText {
     fn clear(&mut self) {
         self.window.clear();
         (self.lines, self.chars) = (0, 0);

@@ -28,7 +28,7 @@ impl Cgroup {
             &fs::read_to_string("/proc/self/cgroup").ok()?,
         )?;
         remove_stale(&base);
-        let group = Cgroup::below(&base).ok()?;
+        let group = Cgroup::create_below(&base).ok()?;
         let can_kill = group.0.join("cgroup.kill").exists();
         let joins = || {
             Command::new("bash")
@@ -44,7 +44,7 @@ impl Cgroup {
     }
 
     /// Creates an empty group.
-    pub(super) fn below(base: &Path) -> io::Result<Cgroup> {
+    pub(super) fn create_below(base: &Path) -> io::Result<Cgroup> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = base.join(format!("ttsr-{}-{number}", std::process::id()));

@@ -116,7 +116,7 @@ impl CommandProcesses {
         let mark = mark();
         #[cfg(target_os = "linux")]
         let cgroup = match containment {
-            Containment::Cgroup => support.cgroups().map(Cgroup::below).transpose()?,
+            Containment::Cgroup => support.cgroups().map(Cgroup::create_below).transpose()?,
             _ => None,
         };
         #[cfg(target_os = "linux")]

@@ -261,7 +261,7 @@ fn request(asked: &RecordedRequest) -> Shown {
 
 fn shown(seen: &WatchEvent) -> Option<Shown> {
     match seen {
-        WatchEvent::Judged(judged) => Some(vec![
+        WatchEvent::Decision(judged) => Some(vec![
             ("verdict", json!(judged.decision.rule)),
             ("action", json!(judged.decision.action.name())),
             ("tool", json!(judged.decision.part.tool)),

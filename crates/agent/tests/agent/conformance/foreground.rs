@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use serde_json::json;
-use ttsr::harness::fallback::{Chains, Foreground, SessionEvent, error_text};
+use ttsr::harness::fallback::{Chains, ForegroundFallback, SessionEvent, error_text};
 
 use super::{Case, Given, Shown};
 
 /// Returns the chains of a case. `*` is the chain of every agent without a chain of its own.
-pub(super) fn foreground(case: &Case<'_>) -> Foreground {
+pub(super) fn foreground(case: &Case<'_>) -> ForegroundFallback {
     let add = |chains: Chains, (agent, models): (&String, &Vec<String>)| match agent.as_str() {
         "*" => chains.any(models.iter().cloned()),
         agent => chains.chain(agent, models.iter().cloned()),
     };
     let chains = case.settings.chains.iter().fold(Chains::default(), add);
-    Foreground::new(case.written.pack().session(), chains)
+    ForegroundFallback::new(&case.written.pack(), chains)
 }
 
 /// Returns the steps of a case whose settings have chains and no server.

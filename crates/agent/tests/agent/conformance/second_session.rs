@@ -25,11 +25,11 @@ fn turn(
         session: session.to_owned(),
         ..Settings::default()
     };
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    let mut processor = Processor::new(&pack, Hooks::default(), settings);
     let mut provider = Scripted::new(scripts);
-    let (mut others, mut sessions) = (NoTools, StoredSessions::new("/nowhere"));
-    let mut tools = HandoffTools::new(session, &mut others, &mut sessions);
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let (others, sessions) = (NoTools, StoredSessions::new("/nowhere"));
+    let mut tools = HandoffTools::new(session, &others, &sessions);
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

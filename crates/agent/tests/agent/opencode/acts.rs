@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::Cancel;
-use ttsr::harness::fallback::{Chains, Foreground};
+use ttsr::harness::fallback::{Chains, ForegroundFallback};
 use ttsr_agent::opencode::{
     Act, ActJournal, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
 };
@@ -239,7 +239,7 @@ fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
             );
             assert!(said.ends_with(fate), "{said}");
             let is_late =
-                |seen: &WatchEvent| matches!(seen, WatchEvent::Judged(judged) if judged.is_late);
+                |seen: &WatchEvent| matches!(seen, WatchEvent::Decision(judged) if judged.is_late);
             assert!(seen.iter().any(is_late));
         });
     }
@@ -294,7 +294,7 @@ fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
         let imitation = Imitation::start(vec![plays]).await;
         let seen = watched(&imitation).await;
         let judged = seen.iter().find_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged),
+            WatchEvent::Decision(judged) => Some(judged),
             _ => None,
         });
         assert!(!judged.unwrap().is_late, "nothing ran");
@@ -594,7 +594,7 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
             let server = server(&imitation.url, api);
             let seen = see(&server, SessionWatcher::new(pack(), api), is_over).await;
             let judged = seen.iter().find_map(|seen| match seen {
-                WatchEvent::Judged(judged) => Some(judged),
+                WatchEvent::Decision(judged) => Some(judged),
                 _ => None,
             });
             let judged = judged.unwrap();
@@ -878,7 +878,7 @@ fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
         ];
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Classic);
-        let is_judged = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Judged(_)));
+        let is_judged = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Decision(_)));
         see(
             &server,
             SessionWatcher::new(pack(), ServerApi::Classic).dry_run(),
@@ -889,14 +889,12 @@ fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
     });
 }
 
-fn foreground() -> Foreground {
-    let rules = Pack::builtin("opencode/foreground-fallback")
-        .unwrap()
-        .session();
+fn foreground() -> ForegroundFallback {
+    let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
     let chains = Chains::default()
         .chain("build", ["oak/owl-1", "elm/owl-2"])
         .chain("explore", ["ash/owl-3"]);
-    Foreground::new(rules, chains)
+    ForegroundFallback::new(&rules, chains)
 }
 
 /// Each of the four events aborts, selects the next model of the agent's chain, and repeats the prompt.
@@ -990,10 +988,8 @@ fn c6_a_dry_run_only_reports_the_next_model() {
             |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Refused { .. }));
         // The agent is unknown, and there is no chain for all agents.
         let chains = Chains::default().any(["oak/owl-1"]);
-        let rules = Pack::builtin("opencode/foreground-fallback")
-            .unwrap()
-            .session();
-        let watching = watching.fallback(Foreground::new(rules, chains));
+        let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
+        let watching = watching.fallback(ForegroundFallback::new(&rules, chains));
         let seen = see(&server, watching.dry_run(), is_refused).await;
         assert!(acts(&seen).is_empty());
         assert_eq!(whats(&imitation), [] as [&str; 0]);
@@ -1022,11 +1018,9 @@ fn c6_refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotte
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Classic);
         let chains = Chains::default().any(["a/b", "c/d"]);
-        let rules = Pack::builtin("opencode/foreground-fallback")
-            .unwrap()
-            .session();
+        let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
         let watching = SessionWatcher::new(pack(), ServerApi::Classic)
-            .fallback(Foreground::new(rules, chains));
+            .fallback(ForegroundFallback::new(&rules, chains));
         let seen = see(&server, watching, |seen| {
             matches!(seen.last(), Some(WatchEvent::Message { .. }))
         })
@@ -1358,14 +1352,14 @@ fn c3_rules_on_tool_output_know_the_outcome_that_the_server_reports() {
             let pack = Pack::from_toml(OUTCOMES).unwrap();
             let mut watching = SessionWatcher::new(pack, interface);
             let mut seen = Vec::new();
-            ttsr_wire::opencode::Feed::default().push(
+            ttsr_wire::opencode::OpenCodeReader::default().push(
                 body(interface, failed).as_bytes(),
                 &mut |session, notice| {
                     watching.notice(session, notice, &mut seen);
                 },
             );
             let judged = seen.iter().filter_map(|seen| match seen {
-                WatchEvent::Judged(judged) => judged.decision.rule.as_deref(),
+                WatchEvent::Decision(judged) => judged.decision.rule.as_deref(),
                 _ => None,
             });
             assert_eq!(judged.collect::<Vec<_>>(), [expected], "{interface:?}");

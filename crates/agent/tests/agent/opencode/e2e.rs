@@ -155,28 +155,11 @@ impl Drop for Running {
     }
 }
 
-fn serve(folder: &Path, base: &str) -> (Running, String) {
-    let program = program(folder);
+/// Returns the command of the program with folders of its own.
+fn command(folder: &Path, program: &Path) -> Command {
     let (home, project) = (folder.join("home"), folder.join("project"));
-    std::fs::create_dir_all(&home).unwrap();
-    std::fs::create_dir_all(&project).unwrap();
-    let config = serde_json::json!({
-        "provider": { "fake": {
-            "npm": "@ai-sdk/openai-compatible", "name": "fake",
-            "options": { "baseURL": base, "apiKey": "none" },
-            "models": { "fake-model": {
-                "name": "fake", "tool_call": true, "limit": { "context": 100_000, "output": 8000 },
-            } },
-        } },
-    });
-    std::fs::write(project.join("opencode.json"), config.to_string()).unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
     let mut command = Command::new(program);
     command
-        .args(["serve", "--hostname", "127.0.0.1", "--port"])
-        .arg(port.to_string())
         .current_dir(&project)
         .env("HOME", &home)
         .stdin(Stdio::null())
@@ -194,6 +177,30 @@ fn serve(folder: &Path, base: &str) -> (Running, String) {
     ] {
         command.env(format!("OPENCODE_DISABLE_{name}"), "1");
     }
+    command
+}
+
+fn serve(folder: &Path, program: &Path, base: &str) -> (Running, String) {
+    let (home, project) = (folder.join("home"), folder.join("project"));
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::create_dir_all(&project).unwrap();
+    let config = serde_json::json!({
+        "provider": { "fake": {
+            "npm": "@ai-sdk/openai-compatible", "name": "fake",
+            "options": { "baseURL": base, "apiKey": "none" },
+            "models": { "fake-model": {
+                "name": "fake", "tool_call": true, "limit": { "context": 100_000, "output": 8000 },
+            } },
+        } },
+    });
+    std::fs::write(project.join("opencode.json"), config.to_string()).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut command = command(folder, program);
+    command
+        .args(["serve", "--hostname", "127.0.0.1", "--port"])
+        .arg(port.to_string());
     let mut child = command.spawn().expect("the program runs");
     let out = BufReader::new(child.stdout.take().unwrap());
     let running = Running(child);
@@ -212,7 +219,7 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
     }
     let folder = Folder::outside();
     let (base, model) = model();
-    let (running, url) = serve(&folder.0, &base);
+    let (running, url) = serve(&folder.0, &program(&folder.0), &base);
     block_on(async {
         let mut server = Server::new(&url, ServerApi::Classic).unwrap();
         let session = server.create_session().await.unwrap();
@@ -244,6 +251,66 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
     assert!(
         model.requests[1].contains("Use `?`."),
         "the model is steered"
+    );
+    drop(running);
+}
+
+#[test]
+fn e8_a_real_client_that_blocks_ends_with_the_stop() {
+    if std::env::var("TTSR_E2E").as_deref() != Ok("1") {
+        return skip::test("TTSR_E2E=1 starts a real server");
+    }
+    let folder = Folder::outside();
+    let (base, model) = model();
+    let program = program(&folder.0);
+    let (running, url) = serve(&folder.0, &program, &base);
+    let mut client = command(&folder.0, &program);
+    client
+        .args(["run", "--attach", &url, "--model", "fake/fake-model"])
+        .arg("Show me a line of Rust.")
+        .stderr(Stdio::piped());
+    let output = block_on(async {
+        let server = Server::new(&url, ServerApi::Classic).unwrap();
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
+        let cancel = Cancel::default();
+        let (connected, is_connected) = tokio::sync::oneshot::channel();
+        let mut connected = Some(connected);
+        let mut is_steered = false;
+        let report = |one: &WatchEvent| {
+            eprintln!("{one:?}");
+            if *one == WatchEvent::Connected {
+                connected.take().map(|connected| connected.send(()));
+            }
+            is_steered |= matches!(one, WatchEvent::Done(_));
+            let is_end = matches!(one, WatchEvent::Finish { reason, .. } if reason == "stop");
+            if is_steered && is_end {
+                cancel.cancel();
+            }
+        };
+        let how = Backoff::default();
+        let watching = watch(&server, &mut watching, how, cancel.clone(), report);
+        let running = async {
+            is_connected.await.unwrap();
+            let running = tokio::task::spawn_blocking(move || client.output().unwrap());
+            running.await.unwrap()
+        };
+        let both = async { tokio::join!(watching, running) };
+        let (watched, output) = tokio::time::timeout(Duration::from_secs(180), both)
+            .await
+            .expect("the server does it in time");
+        watched.unwrap();
+        output
+    });
+    let shown = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    eprintln!("{}, the client: {shown}", output.status);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        REPLIES.iter().all(|reply| !shown.contains(reply)),
+        "neither the text that was cut nor the steered reply is shown: {shown}"
+    );
+    assert_eq!(
+        model.lock().unwrap().sent[1],
+        (REPLIES[1].chars().count(), false)
     );
     drop(running);
 }
@@ -286,7 +353,7 @@ fn kill_a_watcher() {
     }
     let folder = Folder::outside();
     let (base, model) = model();
-    let (running, url) = serve(&folder.0, &base);
+    let (running, url) = serve(&folder.0, &program(&folder.0), &base);
     block_on(async {
         let server = Server::new(&url, ServerApi::Classic).unwrap();
         let session = server.create_session().await.unwrap();

@@ -89,7 +89,7 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
         let stops = whats.iter().filter(|what| what.ends_with(stop)).count();
         assert!(stops >= 1, "{name}: {whats:?}");
         let judged = seen.iter().find_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged),
+            WatchEvent::Decision(judged) => Some(judged),
             _ => None,
         });
         let judged = judged.expect("the rule is broken");

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
+use ttsr::{Channel, Event};
 use ttsr_agent::opencode::{
-    Act, Backoff, Server, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
+    Act, AskError, AskOptions, Backoff, Prompt, Server, ServerApi, SessionWatcher, WatchEvent,
+    WatchOptions, ask, watch,
 };
+use ttsr_wire::opencode::ServerNotice;
 
 use super::{block_on, capture, pack, server};
 use ttsr_testing::opencode::{Imitation, Play, RecordedRequest, plays};
@@ -108,7 +111,7 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
         );
         assert_eq!(prompt["agent"], "build");
         let turns = seen.iter().filter_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged.decision.turn),
+            WatchEvent::Decision(judged) => Some(judged.decision.turn),
             _ => None,
         });
         let turns: Vec<u32> = turns.collect();
@@ -117,6 +120,74 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
             "our prompt begins no turn"
         );
         imitation.wait_until_closed().await;
+    });
+}
+
+/// The events of [`classic`] after the prompt of a client.
+fn prompted() -> Vec<Play> {
+    let mut plays = classic();
+    plays.insert(1, Play::Await("/session/ses_1/prompt_async"));
+    plays
+}
+
+/// Prompts the session and reads the events of the server until the session is idle, as `opencode run --attach` does.
+/// Returns the text that arrived and the reasons for which messages ended.
+async fn blocking_client(server: &Server) -> (String, Vec<String>) {
+    let mut events = server.events().await.unwrap();
+    let prompt = Prompt::new("Write code please");
+    server.prompt("ses_1", &prompt).await.unwrap();
+    let (mut texts, mut shown, mut ends) = (Vec::new(), String::new(), Vec::new());
+    loop {
+        let (_, notice) = events
+            .next()
+            .await
+            .unwrap()
+            .expect("the session is idle before the end");
+        match notice {
+            ServerNotice::Event(Event::PartStart {
+                part,
+                channel: Channel::Text,
+                ..
+            }) => texts.push(part),
+            ServerNotice::Event(Event::Delta { part, bytes }) if texts.contains(&part) => {
+                shown += std::str::from_utf8(&bytes).unwrap();
+            }
+            ServerNotice::Event(Event::Finish { reason }) => ends.push(reason),
+            ServerNotice::Idle => return (shown, ends),
+            _ => {}
+        }
+    }
+}
+
+/// Watches a server until the steered reply is complete, while `client` uses it.
+async fn beside_a_watcher<T>(imitation: &Imitation, client: impl Future<Output = T>) -> T {
+    let watched = server(&imitation.url, ServerApi::Classic);
+    let watcher = SessionWatcher::new(pack(), ServerApi::Classic);
+    let watching = see(&watched, watcher, |seen| finishes(seen) == 2);
+    let client = async {
+        while imitation.connections() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        client.await
+    };
+    tokio::join!(watching, client).1
+}
+
+#[test]
+fn e8_a_client_that_blocks_sees_the_text_so_far_and_the_abort_and_not_the_steered_reply() {
+    block_on(async {
+        let imitation = Imitation::start(vec![prompted(), prompted()]).await;
+        let server = server(&imitation.url, ServerApi::Classic);
+        let (shown, ends) = beside_a_watcher(&imitation, blocking_client(&server)).await;
+        assert_eq!(shown, "let s = read(p).unwrap().unwrap(); again");
+        assert_eq!(ends, ["aborted"]);
+
+        let imitation = Imitation::start(vec![prompted(), prompted()]).await;
+        let server = self::server(&imitation.url, ServerApi::Classic);
+        let prompt = Prompt::new("Write code please");
+        let asking = ask(&server, "ses_1", &prompt, AskOptions::default());
+        let reply = beside_a_watcher(&imitation, asking).await;
+        assert_eq!(reply, Err(AskError::Aborted), "no partial text is a reply");
     });
 }
 
@@ -141,7 +212,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
             ]
         );
         let judged = seen.iter().find_map(|seen| match seen {
-            WatchEvent::Judged(judged) => Some(judged),
+            WatchEvent::Decision(judged) => Some(judged),
             _ => None,
         });
         let judged = judged.unwrap();
@@ -167,7 +238,7 @@ fn e8_a_dry_run_only_tells() {
         let suppressed: Vec<_> = seen
             .iter()
             .filter_map(|seen| match seen {
-                WatchEvent::Judged(judged) => judged.decision.suppressed.clone(),
+                WatchEvent::Decision(judged) => judged.decision.suppressed.clone(),
                 _ => None,
             })
             .collect();
@@ -346,14 +417,14 @@ fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
 
 #[test]
 fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
-    use ttsr_wire::opencode::Feed;
+    use ttsr_wire::opencode::OpenCodeReader;
     for only in [None, Some("s")] {
         let watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let mut watching = match only {
             Some(only) => watching.only(only),
             None => watching,
         };
-        let (mut feed, mut seen) = (Feed::default(), Vec::new());
+        let (mut feed, mut seen) = (OpenCodeReader::default(), Vec::new());
         let body = b"data: {\"type\":\"message.part.updated\",\"properties\":\n\ndata: {\"type\":\"server.heartbeat\"}\n\n";
         for byte in body.chunks(1) {
             feed.push(byte, &mut |session, notice| {

@@ -45,11 +45,7 @@ fn processor(action: &str) -> Processor {
         examples.match = ["🦉 hoots"]
         "#
     ));
-    Processor::new(
-        pack.unwrap().session(),
-        Hooks::default(),
-        Settings::default(),
-    )
+    Processor::new(&pack.unwrap(), Hooks::default(), Settings::default())
 }
 
 /// Sends everything except the end of the reply, and then is silent.

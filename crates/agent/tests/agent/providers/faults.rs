@@ -38,8 +38,7 @@ fn f85_a_disconnect_ends_the_reply_once_and_by_name() {
         for length in [0, 5, 30, 120, 400, 800, 1_000] {
             let server = Server::start([plan.clone().first(length)]).await;
             let pack = Pack::builtin("std/shell-safety").unwrap();
-            let mut processor =
-                Processor::new(pack.session(), Hooks::default(), Settings::default());
+            let mut processor = Processor::new(&pack, Hooks::default(), Settings::default());
             let mut aborts = 0;
             let outcome = run(
                 &mut processor,

@@ -164,6 +164,126 @@ fn a_request_to_anthropic_messages() {
     assert_eq!(heard.json(), expected);
 }
 
+const PNG: &str = "iVBORw0KGgo=";
+
+/// Returns the messages that an API is sent for a question about an image, and for a tool that returned one.
+fn sent_images(api: ProviderApi) -> Value {
+    let image = |media_type: &str, data: &str| Content::Image {
+        media_type: media_type.into(),
+        data: data.into(),
+    };
+    let messages = vec![
+        Message::user("What is on both?")
+            .with_image("image/png", PNG)
+            .with_image("image/jpeg", "/9j/"),
+        Message {
+            role: Role::Assistant,
+            content: vec![Content::ToolCall {
+                call: "c1".into(),
+                tool: "screenshot".into(),
+                input: "{}".into(),
+            }],
+        },
+        Message {
+            role: Role::Tool,
+            content: vec![
+                Content::ToolResult {
+                    call: "c1".into(),
+                    output: "taken".into(),
+                    is_error: false,
+                },
+                image("image/png", PNG),
+            ],
+        },
+        Message::steering("Be brief."),
+    ];
+    let mut body = sent(api, &Request::new("a-model", messages)).json();
+    match api {
+        ProviderApi::OpenAiResponses => body["input"].take(),
+        _ => body["messages"].take(),
+    }
+}
+
+#[test]
+fn images_in_a_request_to_openai_chat() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+    let expected = json!([
+        {"role": "user", "content": [
+            text("What is on both?"),
+            image("data:image/png;base64,iVBORw0KGgo="),
+            image("data:image/jpeg;base64,/9j/"),
+        ]},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "screenshot", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": "c1", "content": "taken"},
+        {"role": "user", "content": [
+            image("data:image/png;base64,iVBORw0KGgo="),
+            text("Be brief."),
+        ]},
+    ]);
+    assert_eq!(sent_images(ProviderApi::OpenAiChat), expected);
+}
+
+#[test]
+fn images_in_a_request_to_openai_responses() {
+    let text = |text: &str| json!({"type": "input_text", "text": text});
+    let image = |url: &str| json!({"type": "input_image", "detail": "auto", "image_url": url});
+    let expected = json!([
+        {"role": "user", "content": [
+            text("What is on both?"),
+            image("data:image/png;base64,iVBORw0KGgo="),
+            image("data:image/jpeg;base64,/9j/"),
+        ]},
+        {"type": "function_call", "call_id": "c1", "name": "screenshot", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "taken"},
+        {"role": "user", "content": [
+            image("data:image/png;base64,iVBORw0KGgo="),
+            text("Be brief."),
+        ]},
+    ]);
+    assert_eq!(sent_images(ProviderApi::OpenAiResponses), expected);
+}
+
+#[test]
+fn images_in_a_request_to_anthropic_messages() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let image = |media_type: &str, data: &str| json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}});
+    let expected = json!([
+        {"role": "user", "content": [
+            text("What is on both?"), image("image/png", PNG), image("image/jpeg", "/9j/"),
+        ]},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "c1", "name": "screenshot", "input": {}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": "taken", "is_error": false},
+            image("image/png", PNG), text("Be brief."),
+        ]},
+    ]);
+    assert_eq!(sent_images(ProviderApi::AnthropicMessages), expected);
+}
+
+/// No API accepts an image in these places, and it is not left out in silence.
+#[test]
+fn an_image_of_the_system_or_of_the_model_is_refused_before_anything_is_sent() {
+    for (role, author) in [(Role::System, "the system"), (Role::Assistant, "the model")] {
+        for api in ProviderApi::ALL {
+            let message = Message::new(role, "See.").with_image("image/png", PNG);
+            let request = Request::new("a-model", vec![message, Message::user("Go.")]);
+            let (came, requests) = runtime().block_on(async {
+                let server = Server::start([Plan::sse(small(api), Framing::Length)]).await;
+                let came = ask(&mut endpoint(api, &server), &request).await;
+                (came, server.requests().len())
+            });
+            let failure = came.failure.unwrap();
+            assert_eq!((failure.kind(), requests), ("unsupported", 0));
+            assert!(failure.to_string().contains(author), "{failure}");
+        }
+    }
+}
+
 /// Some APIs refuse an empty list of tools, others a missing limit.
 #[test]
 fn a_request_says_no_more_than_it_must() {

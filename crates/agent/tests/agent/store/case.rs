@@ -324,9 +324,11 @@ fn a_compacted_file_has_the_conversation_and_nothing_else() {
     assert_eq!(store.append(vec![said("four")]).unwrap(), 6);
     drop(store);
     let (_store, found) = Store::open(folder.file()).unwrap();
-    assert_eq!(texts(&found), ["one", "two", "three", "four"]);
-    let waiting: Vec<String> = found.waiting().iter().map(Message::text).collect();
-    assert_eq!(waiting, ["not said yet"]);
+    // Guidance that an earlier version wrote as a message belongs to the conversation.
+    assert_eq!(
+        texts(&found),
+        ["one", "two", "three", "not said yet", "four"]
+    );
     assert_eq!((found.missing(), found.damaged()), (0, 0));
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
 }

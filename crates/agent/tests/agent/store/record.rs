@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ttsr::Pack;
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
     Cancel, End, Hooks, Message, Processor, ReplyOutcome, Request, Run, Scripted, ScriptedReply,
     Settings, Step,
 };
+use ttsr::{Conversation, Pack};
 use ttsr_agent::store::{
     Entry, OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions, StoreReader, StoredItem,
 };
 
 use super::disk::{Fault, FaultyDisk, Plan};
-use super::texts;
+use super::{StoreFile as _, texts};
 
 const RULES: &str = r#"
 schema = 1
@@ -36,6 +36,13 @@ description = "Never that."
 severity = "critical"
 match.any = [{ literal = "rm -rf" }]
 examples.match = ["rm -rf /"]
+[rule.key]
+description = "No key is sent."
+severity = "critical"
+on = ["user-input"]
+action = "abort"
+match.any = [{ literal = "sk-live" }]
+examples.match = ["sk-live-1"]
 "#;
 
 fn file() -> PathBuf {
@@ -60,7 +67,7 @@ fn converse(
     mut before: impl FnMut(usize),
 ) -> ReplyOutcome {
     let prompt = Message::user(prompt);
-    recorder.message(&prompt, processor.session()).unwrap();
+    recorder.message(&prompt, processor.conversation()).unwrap();
     let mut provider = Scripted::new(scripts);
     let cancel = Cancel::default();
     let request = Request::new("m", vec![prompt]);
@@ -74,7 +81,7 @@ fn converse(
             before(number);
             let step = run.next().await.expect("it ends with a finish");
             let now = Duration::from_millis(number as u64);
-            if recorder.step(now, &step, run.session()).is_err() {
+            if recorder.step(now, &step, run.conversation()).is_err() {
                 cancel.cancel();
             }
             if let Step::Finish(outcome) = step {
@@ -89,8 +96,8 @@ fn pack() -> Pack {
     Pack::from_toml(RULES).unwrap()
 }
 
-fn processor(session: ttsr::Session) -> Processor {
-    Processor::new(session, Hooks::default(), Settings::default())
+fn processor(conversation: impl Into<Conversation>) -> Processor {
+    Processor::new(conversation, Hooks::default(), Settings::default())
 }
 
 fn text(text: &str) -> ScriptedReply {
@@ -117,7 +124,7 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
     let disk = FaultyDisk::default();
     let (first, found) = store(&disk);
     let mut recorder = SessionRecorder::new(first, OnFailure::Stop);
-    let mut one = processor(found.session(&pack()).0);
+    let mut one = processor(found.conversation(&pack()).0);
     let scripts = vec![text("let x: any = 1;"), text("for i in 0..3 {}")];
     let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
     assert_eq!(outcome.attempts, 2);
@@ -129,12 +136,12 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
         ["Go.", "t/any: Say what the type is.", "for i in 0..3 {}"]
     );
     // Guidance for the next request, which was never sent.
-    let waiting: Vec<String> = found.waiting().iter().map(Message::text).collect();
+    let (conversation, lost) = found.conversation(&pack());
+    assert_eq!((conversation.turns(), lost.len()), (1, 0));
+    let waiting: Vec<String> = conversation.guidance().map(|note| note.text).collect();
     assert_eq!(waiting, ["t/hint: There is a shorter way."]);
-    let (session, lost) = found.session(&pack());
-    assert_eq!((session.turn(), lost.len()), (1, 0));
     let mut recorder = SessionRecorder::new(second, OnFailure::Stop);
-    let mut two = processor(session);
+    let mut two = processor(conversation);
     let outcome = converse(
         &mut recorder,
         &mut two,
@@ -142,15 +149,170 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
         vec![text("for i in 1..2")],
         |_| {},
     );
-    assert!(outcome.added.is_empty(), "the hint is given once a session");
-    assert_eq!(two.session().turn(), 2);
+    let added: Vec<String> = outcome.added.iter().map(Message::text).collect();
+    assert_eq!(added, waiting, "the hint is given once a session");
+    assert_eq!(two.conversation().turns(), 2);
+    drop(recorder);
+    let (_, found) = store(&disk);
+    assert_eq!(texts(&found)[3..], ["Again.", &waiting[0], "for i in 1..2"]);
+    let (conversation, _) = found.conversation(&pack());
+    assert_eq!(conversation.guidance().count(), 0, "it was sent once");
+}
+
+#[test]
+fn an_image_is_in_the_next_process_as_it_was_sent() {
+    let disk = FaultyDisk::default();
+    let (first, found) = store(&disk);
+    let mut recorder = SessionRecorder::new(first, OnFailure::Stop);
+    let (conversation, _) = found.conversation(&pack());
+    let asked = Message::user("What is it?").with_image("image/png", "iVBORw0KGgo=");
+    recorder.message(&asked, &conversation).unwrap();
+    drop(recorder);
+    let file = String::from_utf8(disk.bytes(&file())).unwrap();
+    let written = r#"{"type":"image","media_type":"image/png","data":"iVBORw0KGgo="}"#;
+    assert!(file.contains(written), "{file}");
+    let (mut again, found) = store(&disk);
+    assert_eq!(found.messages(), std::slice::from_ref(&asked));
+    again.compact().unwrap();
+    drop(again);
+    let (_, found) = store(&disk);
+    assert_eq!(found.messages(), [asked]);
+}
+
+/// The texts of all messages that the model has read after the next request: those of the file, and those that the loop
+/// adds.
+fn read_by_the_model(disk: &FaultyDisk) -> Vec<String> {
+    let (_, found) = store(disk);
+    let mut next = processor(found.conversation(&pack()).0);
+    let mut steps = Vec::new();
+    next.begin("next", &mut steps);
+    let mut texts = texts(&found);
+    for step in steps {
+        if let Step::Send { messages, .. } = step {
+            texts.extend(messages.iter().map(Message::text));
+        }
+    }
+    texts
+}
+
+/// Runs one reply, and kills the process when `steps` steps were recorded. Returns true if the reply ended before that.
+fn killed_after(disk: &FaultyDisk, prompt: &str, script: ScriptedReply, steps: usize) -> bool {
+    let (store, found) = store(disk);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
+    let mut processor = processor(found.conversation(&pack()).0);
+    let prompt = Message::user(prompt);
+    recorder.message(&prompt, processor.conversation()).unwrap();
+    let mut messages = found.messages();
+    messages.push(prompt);
+    let mut provider = Scripted::new([script]);
+    let request = Request::new("m", messages);
+    let cancel = Cancel::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut run = Run::begin(&mut processor, &mut provider, request, "msg", cancel);
+        for number in 0..steps {
+            let Some(step) = run.next().await else {
+                return true;
+            };
+            let now = Duration::from_millis(number as u64);
+            recorder.step(now, &step, run.conversation()).unwrap();
+        }
+        false
+    })
+}
+
+#[test]
+fn guidance_that_waits_when_the_process_is_killed_is_in_the_next_request_once() {
+    const HINT: &str = "t/hint: There is a shorter way.";
+    let hints = |texts: Vec<String>| texts.iter().filter(|text| *text == HINT).count();
+    for steps in 0.. {
+        // Killed while the rule decides, and at any point after that.
+        let disk = FaultyDisk::default();
+        let script = text("for i in 0..3 {}");
+        let is_over = killed_after(&disk, "Go.", script, steps);
+        let found = read_by_the_model(&disk);
+        let is_decided = events(&disk)
+            .iter()
+            .any(|event| matches!(event, LoopEvent::Decision(_)));
+        assert_eq!(hints(found), usize::from(is_decided), "after {steps} steps");
+        if is_over {
+            assert!(is_decided);
+            break;
+        }
+    }
+    for steps in 0.. {
+        // Killed while the request that carries the guidance is prepared, sent and answered.
+        let disk = FaultyDisk::default();
+        killed_after(&disk, "Go.", text("for i in 0..3 {}"), usize::MAX);
+        let is_over = killed_after(&disk, "Again.", text("for i in 1..2"), steps);
+        assert_eq!(hints(read_by_the_model(&disk)), 1, "after {steps} steps");
+        if is_over {
+            break;
+        }
+    }
+}
+
+#[test]
+fn guidance_of_a_request_that_a_rule_refuses_waits_in_the_file() {
+    let disk = FaultyDisk::default();
+    killed_after(&disk, "Go.", text("for i in 0..3 {}"), usize::MAX);
+    killed_after(&disk, "Use sk-live-1.", text("ok"), usize::MAX);
+    let (_, found) = store(&disk);
+    assert_eq!(texts(&found), ["Go.", "for i in 0..3 {}", "Use sk-live-1."]);
+    let (conversation, _) = found.conversation(&pack());
+    let waiting: Vec<String> = conversation.guidance().map(|note| note.text).collect();
+    assert_eq!(waiting, ["t/hint: There is a shorter way."]);
+}
+
+/// Earlier versions of the crate wrote guidance that waits as a message.
+#[test]
+fn a_file_with_guidance_as_a_message_goes_on_with_it() {
+    let folder = ttsr_testing::Folder::new();
+    let text = |kind: &str, role: &str, text: &str| {
+        let text =
+            serde_json::json!([{"type": "text", "text": text, "synthetic": kind == "waiting"}]);
+        serde_json::json!({"kind": kind, "message": {"role": role, "content": text}})
+    };
+    let begin = serde_json::json!({"kind": "begin", "version": "0.1.0"});
+    let state = serde_json::json!({"kind": "snapshot", "snapshot": {
+        "version": 1, "turn": 1, "attempts": 1, "retries": 0, "mode": "live", "origin": {}, "rules": [],
+    }});
+    let records = [
+        serde_json::json!([begin, text("message", "user", "Go."), state]),
+        serde_json::json!([text("waiting", "user", "Be brief."), state]),
+        serde_json::json!([text("message", "assistant", "Done."), state]),
+    ];
+    let mut file = "ttsr-session 1\n".to_owned();
+    for (seq, entries) in (1..).zip(records) {
+        let json = serde_json::json!({"seq": seq, "at": 0, "entries": entries}).to_string();
+        file += &format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+    }
+    std::fs::write(folder.file(), file).unwrap();
+    let (store, found) = Store::open(folder.file()).unwrap();
+    assert_eq!(texts(&found), ["Go.", "Done.", "Be brief."]);
+    let (conversation, lost) = found.conversation(&pack());
+    assert_eq!((conversation.turns(), lost.len()), (1, 0));
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
+    recorder
+        .message(&Message::user("Again."), &conversation)
+        .unwrap();
+    drop(recorder);
+    let (mut store, found) = Store::open(folder.file()).unwrap();
+    assert_eq!(texts(&found), ["Go.", "Done.", "Be brief.", "Again."]);
+    store.compact().unwrap();
+    drop(store);
+    let (_, found) = Store::open(folder.file()).unwrap();
+    assert_eq!(texts(&found), ["Go.", "Done.", "Be brief.", "Again."]);
 }
 
 #[test]
 fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let disk = FaultyDisk::default();
     let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
-    let mut processor = processor(pack().session());
+    let mut processor = processor(&pack());
     let scripts = vec![text("let x: any = 1;"), text("let x: u8 = 1;")];
     converse(&mut recorder, &mut processor, "Go.", scripts, |_| {});
     let events = events(&disk);
@@ -195,7 +357,7 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
 fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
     let disk = FaultyDisk::default();
     let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::GoOn);
-    let mut one = processor(pack().session());
+    let mut one = processor(&pack());
     let breaks = |number| {
         if number == 1 {
             disk.plan(Plan::From(disk.calls() + 1, Fault::Full));
@@ -241,7 +403,7 @@ fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
 fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
     let disk = FaultyDisk::default();
     let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
-    let mut one = processor(pack().session());
+    let mut one = processor(&pack());
     let breaks = |number| {
         if number == 1 {
             disk.plan(Plan::From(disk.calls() + 1, Fault::Device));
@@ -251,7 +413,7 @@ fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
     let outcome = converse(&mut recorder, &mut one, "Go.", vec![long], breaks);
     assert!(matches!(outcome.end, End::Aborted { .. }));
     let error = recorder
-        .message(&Message::user("More."), one.session())
+        .message(&Message::user("More."), one.conversation())
         .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Disk);
 }
@@ -262,7 +424,7 @@ fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
         let disk = FaultyDisk::default();
         let mut recorder = SessionRecorder::new(store(&disk).0, on_failure);
         disk.plan(plan);
-        let mut one = processor(pack().session());
+        let mut one = processor(&pack());
         let scripts = vec![text("for i in: any"), text("for i in rm -rf")];
         let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
         (outcome, disk.calls())

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ttsr::rule::Repeat;
-use ttsr::{Action, Channel, Decision, Pack, PartId, Pattern, Rule, Session, Severity};
+use ttsr::{Action, Conversation, DecisionRecord, Flow, Pack, PartId, Pattern, Rule, Severity};
 use ttsr_agent::store::{Durability, Entry, Store, StoreOptions};
 
 use super::disk::FaultyDisk;
@@ -15,6 +15,7 @@ fn pack() -> Pack {
     let rule = |letter: &str, action, change: fn(&mut Rule)| {
         let mut rule = Rule::new(format!("p/{letter}"), vec![Pattern::literal(letter)]);
         rule.action = action;
+        rule.message = Some(format!("No {letter}."));
         change(&mut rule);
         rule
     };
@@ -49,7 +50,7 @@ fn pack() -> Pack {
 #[derive(Clone, Debug)]
 enum Move {
     Turn,
-    /// A reply in deltas of one letter each; true if decisions are delivered.
+    /// A reply in deltas of one letter each; true if the reply is finished.
     Reply(String, bool),
     Compacted,
     /// The process dies at a random point of a write.
@@ -61,7 +62,8 @@ enum Move {
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         2 => Just(Move::Turn),
-        6 => ("[a-gxy]{1,6}", any::<bool>()).prop_map(|(text, told)| Move::Reply(text, told)),
+        // Without a letter, the request is prepared and no event of its reply arrives.
+        6 => ("[a-gxy]{0,6}", any::<bool>()).prop_map(|(text, ends)| Move::Reply(text, ends)),
         1 => Just(Move::Compacted),
         3 => Just(Move::Die),
         1 => Just(Move::Anew),
@@ -69,46 +71,35 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     vec(one, 1..40)
 }
 
-/// Makes the move; returns the decisions, without values that differ between processes.
-fn play(session: &mut Session, act: &Move) -> Vec<String> {
+/// Makes the move; returns the decisions and the guidance that waits after it.
+fn play(conversation: &mut Conversation, act: &Move) -> (Vec<DecisionRecord>, Vec<String>) {
+    let mut decisions = Vec::new();
     match act {
-        Move::Turn => session.begin_turn(),
-        Move::Compacted => session.compacted(),
-        Move::Reply(text, told) => return reply(session, text, *told),
+        Move::Turn => {
+            let _ = conversation.begin_turn("Go on.");
+        }
+        Move::Compacted => conversation.compacted(),
+        Move::Reply(text, ends) => decisions = reply(conversation, text, *ends),
         Move::Die | Move::Anew => {}
     }
-    Vec::new()
+    let waiting = conversation.guidance().map(|note| note.text);
+    (decisions, waiting.collect())
 }
 
-fn reply(session: &mut Session, text: &str, told: bool) -> Vec<String> {
+fn reply(conversation: &mut Conversation, text: &str, ends: bool) -> Vec<DecisionRecord> {
     let part = PartId(0);
-    let mut stream = session.stream();
-    let mut decisions: Vec<Decision> = Vec::new();
-    let _ = session.open(&mut stream, part, Channel::Text);
+    if conversation.turns() == 0 {
+        let _ = conversation.begin_turn("Go.");
+    }
+    conversation.reopen_turn();
+    assert_eq!(conversation.begin_attempt(), Flow::Go);
     for letter in text.as_bytes().chunks(1) {
-        let _ = session.push(&mut stream, part, letter);
-        decisions.extend_from_slice(session.decisions());
+        let _ = conversation.push(part, letter);
     }
-    let _ = session.finish(&mut stream);
-    decisions.extend_from_slice(session.decisions());
-    for decision in &decisions {
-        match told {
-            true => session.delivered(decision),
-            false => session.dropped(decision),
-        }
+    if ends {
+        let _ = conversation.finish();
     }
-    let shown = decisions.iter().map(|decision| {
-        let Decision {
-            action,
-            source,
-            attempt,
-            turn,
-            suppression,
-            ..
-        } = decision;
-        format!("{action:?} {source:?} {attempt} {turn} {suppression:?}")
-    });
-    shown.collect()
+    conversation.decisions().to_vec()
 }
 
 fn open(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
@@ -129,7 +120,7 @@ proptest! {
         let mut random = Random::new(seed);
         let disk = FaultyDisk::default();
         let (mut store, _) = open(&disk);
-        let (mut here, mut there) = (pack.session(), pack.session());
+        let (mut here, mut there) = (Conversation::new(&pack), Conversation::new(&pack));
         let mut replies = 0;
         for act in &moves {
             match act {
@@ -138,7 +129,7 @@ proptest! {
                     disk.crash(&mut random);
                     let (again, found) = open(&disk);
                     prop_assert_eq!(found.messages().len(), replies);
-                    let (restored, lost) = found.session(&pack);
+                    let (restored, lost) = found.conversation(&pack);
                     prop_assert!(lost.is_empty());
                     (store, there) = (again, restored);
                 }

@@ -4,7 +4,7 @@ use ttsr::harness::{
     AbortReason, AgentTurn, Cancel, End, Hooks, Message, Processor, Request, Scripted,
     ScriptedReply, Settings, Tool, ToolCall, ToolFuture, ToolOutput, Tools, TurnOutcome,
 };
-use ttsr::{Pack, Session};
+use ttsr::{Conversation, Pack};
 use ttsr_agent::store::{OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions};
 
 use super::StoreFile as _;
@@ -55,12 +55,16 @@ impl Tools for Bash {
         Vec::new()
     }
 
-    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
         Box::pin(async { ToolOutput::output(format!("ran {}", call.input)) })
     }
 }
 
-fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>) -> TurnOutcome {
+fn take(
+    conversation: Conversation,
+    recorder: &mut SessionRecorder,
+    messages: Vec<Message>,
+) -> TurnOutcome {
     let commit = r#"{"command":"git commit"}"#;
     let script = ScriptedReply::default;
     let mut provider = Scripted::new([
@@ -74,9 +78,9 @@ fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>
         script().tool("bash", "c2", commit).finish("tool_use"),
         script().text("Done.").finish("stop"),
     ]);
-    let mut processor = Processor::new(session, Hooks::default(), Settings::default());
-    let mut tools = Bash;
-    let turn = AgentTurn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let mut processor = Processor::new(conversation, Hooks::default(), Settings::default());
+    let tools = Bash;
+    let turn = AgentTurn::new(&mut processor, &mut provider, &tools, Cancel::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -91,11 +95,11 @@ fn a_turn_leaves_its_conversation_in_the_file() {
     let folder = Folder::new();
     let pack = Pack::from_toml(RULES).unwrap();
     let (store, found) = Store::open(folder.file()).unwrap();
-    let (session, _) = found.session(&pack);
+    let (conversation, _) = found.conversation(&pack);
     let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let prompt = Message::user("Ask the owl.");
-    recorder.prompt(&prompt, &[], &session).unwrap();
-    let outcome = take(session, &mut recorder, vec![prompt.clone()]);
+    recorder.message(&prompt, &conversation).unwrap();
+    let outcome = take(conversation, &mut recorder, vec![prompt.clone()]);
     assert!(matches!(outcome.end, End::Complete { .. }), "{outcome:?}");
     drop(recorder);
 
@@ -111,7 +115,8 @@ fn a_turn_leaves_its_conversation_in_the_file() {
         "{all:?}"
     );
     assert_eq!(found.messages(), all);
-    assert_eq!(found.waiting(), []);
+    let (conversation, _) = found.conversation(&pack);
+    assert_eq!(conversation.guidance().count(), 0, "all of it was sent");
 }
 
 /// With `OnFailure::Stop`, a full disk ends the turn.
@@ -127,7 +132,7 @@ fn a_disk_that_fails_ends_a_turn_that_must_be_written() {
     let (store, _) = Store::open_with(folder.file(), options).unwrap();
     let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let messages = vec![Message::user("Hi.")];
-    let outcome = take(pack.session(), &mut recorder, messages);
+    let outcome = take(Conversation::new(&pack), &mut recorder, messages);
     let End::Aborted { reason, .. } = outcome.end else {
         panic!("{outcome:?}")
     };

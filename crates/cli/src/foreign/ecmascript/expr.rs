@@ -158,7 +158,7 @@ impl Expr {
     }
 
     /// Returns true if the expression has look-around or a back-reference, which an automaton cannot execute.
-    pub(super) fn looks(&self) -> bool {
+    pub(super) fn needs_lookaround(&self) -> bool {
         match self {
             Expr::Look { .. }
             | Expr::Back(_)
@@ -167,8 +167,8 @@ impl Expr {
                 | Anchor::LineEnd { edge: false }
                 | Anchor::Word { folded: true, .. },
             ) => true,
-            Expr::Cat(parts) | Expr::Or(parts) => parts.iter().any(Expr::looks),
-            Expr::Repeat { of, .. } | Expr::Group(of) => of.looks(),
+            Expr::Cat(parts) | Expr::Or(parts) => parts.iter().any(Expr::needs_lookaround),
+            Expr::Repeat { of, .. } | Expr::Group(of) => of.needs_lookaround(),
             Expr::Never | Expr::Empty | Expr::CharSet(_) | Expr::Assert(_) => false,
         }
     }
@@ -218,7 +218,7 @@ impl Expr {
     pub(super) fn written(&self) -> String {
         let mut writer = RegexWriter {
             out: String::new(),
-            looks: self.looks(),
+            needs_lookaround: self.needs_lookaround(),
         };
         writer.expr(self);
         writer.out
@@ -363,7 +363,7 @@ fn is_within(part: &Expr, whole: &Expr) -> bool {
 struct RegexWriter {
     out: String,
     /// True if the pattern is for `fancy-regex`, which does not support `(?-u:\b)`.
-    looks: bool,
+    needs_lookaround: bool,
 }
 
 impl RegexWriter {
@@ -449,7 +449,7 @@ impl RegexWriter {
             Anchor::Word {
                 negated,
                 folded: false,
-            } if !self.looks => {
+            } if !self.needs_lookaround => {
                 let boundary = if negated { r"(?-u:\B)" } else { r"(?-u:\b)" };
                 self.out.push_str(boundary);
             }
@@ -473,7 +473,7 @@ impl RegexWriter {
         };
         let mut class = RegexWriter {
             out: String::new(),
-            looks: true,
+            needs_lookaround: true,
         };
         class.set(&words);
         let word = class.out;

@@ -11,13 +11,13 @@ use ttsr::{Action, Channel, Mode, Pack, Rule};
 ///
 /// # Example: a rule that redacts
 /// ```
-/// use ttsr_agent::opencode::{ServerApi, Reach};
+/// use ttsr_agent::opencode::{ServerApi, ActionSupport};
 /// use ttsr::{Action, Pack, Pattern, Rule};
 /// let retry = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
 /// let mut redact = Rule::new("demo/token", vec![Pattern::literal("tok-1")]);
 /// redact.action = Action::Redact;
 /// let pack = Pack::builder().rule(retry).rule(redact).build()?;
-/// let reach = Reach::of(&pack, ServerApi::Classic, false);
+/// let reach = ActionSupport::of(&pack, ServerApi::Classic, false);
 /// assert_eq!((reach.acting, reach.rules), (1, 2));
 /// assert_eq!(
 ///     reach.to_string(),
@@ -26,7 +26,7 @@ use ttsr::{Action, Channel, Mode, Pack, Rule};
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct ActionSupport {
     /// The number of rules.
     pub rules: usize,
     /// The number of rules that can act.
@@ -35,12 +35,12 @@ pub struct Reach {
     pub others: Vec<(usize, String)>,
 }
 
-impl Reach {
+impl ActionSupport {
     /// Counts the rules of `pack` for a server whose sessions are driven through `api`. `has_fallback` is true if
     /// chains of models are configured.
     #[must_use]
-    pub fn of(pack: &Pack, api: ServerApi, has_fallback: bool) -> Reach {
-        let mut reach = Reach::default();
+    pub fn of(pack: &Pack, api: ServerApi, has_fallback: bool) -> ActionSupport {
+        let mut reach = ActionSupport::default();
         for rule in pack.rules() {
             reach.rules += 1;
             let Some(reason) = obstacle(rule, api, has_fallback) else {
@@ -57,7 +57,7 @@ impl Reach {
     }
 }
 
-impl fmt::Display for Reach {
+impl fmt::Display for ActionSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} rules can act here", self.acting, self.rules)?;
         for (count, reason) in &self.others {
