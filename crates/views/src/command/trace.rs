@@ -41,10 +41,10 @@ impl CommandTrace {
 
     fn word(&mut self, word: &CommandWord<'_>) {
         let words = &mut self.command(word.command).words;
-        let shown = text(word.text);
+        // Each flag of a cluster has the text of the whole word, so it is only escaped where it is shown.
         let shown = match &word.role {
             WordRole::Program { name } => text(name),
-            WordRole::Subcommand => shown,
+            WordRole::Subcommand => text(word.text),
             WordRole::Flag { name, value: None } => format!("[{}]", text(name)),
             WordRole::Flag {
                 name,
@@ -55,10 +55,10 @@ impl CommandTrace {
                 if words.last() == Some(&flag) {
                     words.pop();
                 }
-                format!("{}={shown}]", flag.trim_end_matches(']'))
+                format!("{}={}]", flag.trim_end_matches(']'), text(word.text))
             }
             WordRole::Separator => "--".into(),
-            _ => format!("({shown})"),
+            _ => format!("({})", text(word.text)),
         };
         words.push(shown);
     }
