@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ttsr::harness::{Hooks, Input, Processor, Settings};
+use ttsr::harness::{Hooks, Input, Processor, Request, Settings};
 use ttsr::{Channel, Event, Pack};
 
 use super::rules::PART;
@@ -16,6 +16,9 @@ pub(crate) fn begun(pack: &Pack, hooks: Hooks) -> Processor {
     let mut processor = Processor::new(pack, hooks, Settings::default());
     let mut steps = Vec::new();
     processor.begin("msg_1", &mut steps);
+    // Rules on what the user writes require it.
+    let prepared = processor.prepare(&Request::default(), &mut steps);
+    assert!(prepared.is_some(), "the request may be sent");
     processor.step(Duration::ZERO, Input::Sent, &mut steps);
     let start = Event::PartStart {
         part: PART,

@@ -112,7 +112,7 @@ fn open(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: scale(5000) as u32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: scale(2000) as u32, ..ProptestConfig::default() })]
 
     #[test]
     fn a_session_from_its_file_decides_what_it_would_have_decided(moves in moves(), seed in any::<u64>()) {
