@@ -6,7 +6,7 @@ use clap::Args;
 use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use ttsr::rule::{Condition, ToolOutcome};
+use ttsr::rule::{Condition, PatternKind, ToolOutcome};
 use ttsr::session::Session;
 use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Stream};
 
@@ -515,7 +515,8 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
 /// Returns the groups of every pattern that matches the text, in the order of the rule.
 fn captures(rule: &Rule, text: &str) -> Vec<CapturedGroup> {
     let mut captured = Vec::new();
-    for pattern in rule.condition.patterns() {
+    let patterns = rule.condition.patterns();
+    for pattern in patterns.filter(|pattern| pattern.kind != PatternKind::Command) {
         // A pattern that loads is accepted by this engine too, except for the engine's own limits: then no group is shown.
         let Ok(regex) = fancy_regex::Regex::new(&pattern.to_regex()) else {
             continue;

@@ -71,6 +71,7 @@ mod script;
 mod simple;
 mod text;
 mod trace;
+mod view;
 mod word;
 
 pub use event::{
@@ -80,6 +81,7 @@ pub use event::{
 pub use path::normalize_path;
 pub use program::{FlagStyle, ProgramSpec, SubcommandSpec, program_spec};
 pub use trace::CommandTrace;
+pub use view::CommandView;
 
 use super::chunk::Chunk;
 use expansion::Constants;
@@ -246,6 +248,12 @@ impl CommandReader {
         state.now = state.now.max(decided).max(end);
         state.at = end;
         self.script.end_element(&mut ReadContext { state, sink });
+    }
+
+    /// Records that `decided` bytes of the part have been delivered.
+    #[inline]
+    pub fn advance(&mut self, decided: u64) {
+        self.state.now = self.state.now.max(decided);
     }
 
     /// Ends the text or the array. The reader is then ready for another one; variables keep their values.
