@@ -635,13 +635,15 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         requirement!(pipe_to, PipedCommand),
         "A command that gets the output of this one through a pipe.",
     )
-    .form(PIPED_FORM),
+    .form(PIPED_FORM)
+    .role(KeyRole::Requirement),
     Key::new(
         "pattern.pipe-from",
         requirement!(pipe_from, PipedCommand),
         "A command whose output this one gets through a pipe, or runs as code.",
     )
-    .form(PIPED_FORM),
+    .form(PIPED_FORM)
+    .role(KeyRole::Requirement),
 ];
 
 /// The keys of a command that another one is piped to or from.
@@ -672,21 +674,19 @@ const COMMAND: Key<Pattern> = Key::new(
 
 const FLAGS: Key<Pattern> = Key::new(
     "pattern.flags",
-    requirement!(flags, FLAG_LIST),
+    requirement!(flags, ExpandedStrings::ANY),
     "Flags that the command has, all of them. `-r|-R` are spellings of one flag, and `-X=DELETE` is a flag with a glob on its value.",
 )
-.form(FLAGS_FORM);
+.form(FLAGS_FORM)
+.role(KeyRole::Requirement);
 
 const NO_FLAGS: Key<Pattern> = Key::new(
     "pattern.no-flags",
-    requirement!(no_flags, FLAG_LIST),
+    requirement!(no_flags, ExpandedStrings::ANY),
     "Flags that the command does not have. The match is certain when the command ends.",
 )
-.form(FLAGS_FORM);
-
-const FLAG_LIST: LiteralStrings = LiteralStrings {
-    may_be_empty: false,
-};
+.form(FLAGS_FORM)
+.role(KeyRole::Requirement);
 
 const FLAGS_FORM: &str = "such as `[\"-f|--force\"]`";
 
@@ -694,40 +694,46 @@ const OPERAND: Key<Pattern> = Key::new(
     "pattern.operand",
     requirement!(operand, WordsFormat::FILLED),
     "A regular expression that matches in an operand: without quotes, its path normalized, the home directory written `~`.",
-);
+)
+.role(KeyRole::Requirement);
 
 const OPERANDS_ALL: Key<Pattern> = Key::new(
     "pattern.operands-all",
     requirement!(operands_all, WordsFormat::FILLED),
     "A regular expression that matches in each operand, of which there is at least one. The match is certain when the command ends.",
-);
+)
+.role(KeyRole::Requirement);
 
 const ENV: Key<Pattern> = Key::new(
     "pattern.env",
-    requirement!(env, FLAG_LIST),
+    requirement!(env, ExpandedStrings::ANY),
     "Globs on variables that are set for the command, one of which applies: `NAME` or `NAME=value`.",
 )
-.form("such as `[\"NODE_TLS_REJECT_UNAUTHORIZED=0\"]`");
+.form("such as `[\"NODE_TLS_REJECT_UNAUTHORIZED=0\"]`")
+.role(KeyRole::Requirement);
 
 const REDIRECT_TO: Key<Pattern> = Key::new(
     "pattern.redirect-to",
-    requirement!(redirect_to, FLAG_LIST),
+    requirement!(redirect_to, ExpandedStrings::ANY),
     "Globs on the files that the command writes by a redirection, one of which applies.",
 )
-.form("such as `[\"/etc/\"]`");
+.form("such as `[\"/etc/\"]`")
+.role(KeyRole::Requirement);
 
 const READS: Key<Pattern> = Key::new(
     "pattern.reads",
-    requirement!(reads, FLAG_LIST),
+    requirement!(reads, ExpandedStrings::ANY),
     "Globs on the files that the command reads, one of which applies: operands, `@file`, `<`, and files read by commands whose output it gets.",
 )
-.form("such as `[\".env*\", \"~/.ssh/\"]`");
+.form("such as `[\".env*\", \"~/.ssh/\"]`")
+.role(KeyRole::Requirement);
 
 const STDIN_IS_CODE: Key<Pattern> = Key::new(
     "pattern.stdin-is-code",
     requirement!(stdin_is_code, Flag),
     "The command runs its standard input, or the output of another command, as code.",
-);
+)
+.role(KeyRole::Requirement);
 
 fn text_of(pattern: &Pattern, kind: PatternKind) -> Option<&String> {
     (pattern.kind == kind).then_some(&pattern.text)

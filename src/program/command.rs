@@ -72,7 +72,8 @@ pub(crate) struct CommandPattern {
     env: Vec<(Glob, Option<Glob>)>,
     redirect_to: Option<PathScope>,
     reads: Option<PathScope>,
-    stdin_is_code: bool,
+    /// The bits of [`requirement`] that a match needs.
+    required: u8,
     /// The pattern of the command that this one writes to.
     pub(crate) pipe_to: Option<u32>,
     /// The pattern of the command that writes to this one.
@@ -92,28 +93,38 @@ pub(crate) struct CommandProgress {
     pub(crate) pattern: u32,
     /// Number of subcommands that have matched.
     subcommands: u8,
-    /// True if a subcommand is another one, or a word rules the match out.
-    is_refused: bool,
     /// One bit for each entry of `flags`.
     flags: u32,
-    operands: OperandProgress,
-    has_env: bool,
-    has_redirection: bool,
-    has_read: bool,
-    stdin_is_code: bool,
-    is_ended: bool,
-    /// True if all requirements on the command itself are met.
-    pub(crate) is_met: bool,
-    /// True if the match was reported.
-    pub(crate) is_reported: bool,
+    /// The bits of [`requirement`] that are met.
+    met: u8,
+    pub(crate) state: ProgressState,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct OperandProgress {
-    /// True if an operand matches `operand`.
-    one: bool,
-    /// True if an operand matches `operands-all`.
-    some: bool,
+/// The state of a pattern for one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgressState {
+    /// Requirements on the command itself are missing.
+    Open,
+    /// A word rules the match out.
+    Refused,
+    /// All requirements on the command itself are met.
+    Met,
+    /// The match was reported.
+    Reported,
+}
+
+/// Requirements of a pattern besides its subcommands and flags, one bit each.
+mod requirement {
+    /// An operand matches `operand`.
+    pub(super) const OPERAND: u8 = 1;
+    /// An operand matches `operands-all`.
+    pub(super) const OPERANDS_ALL: u8 = 1 << 1;
+    pub(super) const ENV: u8 = 1 << 2;
+    pub(super) const REDIRECT_TO: u8 = 1 << 3;
+    pub(super) const READS: u8 = 1 << 4;
+    pub(super) const STDIN_IS_CODE: u8 = 1 << 5;
+    /// The command has ended: a later word could have ruled the match out.
+    pub(super) const END: u8 = 1 << 6;
 }
 
 /// Globs on texts in which `*` matches everything.
@@ -240,7 +251,8 @@ impl CommandSet {
     pub(crate) fn begin(&self, name: &[u8]) -> Vec<CommandProgress> {
         let name = name.to_ascii_lowercase();
         let mut found = self.by_name.get(&*name).cloned().unwrap_or_default();
-        if !self.by_glob.is_empty() {
+        // An empty word is no program.
+        if !self.by_glob.is_empty() && !name.is_empty() {
             let text = String::from_utf8_lossy(&name);
             let matching = self.by_glob.iter().filter(|(glob, _)| glob.is_match(&text));
             found.extend(matching.map(|(_, index)| *index));
@@ -282,6 +294,19 @@ impl CommandPattern {
         };
         let no_flags = wanted.no_flags.iter().map(|entry| spellings(entry));
         let no_flags = no_flags.collect::<Result<Vec<_>, _>>()?;
+        let required = [
+            (wanted.operand.is_some(), requirement::OPERAND),
+            (wanted.operands_all.is_some(), requirement::OPERANDS_ALL),
+            (!wanted.env.is_empty(), requirement::ENV),
+            (!wanted.redirect_to.is_empty(), requirement::REDIRECT_TO),
+            (!wanted.reads.is_empty(), requirement::READS),
+            (wanted.stdin_is_code, requirement::STDIN_IS_CODE),
+            (
+                !wanted.no_flags.is_empty() || wanted.operands_all.is_some(),
+                requirement::END,
+            ),
+        ];
+        let required = required.into_iter().filter(|(is_required, _)| *is_required);
         Ok(CommandPattern {
             owner,
             subcommands: subcommands
@@ -298,15 +323,10 @@ impl CommandPattern {
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
             redirect_to: path_scope(&wanted.redirect_to)?,
             reads: path_scope(&wanted.reads)?,
-            stdin_is_code: wanted.stdin_is_code,
+            required: required.fold(0, |bits, (_, bit)| bits | bit),
             pipe_to: None,
             pipe_from: None,
         })
-    }
-
-    /// Returns true if a later word of the command may rule the match out.
-    fn waits_for_end(&self) -> bool {
-        !self.no_flags.is_empty() || self.operands_all.is_some()
     }
 }
 
@@ -335,20 +355,30 @@ impl CommandProgress {
         CommandProgress {
             pattern,
             subcommands: 0,
-            is_refused: false,
             flags: 0,
-            operands: OperandProgress::default(),
-            has_env: false,
-            has_redirection: false,
-            has_read: false,
-            stdin_is_code: false,
-            is_ended: false,
-            is_met: false,
-            is_reported: false,
+            met: 0,
+            state: ProgressState::Open,
         }
     }
 
-    /// Adds a subcommand or an operand, of which `index` precede it in the command. `path` is the normalized text.
+    /// Returns true if all requirements on the command itself are met.
+    pub(crate) fn is_met(&self) -> bool {
+        matches!(self.state, ProgressState::Met | ProgressState::Reported)
+    }
+
+    fn set(&mut self, bit: u8, is_met: bool) {
+        if is_met {
+            self.met |= bit;
+        }
+    }
+
+    fn refuse(&mut self) {
+        if self.state == ProgressState::Open {
+            self.state = ProgressState::Refused;
+        }
+    }
+
+    /// Adds a subcommand or an operand, which `index` others precede in the command. `path` is the normalized text.
     pub(crate) fn add_operand(
         &mut self,
         pattern: &CommandPattern,
@@ -360,21 +390,18 @@ impl CommandProgress {
         if let Some(glob) = pattern.subcommands.get(index as usize) {
             match glob.is_match(&String::from_utf8_lossy(text)) {
                 true => self.subcommands += 1,
-                false => self.is_refused = true,
+                false => self.refuse(),
             }
             return;
         }
-        if is_subcommand || self.is_refused {
+        if is_subcommand || self.state == ProgressState::Refused {
             return;
         }
-        if let Some(operand) = &pattern.operand {
-            self.operands.one |= is_found(operand, path);
-        }
-        if let Some(all) = &pattern.operands_all {
-            match is_found(all, path) {
-                true => self.operands.some = true,
-                false => self.is_refused = true,
-            }
+        let found = |vm: &Option<PikeVm>| vm.as_ref().map(|vm| is_found(vm, path));
+        self.set(requirement::OPERAND, found(&pattern.operand) == Some(true));
+        match found(&pattern.operands_all) {
+            Some(false) => self.refuse(),
+            all => self.set(requirement::OPERANDS_ALL, all.is_some()),
         }
     }
 
@@ -391,51 +418,51 @@ impl CommandProgress {
                 self.flags |= 1 << index;
             }
         }
-        self.is_refused |= is_flag(&pattern.no_flags, name, value, is_value_of_last);
+        if is_flag(&pattern.no_flags, name, value, is_value_of_last) {
+            self.refuse();
+        }
     }
 
     pub(crate) fn add_variable(&mut self, pattern: &CommandPattern, name: &[u8], value: &[u8]) {
         let is_match = |glob: &Glob, text: &[u8]| glob.is_match(&String::from_utf8_lossy(text));
-        self.has_env |= pattern.env.iter().any(|(wanted, content)| {
+        let has_env = pattern.env.iter().any(|(wanted, content)| {
             is_match(wanted, name) && content.as_ref().is_none_or(|glob| is_match(glob, value))
         });
+        self.set(requirement::ENV, has_env);
     }
 
     /// Adds a file that the command writes by a redirection.
     pub(crate) fn add_written_file(&mut self, pattern: &CommandPattern, path: &str) {
         let wanted = pattern.redirect_to.as_ref();
-        self.has_redirection |= wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        let is_wanted = wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        self.set(requirement::REDIRECT_TO, is_wanted);
     }
 
     /// Adds a file that the command reads.
     pub(crate) fn add_read_file(&mut self, pattern: &CommandPattern, path: &str) {
         let wanted = pattern.reads.as_ref();
-        self.has_read |= wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        let is_wanted = wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        self.set(requirement::READS, is_wanted);
     }
 
     pub(crate) fn set_stdin_is_code(&mut self) {
-        self.stdin_is_code = true;
+        self.set(requirement::STDIN_IS_CODE, true);
     }
 
     pub(crate) fn end(&mut self) {
-        self.is_ended = true;
+        self.set(requirement::END, true);
     }
 
     /// Returns true if all requirements on the command itself have just been met.
     pub(crate) fn becomes_met(&mut self, pattern: &CommandPattern) -> bool {
-        if self.is_met || self.is_refused {
-            return false;
-        }
         let flags = (1u64 << pattern.flags.len()) - 1;
-        self.is_met = usize::from(self.subcommands) == pattern.subcommands.len()
+        let is_met = self.state == ProgressState::Open
+            && usize::from(self.subcommands) == pattern.subcommands.len()
             && u64::from(self.flags) == flags
-            && (pattern.operand.is_none() || self.operands.one)
-            && (pattern.operands_all.is_none() || self.operands.some)
-            && (pattern.env.is_empty() || self.has_env)
-            && (pattern.redirect_to.is_none() || self.has_redirection)
-            && (pattern.reads.is_none() || self.has_read)
-            && (!pattern.stdin_is_code || self.stdin_is_code)
-            && (self.is_ended || !pattern.waits_for_end());
-        self.is_met
+            && self.met & pattern.required == pattern.required;
+        if is_met {
+            self.state = ProgressState::Met;
+        }
+        is_met
     }
 }

@@ -30,6 +30,7 @@ use ttsr_views::path::ArgScope;
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
     CommandError, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
+    ProgressState,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

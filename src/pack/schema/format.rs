@@ -1027,14 +1027,15 @@ fn read_pattern(
             "more than one"
         };
         let all: Vec<String> = alternatives(keys).into_iter().map(quote).collect();
-        let message = match &all[..] {
-            [only] => format!("{} has no {only}", names.1),
-            all => format!(
-                "a pattern has exactly one of {}; this has {found}",
-                all.join(", ")
-            ),
+        let (message, help) = match &all[..] {
+            [only] => (format!("{} has no {only}", names.1), names.2),
+            all => {
+                let all = all.join(", ");
+                let message = format!("a pattern has exactly one of {all}; this has {found}");
+                (message, FORM)
+            }
         };
-        let fault = Fault::new(&code::PATTERN_FORM, message).with_help(FORM);
+        let fault = Fault::new(&code::PATTERN_FORM, message).with_help(help);
         reader.fault(fault, value.span());
         return None;
     };
@@ -1072,8 +1073,9 @@ fn read_pattern(
         }
     }
     for (key, fault) in command::faults(&pattern, reader.limits) {
-        // The fault of a regular expression has been reported at its place.
-        if !["operand", "operands-all"].contains(&key) {
+        // The faults in these values have been reported where they are written.
+        let is_reported = ["operand", "operands-all", "pipe-to", "pipe-from"].contains(&key);
+        if !is_reported {
             let span = table.get(key).map_or(value.span(), Spanned::span);
             reader.fault(fault, span);
         }

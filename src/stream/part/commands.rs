@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition::{FullMatch, TextPosition};
 use super::haystack::MatchContext;
-use crate::program::{CommandPattern, CommandProgress, CommandSet, ConditionExtent};
+use crate::program::{CommandPattern, CommandProgress, CommandSet, ConditionExtent, ProgressState};
 use crate::stream::Counters;
 use ttsr_views::chunk::Chunk;
 use ttsr_views::command::{
@@ -86,6 +86,9 @@ struct Commands {
     has_changed: bool,
 }
 
+/// The name and the value of a variable.
+type Variable = (Box<[u8]>, Box<[u8]>);
+
 #[derive(Debug)]
 struct TrackedCommand {
     id: CommandId,
@@ -93,7 +96,7 @@ struct TrackedCommand {
     progress: Vec<CommandProgress>,
     /// The commands whose output is the input of this one, directly or not.
     sources: Vec<CommandId>,
-    variables: Vec<(Box<[u8]>, Box<[u8]>)>,
+    variables: Vec<Variable>,
     /// The files that redirections write and read.
     written: Vec<Box<str>>,
     read: Vec<Box<str>>,
@@ -252,7 +255,7 @@ impl CommandMatcher<'_, '_> {
                 let progress = &self.commands.known[at].progress[index];
                 let pattern = self.set.pattern(progress.pattern);
                 if pattern.owner.is_some()
-                    && !progress.is_reported
+                    && progress.state == ProgressState::Met
                     && self.commands.is_complete(self.set, at, progress)
                 {
                     found.push((at, index));
@@ -260,7 +263,7 @@ impl CommandMatcher<'_, '_> {
             }
         }
         for (at, index) in found {
-            self.commands.known[at].progress[index].is_reported = true;
+            self.commands.known[at].progress[index].state = ProgressState::Reported;
             self.admit(at, index, decided);
         }
     }
@@ -617,7 +620,7 @@ impl Commands {
 
     /// Returns true if all requirements of a pattern are met, also those on the commands before and after it.
     fn is_complete(&self, set: &CommandSet, at: usize, progress: &CommandProgress) -> bool {
-        if !progress.is_met {
+        if !progress.is_met() {
             return false;
         }
         let command = &self.known[at];
