@@ -15,7 +15,7 @@ use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CommandError, CommandOwner, CommandSet,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Program, RuleScope,
     ViewKey, ViewRules,
@@ -350,8 +350,8 @@ fn compile_commands<'r>(
             let added = set.add(pattern, owner, rule.holds_live(), limits);
             added.map_err(|why| {
                 error(match why {
-                    CommandError::Glob(why) => CompileErrorKind::Scope(why),
-                    CommandError::Pattern(why) => CompileErrorKind::Pattern(why),
+                    CommandPatternError::Glob(why) => CompileErrorKind::Scope(why),
+                    CommandPatternError::Pattern(why) => CompileErrorKind::Pattern(why),
                 })
             })?;
         }

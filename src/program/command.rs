@@ -19,20 +19,20 @@ pub(crate) const MAX_FLAGS: usize = 32;
 
 /// The error of a pattern that cannot be compiled.
 #[derive(Debug)]
-pub(crate) enum CommandError {
+pub(crate) enum CommandPatternError {
     Glob(GlobError),
     Pattern(PatternError),
 }
 
-impl From<GlobError> for CommandError {
-    fn from(error: GlobError) -> CommandError {
-        CommandError::Glob(error)
+impl From<GlobError> for CommandPatternError {
+    fn from(error: GlobError) -> CommandPatternError {
+        CommandPatternError::Glob(error)
     }
 }
 
-impl From<PatternError> for CommandError {
-    fn from(error: PatternError) -> CommandError {
-        CommandError::Pattern(error)
+impl From<PatternError> for CommandPatternError {
+    fn from(error: PatternError) -> CommandPatternError {
+        CommandPatternError::Pattern(error)
     }
 }
 
@@ -207,7 +207,7 @@ impl CommandSet {
         owner: CommandOwner,
         holds: bool,
         limits: &Limits,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), CommandPatternError> {
         self.holds |= holds;
         self.add_pattern(pattern, Some(owner), limits)?;
         Ok(())
@@ -218,7 +218,7 @@ impl CommandSet {
         pattern: &Pattern,
         owner: Option<CommandOwner>,
         limits: &Limits,
-    ) -> Result<u32, CommandError> {
+    ) -> Result<u32, CommandPatternError> {
         let compiled = CommandPattern::compile(pattern, owner, limits)?;
         self.reads_files |= compiled.reads.is_some();
         let index = self.patterns.len() as u32;
@@ -273,7 +273,7 @@ impl CommandPattern {
         pattern: &Pattern,
         owner: Option<CommandOwner>,
         limits: &Limits,
-    ) -> Result<CommandPattern, CommandError> {
+    ) -> Result<CommandPattern, CommandPatternError> {
         let none = CommandRequirements::default();
         let wanted = pattern.command.as_deref().unwrap_or(&none);
         let mut compiler = pike::Compiler::default();

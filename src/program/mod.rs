@@ -29,7 +29,7 @@ use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
-    CommandError, CommandOwner, CommandPattern, CommandProgress, CommandSet, MAX_FLAGS,
+    CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet, MAX_FLAGS,
     ProgressState,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
