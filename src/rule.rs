@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 pub use action::{Action, Allowance, Consult, Header, Mode, Partial, Repeat, Retry, Status};
 pub use condition::{
-    Ast, Bound, Capture, Checksum, Condition, Count, DoomLoop, Fold, KnownList, Named, Pattern,
-    PatternKind, Per, Region, Repetition, Script, UnknownName, Within,
+    Ast, Bound, Capture, Checksum, CommandRequirements, Condition, Count, DoomLoop, Fold,
+    KnownList, Named, Pattern, PatternKind, Per, Region, Repetition, Script, UnknownName, Within,
 };
 
 /// The kind of a part of a reply.

@@ -10,6 +10,7 @@ use crate::limits::Limits;
 use crate::program::{CompoundCondition, DetectorSpec, MatchMode, ViewKey, ViewSource};
 use crate::rule::{Channel, Rule};
 use crate::stream::buffers;
+use ttsr_views::command::CommandLimits;
 use ttsr_views::detect::control_tokens;
 use ttsr_views::detect::repetition;
 use ttsr_views::detect::{unknown_file, unknown_name};
@@ -56,6 +57,10 @@ fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
     sources.extend(specs.iter().filter_map(|spec| spec.source(is_tool_input)));
     let ast = rule.condition.ast.as_ref();
     sources.extend(ast.map(|_| ViewSource::code_view(is_tool_input)));
+    let commands = match rule.condition.has_commands() && is_tool_input {
+        true => command_bytes(),
+        false => 0,
+    };
     sources.sort_unstable();
     sources.dedup();
     let folded = keys.iter().filter(|key| !key.folds.is_empty());
@@ -76,6 +81,7 @@ fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
     keys.len() * buffers::WINDOW_BYTES
         + full_match_bytes(rule, keys.len(), limits)
         + views
+        + commands
         + input
         + detectors.sum::<usize>()
         + ast.map_or(0, |_| {
@@ -125,6 +131,13 @@ fn view_bytes(source: ViewSource) -> usize {
             2 * limits.waiting + limits.depth * 1024
         }
     }
+}
+
+/// Returns the bytes that the reader of commands retains: a word for each script, and as much for the words of wrapped
+/// commands.
+fn command_bytes() -> usize {
+    let limits = CommandLimits::default();
+    2 * limits.word * (limits.scripts + 1)
 }
 
 /// Returns the bytes that a detector retains, besides its window.

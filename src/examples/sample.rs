@@ -92,7 +92,7 @@ fn has_region(rule: &Rule, wanted: &[Region]) -> bool {
 /// Returns the argument that contains the regions of the rule: `command` for shell commands, `old_string` for removed
 /// lines, otherwise `content`.
 pub fn arg_in_regions(rule: &Rule) -> &'static str {
-    if has_region(rule, &[Region::Shell]) {
+    if has_region(rule, &[Region::Shell]) || rule.condition.has_commands() {
         "command"
     } else if has_region(rule, &[Region::Removed]) {
         "old_string"

@@ -26,6 +26,7 @@ use crate::rule::{Action, Rule};
 
 pub(super) mod actions;
 pub(super) mod ast;
+pub(super) mod command;
 pub(super) mod draft;
 pub(super) mod fault;
 mod file;

@@ -15,11 +15,12 @@ use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CompoundCondition, DetectorRule, DetectorSpec,
-    FirstEndPattern, FullMatchPattern, FullMatchRules, FullMatchSearch, GroupFilter, MatchMode,
-    PatternRole, Program, RuleScope, ViewKey, ViewRules,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
+    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
+    FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Program, RuleScope,
+    ViewKey, ViewRules,
 };
-use crate::rule::{Capture, Channel, Condition, Pattern, Rule, Severity};
+use crate::rule::{Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
@@ -118,7 +119,8 @@ pub(super) fn compile(
     };
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let compiled = compile_channel(channel, &sources, &mut names, &limits);
+        let commands = compile_commands(channel, &rules, &limits, &mut globs)?;
+        let compiled = compile_channel(channel, &sources, commands, &mut names, &limits);
         *channel_rules = compiled.map_err(|TooManyClasses| {
             let last = rules.last().expect("no rules have no character classes");
             CompileError::at(last, CompileErrorKind::Classes)
@@ -148,7 +150,7 @@ fn compile_patterns<'r>(
     for (rule, compound) in rules.iter().zip(conditions) {
         let error = |kind| CompileError::at(rule, kind);
         let mut patterns = Vec::new();
-        for (role, pattern) in with_roles(&rule.condition) {
+        for (role, pattern) in text_patterns(&rule.condition) {
             let lowered =
                 lower(pattern, limits).map_err(|why| error(CompileErrorKind::Pattern(why)))?;
             states = states.saturating_add(pattern::states(&lowered.hir));
@@ -319,10 +321,49 @@ struct RuleSources<'c> {
     allows: &'c [Vec<Arc<AllowEntry>>],
 }
 
+/// Compiles the command patterns of one channel. Only the input of tools has commands.
+fn compile_commands<'r>(
+    channel: Channel,
+    rules: &'r [Rule],
+    limits: &Limits,
+    globs: &mut GlobCache<'r>,
+) -> Result<CommandSet, CompileError> {
+    let mut set = CommandSet::default();
+    if channel != Channel::ToolInput {
+        return Ok(set);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        if !rule.on.contains(&channel) {
+            continue;
+        }
+        for (role, pattern) in with_roles(&rule.condition) {
+            if pattern.kind != PatternKind::Command {
+                continue;
+            }
+            let error = |kind| CompileError::at(rule, kind);
+            let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
+            let owner = CommandOwner {
+                rule: RuleId(index as u32),
+                role,
+                arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
+            };
+            let added = set.add(pattern, owner, rule.holds_live(), limits);
+            added.map_err(|why| {
+                error(match why {
+                    CommandPatternError::Glob(why) => CompileErrorKind::Scope(why),
+                    CommandPatternError::Pattern(why) => CompileErrorKind::Pattern(why),
+                })
+            })?;
+        }
+    }
+    Ok(set)
+}
+
 /// Compiles the rules of one channel. Returns `None` if no rule reads it.
 fn compile_channel(
     channel: Channel,
     sources: &RuleSources<'_>,
+    commands: CommandSet,
     names: &mut NameSetCache,
     limits: &Limits,
 ) -> Result<Option<ChannelRules>, TooManyClasses> {
@@ -354,7 +395,7 @@ fn compile_channel(
             spec,
             holds: rule.holds_live(),
         }));
-        for ((role, pattern), compiled) in with_roles(&rule.condition).zip(&patterns[index]) {
+        for ((role, pattern), compiled) in text_patterns(&rule.condition).zip(&patterns[index]) {
             let builder = builder_of(&mut builders, ViewKey::from_pattern(pattern, channel));
             let search = conditions[index].as_ref().and_then(|_| compiled.search());
             match search {
@@ -367,7 +408,8 @@ fn compile_channel(
     let has_shapes = shapes.is_some();
     #[cfg(not(feature = "ast"))]
     let has_shapes = false;
-    if detectors.is_empty() && !has_shapes && builders.iter().all(ViewBuilder::is_empty) {
+    let has_others = !detectors.is_empty() || !commands.is_empty() || has_shapes;
+    if !has_others && builders.iter().all(ViewBuilder::is_empty) {
         return Ok(None);
     }
     let views = builders.into_iter().map(|builder| builder.build(limits));
@@ -376,6 +418,7 @@ fn compile_channel(
         raw: views.remove(0),
         views: views.into_boxed_slice(),
         detectors: detectors.into_boxed_slice(),
+        commands,
         #[cfg(feature = "ast")]
         shapes,
         reads_paths,
@@ -397,6 +440,11 @@ fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: 
         };
         shapes.add(rule.0, grammar, sought);
     }
+}
+
+/// Returns the patterns that an automaton searches for, with their roles.
+fn text_patterns(condition: &Condition) -> impl Iterator<Item = (PatternRole, &Pattern)> {
+    with_roles(condition).filter(|(_, pattern)| pattern.kind != PatternKind::Command)
 }
 
 /// Returns every pattern with its role, in the order of [`Condition::patterns`].

@@ -7,6 +7,7 @@ use regex_syntax::hir::{Hir, HirKind};
 
 use super::Pack;
 use super::check::Late;
+use super::check::command;
 use super::check::draft::{Draft, Place};
 use super::check::fault::Fault;
 use super::diagnostic::code;
@@ -52,10 +53,14 @@ pub(super) fn lint_rule(
         boundary(rule),
         counts_deltas(rule),
     ];
+    let flags = rule.condition.patterns().flat_map(|pattern| {
+        let faults = command::unknown_flags(pattern).into_iter();
+        faults.map(|fault| (FindingSubject::Text(&pattern.text), fault))
+    });
     let tools = known.map(|known| known.warnings(rule));
     let tools = tools.into_iter().flatten();
     let tools = tools.map(|(key, entry, fault)| (FindingSubject::Entry(key, entry), fault));
-    let found = found.into_iter().flatten().chain(tools);
+    let found = found.into_iter().flatten().chain(flags).chain(tools);
     found
         .map(|(about, fault)| (about.place(draft, &fault), fault))
         .collect()
@@ -215,7 +220,8 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFindi
     let condition = &rule.condition;
     // Patterns of `none` hold nothing back: they match beside a match.
     let matched = [&condition.any, &condition.all, &condition.sequence];
-    let mut matched = matched.into_iter().flatten().filter(|_| rule.holds());
+    let is_text = |written: &&Pattern| rule.holds() && written.kind != PatternKind::Command;
+    let mut matched = matched.into_iter().flatten().filter(is_text);
     let (written, held) = matched
         .find_map(|written| Some((written, hold_back::held_bytes(written, limits, trial)?)))?;
     let opening = Some(&written.text)

@@ -19,8 +19,8 @@ mod value;
 use format::{
     Day, ExpandedStrings, ExpectedAction, Flag, Globs, Grants, GroupReference, Integer,
     IntegerRange, KnownNamesFormat, ListOf, LiteralStrings, NameList, OneOf, OneOrMore,
-    OptionalOneOf, PackNames, RetryThen, RuleGlobs, TableArray, Thousandths, WordsFormat,
-    check_ast, rule_id,
+    OptionalOneOf, PackNames, PipedCommand, RetryThen, RuleGlobs, TableArray, Thousandths,
+    WordsFormat, check_ast, rule_id,
 };
 #[cfg(debug_assertions)]
 pub(in crate::pack) use key::is_key;
@@ -562,6 +562,17 @@ fn repetition() -> Repetition {
     }
 }
 
+/// The slot of a requirement on the words of a command.
+macro_rules! requirement {
+    ($field:ident, $format:expr) => {
+        &FieldSlot::<Pattern, _, _> {
+            get: |pattern| Some(&pattern.command.as_deref()?.$field),
+            get_mut: |pattern| &mut pattern.command.get_or_insert_default().$field,
+            format: $format,
+        }
+    };
+}
+
 /// An entry of `any`, `all`, `sequence` or `none`: one alternative, and options.
 pub(super) const PATTERN: &[Key<Pattern>] = &[
     Key::new(
@@ -594,6 +605,7 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         "A regular expression in the syntax of the `regex` crate. `(?&name)` is the fragment `name` of `[patterns]`.",
     )
     .role(KeyRole::Alternative),
+    COMMAND,
     Key::new(
         "pattern.region",
         slot!(Pattern: region, OneOrMore { is_ordered: true }),
@@ -610,7 +622,118 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         slot!(Pattern: arg, WordsFormat { is_recorded: true, ..WordsFormat::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect()) }),
         "A dotted glob on the argument in which it is searched.",
     ),
+    FLAGS,
+    NO_FLAGS,
+    OPERAND,
+    OPERANDS_ALL,
+    ENV,
+    REDIRECT_TO,
+    READS,
+    STDIN_IS_CODE,
+    Key::new(
+        "pattern.pipe-to",
+        requirement!(pipe_to, PipedCommand),
+        "A command that gets the output of this one through a pipe.",
+    )
+    .form(PIPED_FORM)
+    .role(KeyRole::Requirement),
+    Key::new(
+        "pattern.pipe-from",
+        requirement!(pipe_from, PipedCommand),
+        "A command whose output this one gets through a pipe, or runs as code.",
+    )
+    .form(PIPED_FORM)
+    .role(KeyRole::Requirement),
 ];
+
+/// The keys of a command that another one is piped to or from.
+pub(super) const PIPED: &[Key<Pattern>] = &[
+    COMMAND,
+    FLAGS,
+    NO_FLAGS,
+    OPERAND,
+    OPERANDS_ALL,
+    ENV,
+    REDIRECT_TO,
+    READS,
+    STDIN_IS_CODE,
+];
+
+const PIPED_FORM: &str = "write it as a pattern: `{ command = \"sh\" }`";
+
+const COMMAND: Key<Pattern> = Key::new(
+    "pattern.command",
+    &FieldSlot::<Pattern, _, _> {
+        get: |pattern| text_of(pattern, PatternKind::Command),
+        get_mut: |pattern| text_mut(pattern, PatternKind::Command),
+        format: WordsFormat::PLAIN,
+    },
+    "A command that a shell would run: globs on its program and its subcommands, such as `git push`.",
+)
+.role(KeyRole::Alternative);
+
+const FLAGS: Key<Pattern> = Key::new(
+    "pattern.flags",
+    requirement!(flags, ExpandedStrings::ANY),
+    "Flags that the command has, all of them. `-r|-R` are spellings of one flag, and `-X=DELETE` is a flag with a glob on its value.",
+)
+.form(FLAGS_FORM)
+.role(KeyRole::Requirement);
+
+const NO_FLAGS: Key<Pattern> = Key::new(
+    "pattern.no-flags",
+    requirement!(no_flags, ExpandedStrings::ANY),
+    "Flags that the command does not have. The match is certain when the command ends.",
+)
+.form(FLAGS_FORM)
+.role(KeyRole::Requirement);
+
+const FLAGS_FORM: &str = "such as `[\"-f|--force\"]`";
+
+const OPERAND: Key<Pattern> = Key::new(
+    "pattern.operand",
+    requirement!(operand, WordsFormat::FILLED),
+    "A regular expression that matches in an operand: without quotes, its path normalized, the home directory written `~`.",
+)
+.role(KeyRole::Requirement);
+
+const OPERANDS_ALL: Key<Pattern> = Key::new(
+    "pattern.operands-all",
+    requirement!(operands_all, WordsFormat::FILLED),
+    "A regular expression that matches in each operand, of which there is at least one. The match is certain when the command ends.",
+)
+.role(KeyRole::Requirement);
+
+const ENV: Key<Pattern> = Key::new(
+    "pattern.env",
+    requirement!(env, ExpandedStrings::ANY),
+    "Globs on variables that are set for the command, one of which applies: `NAME` or `NAME=value`.",
+)
+.form("such as `[\"NODE_TLS_REJECT_UNAUTHORIZED=0\"]`")
+.role(KeyRole::Requirement);
+
+const REDIRECT_TO: Key<Pattern> = Key::new(
+    "pattern.redirect-to",
+    requirement!(redirect_to, ExpandedStrings::ANY),
+    "Globs on the files that the command writes by a redirection, one of which applies.",
+)
+.form("such as `[\"/etc/\"]`")
+.role(KeyRole::Requirement);
+
+const READS: Key<Pattern> = Key::new(
+    "pattern.reads",
+    requirement!(reads, ExpandedStrings::ANY),
+    "Globs on the files that the command reads, one of which applies: operands, `@file`, `<`, and files read by commands whose output it gets.",
+)
+.form("such as `[\".env*\", \"~/.ssh/\"]`")
+.role(KeyRole::Requirement);
+
+const STDIN_IS_CODE: Key<Pattern> = Key::new(
+    "pattern.stdin-is-code",
+    requirement!(stdin_is_code, Flag),
+    "The command runs its standard input, or the output of another command, as code.",
+)
+.role(KeyRole::Requirement);
 
 fn text_of(pattern: &Pattern, kind: PatternKind) -> Option<&String> {
     (pattern.kind == kind).then_some(&pattern.text)

@@ -6,6 +6,7 @@
 //! the transition tables inside the matchers. The program knows neither TOML nor the state of a stream.
 
 mod capture;
+mod command;
 mod condition;
 mod detector_spec;
 mod scope;
@@ -27,6 +28,10 @@ use ttsr_views::chunk::RegionSet;
 use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
+pub(crate) use command::{
+    CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet, MAX_FLAGS,
+    ProgressState,
+};
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
 pub(crate) use scope::{AllowEntry, RuleScope};
@@ -89,6 +94,8 @@ pub(crate) struct ChannelRules {
     pub(crate) views: Box<[ViewRules]>,
     /// The rules that a detector decides.
     pub(crate) detectors: Box<[DetectorRule]>,
+    /// The patterns over commands.
+    pub(crate) commands: CommandSet,
     /// The syntax-tree patterns, by rule.
     #[cfg(feature = "ast")]
     pub(crate) shapes: Option<Box<AstPatternSet>>,
@@ -170,6 +177,7 @@ impl ChannelRules {
                 first_end.chain(full.map(|pattern| pattern.rule))
             })
             .chain(self.detectors.iter().map(|detector| detector.rule))
+            .chain(self.commands.rules())
             .chain(self.shape_rules())
     }
 
@@ -218,6 +226,7 @@ impl ChannelRules {
         self.views.is_empty()
             && self.detectors.is_empty()
             && self.raw.full.is_empty()
+            && self.commands.is_empty()
             && !self.has_shapes()
     }
 }

@@ -17,16 +17,19 @@ pub enum PatternKind {
     Word,
     /// A regular expression in the syntax of the `regex` crate, Unicode on.
     Regex,
+    /// A command that a shell would run: the globs of its program and its subcommands, separated by blanks.
+    Command,
 }
 
 impl PatternKind {
-    /// The name used in rules: `literal`, `word` or `regex`.
+    /// The name used in rules: `literal`, `word`, `regex` or `command`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             PatternKind::Literal => "literal",
             PatternKind::Word => "word",
             PatternKind::Regex => "regex",
+            PatternKind::Command => "command",
         }
     }
 }
@@ -52,7 +55,7 @@ impl PatternKind {
 pub struct Pattern {
     /// The syntax of `text`.
     pub kind: PatternKind,
-    /// The literal, the word or the regular expression as written.
+    /// The literal, the word, the regular expression or the names of the command as written.
     pub text: String,
     /// The regions it is searched in, all of which must apply. Empty: everywhere.
     pub region: Vec<Region>,
@@ -60,6 +63,9 @@ pub struct Pattern {
     pub fold: Vec<Fold>,
     /// A dotted glob on the path of the argument it is searched in, in addition to the globs of the rule.
     pub arg: Option<String>,
+    /// The requirements on the words of a command. Only for [`PatternKind::Command`]; `None`: no requirement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Box<CommandRequirements>>,
 }
 
 impl Pattern {
@@ -72,7 +78,33 @@ impl Pattern {
             region: Vec::new(),
             fold: Vec::new(),
             arg: None,
+            command: None,
         }
+    }
+
+    /// Creates a pattern that matches a command, by the globs of its program and its subcommands.
+    ///
+    /// # Example: a command, however it is spelled
+    /// ```
+    /// use ttsr::rule::CommandRequirements;
+    /// use ttsr::{Channel, Event, Pack, PartId, Pattern, Rule};
+    /// let mut pattern = Pattern::command("git push");
+    /// pattern.command = Some(Box::new(CommandRequirements {
+    ///     flags: vec!["-f|--force".into()],
+    ///     ..CommandRequirements::default()
+    /// }));
+    /// let mut rule = Rule::new("demo/no-force-push", vec![pattern]);
+    /// rule.on = vec![Channel::ToolInput];
+    /// let mut stream = Pack::builder().rule(rule).build()?.stream();
+    /// stream.open(PartId(0), Channel::ToolInput, Some("bash"));
+    /// let hits = stream.push(PartId(0), br#"{"command":"cd x && sudo git -C y push origin main --for"#).len();
+    /// assert_eq!(hits, 0);
+    /// assert_eq!(stream.push(PartId(0), br#"ce"}"#).len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn command(names: impl Into<String>) -> Pattern {
+        Pattern::new(PatternKind::Command, names)
     }
 
     /// Creates a pattern that matches the exact text.
@@ -112,8 +144,44 @@ impl Pattern {
                 )
             }
             PatternKind::Regex => self.text.clone(),
+            // The names are globs, so this is only the text that a person would look for.
+            PatternKind::Command => regex_syntax::escape(&self.text),
         }
     }
+}
+
+/// The requirements of a pattern on the words of a command. A command that meets all of them is a match.
+///
+/// Words are compared without quotes and escapes, and wrappers such as `sudo` are not part of the command. Operands
+/// that look like paths are normalized: `//`, `/./` and `..` are resolved, and the home directory is written `~`.
+///
+/// See [`Pattern::command`] for an example.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct CommandRequirements {
+    /// Flags that the command has. The spellings of one flag are separated by `|`. A spelling with `=` is followed by
+    /// a glob on the value: `-X=DELETE`.
+    pub flags: Vec<String>,
+    /// Flags that the command does not have, in the same form. The match becomes certain when the command ends.
+    pub no_flags: Vec<String>,
+    /// A regular expression that matches in an operand of the command.
+    pub operand: Option<String>,
+    /// A regular expression that matches in each operand of the command, of which there is at least one. The match
+    /// becomes certain when the command ends.
+    pub operands_all: Option<String>,
+    /// Globs on the names of variables that are set for the command, with a glob on the value after `=`: one applies.
+    pub env: Vec<String>,
+    /// Globs on the files that the command writes by a redirection, in the form of [`paths`](super::Rule::paths).
+    pub redirect_to: Vec<String>,
+    /// Globs on the files that the command reads: its operands, the values of its flags also after `@`, its redirected
+    /// standard input, and files read by commands whose output it gets.
+    pub reads: Vec<String>,
+    /// The command runs its standard input, or the output of another command, as code.
+    pub stdin_is_code: bool,
+    /// A command that gets the output of this one through a pipe.
+    pub pipe_to: Option<Box<Pattern>>,
+    /// A command whose output this one gets through a pipe or as code.
+    pub pipe_from: Option<Box<Pattern>>,
 }
 
 /// A kind of text inside a part.
@@ -813,6 +881,12 @@ impl Condition {
     /// Returns true if a single short text can meet it. Loops and limits need more text than an example has.
     pub(crate) fn is_testable_by_example(&self) -> bool {
         self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
+    }
+
+    /// Returns true if a pattern is a command.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.patterns()
+            .any(|pattern| pattern.kind == PatternKind::Command)
     }
 
     /// Returns every pattern, in the order `any`, `all`, `sequence`, `none`.

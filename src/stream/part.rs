@@ -25,6 +25,7 @@ use views::Views;
 mod admit;
 #[cfg(feature = "ast")]
 mod ast;
+mod commands;
 pub(super) mod condition;
 mod detectors;
 mod haystack;

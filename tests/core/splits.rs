@@ -7,6 +7,7 @@
 
 mod accepts;
 mod beside;
+mod commands;
 mod language;
 mod outcome;
 

@@ -65,6 +65,7 @@ pub(crate) fn kind(pattern: &Pattern) -> &'static str {
     match pattern.kind {
         PatternKind::Literal => "literal",
         PatternKind::Word => "word",
+        PatternKind::Command => "command",
         _ => "regex",
     }
 }

@@ -6,9 +6,11 @@ use clap::Args;
 use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use ttsr::rule::{Condition, ToolOutcome};
+use ttsr::rule::{Condition, PatternKind, ToolOutcome};
 use ttsr::session::Session;
 use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Stream};
+use ttsr_views::chunk::Chunk;
+use ttsr_views::command::{CommandLimits, CommandReader, CommandTrace};
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
@@ -404,6 +406,9 @@ struct RuleTrial {
     captures: Vec<CapturedGroup>,
     /// Each pattern in the order of the rule, with true if it matches by itself.
     patterns: Vec<(String, bool)>,
+    /// The commands of the text, one on each line, if the rule has patterns of commands.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<String>,
 }
 
 /// The text of a capture group.
@@ -449,7 +454,10 @@ impl RuleTrial {
             let mut alone = Rule::new(rule.id.clone(), Vec::new());
             alone.condition = Condition::any(vec![pattern.clone()]);
             alone.action = Action::Observe;
-            alone.on.clone_from(&rule.on);
+            match pattern.kind {
+                PatternKind::Command => alone.on = vec![Channel::ToolInput],
+                _ => alone.on.clone_from(&rule.on),
+            }
             alone.args.clone_from(&rule.args);
             let name = format!("{role}: {} {:?}", effective::kind(&pattern), pattern.text);
             patterns.push((name, first_hit(&alone, root, &part)?.is_some()));
@@ -475,6 +483,7 @@ impl RuleTrial {
             decided,
             matched,
             patterns,
+            commands: commands(rule, text),
         })
     }
 }
@@ -512,10 +521,24 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
     Ok(message.filter(|message| !message.is_empty()))
 }
 
+/// Returns the commands of a shell text as lines for people, if the rule has patterns of commands.
+fn commands(rule: &Rule, text: &str) -> Vec<String> {
+    let mut patterns = rule.condition.patterns();
+    if !patterns.any(|pattern| pattern.kind == PatternKind::Command) {
+        return Vec::new();
+    }
+    let mut reader = CommandReader::new(CommandLimits::default());
+    let mut trace = CommandTrace::default();
+    reader.push(&Chunk::verbatim(text.as_bytes(), 0), &mut trace);
+    reader.finish(&mut trace);
+    trace.to_string().lines().map(str::to_owned).collect()
+}
+
 /// Returns the groups of every pattern that matches the text, in the order of the rule.
 fn captures(rule: &Rule, text: &str) -> Vec<CapturedGroup> {
     let mut captured = Vec::new();
-    for pattern in rule.condition.patterns() {
+    let patterns = rule.condition.patterns();
+    for pattern in patterns.filter(|pattern| pattern.kind != PatternKind::Command) {
         // A pattern that loads is accepted by this engine too, except for the engine's own limits: then no group is shown.
         let Ok(regex) = fancy_regex::Regex::new(&pattern.to_regex()) else {
             continue;
@@ -601,6 +624,12 @@ impl OutputRecord for LiveRule<'_> {
                 "does not match"
             };
             writeln!(out, "    {} {matches} by itself", Escaped(pattern))?;
+        }
+        if !tried.commands.is_empty() {
+            writeln!(out, "    commands, with [flags] and (operands):")?;
+        }
+        for command in &tried.commands {
+            writeln!(out, "      {}", Escaped(command))?;
         }
         Ok(())
     }

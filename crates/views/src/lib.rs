@@ -11,6 +11,7 @@
 //! | [`fence`] | Markdown | prose, code blocks with their languages, inline code, quotes, headings |
 //! | [`edit`] | the values of a tool call that edits files | added and removed lines with their files |
 //! | [`shell`] | shell text | simple commands, without quotes and escapes |
+//! | [`command`] | shell text | the words of simple commands with their roles, pipes, redirections, code |
 //! | [`code`] | source code in a known language | comments, strings, and the code between them |
 //! | [`fold`] | text | text in which characters that look or mean the same are equal |
 //! | [`detect`] | any haystack | repetition, control tokens, languages and scripts, unknown names, limits, loops |
@@ -80,6 +81,7 @@
 
 pub mod chunk;
 pub mod code;
+pub mod command;
 pub mod detect;
 pub mod edit;
 pub mod fence;

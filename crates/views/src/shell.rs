@@ -31,7 +31,7 @@ mod metachars;
 mod nesting;
 mod pending;
 mod unquoted;
-mod word;
+pub(crate) mod word;
 mod words;
 
 use super::chunk::{Chunk, ChunkBuffer, ChunkSink, OffsetMap};
@@ -112,7 +112,7 @@ pub struct ShellView {
 
 /// The role of the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ShellInput {
+pub(crate) enum ShellInput {
     None,
     Text,
     /// An element of an array of words.
@@ -158,6 +158,35 @@ enum PendingToken {
 const TEXTS: [&str; 5] = ["command", "cmd", "script", "input", RAW];
 const WORDS: [&str; 3] = ["command", "cmd", "argv"];
 
+impl ShellInput {
+    /// Returns the role of the value at a path.
+    pub(crate) fn from_path(path: &ArgPath) -> ShellInput {
+        let depth = path.len();
+        let key = |index: usize| path.segment(index).unwrap_or_default();
+        let last = path.last().unwrap_or_default();
+        if TEXTS.contains(&last) {
+            ShellInput::Text
+        } else if depth > 1
+            && last.bytes().all(|byte| byte.is_ascii_digit())
+            && WORDS.contains(&key(depth - 2))
+        {
+            ShellInput::Word
+        } else {
+            ShellInput::None
+        }
+    }
+
+    /// Returns true for one word of a list, false for a text of commands, and `None` for any other value.
+    #[inline]
+    pub(crate) fn reads(self) -> Option<bool> {
+        match self {
+            ShellInput::None => None,
+            ShellInput::Text => Some(false),
+            ShellInput::Word => Some(true),
+        }
+    }
+}
+
 impl ShellView {
     /// Creates a view of one part.
     pub fn new(limits: ShellLimits) -> ShellView {
@@ -189,20 +218,8 @@ impl ShellView {
 
     /// Starts a value: a text, a word of a command, or neither.
     pub fn open(&mut self, path: &ArgPath) {
-        let depth = path.len();
-        let key = |index: usize| path.segment(index).unwrap_or_default();
-        let last = path.last().unwrap_or_default();
-        self.source = if TEXTS.contains(&last) {
-            ShellInput::Text
-        } else if depth > 1
-            && last.bytes().all(|byte| byte.is_ascii_digit())
-            && WORDS.contains(&key(depth - 2))
-        {
-            ShellInput::Word
-        } else {
-            ShellInput::None
-        };
-        self.restarts = self.source != ShellInput::Word || last == "0";
+        self.source = ShellInput::from_path(path);
+        self.restarts = self.source != ShellInput::Word || path.last() == Some("0");
     }
 
     /// Starts a text that is not an argument.
@@ -216,11 +233,7 @@ impl ShellView {
     /// neither.
     #[inline]
     pub fn reads(&self) -> Option<bool> {
-        match self.source {
-            ShellInput::None => None,
-            ShellInput::Text => Some(false),
-            ShellInput::Word => Some(true),
-        }
+        self.source.reads()
     }
 
     /// Consumes the next bytes of the value.

@@ -4,6 +4,7 @@ pub mod accepts;
 #[cfg(feature = "ast")]
 pub mod ast;
 pub mod code;
+pub mod command;
 pub mod detect;
 pub mod edit;
 pub mod fence;
@@ -34,6 +35,7 @@ pub const ALL: &[(&str, Run)] = &[
     #[cfg(feature = "ast")]
     ("ast", ast::run),
     ("code", code::run),
+    ("command", command::run),
     ("detect", detect::run),
     ("edit", edit::run),
     ("fence", fence::run),

@@ -4,7 +4,7 @@ use std::mem::take;
 
 use super::draft::{Draft, Layer, Place, WrittenKey};
 use crate::pack::schema::{self, RULE};
-use crate::rule::Condition;
+use crate::rule::{Condition, PatternKind};
 
 impl Draft {
     /// Replaces the value of each key that `from` gives.
@@ -62,6 +62,10 @@ impl Draft {
             ..
         } = &mut self.rule.condition;
         for pattern in any.iter_mut().chain(all).chain(sequence).chain(none) {
+            if pattern.kind == PatternKind::Command {
+                // A command is read as words, and has neither regions nor folds.
+                continue;
+            }
             if pattern.region.is_empty() {
                 pattern.region.clone_from(&self.region);
             }

@@ -17,7 +17,7 @@ const BYTE_STEPS: usize = 64;
 
 /// The help about the form of patterns.
 pub(in crate::pack) const FORM: &str =
-    "write `match.any = [{ regex = '…' }]`, or `literal` or `word` instead of `regex`";
+    "write `match.any = [{ regex = '…' }]`, or `literal`, `word` or `command` instead of `regex`";
 
 /// Returns the cost of loading a pattern with that text.
 pub(in crate::pack) fn load_steps(text: &str) -> usize {

@@ -78,6 +78,7 @@ fn entries(key: &KeyShape) -> Vec<String> {
         (_, "extends") => ["std/secrets", "lang/rust"],
         (_, "allow.rules") => ["p/*", "p/r"],
         (_, "examples.match" | "examples.no-match") => ["x y", "x z"],
+        (_, "pattern.flags" | "pattern.no-flags") => ["-a", "--bb"],
         _ => ["aa", "bb"],
     };
     own.map(str::to_owned).to_vec()
@@ -97,6 +98,7 @@ fn beside(path: &str) -> &'static str {
             "on = ['tool-input']\naction = 'consult'\nconsult.prompt = 'p'\nmatch.any = [{ literal = 'x' }]\n"
         }
         "pattern.region" | "pattern.fold" => "",
+        path if path.starts_with("pattern.") => "on = ['tool-input']\n",
         _ => ANY,
     }
 }
@@ -111,7 +113,10 @@ fn file(at: Context, key: &KeyShape, value: &str) -> Option<String> {
     let path = key.head.path;
     let path = path.strip_prefix("allow.").unwrap_or(path);
     let written = match path.strip_prefix("pattern.") {
-        Some(name) => format!("{prefix}match.any = [{{ literal = 'x', {name} = {value} }}]\n"),
+        Some(name @ ("region" | "fold")) => {
+            format!("{prefix}match.any = [{{ literal = 'x', {name} = {value} }}]\n")
+        }
+        Some(name) => format!("{prefix}match.any = [{{ command = 'x', {name} = {value} }}]\n"),
         None => format!("{prefix}{path} = {value}\n"),
     };
     let mut more = String::new();

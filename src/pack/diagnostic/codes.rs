@@ -75,10 +75,12 @@ codes! {
     CONTRADICTION "contradiction" Error Invalid "keys or values that exclude each other"
     ACTION_CHANNEL "action-channel" Error Invalid "an action that cannot be done on a channel of the rule"
     CAPTURE_GROUP "capture-group" Error Invalid "a group that a pattern does not have"
-    PATTERN_FORM "pattern-form" Error Invalid "a pattern without exactly one of `literal`, `word`, `regex`"
+    PATTERN_FORM "pattern-form" Error Invalid "a pattern without exactly one of `literal`, `word`, `regex`, `command`"
     REGEX "regex" Error Invalid "a regular expression that is not valid"
     #[cfg_attr(not(feature = "ast"), allow(dead_code))]
     AST_PATTERN "ast-pattern" Error Invalid "a pattern of `ast` that is not code in its language"
+    COMMAND "command" Error Invalid "a malformed pattern of a command"
+    UNKNOWN_FLAG "unknown-flag" Warning Invalid "a flag that the program does not have"
     MISSING_FEATURE "missing-feature" Error Invalid "a key that needs a feature which this build does not have"
     LOOK_AROUND "look-around" Error Invalid "look-around or a back-reference in a regular expression"
     MATCHES_EMPTY "matches-empty" Error Invalid "a pattern that matches the empty text, so everywhere"

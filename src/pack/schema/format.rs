@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::key::{
     Format, Key, KeyInfo, Shape, TableKind, alternatives, check, read_table, shapes, values,
 };
-use super::{CASE, KeyValue, PATTERN};
+use super::{CASE, KeyValue, PATTERN, PIPED};
 use crate::limits::Limits;
 use crate::pack::check::actions::case_fault;
 use crate::pack::check::draft::Place;
@@ -14,7 +14,7 @@ use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::{self, FORM};
 use crate::pack::check::reader::{LISTED_STEPS, RuleReader, Texts};
 use crate::pack::check::scope::{self, GlobKind};
-use crate::pack::check::{ast, names};
+use crate::pack::check::{ast, command, names};
 use crate::pack::compose::{Date, id_glob};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
@@ -1010,6 +1010,129 @@ impl<T: TableEntry> Format<Vec<T>> for TableArray {
     }
 }
 
+/// Reads a table of `keys` as a pattern.
+fn read_pattern(
+    keys: &'static [Key<Pattern>],
+    value: &Spanned<DeValue<'_>>,
+    names: (&str, &str, &str),
+    reader: &mut RuleReader<'_>,
+) -> Option<Pattern> {
+    let mut pattern = Pattern::literal("");
+    let table = read_entry(keys, value, names, reader, &mut pattern)?;
+    let written = written_alternatives(keys, table);
+    let [key] = written[..] else {
+        let found = if written.is_empty() {
+            "none"
+        } else {
+            "more than one"
+        };
+        let all: Vec<String> = alternatives(keys).into_iter().map(quote).collect();
+        let (message, help) = match &all[..] {
+            [only] => (format!("{} has no {only}", names.1), names.2),
+            all => {
+                let all = all.join(", ");
+                let message = format!("a pattern has exactly one of {all}; this has {found}");
+                (message, FORM)
+            }
+        };
+        let fault = Fault::new(&code::PATTERN_FORM, message).with_help(help);
+        reader.fault(fault, value.span());
+        return None;
+    };
+    // A value of another type has been reported.
+    let text = &table[key];
+    text.get_ref().as_str()?;
+    let text = reader.string(text, key)?;
+    let filled = match pattern.kind {
+        PatternKind::Regex => reader.fill_fragments(&text).transpose(),
+        _ => Ok(None),
+    };
+    // The fault of a fragment has been reported.
+    let Ok(filled) = filled else {
+        return Some(pattern);
+    };
+    if let Some(filled) = &filled {
+        pattern.text.clone_from(&filled.text);
+    }
+    reader.spend(pattern::load_steps(&pattern.text));
+    if let Some(fault) = pattern::fault(&pattern, reader.limits) {
+        match &filled {
+            Some(filled) => reader.fault_in_expansion(fault, &filled.map),
+            None => reader.fault_in(fault, &text),
+        }
+    }
+    reader.record_pattern(&text, filled);
+    if let Some(command) = pattern.command.as_deref_mut() {
+        for (key, operand) in [
+            ("operand", &mut command.operand),
+            ("operands-all", &mut command.operands_all),
+        ] {
+            if let (Some(operand), Some(value)) = (operand.as_mut(), table.get(key)) {
+                read_operand(operand, value, key, reader);
+            }
+        }
+    }
+    for (key, fault) in command::faults(&pattern, reader.limits) {
+        // The faults in these values have been reported where they are written.
+        let is_reported = ["operand", "operands-all", "pipe-to", "pipe-from"].contains(&key);
+        if !is_reported {
+            let span = table.get(key).map_or(value.span(), Spanned::span);
+            reader.fault(fault, span);
+        }
+    }
+    Some(pattern)
+}
+
+/// Fills in the fragments of a regular expression on operands, and reports its fault.
+fn read_operand(
+    operand: &mut String,
+    value: &Spanned<DeValue<'_>>,
+    key: &str,
+    reader: &mut RuleReader<'_>,
+) {
+    let Some(text) = reader.string(value, key) else {
+        return;
+    };
+    let Ok(filled) = reader.fill_fragments(&text).transpose() else {
+        return;
+    };
+    if let Some(filled) = &filled {
+        operand.clone_from(&filled.text);
+    }
+    reader.spend(pattern::load_steps(operand));
+    if let Some(fault) = command::operand_fault(operand, reader.limits) {
+        match &filled {
+            Some(filled) => reader.fault_in_expansion(fault, &filled.map),
+            None => reader.fault_in(fault, &text),
+        }
+    }
+}
+
+/// A pattern of a command before or after another one in a pipeline.
+pub(super) struct PipedCommand;
+
+impl Format<Option<Box<Pattern>>> for PipedCommand {
+    fn shape(&self) -> Shape {
+        Shape::Table(shapes(PIPED, TableKind::Rule))
+    }
+
+    fn read(
+        &self,
+        head: &KeyInfo,
+        value: &Spanned<DeValue<'_>>,
+        reader: &mut RuleReader<'_>,
+    ) -> Option<Option<Box<Pattern>>> {
+        let name = quote(head.name());
+        let piped = read_pattern(PIPED, value, (&name, &name, head.form), reader)?;
+        Some(Some(Box::new(piped)))
+    }
+
+    fn write(&self, value: &Option<Box<Pattern>>) -> KeyValue {
+        let table = value.as_ref().map(|piped| values(PIPED, &**piped));
+        table.map_or(KeyValue::Absent, KeyValue::Table)
+    }
+}
+
 impl TableEntry for Pattern {
     const KEYS: &'static [Key<Pattern>] = PATTERN;
 
@@ -1028,51 +1151,17 @@ impl TableEntry for Pattern {
             }
             _ => String::new(),
         };
-        let mut pattern = Pattern::literal("");
         let names = (name.as_str(), "a pattern", form.as_str());
-        let table = read_entry(PATTERN, value, names, reader, &mut pattern)?;
-        let written = written_alternatives(PATTERN, table);
-        let [key] = written[..] else {
-            let found = if written.is_empty() {
-                "none"
-            } else {
-                "more than one"
-            };
-            let message = format!(
-                "a pattern has exactly one of `literal`, `word`, `regex`; this has {found}"
-            );
-            let fault = Fault::new(&code::PATTERN_FORM, message).with_help(FORM);
-            reader.fault(fault, value.span());
-            return None;
-        };
-        // A value of another type has been reported.
-        let text = &table[key];
-        text.get_ref().as_str()?;
-        let text = reader.string(text, key)?;
-        let filled = match pattern.kind {
-            PatternKind::Regex => reader.fill_fragments(&text).transpose(),
-            _ => Ok(None),
-        };
-        // The fault of a fragment has been reported.
-        let Ok(filled) = filled else {
-            return Some(pattern);
-        };
-        if let Some(filled) = &filled {
-            pattern.text.clone_from(&filled.text);
-        }
-        reader.spend(pattern::load_steps(&pattern.text));
-        if let Some(fault) = pattern::fault(&pattern, reader.limits) {
-            match &filled {
-                Some(filled) => reader.fault_in_expansion(fault, &filled.map),
-                None => reader.fault_in(fault, &text),
-            }
-        }
-        reader.record_pattern(&text, filled);
-        Some(pattern)
+        read_pattern(PATTERN, value, names, reader)
     }
 
     fn check(&self, limits: &Limits, found: &mut Vec<Fault>) {
         found.extend(pattern::fault(self, limits));
+        found.extend(
+            command::faults(self, limits)
+                .into_iter()
+                .map(|(_, fault)| fault),
+        );
         check(PATTERN, self, limits, found);
     }
 

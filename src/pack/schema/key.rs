@@ -55,6 +55,8 @@ pub(in crate::pack) enum KeyRole {
     Trigger,
     /// A table has exactly one of its keys with this role.
     Alternative,
+    /// The key is shown only where it is set.
+    Requirement,
     /// The value is copied into other keys when the rule is complete, and is not part of the finished rule.
     Staged,
 }
@@ -326,7 +328,8 @@ pub(in crate::pack) fn values<T>(keys: &[Key<T>], from: &T) -> Vec<(&'static str
     let mut values = Vec::new();
     for Key { head, field } in keys {
         let value = field.write(from);
-        let is_other = head.role == KeyRole::Alternative && !value.is_some();
+        let is_hidden = matches!(head.role, KeyRole::Alternative | KeyRole::Requirement);
+        let is_other = is_hidden && !value.is_some();
         if head.role != KeyRole::Staged && !head.is_of_overrides && !is_other {
             values.push((head.name(), value));
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::admit::{Admission, HaystackScope, TextEnd};
 #[cfg(feature = "ast")]
 use super::ast::CodeTrees;
+use super::commands::CallCommandReader;
 use super::detectors::DetectorReader;
 use super::haystack::HaystackReader;
 use crate::program::{ChannelRules, ViewRules, ViewSource};
@@ -29,6 +30,8 @@ pub(super) struct Views {
     shell: Option<ShellView>,
     /// Set if a rule distinguishes comments, strings and the rest of code.
     code: Option<CodeView>,
+    /// Set if a rule has command patterns.
+    commands: Option<CallCommandReader>,
     /// The argument that the current command is in. For a command given as a list of words, the list.
     command: Option<ArgPath>,
     /// True if a value was opened and none of its bytes has arrived.
@@ -80,7 +83,8 @@ impl Views {
         let has_trees = trees.is_some();
         #[cfg(not(feature = "ast"))]
         let has_trees = false;
-        if rules.views.is_empty() && detectors.is_empty() && !has_trees {
+        let has_commands = !rules.commands.is_empty();
+        if rules.views.is_empty() && detectors.is_empty() && !has_trees && !has_commands {
             return None;
         }
         let wants = |source: ViewSource| rules.wants(source, is_tool_input);
@@ -89,6 +93,7 @@ impl Views {
             edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),
             shell: wants(ViewSource::Shell).then(|| ShellView::new(ShellLimits::default())),
             code: rules.distinguishes_code().then(CodeView::default),
+            commands: has_commands.then(CallCommandReader::new),
             command: None,
             is_fresh: false,
             outputs: ViewOutputs {
@@ -106,6 +111,9 @@ impl Views {
     pub(super) fn open_value(&mut self, arg: &ArgPath) {
         self.edits.iter_mut().for_each(|edits| edits.open(arg));
         self.shell.iter_mut().for_each(|shell| shell.open(arg));
+        if let Some(commands) = &mut self.commands {
+            commands.open(arg);
+        }
         self.is_fresh = self.shell.is_some();
     }
 
@@ -123,6 +131,9 @@ impl Views {
         }
         self.with_markdown(admission, |markdown, sink| markdown.push(*piece, sink));
         self.with_edits(admission, |edits, sink| edits.push(*piece, sink));
+        if let Some(commands) = &mut self.commands {
+            commands.push(admission, arg, piece);
+        }
         if self.shell.is_none() {
             return;
         }
@@ -194,6 +205,9 @@ impl Views {
             markdown.cut(offset, decided, sink);
         });
         self.with_edits(admission, |edits, sink| edits.close(offset, decided, sink));
+        if let Some(commands) = &mut self.commands {
+            commands.close(admission, arg, end);
+        }
         self.enter_command(admission, arg, decided.max(offset));
         self.with_shell(admission, |shell, sink| shell.close(offset, decided, sink));
     }
@@ -203,6 +217,9 @@ impl Views {
         self.with_markdown(admission, |_, sink| sink.cut(end, end));
         self.with_edits(admission, |edits, sink| edits.finish(end, sink));
         self.with_shell(admission, |shell, sink| shell.finish(end, sink));
+        if let Some(commands) = &mut self.commands {
+            commands.finish(admission, end);
+        }
         let ViewOutputs {
             readers, detectors, ..
         } = &mut self.outputs;
@@ -241,7 +258,9 @@ impl Views {
             let emitted = source.map_or(u64::MAX, |source| self.emitted_until(source));
             detector.undecided_from().unwrap_or(emitted).min(emitted)
         });
-        readers.chain(detectors).min()
+        let commands = self.commands.as_ref();
+        let commands = commands.and_then(|it| it.undecided_from(&rules.commands));
+        readers.chain(detectors).chain(commands).min()
     }
 
     /// Returns the offset up to which the view holds nothing back.
@@ -262,6 +281,7 @@ impl Views {
         let readers = self.outputs.readers.iter();
         let folds = readers.filter_map(|reader| reader.fold.as_ref());
         counters.overlong_folds += folds.map(FoldView::overlong).sum::<u64>();
+        self.commands.iter().for_each(|it| it.count(counters));
         if let Some(shell) = &self.shell {
             counters.cut_commands += shell.counters().total();
         }

@@ -72,7 +72,55 @@ fn quoted_list(list: &[&str]) -> String {
     format!("[{}]", list.join(", "))
 }
 
+/// Returns the requirements of a command, of which some cannot be met together.
+fn command(random: &mut Random) -> String {
+    const PROGRAMS: [&str; 9] = [
+        "rm",
+        "rm",
+        "foo",
+        "{foo,bar}",
+        "*",
+        "sh",
+        "curl",
+        "git push",
+        "b*",
+    ];
+    const REQUIREMENTS: [&str; 14] = [
+        "flags = ['-r|-R']",
+        "flags = ['-f']",
+        "flags = ['-f|--force', '-r']",
+        "no-flags = ['-f']",
+        "no-flags = ['--force', '-b=1*']",
+        "operand = 'b'",
+        "operand = '^(?:foo|~|/)'",
+        "operands-all = '[a-z]'",
+        "env = ['key', 'b*=1?']",
+        "redirect-to = ['b*', '/']",
+        "reads = ['foo', 'b*']",
+        "stdin-is-code = true",
+        "pipe-to = { command = '{sh,bar}', stdin-is-code = true }",
+        "pipe-from = { command = '*', no-flags = ['-f'] }",
+    ];
+    let mut out = format!("command = {}", quoted(random.pick(&PROGRAMS)));
+    let mut keys = Vec::new();
+    while random.one_in(2) {
+        let requirement = random.pick(&REQUIREMENTS);
+        let key = requirement.split(' ').next();
+        if !keys.contains(&key) {
+            keys.push(key);
+            write!(out, ", {requirement}").unwrap();
+        }
+    }
+    if random.one_in(12) {
+        out += ", arg = 'command'";
+    }
+    format!("{{ {out} }}")
+}
+
 fn pattern(random: &mut Random) -> String {
+    if random.one_in(5) {
+        return command(random);
+    }
     let mut out = match random.below(4) {
         0 => format!("literal = {}", quoted(random.pick(&WORDS))),
         1 => format!("word = {}", quoted(random.pick(&WORDS))),
@@ -275,7 +323,7 @@ const LOOP: &str = "look into the other file, look into the other file, look int
     look into the other file, look into the other file, look into the other file, look into the other file, ";
 const FOREIGN: &str = "Это не то, что надо было сказать сегодня вечером на этой улице. ";
 
-const PIECES: [&str; 59] = [
+const PIECES: [&str; 73] = [
     "foo",
     "foo",
     "bar",
@@ -335,6 +383,20 @@ const PIECES: [&str; 59] = [
     FOREIGN,
     LOOP,
     FOREIGN,
+    " -r ",
+    " -fR ",
+    " --force ",
+    "git push ",
+    " | sh ",
+    "sh -c 'rm -f b' ",
+    "sh <<b\nrm foo\nb\n",
+    "curl -d @foo x ",
+    " > b ",
+    " < foo ",
+    "X=rm; $X ",
+    "~/",
+    "/",
+    "eval \"$(foo b)\" ",
 ];
 
 fn text(random: &mut Random, most: usize) -> String {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
+use ttsr::rule::PatternKind;
 use ttsr::{Channel, Pack, PartId, Rule, Stream};
 
 use super::report::{
@@ -166,6 +167,11 @@ impl RescanHost {
         };
         for rule in pack.rules() {
             for pattern in rule.condition.patterns() {
+                if pattern.kind == PatternKind::Command {
+                    // A regular expression cannot judge what a shell would run.
+                    host.unread += 1;
+                    continue;
+                }
                 match Regex::new(&pattern.to_regex()) {
                     Ok(regex) => host.regexes.push((regex, rule.on.clone())),
                     Err(_) => host.unread += 1,
@@ -358,6 +364,7 @@ fn of_patterns(rule: &Rule) -> impl Iterator<Item = CostReason> {
     rule.condition
         .any
         .iter()
+        .filter(|pattern| pattern.kind != PatternKind::Command)
         .filter_map(move |pattern| match parse(pattern.to_regex()) {
             // The rule loaded, so the regex engine can only have rejected look-around or a back-reference.
             None => Some(CostReason::Confirms),

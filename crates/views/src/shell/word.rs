@@ -2,7 +2,7 @@
 
 /// An escape after its backslash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum AnsiEscape {
+pub(crate) enum AnsiEscape {
     /// Only the backslash.
     #[default]
     Begins,
@@ -22,7 +22,7 @@ pub(super) enum AnsiEscape {
 
 /// The effect of a byte on an escape. Text is a buffer with its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EscapeStep {
+pub(crate) enum EscapeStep {
     More(AnsiEscape),
     /// The escape ends with this byte.
     Done([u8; 4], usize),
@@ -33,7 +33,7 @@ pub(super) enum EscapeStep {
 }
 
 impl AnsiEscape {
-    pub(super) fn next(self, byte: u8) -> EscapeStep {
+    pub(crate) fn next(self, byte: u8) -> EscapeStep {
         match self {
             AnsiEscape::Begins => begin(byte),
             AnsiEscape::Control => EscapeStep::Done([byte & 0x1F, 0, 0, 0], 1),
@@ -66,7 +66,7 @@ impl AnsiEscape {
     }
 
     /// Returns the text of the escape if it can end here.
-    pub(super) fn end(self) -> Option<([u8; 4], usize)> {
+    pub(crate) fn end(self) -> Option<([u8; 4], usize)> {
         match self {
             AnsiEscape::Number {
                 value,

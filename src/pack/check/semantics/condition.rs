@@ -9,7 +9,7 @@ use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::schema::KeyInfo;
-use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
+use crate::rule::{Action, Capture, Condition, Pattern, PatternKind, Region, Rule, Within};
 use ttsr_automata::pattern;
 use ttsr_views::glob::{Glob, GlobOptions};
 
@@ -106,6 +106,14 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
     if !matches!(within, Within::Lines(_) | Within::Chars(_)) {
         return;
     }
+    if condition.has_commands() {
+        found.push(contradiction(
+            "match.within",
+            "a command has no distance in lines or characters to another pattern",
+            "write `match.within = { part = true }`",
+        ));
+        return;
+    }
     let mut patterns = condition.patterns();
     let Some(first) = patterns.next() else {
         return;
@@ -190,6 +198,18 @@ fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
                 key,
                 "it restricts the matches of `any`, and there is no `any`",
                 "remove it, or write `any`",
+            ));
+        }
+    }
+    let is_command = |pattern: &Pattern| pattern.kind == PatternKind::Command;
+    if condition.any.iter().any(is_command) {
+        // A count applies to commands as well.
+        let of_text = given.into_iter().filter(|(_, key)| *key != "match.count");
+        for (_, key) in of_text.filter(|(is_there, _)| *is_there) {
+            found.push(no_effect(
+                key,
+                "it restricts the text of a match, and a command is read as words",
+                "remove it, or write two rules",
             ));
         }
     }

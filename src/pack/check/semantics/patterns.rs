@@ -4,7 +4,7 @@ use super::{KeyFault, contradiction};
 use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
-use crate::rule::{Channel, Pattern, Region, Rule};
+use crate::rule::{Channel, Pattern, PatternKind, Region, Rule};
 use ttsr_views::fold::FoldSet;
 
 /// Reports the contradictions in the patterns of a rule.
@@ -19,6 +19,24 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
         for written in patterns {
             pattern_scope(key, written, rule, found);
         }
+    }
+    let is_text = |channel: &&Channel| **channel != Channel::ToolInput;
+    let is_command = |pattern: &Pattern| pattern.kind == PatternKind::Command;
+    let reads_calls = rule.on.contains(&Channel::ToolInput);
+    if let Some(channel) = rule.on.iter().find(is_text)
+        && reads_calls
+        && condition.has_commands()
+        && condition.patterns().all(is_command)
+    {
+        let why = format!(
+            "all patterns of the rule are commands, which are read from `tool-input`, not from `{}`",
+            channel.name()
+        );
+        found.push(super::no_effect(
+            "on",
+            &why,
+            "write `on = [\"tool-input\"]`",
+        ));
     }
 }
 
@@ -66,6 +84,12 @@ fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>)
         let fault = Fault::new(&code::UNREACHABLE_SCOPE, message);
         found.push((key, fault.with_help(help)));
     };
+    if written.kind == PatternKind::Command {
+        unreachable(
+            "is a command, which only tool calls have",
+            "add \"tool-input\" to `on`",
+        );
+    }
     if written.arg.is_some() {
         unreachable("has `arg`", "add \"tool-input\" to `on`, or remove `arg`");
     }

@@ -1,0 +1,220 @@
+//! Here-documents: the lines up to the delimiter, and what reads them.
+
+use super::super::chunk::Chunk;
+use super::event::{CommandEvent, CommandId, CommandSink};
+use super::lexer::LexContext;
+use super::script::ScriptReader;
+use super::text::MappedText;
+use super::word::{InputByte, WordBuffer};
+use super::{ReadContext, ShellSyntax};
+
+/// A here-document whose body follows or is being read.
+#[derive(Clone, Debug)]
+pub(super) struct HereDocument {
+    pub(super) command: CommandId,
+    pub(super) consumer: HereConsumer,
+    delimiter: Vec<u8>,
+    /// True if the delimiter is quoted, so that the body is not expanded.
+    quoted: bool,
+    tabs: bool,
+    /// The number of bytes of the delimiter that the line matches; `None` if the line differs.
+    matched: Option<usize>,
+    line_begins: bool,
+    /// The bytes of the line that match the delimiter.
+    held: MappedText,
+    script: Option<Box<ScriptReader>>,
+}
+
+/// The reader of a here-document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HereConsumer {
+    /// A program that does not run it.
+    Data,
+    /// A program that writes it to its standard output.
+    Passed,
+    /// A program that runs it as code.
+    Code {
+        command: CommandId,
+        language: &'static str,
+    },
+}
+
+impl HereDocument {
+    pub(super) fn new(command: CommandId, delimiter: &WordBuffer, tabs: bool) -> HereDocument {
+        HereDocument {
+            command,
+            consumer: HereConsumer::Data,
+            delimiter: delimiter.text.bytes().to_vec(),
+            quoted: delimiter.traits.quoted(),
+            tabs,
+            matched: Some(0),
+            line_begins: true,
+            held: MappedText::default(),
+            script: None,
+        }
+    }
+
+    /// Returns true if substitutions in the body are run by the shell that reads the here-document.
+    fn is_expanded(&self) -> bool {
+        !self.quoted && !matches!(self.consumer, HereConsumer::Code { .. })
+    }
+
+    /// Reads a byte of a line. Returns true if the byte is part of a delimiter so far.
+    fn matches(&mut self, byte: InputByte) -> bool {
+        if self.line_begins && self.tabs && byte.byte == b'\t' {
+            return true;
+        }
+        self.line_begins = false;
+        let next = self
+            .matched
+            .filter(|&at| self.delimiter.get(at) == Some(&byte.byte));
+        self.matched = next.map(|at| at + 1);
+        if next.is_some() {
+            self.held.push(&[byte.byte], byte.offsets());
+        }
+        next.is_some()
+    }
+
+    /// Returns true if the line is the delimiter.
+    fn is_ended(&self) -> bool {
+        self.matched == Some(self.delimiter.len())
+    }
+
+    fn begin_line(&mut self) {
+        (self.matched, self.line_begins) = (Some(0), true);
+        self.held.clear();
+    }
+}
+
+impl ScriptReader {
+    /// Begins the body of the first here-document of the line.
+    pub(super) fn begin_body<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        if self.body.is_some() || self.heredocs.is_empty() {
+            return;
+        }
+        let mut body = self.heredocs.remove(0);
+        match body.consumer {
+            HereConsumer::Code {
+                command,
+                language: "sh",
+            } if self.level < cx.state.limits.scripts => {
+                let script = ScriptReader::nested(ShellSyntax::Posix, self.level + 1, command, &[]);
+                body.script = Some(Box::new(script));
+            }
+            _ => {}
+        }
+        if body.is_expanded() {
+            match self.enter(LexContext::Body, cx) {
+                true => self.lists.push(ScriptReader::body_list(body.command)),
+                false => body.quoted = true,
+            }
+        }
+        self.body = Some(Box::new(body));
+    }
+
+    /// Reads a byte of a body.
+    pub(super) fn read_body<S: CommandSink>(
+        &mut self,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(mut body) = self.body.take() else {
+            return;
+        };
+        if byte.byte == b'\n' {
+            if body.is_ended() {
+                return self.end_body(*body, cx);
+            }
+            self.release(&mut body, cx);
+            self.read_body_byte(&mut body, byte, cx);
+            body.begin_line();
+        } else if !body.matches(byte) {
+            self.release(&mut body, cx);
+            self.read_body_byte(&mut body, byte, cx);
+        }
+        self.body = Some(body);
+    }
+
+    /// Reads the bytes that were held as a part of the delimiter.
+    fn release<S: CommandSink>(&mut self, body: &mut HereDocument, cx: &mut ReadContext<'_, S>) {
+        let held = std::mem::take(&mut body.held);
+        for chunk in held.chunks(0) {
+            for index in 0..chunk.bytes.len() {
+                let byte = InputByte {
+                    byte: chunk.bytes[index],
+                    start: chunk.start(index),
+                    end: chunk.end(index),
+                };
+                self.read_body_byte(body, byte, cx);
+            }
+        }
+    }
+
+    /// Reads a byte that is part of the text of the body.
+    fn read_body_byte<S: CommandSink>(
+        &mut self,
+        body: &mut HereDocument,
+        byte: InputByte,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let at = std::mem::replace(&mut cx.state.at, byte.end);
+        let chunk = Chunk {
+            bytes: &[byte.byte],
+            offsets: byte.offsets(),
+            decided: cx.state.now,
+        };
+        match (&mut body.script, body.consumer) {
+            (Some(script), _) => script.push(&chunk, cx),
+            (None, HereConsumer::Code { command, language }) => cx.emit(CommandEvent::Code {
+                command,
+                language,
+                chunk,
+            }),
+            (None, _) if !body.quoted => self.read_text(byte, cx),
+            (None, _) => {}
+        }
+        cx.state.at = at;
+    }
+
+    fn end_body<S: CommandSink>(&mut self, mut body: HereDocument, cx: &mut ReadContext<'_, S>) {
+        if body.is_expanded() {
+            self.leave_body(cx);
+        }
+        match (body.script.take(), body.consumer) {
+            (Some(mut script), _) => script.finish(cx),
+            (None, HereConsumer::Code { command, .. }) => {
+                cx.emit(CommandEvent::CodeEnd { command });
+            }
+            (None, _) => {}
+        }
+        self.begin_body(cx);
+    }
+
+    /// Closes what is open in a body that is expanded.
+    fn leave_body<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        self.finish_token(cx);
+        (self.comment, self.skipped) = (false, 0);
+        while self.context() != LexContext::Body && self.contexts.len() > 1 {
+            match self.context() {
+                LexContext::Commands => self.leave_list(cx),
+                _ => {
+                    self.contexts.pop();
+                }
+            }
+        }
+        if self.contexts.len() > 1 {
+            self.contexts.pop();
+            self.lists.pop();
+        }
+    }
+
+    /// Ends the body at the end of the text, and the bodies that have not begun.
+    pub(super) fn finish_body<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        while let Some(mut body) = self.body.take() {
+            if !body.is_ended() {
+                self.release(&mut body, cx);
+            }
+            self.end_body(*body, cx);
+        }
+    }
+}

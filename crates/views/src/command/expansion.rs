@@ -1,0 +1,168 @@
+//! Parameter expansion: variables that the text sets to constants, and `$IFS`.
+
+use super::super::chunk::OffsetMap;
+use super::event::{CommandSink, WordTraits};
+use super::lexer::LexContext;
+use super::list::ListReader;
+use super::script::ScriptReader;
+use super::{ReadContext, ReaderState};
+
+/// The longest value of a variable that is remembered, in bytes.
+const VALUE: usize = 256;
+
+/// The number of bytes that the values of variables can add to the input, and the factor by which they can extend it.
+const ADDED: u64 = 64 << 10;
+const FACTOR: u64 = 8;
+
+/// The variables that the text has set to constants.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Constants {
+    values: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The number of bytes that values have added to the text.
+    added: u64,
+}
+
+impl ReaderState {
+    /// Records the value of a variable; `None` if it is unknown.
+    pub(super) fn assign(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let values = &mut self.constants.values;
+        values.retain(|(known, _)| known != name);
+        let Some(value) = value.filter(|value| value.len() <= VALUE && name.len() <= VALUE) else {
+            return;
+        };
+        if values.len() < self.limits.expansions {
+            values.push((name.to_vec(), value.to_vec()));
+        } else {
+            self.counters.expansions += 1;
+        }
+    }
+
+    /// Returns the recorded value of a variable.
+    pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut values = self.constants.values.iter();
+        values
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_slice())
+    }
+
+    /// Returns the value of a variable to be added to the text, if the text has set it to a constant.
+    fn constant(&mut self, name: &[u8]) -> Option<Vec<u8>> {
+        let value = self.value(name)?.to_vec();
+        if self.constants.added > ADDED + FACTOR * self.now {
+            self.counters.expansions += 1;
+            return None;
+        }
+        self.constants.added += value.len() as u64;
+        Some(value)
+    }
+}
+
+impl ScriptReader {
+    /// Replaces the expansion that begins at `from` in the text of the current word by the value of the variable
+    /// `name`, if it is known.
+    pub(super) fn expand<S: CommandSink>(
+        &mut self,
+        from: usize,
+        name: &[u8],
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let splits = !self.in_double_quotes() && !self.list().in_assignment();
+        let value = match name {
+            b"IFS" => Some(b" ".to_vec()),
+            _ => cx.state.constant(name),
+        };
+        let list = self.list();
+        let Some(value) = value else {
+            list.word.mark_expanded();
+            return;
+        };
+        let span = list.expansion_span(cx.state.at);
+        list.word.truncate(from);
+        list.word.end_literal();
+        list.word.traits.insert(WordTraits::CONSTANT);
+        if !splits {
+            self.push_value(&value, span, cx);
+            return;
+        }
+        if from == 0 && !self.list().word.traits.quoted() {
+            self.list().word = Default::default();
+        }
+        let mut words = value.split(|byte| matches!(byte, b' ' | b'\t' | b'\n'));
+        if let Some(first) = words.next() {
+            self.push_value(first, span, cx);
+        }
+        for word in words {
+            self.end_word(cx);
+            self.push_value(word, span, cx);
+        }
+    }
+
+    fn push_value<S: CommandSink>(
+        &mut self,
+        value: &[u8],
+        (start, end): (u64, u64),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if value.is_empty() {
+            return;
+        }
+        let most = cx.state.limits.word;
+        let word = &mut self.list().word;
+        word.begin(start, end);
+        word.end_literal();
+        word.traits.insert(WordTraits::CONSTANT);
+        let fits = word.push(value, OffsetMap::Replacement { start, end }, most);
+        cx.counters().long_words += u64::from(!fits);
+    }
+
+    /// Ends `${…}`, whose text begins at `from` in the current word.
+    pub(super) fn end_parameter<S: CommandSink>(
+        &mut self,
+        from: usize,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let text = self.list().word.text.bytes();
+        let name = text.get(from + 2..).unwrap_or_default();
+        let name = name.strip_suffix(b"}").unwrap_or(name);
+        let is_name = name
+            .iter()
+            .all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        // The value of `${IFS%?}` and the like is blank too.
+        let name = match name {
+            [b'I', b'F', b'S', rest @ ..] if !rest.first().is_some_and(is_name_byte) => {
+                b"IFS".to_vec()
+            }
+            name if is_name => name.to_vec(),
+            _ => {
+                self.list().word.mark_expanded();
+                return;
+            }
+        };
+        self.expand(from, &name, cx);
+    }
+
+    /// Returns true if the current byte is in double quotes, in which words are not split.
+    pub(super) fn in_double_quotes(&self) -> bool {
+        let quotes = |context: &&LexContext| {
+            !matches!(
+                context,
+                LexContext::Parameter { quoted: false, .. } | LexContext::Parens(_)
+            )
+        };
+        !matches!(
+            self.contexts.iter().rfind(quotes),
+            Some(LexContext::Commands) | None
+        )
+    }
+}
+
+pub(super) fn is_name_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+impl ListReader {
+    /// Returns the range of the part from the start of the last expansion to `at`.
+    fn expansion_span(&self, at: u64) -> (u64, u64) {
+        (self.expansion_start.min(at), at)
+    }
+}

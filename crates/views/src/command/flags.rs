@@ -1,0 +1,275 @@
+//! Flags: clusters of letters, abbreviated words and attached values.
+
+use super::event::{CommandSink, WordRole};
+use super::layer::{CommandLayer, LayerInput, run_script};
+use super::program::{FlagStyle, OptionKind, ProgramAction, ProgramSpec, options_of};
+use super::simple::{SimpleReader, emit_code};
+use super::text::MappedText;
+use super::word::ReadWord;
+use super::{ReadContext, ShellSyntax};
+
+/// The most letters of a cluster that are flags of a program without a table.
+const CLUSTER: usize = 8;
+
+/// The effect of the last flag of a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FlagEffect {
+    /// None beyond the layer.
+    None,
+    /// The value of this kind is attached, from this position of the word on.
+    Attached(OptionKind, usize),
+    /// The words from here on are a script.
+    Rest,
+}
+
+impl CommandLayer {
+    /// Returns the kind and the spelling of a known option. A long option may be abbreviated if no other one begins
+    /// with the same letters.
+    fn option(&self, flag: &[u8], ignore_case: bool) -> Option<(&'static str, OptionKind)> {
+        let tables = [
+            self.subcommand.map_or("", |spec| spec.options),
+            self.spec.map_or("", |spec| spec.options),
+        ];
+        let all = || tables.into_iter().flat_map(options_of);
+        let equal = |name: &str| match ignore_case {
+            true => name.as_bytes().eq_ignore_ascii_case(flag),
+            false => name.as_bytes() == flag,
+        };
+        if let Some(exact) = all().find(|(name, _)| equal(name)) {
+            return Some(exact);
+        }
+        let abbreviates = |name: &str| {
+            let Some(start) = name.as_bytes().get(..flag.len()) else {
+                return false;
+            };
+            match ignore_case {
+                true => start.eq_ignore_ascii_case(flag),
+                false => start == flag && flag.len() > 2 && flag.starts_with(b"--"),
+            }
+        };
+        if !self.spec.is_some_and(ProgramSpec::reads_abbreviations) {
+            return None;
+        }
+        let mut matching = all().filter(|(name, _)| abbreviates(name));
+        let first = matching.next()?;
+        matching.all(|other| other.0 == first.0).then_some(first)
+    }
+
+    /// Reads a word as flags. Returns `None` if it is an operand.
+    pub(super) fn read_flag<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) -> Option<FlagEffect> {
+        let text = word.bytes();
+        let style = self.spec.map_or(FlagStyle::Gnu, |spec| spec.style);
+        if self.flags_ended || text.len() < 2 || self.writes(text) {
+            return None;
+        }
+        let shell = self.action == ProgramAction::Shell;
+        match (text[0], style) {
+            (b'/', FlagStyle::Cmd) if text.len() == 2 || text.get(2) == Some(&b':') => {
+                let name = [b'/', text[1].to_ascii_lowercase()];
+                Some(self.report(word, &name, None, cx))
+            }
+            (b'-', FlagStyle::Cmd | FlagStyle::PowerShell) if text[1].is_ascii_alphabetic() => {
+                Some(self.read_word_flag(word, b':', cx))
+            }
+            (b'-', FlagStyle::Words) if text != b"--" => Some(self.read_word_flag(word, b'=', cx)),
+            (b'+', _) if shell => Some(self.report(word, text, None, cx)),
+            (b'-', _) if text == b"--" => {
+                self.flags_ended = true;
+                self.emit(word, WordRole::Separator, cx);
+                Some(FlagEffect::None)
+            }
+            (b'-', _) if text[1] == b'-' => Some(self.read_word_flag(word, b'=', cx)),
+            (b'-', _) if text[1..].iter().all(|byte| byte.is_ascii_digit()) => {
+                Some(self.report(word, text, None, cx))
+            }
+            (b'-', _) => Some(self.read_cluster(word, 1, cx)),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the word begins with a dash and is written by `echo` all the same.
+    fn writes(&self, text: &[u8]) -> bool {
+        self.action == ProgramAction::Echo && !text[1..].iter().all(|byte| b"neEv".contains(byte))
+    }
+
+    /// Reads `--name`, `--name=value` and their likes.
+    fn read_word_flag<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        separator: u8,
+        cx: &mut ReadContext<'_, S>,
+    ) -> FlagEffect {
+        let text = word.bytes();
+        let end = text.iter().position(|&byte| byte == separator);
+        let name = &text[..end.unwrap_or(text.len())];
+        let value = end.map(|end| end + 1);
+        self.report(word, name, value, cx)
+    }
+
+    /// Returns true if the word is a cluster of flags without a dash, as in `tar xzf`.
+    pub(super) fn reads_bundle(&self, word: &ReadWord<'_>) -> bool {
+        let text = word.bytes();
+        self.spec.is_some_and(|spec| spec.names.contains(&"tar"))
+            && !text.is_empty()
+            && text.iter().all(u8::is_ascii_alphabetic)
+    }
+
+    /// Reads `-abc`: letters from the byte `at` on, of which the first with a value takes the rest of the word.
+    pub(super) fn read_cluster<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        mut at: usize,
+        cx: &mut ReadContext<'_, S>,
+    ) -> FlagEffect {
+        let text = word.bytes();
+        let is_table = self.spec.is_some();
+        let is_getopt = self.spec.is_some_and(ProgramSpec::reads_abbreviations);
+        let whole = self.option(text, false).is_some();
+        let letters = text[1..].iter().all(u8::is_ascii_alphanumeric);
+        if whole || !is_table && (text.len() > CLUSTER + 1 || !letters) {
+            return self.report(word, text, None, cx);
+        }
+        if !is_table && text.len() > 2 {
+            self.report(word, text, None, cx);
+        }
+        while at < text.len() {
+            let name = [b'-', text[at]];
+            at += 1;
+            let kind = self
+                .option(&name, false)
+                .map_or(OptionKind::Flag, |(_, kind)| kind);
+            let has_value = matches!(
+                kind,
+                OptionKind::Value | OptionKind::Optional | OptionKind::Script | OptionKind::Code
+            );
+            // With getopt, a `=` after the letter is part of its value (`sort -t=`).
+            let value = match text.get(at) {
+                Some(b'=') if !(has_value && is_getopt) => Some(at + 1),
+                Some(_) if has_value => Some(at),
+                _ => None,
+            };
+            let effect = self.report(word, &name, value, cx);
+            if value.is_some() || !matches!(effect, FlagEffect::None) {
+                return effect;
+            }
+        }
+        FlagEffect::None
+    }
+
+    /// Reports a flag, whose value begins at `value` in the word, and applies it.
+    fn report<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        name: &[u8],
+        value: Option<usize>,
+        cx: &mut ReadContext<'_, S>,
+    ) -> FlagEffect {
+        let windows = self.is_windows();
+        let known = self.option(name, windows);
+        let (name, kind) = match known {
+            Some((name, kind)) => (name.as_bytes(), kind),
+            None => (name, OptionKind::Flag),
+        };
+        let text = value.map(|at| &word.bytes()[at..]);
+        self.emit(word, WordRole::Flag { name, value: text }, cx);
+        self.apply(name, kind, value, cx)
+    }
+
+    fn apply<S: CommandSink>(
+        &mut self,
+        name: &[u8],
+        kind: OptionKind,
+        value: Option<usize>,
+        cx: &mut ReadContext<'_, S>,
+    ) -> FlagEffect {
+        match kind {
+            OptionKind::Flag | OptionKind::Optional if self.action == ProgramAction::Shell => {
+                match name {
+                    b"-c" => self.set_input(LayerInput::NextOperand),
+                    b"-s" => self.set_input(LayerInput::ExplicitStdin),
+                    _ => {}
+                }
+                FlagEffect::None
+            }
+            OptionKind::Flag | OptionKind::Optional => FlagEffect::None,
+            OptionKind::Inert => {
+                self.set_input(LayerInput::Inert);
+                FlagEffect::None
+            }
+            OptionKind::Command => {
+                self.expect_command();
+                FlagEffect::None
+            }
+            OptionKind::Rest => FlagEffect::Rest,
+            OptionKind::Value | OptionKind::Script | OptionKind::Code => {
+                // The module that `python -m` runs, or the file of `-f`, replaces the standard input.
+                if kind == OptionKind::Code
+                    || matches!(
+                        name,
+                        b"-m" | b"-f" | b"--file" | b"-File" | b"-EncodedCommand" | b"-ec"
+                    )
+                {
+                    self.set_input(LayerInput::Other);
+                }
+                let is_unreadable = matches!(name, b"-EncodedCommand" | b"-ec")
+                    || name == b"-e" && self.script_syntax() == ShellSyntax::PowerShell;
+                cx.counters().unreadable += u64::from(is_unreadable);
+                if name == b"-m" && self.action == ProgramAction::Interpreter {
+                    self.flags_ended = value.is_some();
+                }
+                match value {
+                    Some(at) => FlagEffect::Attached(kind, at),
+                    None => {
+                        self.awaiting = Some((name.to_vec(), kind));
+                        FlagEffect::None
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl SimpleReader {
+    /// Applies a flag: reads its attached value, or begins the script that the words from here on are.
+    pub(super) fn read_flag_value<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        effect: FlagEffect,
+        (_, level): (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let stdin = self.stdin.clone();
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        match effect {
+            FlagEffect::Attached(kind @ (OptionKind::Script | OptionKind::Code), at) => {
+                let mut text = MappedText::default();
+                let mut skip = at;
+                for chunk in word.text.chunks(0) {
+                    let from = skip.min(chunk.bytes.len());
+                    skip -= from;
+                    let rest = chunk.slice(from..chunk.bytes.len());
+                    text.push(rest.bytes, rest.offsets);
+                }
+                if kind == OptionKind::Code {
+                    let language = layer.spec.map_or("", |spec| spec.language);
+                    return emit_code(&text, layer.id, language, cx);
+                }
+                let (id, syntax) = (layer.id, layer.script_syntax());
+                let streams = run_script(&text, (syntax, level), id, &stdin, cx);
+                self.add_streams(streams);
+            }
+            FlagEffect::Rest => {
+                layer.set_input(LayerInput::Other);
+                let syntax = layer.script_syntax();
+                layer.begin_script(syntax, level, &stdin, cx);
+            }
+            FlagEffect::Attached(..) | FlagEffect::None => {}
+        }
+    }
+}

@@ -1,0 +1,661 @@
+//! One command of a chain of wrappers: the roles of its words by the table of its program.
+
+use super::super::chunk::OffsetMap;
+use super::super::shell::word::{AnsiEscape, EscapeStep};
+use super::event::{
+    CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
+};
+use super::program::{
+    FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
+};
+use super::script::ScriptReader;
+use super::simple::{SimpleReader, assign, emit_code, record};
+use super::text::MappedText;
+use super::word::{ReadWord, assignment};
+use super::{ReadContext, ShellSyntax};
+
+/// The longest name of a program or of subcommands that is compared with the tables, in bytes.
+const NAME: usize = 128;
+
+/// A command whose words are being read.
+#[derive(Clone, Debug)]
+pub(super) struct CommandLayer {
+    pub(super) id: CommandId,
+    pub(super) spec: Option<&'static ProgramSpec>,
+    pub(super) subcommand: Option<&'static SubcommandSpec>,
+    /// The subcommands so far, separated by blanks.
+    path: Vec<u8>,
+    path_words: usize,
+    next: NextArgument,
+    pub(super) action: ProgramAction,
+    pub(super) flags_ended: bool,
+    /// The option whose value is the next word.
+    pub(super) awaiting: Option<(Vec<u8>, OptionKind)>,
+    /// The number of operands and subcommands.
+    index: u32,
+    /// The number of operands since the program and its subcommands.
+    operands: u32,
+    /// True if the command ends at `;` or `+`.
+    pub(super) is_terminated: bool,
+    input: LayerInput,
+    /// The script that consists of the words from here on.
+    script: Option<Box<ScriptReader>>,
+    /// True if a word after the name of the program has been read.
+    has_arguments: bool,
+}
+
+/// The role of the next word that is neither a flag nor the value of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextArgument {
+    /// A subcommand.
+    Subcommand,
+    /// The name of the command that an option runs (`find -exec`).
+    Command,
+    /// An operand.
+    Operand,
+}
+
+/// The source of the code that a shell or an interpreter runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LayerInput {
+    /// The standard input, as there is neither a file nor an option with code.
+    Stdin,
+    /// The first operand, after `-c` of a shell.
+    NextOperand,
+    /// The standard input, in spite of operands: `sh -s`, `python -`.
+    ExplicitStdin,
+    /// A file, or an option with code.
+    Other,
+    /// Nothing is run: `command -v`, `sudo -l`, `bash --version`.
+    Inert,
+}
+
+impl CommandLayer {
+    /// Reports the program, whose command has begun.
+    pub(super) fn begin<S: CommandSink>(
+        id: CommandId,
+        word: &ReadWord<'_>,
+        syntax: ShellSyntax,
+        cx: &mut ReadContext<'_, S>,
+    ) -> CommandLayer {
+        let name = match word.bytes() {
+            // The shell of the user is one of those in the tables.
+            b"$SHELL" | b"${SHELL}" | b"$BASH" | b"${BASH}" if word.traits.expanded() => b"sh",
+            path => base_name(path, syntax),
+        };
+        let spec = match syntax {
+            ShellSyntax::Posix => program_spec(name).or_else(|| windows_spec(name)),
+            _ => windows_spec(name).or_else(|| program_spec(name)),
+        };
+        cx.emit(CommandEvent::Word(word.in_role(
+            id,
+            WordRole::Program { name },
+            0,
+        )));
+        let action = spec.map_or(ProgramAction::None, |spec| spec.action);
+        if action == ProgramAction::Source {
+            outputs_are_code(id, word, cx);
+        }
+        CommandLayer {
+            id,
+            spec,
+            subcommand: None,
+            path: Vec::new(),
+            path_words: 0,
+            next: match spec.is_some_and(ProgramSpec::has_subcommands) {
+                true => NextArgument::Subcommand,
+                false => NextArgument::Operand,
+            },
+            action,
+            flags_ended: false,
+            awaiting: None,
+            index: 0,
+            operands: 0,
+            is_terminated: false,
+            input: LayerInput::Stdin,
+            script: None,
+            has_arguments: false,
+        }
+    }
+
+    pub(super) fn is_windows(&self) -> bool {
+        self.spec
+            .is_some_and(|spec| matches!(spec.style, FlagStyle::PowerShell | FlagStyle::Cmd))
+    }
+
+    /// Returns the language of the code that the program reads from its standard input, once its words are complete.
+    pub(super) fn stdin_language(&self) -> Option<&'static str> {
+        let reads = matches!(self.input, LayerInput::Stdin | LayerInput::ExplicitStdin);
+        match self.action {
+            ProgramAction::Shell if reads => Some("sh"),
+            ProgramAction::Joined { .. }
+                if reads
+                    && self.operands == 0
+                    && self.script_syntax() == ShellSyntax::PowerShell =>
+            {
+                Some("powershell")
+            }
+            ProgramAction::Interpreter | ProgramAction::CodeOperand { .. } if reads => {
+                self.spec.map(|spec| spec.language)
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends the command. Returns the commands of its script that read and write the standard streams.
+    pub(super) fn finish<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) -> ScriptStreams {
+        let Some(mut script) = self.script.take() else {
+            return ScriptStreams::default();
+        };
+        let at = cx.state.at;
+        script.finish(cx);
+        cx.state.at = at;
+        script.streams()
+    }
+
+    pub(super) fn emit<S: CommandSink>(
+        &self,
+        word: &ReadWord<'_>,
+        role: WordRole<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let word = CommandWord {
+            command: self.id,
+            role,
+            text: word.bytes(),
+            span: word.start..word.end,
+            index: self.index,
+            traits: word.traits,
+        };
+        cx.emit(CommandEvent::Word(word));
+    }
+
+    /// Reports the word as an operand.
+    fn operand<S: CommandSink>(&mut self, word: &ReadWord<'_>, cx: &mut ReadContext<'_, S>) {
+        self.emit(word, WordRole::Operand, cx);
+        self.index += 1;
+        self.operands += 1;
+    }
+
+    /// Records that an option determines the source of the code.
+    pub(super) fn set_input(&mut self, input: LayerInput) {
+        let keeps = match self.input {
+            LayerInput::Inert => true,
+            LayerInput::ExplicitStdin | LayerInput::NextOperand => input == LayerInput::Other,
+            _ => false,
+        };
+        if !keeps {
+            self.input = input;
+        }
+    }
+
+    pub(super) fn expect_command(&mut self) {
+        self.next = NextArgument::Command;
+    }
+
+    /// Begins the script that consists of the words from here on, or returns false if scripts are nested too deep.
+    pub(super) fn begin_script<S: CommandSink>(
+        &mut self,
+        syntax: ShellSyntax,
+        level: usize,
+        stdin: &[CommandId],
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        if level >= cx.state.limits.scripts {
+            cx.counters().deep_scripts += 1;
+            return false;
+        }
+        self.script = Some(Box::new(ScriptReader::nested(
+            syntax,
+            level + 1,
+            self.id,
+            stdin,
+        )));
+        true
+    }
+
+    /// Returns the syntax of the scripts that the program runs.
+    pub(super) fn script_syntax(&self) -> ShellSyntax {
+        match self.spec.map_or("", |spec| spec.language) {
+            "powershell" => ShellSyntax::PowerShell,
+            "cmd" => ShellSyntax::Cmd,
+            _ => ShellSyntax::Posix,
+        }
+    }
+
+    /// Reads a word of the script that consists of the words of the command.
+    fn read_joined<S: CommandSink>(&mut self, word: &ReadWord<'_>, cx: &mut ReadContext<'_, S>) {
+        self.operand(word, cx);
+        if word.bytes().starts_with(b":::") {
+            self.finish(cx);
+            self.action = ProgramAction::None;
+            return;
+        }
+        outputs_are_code(self.id, word, cx);
+        let at = cx.state.at;
+        if let Some(script) = &mut self.script {
+            // The blank after the word ends it for the script too.
+            let mut text = word.text.clone();
+            let end = word.end;
+            text.push(b" ", OffsetMap::Replacement { start: end, end });
+            for chunk in text.chunks(cx.state.now) {
+                script.push(&chunk, cx);
+            }
+        }
+        cx.state.at = at;
+    }
+
+    /// Reads a subcommand. Returns false if the word is an operand.
+    fn read_subcommand<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let Some(spec) = self.spec.filter(|_| self.next == NextArgument::Subcommand) else {
+            return false;
+        };
+        if self.path_words > 0 {
+            self.path.push(b' ');
+        }
+        self.path.extend(word.bytes().iter().take(NAME));
+        self.path_words += 1;
+        if self.path.len() >= NAME || !spec.is_group(&self.path, self.path_words) {
+            self.next = NextArgument::Operand;
+        }
+        self.subcommand = spec.subcommand(&self.path);
+        if let Some(subcommand) = self.subcommand {
+            self.action = subcommand.action;
+        }
+        self.emit(word, WordRole::Subcommand, cx);
+        self.index += 1;
+        true
+    }
+}
+
+/// The commands of a script that read and write its standard streams.
+#[derive(Debug, Default)]
+pub(super) struct ScriptStreams {
+    /// The commands that write the standard output.
+    pub(super) outputs: Vec<CommandId>,
+    /// The command that runs the standard input as code, and the language.
+    pub(super) stdin_code: Option<(CommandId, &'static str)>,
+}
+
+impl ScriptReader {
+    /// Returns the commands that read and write the standard streams of the script, which has ended.
+    fn streams(&mut self) -> ScriptStreams {
+        let list = self.list();
+        ScriptStreams {
+            outputs: std::mem::take(&mut list.outputs),
+            stdin_code: list.stdin_code.take(),
+        }
+    }
+}
+
+/// Reports that the program runs the output of the substitutions in the word.
+pub(super) fn outputs_are_code<S: CommandSink>(
+    command: CommandId,
+    word: &ReadWord<'_>,
+    cx: &mut ReadContext<'_, S>,
+) {
+    for &from in word.substitutions {
+        cx.emit(CommandEvent::OutputIsCode { command, from });
+    }
+}
+
+/// Reads a text as a script of `command`. Returns its commands that read and write the standard streams.
+pub(super) fn run_script<S: CommandSink>(
+    text: &MappedText,
+    (syntax, level): (ShellSyntax, usize),
+    command: CommandId,
+    stdin: &[CommandId],
+    cx: &mut ReadContext<'_, S>,
+) -> ScriptStreams {
+    if level >= cx.state.limits.scripts {
+        cx.counters().deep_scripts += 1;
+        return ScriptStreams::default();
+    }
+    let at = cx.state.at;
+    let mut script = ScriptReader::nested(syntax, level + 1, command, stdin);
+    for chunk in text.chunks(cx.state.now) {
+        script.push(&chunk, cx);
+    }
+    script.finish(cx);
+    cx.state.at = at;
+    script.streams()
+}
+
+impl SimpleReader {
+    /// Reads a word after the name of the program.
+    pub(super) fn read_argument<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        if self.ends_terminated(word, cx) {
+            return;
+        }
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        if layer.script.is_some() {
+            return layer.read_joined(word, cx);
+        }
+        if layer.next == NextArgument::Command {
+            layer.next = NextArgument::Operand;
+            return self.begin_wrapped(word, true, place.0, cx);
+        }
+        if let Some((flag, kind)) = layer.awaiting.take() {
+            layer.emit(word, WordRole::Value { flag: &flag }, cx);
+            return self.read_value(word, kind, place, cx);
+        }
+        let first = !std::mem::replace(&mut layer.has_arguments, true);
+        if first && layer.reads_bundle(word) {
+            layer.read_cluster(word, 0, cx);
+            return;
+        }
+        if let Some(value) = layer.read_flag(word, cx) {
+            return self.read_flag_value(word, value, place, cx);
+        }
+        if layer.read_subcommand(word, cx) {
+            return;
+        }
+        self.read_operand(word, place, cx);
+    }
+
+    /// Ends the command of `find -exec` at `;` or `+`. Returns true if the word ended it.
+    fn ends_terminated<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let text = word.bytes();
+        let Some(from) = self.layers.iter().position(|layer| layer.is_terminated) else {
+            return false;
+        };
+        if text != b";" && text != b"+" {
+            return false;
+        }
+        while self.layers.len() > from {
+            if let Some(mut layer) = self.layers.pop() {
+                self.chain.extend(layer.finish(cx).outputs);
+                let at = cx.state.at;
+                cx.emit(CommandEvent::End {
+                    command: layer.id,
+                    at,
+                });
+            }
+        }
+        true
+    }
+
+    fn read_operand<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        let inert = layer.input == LayerInput::Inert;
+        match layer.action {
+            ProgramAction::Words { .. } | ProgramAction::Assignments
+                if assignment(word.bytes()).is_some() && layer.operands == 0 =>
+            {
+                if let Some((name, value)) = assignment(word.bytes()) {
+                    if layer.action == ProgramAction::Assignments {
+                        record(word, name, value, cx);
+                    }
+                    assign(layer.id, word, name, value, cx);
+                }
+            }
+            ProgramAction::Words { operands } if layer.operands >= operands && !inert => {
+                self.begin_wrapped(word, false, place.0, cx);
+            }
+            ProgramAction::Joined { operands } if layer.operands >= operands && !inert => {
+                let stdin = self.stdin.clone();
+                let syntax = layer.script_syntax();
+                if layer.begin_script(syntax, place.1, &stdin, cx) {
+                    return layer.read_joined(word, cx);
+                }
+                layer.operand(word, cx);
+            }
+            ProgramAction::FirstOperand if layer.operands == 0 && !inert => {
+                layer.operand(word, cx);
+                self.read_value(word, OptionKind::Script, place, cx);
+            }
+            ProgramAction::Shell
+            | ProgramAction::Interpreter
+            | ProgramAction::CodeOperand { .. } => {
+                self.read_program_operand(word, place, cx);
+            }
+            ProgramAction::Source => {
+                outputs_are_code(layer.id, word, cx);
+                layer.operand(word, cx);
+            }
+            ProgramAction::Echo => {
+                layer.operand(word, cx);
+                self.written.push(word.text.clone());
+            }
+            _ => layer.operand(word, cx),
+        }
+    }
+
+    /// Reads an operand of a shell or an interpreter.
+    fn read_program_operand<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        let first = layer.operands;
+        layer.operand(word, cx);
+        if let ProgramAction::CodeOperand { operands } = layer.action {
+            if first == operands && layer.input == LayerInput::Stdin {
+                layer.input = LayerInput::Other;
+                return self.read_value(word, OptionKind::Code, place, cx);
+            }
+            return;
+        }
+        // The operands of a client of a database are the database and the user.
+        if first > 0 || layer.spec.is_some_and(|spec| spec.language == "sql") {
+            return;
+        }
+        layer.flags_ended = true;
+        match layer.input {
+            LayerInput::NextOperand => {
+                layer.input = LayerInput::Other;
+                self.read_value(word, OptionKind::Script, place, cx);
+            }
+            LayerInput::Stdin if matches!(word.bytes(), b"-" | b"/dev/stdin" | b"/dev/fd/0") => {
+                layer.input = LayerInput::ExplicitStdin;
+            }
+            LayerInput::Stdin => {
+                layer.input = LayerInput::Other;
+                outputs_are_code(layer.id, word, cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins the command that the words from here on are.
+    fn begin_wrapped<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        is_terminated: bool,
+        syntax: ShellSyntax,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        if self.chain.len() >= cx.state.limits.wrappers {
+            cx.counters().wrappers += 1;
+            return layer.operand(word, cx);
+        }
+        let parent = ParentCommand {
+            command: layer.id,
+            relation: ParentRelation::Wrapped,
+        };
+        let command = cx.next_id();
+        cx.emit(CommandEvent::Begin {
+            command,
+            parent: Some(parent),
+        });
+        for &from in &self.stdin {
+            cx.emit(CommandEvent::Pipe { from, to: command });
+        }
+        self.chain.push(command);
+        let mut layer = CommandLayer::begin(command, word, syntax, cx);
+        layer.is_terminated = is_terminated;
+        self.layers.push(layer);
+    }
+
+    /// Reads the value of an option as the kind of the option demands.
+    pub(super) fn read_value<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        kind: OptionKind,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(layer) = self.layers.last_mut() else {
+            return;
+        };
+        match kind {
+            OptionKind::Script => {
+                let command = layer.id;
+                let syntax = layer.script_syntax();
+                outputs_are_code(command, word, cx);
+                let streams = run_script(word.text, (syntax, place.1), command, &self.stdin, cx);
+                self.add_streams(streams);
+            }
+            OptionKind::Code => {
+                outputs_are_code(layer.id, word, cx);
+                emit_code(
+                    word.text,
+                    layer.id,
+                    layer.spec.map_or("", |spec| spec.language),
+                    cx,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns true if the command writes its standard input to its standard output.
+    pub(super) fn passes_stdin(&self) -> bool {
+        let layer = self.layers.last();
+        layer.is_some_and(|layer| {
+            layer
+                .spec
+                .is_some_and(|spec| spec.names == ["cat"] || spec.names == ["tee"])
+                && (layer.operands == 0 || layer.spec.is_some_and(|spec| spec.names == ["tee"]))
+        })
+    }
+
+    /// Returns the text that `echo` or `printf` writes.
+    pub(super) fn output(&mut self) -> Option<MappedText> {
+        let written = std::mem::take(&mut self.written);
+        let layer = self.layers.last()?;
+        if layer.action != ProgramAction::Echo {
+            return None;
+        }
+        let is_format = layer.spec.is_some_and(|spec| spec.names == ["printf"]);
+        let mut text = MappedText::default();
+        let mut rest = written.iter();
+        let format = if is_format { rest.next() } else { None };
+        if let Some(format) = format {
+            write_format(format, &mut rest, &mut text);
+        }
+        for (index, operand) in rest.enumerate() {
+            if index > 0 || format.is_some() {
+                text.push(b" ", OffsetMap::Replacement { start: 0, end: 0 });
+            }
+            text.append(&unescape(operand));
+        }
+        Some(text)
+    }
+}
+
+/// Writes a format of `printf` whose `%s` the operands replace.
+fn write_format<'a>(
+    format: &MappedText,
+    operands: &mut impl Iterator<Item = &'a MappedText>,
+    text: &mut MappedText,
+) {
+    let format = unescape(format);
+    let mut percent = false;
+    for chunk in format.chunks(0) {
+        for index in 0..chunk.bytes.len() {
+            let byte = chunk.slice(index..index + 1);
+            match (std::mem::take(&mut percent), byte.bytes[0]) {
+                (false, b'%') => percent = true,
+                (true, b's' | b'b' | b'q' | b'd') => {
+                    if let Some(operand) = operands.next() {
+                        text.append(&unescape(operand));
+                    }
+                }
+                _ => text.push(byte.bytes, byte.offsets),
+            }
+        }
+    }
+}
+
+/// Decodes the escapes that `printf` and `echo -e` decode.
+fn unescape(text: &MappedText) -> MappedText {
+    if !text.bytes().contains(&b'\\') {
+        return text.clone();
+    }
+    let mut decoded = MappedText::default();
+    let mut escape: Option<AnsiEscape> = None;
+    for chunk in text.chunks(0) {
+        for index in 0..chunk.bytes.len() {
+            let byte = chunk.bytes[index];
+            let (start, end) = (chunk.start(index), chunk.end(index));
+            let offsets = OffsetMap::Replacement { start, end };
+            if let Some(state) = escape.take() {
+                match state.next(byte) {
+                    EscapeStep::More(state) => {
+                        escape = Some(state);
+                        continue;
+                    }
+                    EscapeStep::Done(utf8, len) => {
+                        decoded.push(&utf8[..len], offsets);
+                        continue;
+                    }
+                    EscapeStep::Before(utf8, len) => decoded.push(&utf8[..len], offsets),
+                    EscapeStep::Nothing => {}
+                }
+            }
+            match byte {
+                b'\\' => escape = Some(AnsiEscape::default()),
+                _ => decoded.push(&[byte], offsets),
+            }
+        }
+    }
+    if let Some((utf8, len)) = escape.and_then(AnsiEscape::end) {
+        decoded.push(&utf8[..len], OffsetMap::Replacement { start: 0, end: 0 });
+    }
+    decoded
+}
+
+/// Returns the name of a program without directories, and without the suffix of an executable file of Windows.
+fn base_name(path: &[u8], syntax: ShellSyntax) -> &[u8] {
+    let separates = |&byte: &u8| byte == b'/' || byte == b'\\' && syntax != ShellSyntax::Posix;
+    let from = path
+        .iter()
+        .rposition(separates)
+        .map_or(0, |slash| slash + 1);
+    let name = &path[from..];
+    let suffix = name.len().saturating_sub(4);
+    match name[suffix..].eq_ignore_ascii_case(b".exe") && suffix > 0 {
+        true => &name[..suffix],
+        false => name,
+    }
+}

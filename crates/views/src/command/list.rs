@@ -1,0 +1,449 @@
+//! A list of commands: pipelines, compound commands and reserved words.
+
+use super::event::{CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation};
+use super::simple::SimpleReader;
+use super::text::MappedText;
+use super::word::{InputByte, ReadWord, WordBuffer, assignment};
+use super::{ReadContext, ShellSyntax};
+
+/// The most commands whose output a list or a compound command passes on.
+const OUTPUTS: usize = 8;
+
+/// The most compound commands that are open in a list.
+const COMPOUNDS: usize = 64;
+
+/// A list of commands that is being read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ListReader {
+    pub(super) parent: Option<ParentCommand>,
+    /// The commands whose output is the standard input of the list.
+    list_stdin: Vec<CommandId>,
+    /// The commands whose output is the standard input of the next command.
+    stdin: Vec<CommandId>,
+    /// The commands of the element of the pipeline that has ended.
+    ended: Vec<CommandId>,
+    /// The commands that write the standard output of the list.
+    pub(super) outputs: Vec<CommandId>,
+    /// The text that the preceding element of the pipeline writes, if it is known.
+    pub(super) piped: Option<MappedText>,
+    pub(super) word: WordBuffer,
+    pub(super) command: SimpleReader,
+    compounds: Vec<CompoundCommand>,
+    position: WordPosition,
+    /// The name of the variable of `for`, and the number of its values.
+    variable: (Vec<u8>, usize),
+    /// The redirection operator before the current word.
+    pub(super) target: Option<&'static str>,
+    /// The file descriptor before the operator.
+    pub(super) descriptor: Option<u32>,
+    pub(super) scope: ListScope,
+    /// True in an array of words that is written as a text.
+    pub(super) in_array: bool,
+    drops_word: bool,
+    /// True if the next command reads the output of the preceding one.
+    in_pipe: bool,
+    /// The command of the list that runs the standard input of the list, and the language.
+    pub(super) stdin_code: Option<(CommandId, &'static str)>,
+    /// The end of the last `;`.
+    semicolon: u64,
+    pub(super) expansion_start: u64,
+}
+
+/// The position of the next word in the grammar of compound commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum WordPosition {
+    /// A word of a simple command, or a reserved word if it is the first.
+    #[default]
+    Command,
+    /// The variable of `for`, `in`, and the values.
+    ForName,
+    ForIn,
+    ForValues,
+    /// The word of `case`, `in`, and the patterns.
+    CaseWord,
+    CaseIn,
+    Patterns,
+    /// The name of a function.
+    Function,
+    /// The words of `[[ … ]]`.
+    Conditional,
+}
+
+/// The construct that contains a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ListScope {
+    /// The whole text, `$( … )`, `<( … )` or `>( … )`.
+    #[default]
+    Commands,
+    /// Backquotes.
+    Backquotes,
+    /// The body of a here-document, of which only the substitutions are read.
+    Body,
+}
+
+/// A compound command that is open.
+#[derive(Clone, Debug)]
+struct CompoundCommand {
+    kind: CompoundKind,
+    stdin: Vec<CommandId>,
+    outputs: Vec<CommandId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CompoundKind {
+    /// `{ … }`
+    Group,
+    /// `( … )`
+    Subshell,
+    /// `if … fi`, `for … done`
+    Keyword,
+    /// `case … esac`
+    Case,
+}
+
+fn extend(outputs: &mut Vec<CommandId>, more: &[CommandId]) {
+    let room = OUTPUTS - outputs.len().min(OUTPUTS);
+    outputs.extend(more.iter().take(room));
+}
+
+impl ListReader {
+    pub(super) fn new(parent: Option<ParentCommand>, stdin: &[CommandId]) -> ListReader {
+        ListReader {
+            parent,
+            list_stdin: stdin.to_vec(),
+            stdin: stdin.to_vec(),
+            ..ListReader::default()
+        }
+    }
+
+    /// Returns the list for the body of a here-document of `command`.
+    pub(super) fn of_body(command: CommandId) -> ListReader {
+        let mut list = ListReader {
+            scope: ListScope::Body,
+            ..ListReader::default()
+        };
+        list.command.adopt(command);
+        list
+    }
+
+    /// Returns the list of a substitution in the current word.
+    pub(super) fn substitution<S: CommandSink>(
+        &mut self,
+        backquotes: bool,
+        cx: &mut ReadContext<'_, S>,
+    ) -> ListReader {
+        let parent = ParentCommand {
+            command: self.begin(cx),
+            relation: ParentRelation::Substitution,
+        };
+        ListReader {
+            scope: match backquotes {
+                true => ListScope::Backquotes,
+                false => ListScope::Commands,
+            },
+            ..ListReader::new(Some(parent), &[])
+        }
+    }
+
+    /// Begins the simple command, if it has not begun.
+    pub(super) fn begin<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) -> CommandId {
+        if let Some(command) = self.command.id() {
+            return command;
+        }
+        let command = cx.next_id();
+        let parent = self.parent;
+        cx.emit(CommandEvent::Begin { command, parent });
+        for &from in &self.stdin {
+            cx.emit(CommandEvent::Pipe { from, to: command });
+        }
+        self.command.begin(command, &self.stdin);
+        command
+    }
+
+    // ---- Pipelines ----
+
+    /// Makes the output of the parent the standard input of the list.
+    pub(super) fn read_parent(&mut self) {
+        self.list_stdin = self.parent.iter().map(|parent| parent.command).collect();
+        self.stdin.clone_from(&self.list_stdin);
+    }
+
+    /// Records the end of the simple command, whose output `chain` writes.
+    pub(super) fn end_element(&mut self, chain: &[CommandId], has_words: bool) {
+        if has_words {
+            self.ended.clear();
+        }
+        extend(&mut self.ended, chain);
+        self.target = None;
+        if !matches!(
+            self.position,
+            WordPosition::Patterns | WordPosition::CaseWord | WordPosition::CaseIn
+        ) {
+            self.position = WordPosition::Command;
+        }
+    }
+
+    /// Connects the element that has ended with the next one.
+    pub(super) fn begin_pipe(&mut self) {
+        self.stdin = std::mem::take(&mut self.ended);
+        self.in_pipe = true;
+    }
+
+    /// Ends the pipeline.
+    pub(super) fn end_pipeline(&mut self) {
+        let ended = std::mem::take(&mut self.ended);
+        let (stdin, outputs) = match self.compounds.last_mut() {
+            Some(compound) => (&compound.stdin, &mut compound.outputs),
+            None => (&self.list_stdin, &mut self.outputs),
+        };
+        extend(outputs, &ended);
+        self.stdin.clone_from(stdin);
+        self.piped = None;
+        self.in_pipe = false;
+    }
+
+    /// Records the command that has ended, if it runs the standard input of the list.
+    pub(super) fn record_stdin_code(&mut self, stdin_code: Option<(CommandId, &'static str)>) {
+        if !self.in_pipe && self.stdin_code.is_none() {
+            self.stdin_code = stdin_code;
+        }
+    }
+
+    // ---- Compound commands ----
+
+    fn open(&mut self, kind: CompoundKind) {
+        if self.compounds.len() < COMPOUNDS {
+            self.compounds.push(CompoundCommand {
+                kind,
+                stdin: self.stdin.clone(),
+                outputs: Vec::new(),
+            });
+        }
+    }
+
+    fn close(&mut self, kind: CompoundKind) -> bool {
+        if self
+            .compounds
+            .last()
+            .is_none_or(|compound| compound.kind != kind)
+        {
+            return false;
+        }
+        self.end_pipeline();
+        if let Some(compound) = self.compounds.pop() {
+            self.ended = compound.outputs;
+        }
+        self.stdin = match self.compounds.last() {
+            Some(compound) => compound.stdin.clone(),
+            None => self.list_stdin.clone(),
+        };
+        true
+    }
+
+    pub(super) fn open_subshell(&mut self) {
+        self.open(CompoundKind::Subshell);
+    }
+
+    pub(super) fn close_subshell(&mut self) -> bool {
+        self.close(CompoundKind::Subshell)
+    }
+
+    /// Ends the patterns of an item of `case`. Returns false if no pattern is read.
+    pub(super) fn end_patterns(&mut self) -> bool {
+        let ends = self.position == WordPosition::Patterns;
+        if ends {
+            self.position = WordPosition::Command;
+        }
+        ends
+    }
+
+    #[inline]
+    pub(super) fn in_patterns(&self) -> bool {
+        self.position == WordPosition::Patterns
+    }
+
+    /// Reads a `;`, of which two end an item of `case`.
+    pub(super) fn end_case_item(&mut self, byte: InputByte) {
+        let is_case = self
+            .compounds
+            .last()
+            .is_some_and(|compound| compound.kind == CompoundKind::Case);
+        if is_case && self.semicolon == byte.start && byte.start > 0 {
+            self.position = WordPosition::Patterns;
+        }
+        self.semicolon = byte.end;
+    }
+
+    // ---- The current word ----
+
+    /// Returns true if the text belongs to no word.
+    #[inline]
+    pub(super) fn discards(&self) -> bool {
+        self.scope == ListScope::Body
+    }
+
+    #[inline]
+    pub(super) fn is_conditional(&self) -> bool {
+        self.position == WordPosition::Conditional
+    }
+
+    /// Returns true if a newline does not end the command.
+    pub(super) fn continues_line(&self) -> bool {
+        self.in_array || matches!(self.position, WordPosition::Patterns | WordPosition::CaseIn)
+    }
+
+    /// Returns true if the current or next word is the first of a simple command.
+    pub(super) fn begins_command(&self) -> bool {
+        self.position == WordPosition::Command && !self.command.has_words() && self.target.is_none()
+    }
+
+    /// Returns true if the next word is the variable of `for`, or `((` in its place.
+    pub(super) fn begins_loop(&self) -> bool {
+        self.position == WordPosition::ForName
+    }
+
+    /// Returns true if the current word is an assignment, in which expansions are not split.
+    pub(super) fn in_assignment(&self) -> bool {
+        self.begins_command() && assignment(self.word.literal()).is_some()
+    }
+
+    #[inline]
+    pub(super) fn keeps_backslashes(&self) -> bool {
+        self.command.is_windows()
+    }
+
+    /// Drops the word if it is the file descriptor of the redirection that follows.
+    pub(super) fn drop_descriptor(&mut self) -> bool {
+        let text = self.word.text.bytes();
+        let is_variable = text.len() > 2 && text.starts_with(b"{") && text.ends_with(b"}");
+        let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let drops = self.word.begun && self.word.is_literal() && (is_number || is_variable);
+        self.descriptor = None;
+        if drops {
+            self.descriptor = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            self.word = WordBuffer::default();
+        }
+        drops
+    }
+
+    pub(super) fn begin_target(&mut self, operator: &'static str) {
+        self.target = Some(operator);
+    }
+
+    pub(super) fn drop_function_name(&mut self) {
+        self.word = WordBuffer::default();
+    }
+
+    /// Begins a word that is no word of a command: `(( … ))`.
+    pub(super) fn begin_dropped_word(&mut self) {
+        self.drops_word = true;
+    }
+
+    /// Takes the complete word, or `None` if there is none.
+    pub(super) fn take_word(&mut self) -> Option<WordBuffer> {
+        if !self.word.begun || self.discards() {
+            return None;
+        }
+        let word = std::mem::take(&mut self.word);
+        (!std::mem::take(&mut self.drops_word)).then_some(word)
+    }
+
+    // ---- Reserved words ----
+
+    /// Reads a word as part of a compound command. Returns false if it is a word of a simple command.
+    pub(super) fn read_reserved<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        literal: bool,
+        cx: &mut ReadContext<'_, S>,
+    ) -> bool {
+        let text = word.bytes();
+        match self.position {
+            WordPosition::Command => {
+                return literal && !self.command.has_words() && self.read_keyword(text);
+            }
+            WordPosition::Conditional => {
+                let ends = literal && text == b"]]";
+                if ends {
+                    self.position = WordPosition::Command;
+                }
+                return ends;
+            }
+            WordPosition::ForName => {
+                self.variable = (text.to_vec(), 0);
+                self.position = WordPosition::ForIn;
+            }
+            WordPosition::ForIn => {
+                self.position = match text {
+                    b"in" => WordPosition::ForValues,
+                    _ => WordPosition::Command,
+                };
+            }
+            WordPosition::ForValues => {
+                let only = self.variable.1 == 0 && !word.traits.expanded() && !word.traits.glob();
+                cx.state.assign(&self.variable.0, only.then_some(text));
+                self.variable.1 += 1;
+            }
+            WordPosition::CaseWord => self.position = WordPosition::CaseIn,
+            WordPosition::CaseIn => self.position = WordPosition::Patterns,
+            WordPosition::Patterns => {
+                if literal && text == b"esac" {
+                    self.position = WordPosition::Command;
+                    self.close(CompoundKind::Case);
+                }
+            }
+            WordPosition::Function => self.position = WordPosition::Command,
+        }
+        true
+    }
+
+    fn read_keyword(&mut self, text: &[u8]) -> bool {
+        match text {
+            b"if" | b"while" | b"until" => self.open(CompoundKind::Keyword),
+            b"for" | b"select" => {
+                self.open(CompoundKind::Keyword);
+                self.position = WordPosition::ForName;
+            }
+            b"case" => {
+                self.open(CompoundKind::Case);
+                self.position = WordPosition::CaseWord;
+            }
+            b"{" => self.open(CompoundKind::Group),
+            b"}" => {
+                self.close(CompoundKind::Group);
+            }
+            b"fi" | b"done" => {
+                self.close(CompoundKind::Keyword);
+            }
+            b"esac" => {
+                self.close(CompoundKind::Case);
+            }
+            b"function" => self.position = WordPosition::Function,
+            b"then" | b"elif" | b"else" | b"do" | b"!" | b"coproc" | b"always" => {}
+            b"[[" => {
+                self.position = WordPosition::Conditional;
+                return false;
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl ShellSyntax {
+    /// Returns true if the shell has the reserved words of POSIX.
+    pub(super) fn has_reserved_words(self) -> bool {
+        self == ShellSyntax::Posix
+    }
+}
+
+impl ListReader {
+    /// Closes the compound commands that are open at the end of the list.
+    pub(super) fn end_compounds(&mut self) {
+        for compound in std::mem::take(&mut self.compounds) {
+            extend(&mut self.outputs, &compound.outputs);
+        }
+    }
+}

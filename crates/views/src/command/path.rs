@@ -1,0 +1,82 @@
+//! Normalization of paths as they are written in operands.
+
+use super::event::WordTraits;
+
+/// Returns the path without what does not change its meaning: repeated slashes, `.` segments and segments that a `..`
+/// removes. The home directory is written `~`, for an unquoted tilde, `$HOME` and `${HOME}`.
+///
+/// `..` at the beginning of a relative path, after `~` and after an expansion remains. The trailing slash remains.
+///
+/// # Example: spellings of the root and of the home directory
+///
+/// ```
+/// use ttsr_views::command::{WordTraits, normalize_path};
+///
+/// let normal = |path: &str| normalize_path(path.as_bytes(), WordTraits::default());
+/// assert_eq!(normal("//etc/./passwd"), b"/etc/passwd");
+/// assert_eq!(normal("/tmp/../*"), b"/*");
+/// assert_eq!(normal("a//b/../c/"), b"a/c/");
+/// // `$HOME` is only text if it was quoted.
+/// assert_eq!(normal("$HOME/x"), b"$HOME/x");
+/// ```
+pub fn normalize_path(path: &[u8], traits: WordTraits) -> Vec<u8> {
+    let home = |path: &[u8]| -> Option<usize> {
+        let names: [&[u8]; 2] = [b"$HOME", b"${HOME}"];
+        let name = names.into_iter().find(|name| {
+            path.starts_with(name) && path.get(name.len()).is_none_or(|&byte| byte == b'/')
+        });
+        name.map(<[u8]>::len)
+    };
+    let (mut normal, rest) = match home(path) {
+        Some(length) if traits.expanded() => (b"~".to_vec(), &path[length..]),
+        _ if traits.tilde() && path.first() == Some(&b'~') => {
+            let end = path.iter().position(|&byte| byte == b'/');
+            let (user, rest) = path.split_at(end.unwrap_or(path.len()));
+            (user.to_vec(), rest)
+        }
+        _ => (Vec::new(), path),
+    };
+    let fixed = normal.len();
+    let absolute = rest.first() == Some(&b'/');
+    if absolute {
+        normal.push(b'/');
+    }
+    let root = normal.len();
+    let mut segments = rest.split(|&byte| byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"" | b"." => {}
+            b".." if remove_segment(&mut normal, root, absolute && fixed == 0) => {}
+            _ => {
+                normal.extend_from_slice(segment);
+                if !last {
+                    normal.push(b'/');
+                }
+            }
+        }
+    }
+    if normal.is_empty() && !path.is_empty() {
+        normal.push(b'.');
+    }
+    normal
+}
+
+/// Removes the last segment. Returns false if `..` must remain.
+fn remove_segment(path: &mut Vec<u8>, root: usize, is_root: bool) -> bool {
+    let segments = path[root..].strip_suffix(b"/").unwrap_or(&path[root..]);
+    if segments.is_empty() {
+        return is_root;
+    }
+    let from = segments
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |slash| slash + 1);
+    let last = &segments[from..];
+    let unknown = |byte: &u8| matches!(byte, b'$' | b'*' | b'?' | b'[');
+    if last == b".." || last.iter().any(unknown) {
+        return false;
+    }
+    path.truncate(root + from);
+    true
+}

@@ -1,0 +1,286 @@
+//! The tables of programs: their options, their subcommands, and the words that they run as commands or code.
+
+use super::programs::FAMILIES;
+
+/// A program in the tables.
+#[derive(Debug)]
+pub struct ProgramSpec {
+    /// The names of the program.
+    pub names: &'static [&'static str],
+    /// The syntax of its flags.
+    pub style: FlagStyle,
+    /// The language of the code that the program runs; empty if it runs none.
+    pub(super) language: &'static str,
+    pub(super) action: ProgramAction,
+    /// The options, separated by blanks. A suffix gives the kind: see [`OptionKind`].
+    pub(super) options: &'static str,
+    /// The subcommands that have subcommands; `*` if all have them, `**` if any number of words precedes a verb.
+    pub(super) groups: &'static str,
+    pub(super) subcommands: &'static [SubcommandSpec],
+}
+
+/// A subcommand in the tables.
+#[derive(Debug)]
+pub struct SubcommandSpec {
+    /// The names, separated by blanks: `push`, `container rm`.
+    pub name: &'static str,
+    pub(super) options: &'static str,
+    pub(super) action: ProgramAction,
+}
+
+/// The syntax of the flags of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlagStyle {
+    /// Clusters of letters after one dash; abbreviated words after two.
+    Gnu,
+    /// Words after one dash, as in `find -delete` and `terraform apply -auto-approve`.
+    Words,
+    /// Words after one dash, abbreviated and without regard to case, as in `Remove-Item -Rec`.
+    PowerShell,
+    /// Letters after a slash, as in `del /s`.
+    Cmd,
+}
+
+/// The words that a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProgramAction {
+    /// None.
+    None,
+    /// The words after its own operands, as a command.
+    Words { operands: u32 },
+    /// The words after its own operands, joined by blanks, as a script.
+    Joined { operands: u32 },
+    /// The first operand, as a script.
+    FirstOperand,
+    /// A script: the first operand after `-c`, or its standard input.
+    Shell,
+    /// Code: its standard input if there is neither a file nor an option with code.
+    Interpreter,
+    /// Code: the operand with this index.
+    CodeOperand { operands: u32 },
+    /// The file that is its first operand.
+    Source,
+    /// Its operands are assignments.
+    Assignments,
+    /// It writes its operands: `echo`.
+    Echo,
+}
+
+/// The kind of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OptionKind {
+    /// Has no value.
+    Flag,
+    /// `=`: has a value, attached or as the next word.
+    Value,
+    /// `?`: has an attached value or none.
+    Optional,
+    /// `$`: has a value that is a script.
+    Script,
+    /// `@`: has a value that is code in the language of the program.
+    Code,
+    /// `!`: the words up to `;` or `+` are a command.
+    Command,
+    /// `~`: the program only prints or checks, and runs nothing.
+    Inert,
+    /// `&`: the rest of the words, joined by blanks, is a script in the syntax of the program.
+    Rest,
+}
+
+impl ProgramSpec {
+    /// A program with GNU flags that runs none of its words.
+    pub(super) const fn new(names: &'static [&'static str], options: &'static str) -> ProgramSpec {
+        ProgramSpec {
+            names,
+            style: FlagStyle::Gnu,
+            language: "",
+            action: ProgramAction::None,
+            options,
+            groups: "",
+            subcommands: &[],
+        }
+    }
+
+    pub(super) const fn style(mut self, style: FlagStyle) -> ProgramSpec {
+        self.style = style;
+        self
+    }
+
+    pub(super) const fn action(mut self, action: ProgramAction) -> ProgramSpec {
+        self.action = action;
+        self
+    }
+
+    /// Sets the number of operands before the command that the program runs.
+    pub(super) const fn runs(self, operands: u32) -> ProgramSpec {
+        self.action(ProgramAction::Words { operands })
+    }
+
+    /// Sets the number of operands before the words that the program joins to a script.
+    pub(super) const fn joins(self, operands: u32) -> ProgramSpec {
+        self.action(ProgramAction::Joined { operands })
+    }
+
+    /// Makes the program an interpreter of a language.
+    pub(super) const fn interprets(mut self, language: &'static str) -> ProgramSpec {
+        self.language = language;
+        self.action(ProgramAction::Interpreter)
+    }
+
+    pub(super) const fn language(mut self, language: &'static str) -> ProgramSpec {
+        self.language = language;
+        self
+    }
+
+    pub(super) const fn groups(mut self, groups: &'static str) -> ProgramSpec {
+        self.groups = groups;
+        self
+    }
+
+    pub(super) const fn subcommands(
+        mut self,
+        subcommands: &'static [SubcommandSpec],
+    ) -> ProgramSpec {
+        self.subcommands = subcommands;
+        self
+    }
+
+    /// Returns the subcommand with these names, separated by blanks.
+    pub(super) fn subcommand(&self, name: &[u8]) -> Option<&'static SubcommandSpec> {
+        let subcommands: &'static [SubcommandSpec] = self.subcommands;
+        subcommands.iter().find(|spec| spec.name.as_bytes() == name)
+    }
+
+    /// Returns true if the words so far are a subcommand that has subcommands.
+    pub(super) fn is_group(&self, path: &[u8], words: usize) -> bool {
+        match self.groups {
+            "*" => words < 2,
+            "**" => words < 6 && !is_verb(path.rsplit(|&byte| byte == b' ').next().unwrap_or(path)),
+            groups => groups.split(' ').any(|group| group.as_bytes() == path),
+        }
+    }
+
+    /// Returns true if the program accepts abbreviated flags: those with getopt_long, git and PowerShell do, other
+    /// programs with subcommands do not.
+    pub(super) fn reads_abbreviations(&self) -> bool {
+        let words = matches!(self.style, FlagStyle::Words | FlagStyle::Cmd);
+        !words && (!self.has_subcommands() || self.names == ["git"])
+    }
+
+    /// Returns true if the program has subcommands.
+    pub(super) fn has_subcommands(&self) -> bool {
+        !self.subcommands.is_empty() || !self.groups.is_empty()
+    }
+
+    /// Returns true if the table knows the flag (`-f`, `--force`) for the program or the subcommand, whose names are
+    /// separated by blanks. Returns `None` if the table does not know the subcommand, or no options at all.
+    ///
+    /// # Example: options of one subcommand
+    ///
+    /// ```
+    /// use ttsr_views::command::program_spec;
+    ///
+    /// let git = program_spec(b"git").unwrap();
+    /// assert_eq!(git.has_flag("push", "--force"), Some(true));
+    /// assert_eq!(git.has_flag("push", "--recursive"), Some(false));
+    /// assert_eq!(git.has_flag("no-such-subcommand", "--force"), None);
+    /// ```
+    pub fn has_flag(&self, subcommand: &str, flag: &str) -> Option<bool> {
+        let spec = match subcommand {
+            "" => None,
+            name => Some(self.subcommand(name.as_bytes())?),
+        };
+        let options = [spec.map_or("", |spec| spec.options), self.options];
+        let known = |(name, _): (&str, OptionKind)| name == flag;
+        let is_empty = options.iter().all(|options| options.is_empty());
+        (!is_empty).then(|| options.into_iter().flat_map(options_of).any(known))
+    }
+}
+
+impl SubcommandSpec {
+    /// A subcommand that runs none of its words.
+    pub(super) const fn new(name: &'static str, options: &'static str) -> SubcommandSpec {
+        SubcommandSpec {
+            name,
+            options,
+            action: ProgramAction::None,
+        }
+    }
+
+    /// A subcommand that runs the words after `operands` operands.
+    pub(super) const fn runs(
+        name: &'static str,
+        operands: u32,
+        options: &'static str,
+    ) -> SubcommandSpec {
+        SubcommandSpec {
+            name,
+            options,
+            action: ProgramAction::Words { operands },
+        }
+    }
+}
+
+/// Returns true if a word ends the subcommands of `gcloud` and `az`.
+fn is_verb(word: &[u8]) -> bool {
+    let verbs = "create delete list describe update show start stop restart reset add remove set get get-iam-policy \
+                 set-iam-policy add-iam-policy-binding remove-iam-policy-binding deploy disable enable undelete \
+                 submit read ssh scp tail patch import export purge deallocate login logout run call cp mv rm ls \
+                 rsync sync upload download init info version abandon destroy rollback suspend resume resize move \
+                 attach detach drain cancel revoke failover restore recreate rolling-action";
+    verbs
+        .split_ascii_whitespace()
+        .any(|verb| verb.as_bytes() == word)
+}
+
+/// Returns the options of a table with their kinds.
+pub(super) fn options_of(
+    options: &'static str,
+) -> impl Iterator<Item = (&'static str, OptionKind)> {
+    options.split_ascii_whitespace().map(|option| {
+        let (name, suffix) = option.split_at(option.len() - 1);
+        let kind = match suffix {
+            "=" => OptionKind::Value,
+            "?" if name.len() > 1 => OptionKind::Optional,
+            "$" => OptionKind::Script,
+            "@" => OptionKind::Code,
+            "!" => OptionKind::Command,
+            "~" => OptionKind::Inert,
+            "&" => OptionKind::Rest,
+            _ => return (option, OptionKind::Flag),
+        };
+        (name, kind)
+    })
+}
+
+/// Returns the program with this base name. A version at the end, as in `python3.12`, is ignored.
+pub fn program_spec(name: &[u8]) -> Option<&'static ProgramSpec> {
+    let exact = find(|known| known.as_bytes() == name);
+    exact.or_else(|| {
+        let version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+        let digits = name.iter().rev().take_while(|byte| version(byte)).count();
+        let stem = &name[..name.len() - digits];
+        let stem = stem.strip_suffix(b"-").unwrap_or(stem);
+        (digits > 0 && !stem.is_empty())
+            .then(|| find(|known| known.as_bytes() == stem))
+            .flatten()
+    })
+}
+
+/// Returns the PowerShell command or alias, or the command of `cmd.exe`, with this name, without regard to case.
+pub(super) fn windows_spec(name: &[u8]) -> Option<&'static ProgramSpec> {
+    let windows =
+        |spec: &&ProgramSpec| matches!(spec.style, FlagStyle::PowerShell | FlagStyle::Cmd);
+    let all = FAMILIES.iter().flat_map(|family| family.iter());
+    all.filter(windows).find(|spec| {
+        spec.names
+            .iter()
+            .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    })
+}
+
+fn find(matches: impl Fn(&str) -> bool) -> Option<&'static ProgramSpec> {
+    let all = FAMILIES.iter().flat_map(|family| family.iter());
+    all.filter(|spec| !matches!(spec.style, FlagStyle::PowerShell | FlagStyle::Cmd))
+        .find(|spec| spec.names.iter().any(|name| matches(name)))
+}

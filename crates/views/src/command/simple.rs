@@ -1,0 +1,377 @@
+//! A simple command: its assignments, words and redirections, and the chain of commands that wrappers make of it.
+
+use super::body::{HereConsumer, HereDocument};
+use super::braces::expand_braces;
+use super::event::{CommandEvent, CommandId, CommandSink, WordRole, WordTraits};
+use super::layer::{CommandLayer, ScriptStreams, run_script};
+use super::list::ListReader;
+use super::script::ScriptReader;
+use super::text::MappedText;
+use super::word::{ReadWord, WordBuffer, assignment};
+use super::{ReadContext, ShellSyntax};
+
+/// The most bytes of a word that brace expansion yields.
+const BRACES: usize = 4096;
+
+/// A simple command that is being read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SimpleReader {
+    id: Option<CommandId>,
+    /// The command itself, and the commands that it wraps, innermost last.
+    pub(super) layers: Vec<CommandLayer>,
+    /// All commands of the chain, and those of the scripts that it has run.
+    pub(super) chain: Vec<CommandId>,
+    /// The commands that write the standard input.
+    pub(super) stdin: Vec<CommandId>,
+    here_string: Option<MappedText>,
+    /// The operands of `echo` and `printf`.
+    pub(super) written: Vec<MappedText>,
+    /// The command of a script of this command that runs the standard input as code.
+    stdin_code: Option<(CommandId, &'static str)>,
+    windows: bool,
+    /// The earlier values of the variables that are assigned before the program, whose environment they are.
+    shadowed: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl SimpleReader {
+    #[inline]
+    pub(super) fn id(&self) -> Option<CommandId> {
+        self.id
+    }
+
+    pub(super) fn begin(&mut self, command: CommandId, stdin: &[CommandId]) {
+        self.id = Some(command);
+        self.chain = vec![command];
+        self.stdin = stdin.to_vec();
+    }
+
+    /// Uses the number of a command that has ended, as the parent of substitutions.
+    pub(super) fn adopt(&mut self, command: CommandId) {
+        self.id = Some(command);
+    }
+
+    /// Returns true if the name of the program has been read.
+    #[inline]
+    pub(super) fn has_words(&self) -> bool {
+        !self.layers.is_empty()
+    }
+
+    /// Returns true if the program is one of Windows, in whose operands a backslash is not an escape.
+    #[inline]
+    pub(super) fn is_windows(&self) -> bool {
+        self.windows
+    }
+
+    /// Reads a word: the name of the program, a flag or an operand.
+    pub(super) fn read_word<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let Some(id) = self.id else {
+            return;
+        };
+        if self.layers.is_empty() {
+            for (name, value) in std::mem::take(&mut self.shadowed).into_iter().rev() {
+                cx.state.assign(&name, value.as_deref());
+            }
+            let layer = CommandLayer::begin(id, word, place.0, cx);
+            self.windows = layer.is_windows();
+            self.layers.push(layer);
+            return;
+        }
+        self.read_argument(word, place, cx);
+    }
+
+    /// Ends the command and every command that it wraps. Returns the language of the code that it reads from its
+    /// standard input.
+    fn end<S: CommandSink>(
+        &mut self,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) -> Option<(CommandId, &'static str)> {
+        let mut stdin_code = self.stdin_code;
+        while let Some(mut layer) = self.layers.pop() {
+            let streams = layer.finish(cx);
+            self.chain.extend(streams.outputs);
+            stdin_code = stdin_code.or(streams.stdin_code);
+            let language = layer.stdin_language().filter(|_| stdin_code.is_none());
+            if let Some(language) = language {
+                let command = layer.id;
+                stdin_code = Some((command, language));
+                cx.emit(CommandEvent::StdinIsCode { command, language });
+            }
+            if let Some((command, language)) = stdin_code
+                && let Some(text) = self.here_string.take()
+            {
+                self.run_stdin(&text, command, language, place, cx);
+            }
+            let at = cx.state.at;
+            cx.emit(CommandEvent::End {
+                command: layer.id,
+                at,
+            });
+        }
+        stdin_code
+    }
+
+    /// Records the commands of a script that the command has run.
+    pub(super) fn add_streams(&mut self, streams: ScriptStreams) {
+        self.chain.extend(streams.outputs);
+        self.stdin_code = self.stdin_code.or(streams.stdin_code);
+    }
+
+    /// Reads a text that the command reads from its standard input as code.
+    fn run_stdin<S: CommandSink>(
+        &mut self,
+        text: &MappedText,
+        command: CommandId,
+        language: &'static str,
+        place: (ShellSyntax, usize),
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        match language {
+            "sh" => {
+                let streams = run_script(text, place, command, &[], cx);
+                self.chain.extend(streams.outputs);
+            }
+            _ => emit_code(text, command, language, cx),
+        }
+    }
+}
+
+/// Emits a text as code.
+pub(super) fn emit_code<S: CommandSink>(
+    text: &MappedText,
+    command: CommandId,
+    language: &'static str,
+    cx: &mut ReadContext<'_, S>,
+) {
+    for chunk in text.chunks(cx.state.now) {
+        cx.emit(CommandEvent::Code {
+            command,
+            language,
+            chunk,
+        });
+    }
+    cx.emit(CommandEvent::CodeEnd { command });
+}
+
+impl ScriptReader {
+    /// Ends the current word, if there is one.
+    pub(super) fn end_word<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        let Some(word) = self.list().take_word() else {
+            return;
+        };
+        if let Some(operator) = self.list().target.take() {
+            return self.end_target(operator, &word, cx);
+        }
+        let marked = word
+            .braces
+            .first()
+            .is_some_and(|&at| word.text.bytes().get(at) == Some(&b'{'))
+            || word.braces.len() > 2;
+        if !marked || self.syntax != ShellSyntax::Posix || self.list().in_assignment_of(&word) {
+            return self.read_word(&word, cx);
+        }
+        let most = cx.state.limits.expansions;
+        let text = word.text.bytes();
+        match word
+            .knows_braces()
+            .then(|| expand_braces(text, &word.braces, most, BRACES))
+        {
+            Some(Some(words)) if words.len() > 1 || words[0] != text => {
+                // An empty word remains only if a part of it is quoted.
+                let keeps = |text: &Vec<u8>| !text.is_empty() || word.traits.quoted();
+                for text in words.into_iter().filter(keeps) {
+                    let expanded = WordBuffer {
+                        text: MappedText::replacement(&text, word.span.start, word.span.end),
+                        literal: Some(0),
+                        ..word.clone()
+                    };
+                    self.read_word(&expanded, cx);
+                }
+            }
+            Some(Some(_)) => self.read_word(&word, cx),
+            _ => {
+                cx.counters().expansions += 1;
+                self.read_word(&word, cx);
+            }
+        }
+    }
+
+    /// Reads a complete word that is not the target of a redirection.
+    fn read_word<S: CommandSink>(&mut self, word: &WordBuffer, cx: &mut ReadContext<'_, S>) {
+        let place = (self.syntax, self.level);
+        let list = self.list();
+        let complete = word.complete();
+        // An element of an array of words is neither a reserved word nor an assignment.
+        let is_literal = word.is_literal() && place.0.has_reserved_words();
+        if list.read_reserved(&complete, is_literal, cx) {
+            return;
+        }
+        let command = list.begin(cx);
+        if !list.command.has_words()
+            && place.0 == ShellSyntax::Posix
+            && let Some((name, value)) = assignment(word.literal())
+        {
+            let variable = &complete.bytes()[..name];
+            if list.command.shadowed.len() < cx.state.limits.expansions {
+                let earlier = cx.state.value(variable).map(<[u8]>::to_vec);
+                list.command.shadowed.push((variable.to_vec(), earlier));
+            }
+            record(&complete, name, value, cx);
+            return assign(command, &complete, name, value, cx);
+        }
+        list.command.read_word(&complete, place, cx);
+    }
+
+    /// Reads the target of a redirection.
+    fn end_target<S: CommandSink>(
+        &mut self,
+        operator: &'static str,
+        word: &WordBuffer,
+        cx: &mut ReadContext<'_, S>,
+    ) {
+        let room = self.heredocs.len() < cx.state.limits.heredocs;
+        let list = self.list();
+        let command = list.begin(cx);
+        let complete = word.complete();
+        cx.emit(CommandEvent::Redirection {
+            command,
+            descriptor: list.descriptor.take(),
+            operator,
+            target: complete.in_role(command, WordRole::Target, 0),
+        });
+        match operator {
+            "<<<" => list.command.here_string = Some(word.text.clone()),
+            "<<" | "<<-" if room => {
+                self.heredocs
+                    .push(HereDocument::new(command, word, operator == "<<-"));
+            }
+            "<<" | "<<-" => cx.counters().heredocs += 1,
+            "<" => {
+                // `bash < <(curl …)` runs the output of the substitution.
+                list.command.stdin.extend(&word.substitutions);
+                for &from in &word.substitutions {
+                    cx.emit(CommandEvent::Pipe { from, to: command });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the simple command, if there is one.
+    pub(super) fn end_command<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
+        let place = (self.syntax, self.level);
+        let list = self.list();
+        if list.discards() || list.command.id.is_none() {
+            list.end_element(&[], false);
+            return;
+        }
+        let mut command = std::mem::take(&mut list.command);
+        let (has_words, passes) = (command.has_words(), command.passes_stdin());
+        let written = command.output();
+        let ids = command.chain.clone();
+        if let Some(id) = command.id.filter(|_| !has_words) {
+            let at = cx.state.at;
+            cx.emit(CommandEvent::End { command: id, at });
+        }
+        let stdin_code = command.end(place, cx);
+        if let Some((reader, language)) = stdin_code
+            && let Some(text) = list.piped.take()
+        {
+            command.run_stdin(&text, reader, language, place, cx);
+        }
+        list.record_stdin_code(stdin_code);
+        list.end_element(&command.chain, has_words);
+        list.piped = written.or_else(|| list.piped.take().filter(|_| passes));
+        self.assign_bodies(&ids, &command.stdin, passes, stdin_code);
+    }
+
+    /// Determines the consumers of the here-documents of a command that has ended, and of the commands whose output it
+    /// reads.
+    fn assign_bodies(
+        &mut self,
+        ids: &[CommandId],
+        stdin: &[CommandId],
+        passes: bool,
+        stdin_code: Option<(CommandId, &'static str)>,
+    ) {
+        for heredoc in &mut self.heredocs {
+            let owns = ids.contains(&heredoc.command);
+            if owns && passes {
+                heredoc.consumer = HereConsumer::Passed;
+            }
+            let passed = heredoc.consumer == HereConsumer::Passed;
+            let reads = owns || passed && stdin.contains(&heredoc.command);
+            if let Some((command, language)) = stdin_code
+                && reads
+            {
+                heredoc.consumer = HereConsumer::Code { command, language };
+            }
+        }
+    }
+
+    /// Ends the list.
+    pub(super) fn end_list(&mut self) {
+        self.list().end_pipeline();
+        self.list().end_compounds();
+    }
+}
+
+/// Records the value of an assignment for the text that follows, if it is constant.
+pub(super) fn record<S: CommandSink>(
+    word: &ReadWord<'_>,
+    name: usize,
+    value: usize,
+    cx: &mut ReadContext<'_, S>,
+) {
+    let text = word.bytes();
+    let appends = text[value - 2] == b'+';
+    let known = !word.traits.expanded() && !word.traits.truncated() && !appends;
+    cx.state
+        .assign(&text[..name], known.then_some(&text[value..]));
+}
+
+/// Reports an assignment.
+pub(super) fn assign<S: CommandSink>(
+    command: CommandId,
+    word: &ReadWord<'_>,
+    name: usize,
+    value: usize,
+    cx: &mut ReadContext<'_, S>,
+) {
+    let text = word.bytes();
+    let (name, value) = (&text[..name], &text[value..]);
+    let mut assigned = word.in_role(command, WordRole::Value { flag: name }, 0);
+    assigned.text = value;
+    cx.emit(CommandEvent::Assignment {
+        command,
+        name,
+        value: assigned,
+    });
+}
+
+impl WordBuffer {
+    pub(super) fn complete(&self) -> ReadWord<'_> {
+        let mut traits = self.traits;
+        if !self.braces.is_empty() && self.literal == Some(0) && !traits.quoted() {
+            traits.insert(WordTraits::CONSTANT);
+        }
+        ReadWord {
+            text: &self.text,
+            start: self.span.start,
+            end: self.span.end,
+            traits,
+            substitutions: &self.substitutions,
+        }
+    }
+}
+
+impl ListReader {
+    fn in_assignment_of(&self, word: &WordBuffer) -> bool {
+        self.begins_command() && assignment(word.literal()).is_some()
+    }
+}

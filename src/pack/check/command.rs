@@ -1,0 +1,218 @@
+//! The faults of the patterns of commands: names, flags and globs that no command can match.
+
+use super::fault::Fault;
+use super::pattern;
+use crate::limits::Limits;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::{self, quote};
+use crate::program::MAX_FLAGS;
+use crate::rule::{CommandRequirements, Pattern, PatternKind};
+use ttsr_views::command::program_spec;
+use ttsr_views::glob::{Glob, GlobOptions};
+use ttsr_views::path::PathScope;
+
+/// The most subcommands of a pattern.
+const SUBCOMMANDS: usize = 6;
+
+/// Returns the faults of a pattern, each with its key.
+pub(in crate::pack) fn faults(pattern: &Pattern, limits: &Limits) -> Vec<(&'static str, Fault)> {
+    let mut found = Vec::new();
+    let requirements = pattern.command.as_deref();
+    if pattern.kind != PatternKind::Command {
+        if requirements.is_some() {
+            let message = format!(
+                "a pattern with `{}` has no requirements on a command",
+                pattern.kind.name()
+            );
+            let help = "write `command = \"…\"`, or remove `flags`, `operand` and the like";
+            found.push((pattern.kind.name(), malformed(message).with_help(help)));
+        }
+        return found;
+    }
+    names(&pattern.text, &mut found);
+    for (is_set, key) in [
+        (!pattern.region.is_empty(), "region"),
+        (!pattern.fold.is_empty(), "fold"),
+    ] {
+        if is_set {
+            let message = format!(
+                "`{key}` has no effect: a command is read without quotes, from the input of tools"
+            );
+            found.push((
+                key,
+                Fault::new(&code::NO_EFFECT, message).with_help("remove it"),
+            ));
+        }
+    }
+    if let Some(requirements) = requirements {
+        requirement_faults(requirements, limits, &mut found);
+    }
+    found
+}
+
+fn malformed(message: impl Into<String>) -> Fault {
+    Fault::new(&code::COMMAND, message)
+}
+
+/// Reports a command that is not a program and its subcommands, with one blank between them.
+fn names(text: &str, found: &mut Vec<(&'static str, Fault)>) {
+    let names: Vec<&str> = text.split(' ').collect();
+    let is_blank = |name: &&str| name.is_empty() || name.contains(char::is_whitespace);
+    if names.iter().any(is_blank) {
+        // An empty text has been reported.
+        if !text.is_empty() {
+            let message = "the names of a command are separated by one blank";
+            found.push((
+                "command",
+                malformed(message).with_help("such as `git push`"),
+            ));
+        }
+        return;
+    }
+    if names.len() > SUBCOMMANDS + 1 {
+        let message = format!("a command has more than {SUBCOMMANDS} subcommands");
+        found.push(("command", malformed(message)));
+    }
+    if let Some(flag) = names.iter().find(|name| name.starts_with('-')) {
+        let message = format!("{} is a flag, not a subcommand", quote(flag));
+        let help = format!("write `flags = [\"{flag}\"]`");
+        found.push(("command", malformed(message).with_help(help)));
+    }
+    if names[0].contains('/') {
+        let message = "a program is compared by its name, without the folder";
+        found.push(("command", malformed(message).with_help("remove the folder")));
+    }
+    let globs = names.iter().map(|name| glob_fault(name));
+    found.extend(globs.flatten().map(|fault| ("command", fault)));
+}
+
+fn glob_fault(glob: &str) -> Option<Fault> {
+    let error = Glob::new(glob, GlobOptions::default()).err()?;
+    let message = format!("glob {}: {}", quote(glob), escape::all(&error.to_string()));
+    Some(Fault::new(&code::GLOB, message))
+}
+
+fn requirement_faults(
+    requirements: &CommandRequirements,
+    limits: &Limits,
+    found: &mut Vec<(&'static str, Fault)>,
+) {
+    let CommandRequirements {
+        flags,
+        no_flags,
+        operand,
+        operands_all,
+        env,
+        redirect_to,
+        reads,
+        stdin_is_code: _,
+        pipe_to,
+        pipe_from,
+    } = requirements;
+    if flags.len() > MAX_FLAGS {
+        let message = format!("`flags` has more than {MAX_FLAGS} entries");
+        found.push(("flags", malformed(message)));
+    }
+    for (key, entries) in [("flags", flags), ("no-flags", no_flags)] {
+        let faults = entries.iter().flat_map(|entry| flag_faults(entry));
+        found.extend(faults.map(|fault| (key, fault)));
+    }
+    for (key, text) in [("operand", operand), ("operands-all", operands_all)] {
+        let fault = text.as_deref().and_then(|text| operand_fault(text, limits));
+        found.extend(fault.map(|fault| (key, fault)));
+    }
+    for entry in env {
+        let (name, value) = entry.split_once('=').unwrap_or((entry, "*"));
+        if name.is_empty() {
+            let message = format!("{} names no variable", quote(entry));
+            found.push((
+                "env",
+                malformed(message).with_help("write `NAME` or `NAME=value`"),
+            ));
+        }
+        let faults = [glob_fault(name), glob_fault(value)].into_iter().flatten();
+        found.extend(faults.map(|fault| ("env", fault)));
+    }
+    for (key, globs) in [("redirect-to", redirect_to), ("reads", reads)] {
+        for glob in globs {
+            if let Err(error) = PathScope::new(std::slice::from_ref(glob)) {
+                let message = format!("glob {}: {}", quote(glob), escape::all(&error.to_string()));
+                found.push((key, Fault::new(&code::GLOB, message)));
+            }
+        }
+    }
+    for (key, piped) in [("pipe-to", pipe_to), ("pipe-from", pipe_from)] {
+        let Some(piped) = piped else { continue };
+        let has_pipe = |it: &CommandRequirements| it.pipe_to.is_some() || it.pipe_from.is_some();
+        if piped.kind != PatternKind::Command || piped.command.as_deref().is_some_and(has_pipe) {
+            let message = format!("`{key}` is a command without `pipe-to` and `pipe-from`");
+            found.push((key, malformed(message)));
+            continue;
+        }
+        let fault = pattern::fault(piped, limits);
+        found.extend(fault.map(|fault| (key, fault)));
+        let inner = faults(piped, limits).into_iter();
+        found.extend(inner.map(|(_, fault)| (key, fault)));
+    }
+}
+
+/// Reports spellings that are not flags.
+fn flag_faults(entry: &str) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for spelling in entry.split('|') {
+        let (name, value) = spelling.split_once('=').unwrap_or((spelling, "*"));
+        let is_flag = name.len() > 1 && name.starts_with(['-', '/', '+']);
+        if !is_flag || name.contains(char::is_whitespace) || name == "--" {
+            let message = format!("{} is not a flag", quote(spelling));
+            let help = "write flags with their dashes: `-f|--force`";
+            found.push(malformed(message).with_help(help));
+        }
+        found.extend(glob_fault(value));
+    }
+    found
+}
+
+/// Returns the fault of a regular expression on operands.
+pub(in crate::pack) fn operand_fault(text: &str, limits: &Limits) -> Option<Fault> {
+    let regex = Pattern::regex(text);
+    if ttsr_automata::pattern::has_lookaround(text, &limits.pattern_limits()) {
+        let message = "a regular expression on operands has no look-around or back-reference";
+        return Some(Fault::new(&code::LOOK_AROUND, message));
+    }
+    pattern::fault(&regex, limits)
+}
+
+/// Returns the warnings about flags that the program of a pattern does not have, as far as the tables know.
+pub(in crate::pack) fn unknown_flags(pattern: &Pattern) -> Vec<Fault> {
+    let Some(requirements) = pattern.command.as_deref() else {
+        return Vec::new();
+    };
+    let mut names = pattern.text.split(' ');
+    let program = names.next().unwrap_or_default();
+    let Some(spec) = program_spec(program.as_bytes()) else {
+        return Vec::new();
+    };
+    let subcommand: Vec<&str> = names.collect();
+    let subcommand = subcommand.join(" ");
+    let entries = requirements.flags.iter().chain(&requirements.no_flags);
+    let mut found = Vec::new();
+    for entry in entries {
+        let names = || {
+            entry
+                .split('|')
+                .map(|it| it.split('=').next().unwrap_or(it))
+        };
+        let is_unknown = |name: &str| spec.has_flag(&subcommand, name) == Some(false);
+        if names().all(is_unknown) {
+            let message = format!(
+                "{} is not known as a flag of `{}`",
+                quote(entry),
+                escape::all(&pattern.text)
+            );
+            let help =
+                "correct the spelling; if the program has the flag, the pattern works as it is";
+            found.push(Fault::new(&code::UNKNOWN_FLAG, message).with_help(help));
+        }
+    }
+    found
+}

@@ -1,0 +1,468 @@
+//! The patterns over commands: which words a command must and must not have.
+//!
+//! All command patterns of a channel are in one [`CommandSet`], which finds the patterns for a program by its name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::PatternRole;
+use crate::limits::Limits;
+use crate::rule::{CommandRequirements, Pattern};
+use crate::verdict::RuleId;
+use ttsr_automata::pattern::{self, PatternError};
+use ttsr_automata::pike::{self, PikeVm};
+use ttsr_views::glob::{Glob, GlobError, GlobOptions};
+use ttsr_views::path::{ArgScope, PathScope};
+
+/// The most flags of one pattern: each is a bit.
+pub(crate) const MAX_FLAGS: usize = 32;
+
+/// The error of a pattern that cannot be compiled.
+#[derive(Debug)]
+pub(crate) enum CommandPatternError {
+    Glob(GlobError),
+    Pattern(PatternError),
+}
+
+impl From<GlobError> for CommandPatternError {
+    fn from(error: GlobError) -> CommandPatternError {
+        CommandPatternError::Glob(error)
+    }
+}
+
+impl From<PatternError> for CommandPatternError {
+    fn from(error: PatternError) -> CommandPatternError {
+        CommandPatternError::Pattern(error)
+    }
+}
+
+/// The command patterns of a channel.
+#[derive(Debug, Default)]
+pub(crate) struct CommandSet {
+    /// The patterns of rules, and those of `pipe-to` and `pipe-from`.
+    patterns: Vec<CommandPattern>,
+    /// The patterns for each name of a program without wildcards, in lower case.
+    by_name: HashMap<Box<[u8]>, Vec<u32>>,
+    /// The patterns whose program has wildcards.
+    by_glob: Vec<(Glob, u32)>,
+    /// True if a rule holds text back until these patterns are decided.
+    holds: bool,
+    reads_files: bool,
+}
+
+/// The place of a pattern in its rule.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandOwner {
+    pub(crate) rule: RuleId,
+    pub(crate) role: PatternRole,
+    /// The arguments that the pattern applies to, in addition to the scope of its rule.
+    pub(crate) arg: Option<Arc<ArgScope>>,
+}
+
+/// A compiled command pattern.
+#[derive(Debug)]
+pub(crate) struct CommandPattern {
+    /// The rule of the pattern; `None` for a pattern of `pipe-to` or `pipe-from`.
+    pub(crate) owner: Option<CommandOwner>,
+    subcommands: Vec<Glob>,
+    flags: Vec<Vec<FlagSpelling>>,
+    no_flags: Vec<FlagSpelling>,
+    operand: Option<PikeVm>,
+    operands_all: Option<PikeVm>,
+    env: Vec<(Glob, Option<Glob>)>,
+    redirect_to: Option<PathScope>,
+    reads: Option<PathScope>,
+    /// The bits of [`requirement`] that a match needs.
+    required: u8,
+    /// The pattern of the command that this one writes to.
+    pub(crate) pipe_to: Option<u32>,
+    /// The pattern of the command that writes to this one.
+    pub(crate) pipe_from: Option<u32>,
+}
+
+/// One spelling of a flag, with a glob on its value.
+#[derive(Debug)]
+struct FlagSpelling {
+    name: Box<[u8]>,
+    value: Option<Glob>,
+}
+
+/// The requirements of a pattern that a command has met so far.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandProgress {
+    pub(crate) pattern: u32,
+    /// Number of subcommands that have matched.
+    subcommands: u8,
+    /// One bit for each entry of `flags`.
+    flags: u32,
+    /// The bits of [`requirement`] that are met.
+    met: u8,
+    pub(crate) state: ProgressState,
+}
+
+/// The state of a pattern for one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgressState {
+    /// Requirements on the command itself are missing.
+    Open,
+    /// A word rules the match out.
+    Refused,
+    /// All requirements on the command itself are met.
+    Met,
+    /// The match was reported.
+    Reported,
+}
+
+/// Requirements of a pattern besides its subcommands and flags, one bit each.
+mod requirement {
+    /// An operand matches `operand`.
+    pub(super) const OPERAND: u8 = 1;
+    /// An operand matches `operands-all`.
+    pub(super) const OPERANDS_ALL: u8 = 1 << 1;
+    pub(super) const ENV: u8 = 1 << 2;
+    pub(super) const REDIRECT_TO: u8 = 1 << 3;
+    pub(super) const READS: u8 = 1 << 4;
+    pub(super) const STDIN_IS_CODE: u8 = 1 << 5;
+    /// The command has ended: a later word could have ruled the match out.
+    pub(super) const END: u8 = 1 << 6;
+}
+
+/// Globs on texts in which `*` matches everything.
+const TEXT: GlobOptions = GlobOptions {
+    literal_separator: false,
+    case_insensitive: false,
+    empty_alternates: true,
+};
+
+/// Globs on the names of programs. A file system or a shell may ignore case.
+const NAME: GlobOptions = GlobOptions {
+    case_insensitive: true,
+    ..TEXT
+};
+
+fn spellings(entry: &str) -> Result<Vec<FlagSpelling>, GlobError> {
+    let spelling = |text: &str| {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(Glob::new(value, TEXT)?)),
+            None => (text, None),
+        };
+        let name = name.as_bytes().into();
+        Ok(FlagSpelling { name, value })
+    };
+    entry.split('|').map(spelling).collect()
+}
+
+/// Returns the texts that a glob with alternatives and without other wildcards matches, in lower case.
+fn plain_names(glob: &str) -> Option<Vec<String>> {
+    let Some(open) = glob.find('{') else {
+        let is_plain = !glob.contains(['*', '?', '[', ']', '}', '\\']);
+        return is_plain.then(|| vec![glob.to_ascii_lowercase()]);
+    };
+    let close = open + glob[open..].find('}')?;
+    let inner = &glob[open + 1..close];
+    if inner.contains('{') {
+        return None;
+    }
+    let mut names = Vec::new();
+    for alternative in inner.split(',') {
+        let name = format!("{}{alternative}{}", &glob[..open], &glob[close + 1..]);
+        names.extend(plain_names(&name)?);
+    }
+    Some(names)
+}
+
+fn path_scope(globs: &[String]) -> Result<Option<PathScope>, GlobError> {
+    let scope = (!globs.is_empty()).then(|| PathScope::new(globs));
+    scope.transpose()
+}
+
+impl CommandSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// Returns true if a pattern has `reads`.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.reads_files
+    }
+
+    pub(crate) fn pattern(&self, index: u32) -> &CommandPattern {
+        &self.patterns[index as usize]
+    }
+
+    /// Returns the rules of the patterns. A rule may be returned more than once.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> {
+        let owners = self.patterns.iter().filter_map(|it| it.owner.as_ref());
+        owners.map(|owner| owner.rule)
+    }
+
+    /// Adds a pattern of a rule.
+    pub(crate) fn add(
+        &mut self,
+        pattern: &Pattern,
+        owner: CommandOwner,
+        holds: bool,
+        limits: &Limits,
+    ) -> Result<(), CommandPatternError> {
+        self.holds |= holds;
+        self.add_pattern(pattern, Some(owner), limits)?;
+        Ok(())
+    }
+
+    fn add_pattern(
+        &mut self,
+        pattern: &Pattern,
+        owner: Option<CommandOwner>,
+        limits: &Limits,
+    ) -> Result<u32, CommandPatternError> {
+        let compiled = CommandPattern::compile(pattern, owner, limits)?;
+        self.reads_files |= compiled.reads.is_some();
+        let index = self.patterns.len() as u32;
+        self.patterns.push(compiled);
+        let program = program(pattern);
+        match plain_names(program) {
+            Some(names) => {
+                for name in names {
+                    let patterns = self.by_name.entry(name.into_bytes().into()).or_default();
+                    if patterns.last() != Some(&index) {
+                        patterns.push(index);
+                    }
+                }
+            }
+            None => self.by_glob.push((Glob::new(program, NAME)?, index)),
+        }
+        let piped = pattern.command.as_deref();
+        if let Some(to) = piped.and_then(|command| command.pipe_to.as_deref()) {
+            let to = self.add_pattern(to, None, limits)?;
+            self.patterns[index as usize].pipe_to = Some(to);
+        }
+        if let Some(from) = piped.and_then(|command| command.pipe_from.as_deref()) {
+            let from = self.add_pattern(from, None, limits)?;
+            self.patterns[index as usize].pipe_from = Some(from);
+        }
+        Ok(index)
+    }
+
+    /// Returns the progress of each pattern for a program with that name, in the order of the patterns.
+    pub(crate) fn begin(&self, name: &[u8]) -> Vec<CommandProgress> {
+        let name = name.to_ascii_lowercase();
+        let mut found = self.by_name.get(&*name).cloned().unwrap_or_default();
+        // An empty word is no program.
+        if !self.by_glob.is_empty() && !name.is_empty() {
+            let text = String::from_utf8_lossy(&name);
+            let matching = self.by_glob.iter().filter(|(glob, _)| glob.is_match(&text));
+            found.extend(matching.map(|(_, index)| *index));
+            found.sort_unstable();
+            found.dedup();
+        }
+        found.into_iter().map(CommandProgress::new).collect()
+    }
+}
+
+/// Returns the glob on the name of the program.
+fn program(pattern: &Pattern) -> &str {
+    pattern.text.split(' ').next().unwrap_or_default()
+}
+
+impl CommandPattern {
+    fn compile(
+        pattern: &Pattern,
+        owner: Option<CommandOwner>,
+        limits: &Limits,
+    ) -> Result<CommandPattern, CommandPatternError> {
+        let none = CommandRequirements::default();
+        let wanted = pattern.command.as_deref().unwrap_or(&none);
+        let mut compiler = pike::Compiler::default();
+        let mut regex = |text: &Option<String>| {
+            let parsed = text
+                .as_ref()
+                .map(|text| pattern::parse(text, &limits.pattern_limits()));
+            let parsed = parsed.transpose()?;
+            Ok::<_, PatternError>(parsed.map(|hir| compiler.compile(&hir, None)))
+        };
+        let subcommands = pattern.text.split(' ').skip(1);
+        let variable = |entry: &String| {
+            let (name, value) = match entry.split_once('=') {
+                Some((name, value)) => (name, Some(Glob::new(value, TEXT)?)),
+                None => (entry.as_str(), None),
+            };
+            Ok::<_, GlobError>((Glob::new(name, TEXT)?, value))
+        };
+        let no_flags = wanted.no_flags.iter().map(|entry| spellings(entry));
+        let no_flags = no_flags.collect::<Result<Vec<_>, _>>()?;
+        let required = [
+            (wanted.operand.is_some(), requirement::OPERAND),
+            (wanted.operands_all.is_some(), requirement::OPERANDS_ALL),
+            (!wanted.env.is_empty(), requirement::ENV),
+            (!wanted.redirect_to.is_empty(), requirement::REDIRECT_TO),
+            (!wanted.reads.is_empty(), requirement::READS),
+            (wanted.stdin_is_code, requirement::STDIN_IS_CODE),
+            (
+                !wanted.no_flags.is_empty() || wanted.operands_all.is_some(),
+                requirement::END,
+            ),
+        ];
+        let required = required.into_iter().filter(|(is_required, _)| *is_required);
+        Ok(CommandPattern {
+            owner,
+            subcommands: subcommands
+                .map(|glob| Glob::new(glob, TEXT))
+                .collect::<Result<_, _>>()?,
+            flags: wanted
+                .flags
+                .iter()
+                .map(|entry| spellings(entry))
+                .collect::<Result<_, _>>()?,
+            no_flags: no_flags.into_iter().flatten().collect(),
+            operand: regex(&wanted.operand)?,
+            operands_all: regex(&wanted.operands_all)?,
+            env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
+            redirect_to: path_scope(&wanted.redirect_to)?,
+            reads: path_scope(&wanted.reads)?,
+            required: required.fold(0, |bits, (_, bit)| bits | bit),
+            pipe_to: None,
+            pipe_from: None,
+        })
+    }
+}
+
+fn is_flag(
+    spellings: &[FlagSpelling],
+    name: &[u8],
+    value: Option<&[u8]>,
+    is_value_of_last: bool,
+) -> bool {
+    spellings.iter().any(|spelling| {
+        *spelling.name == *name
+            && match (&spelling.value, value) {
+                (None, _) => !is_value_of_last,
+                (Some(glob), Some(value)) => glob.is_match(&String::from_utf8_lossy(value)),
+                (Some(_), None) => false,
+            }
+    })
+}
+
+fn is_found(vm: &PikeVm, text: &[u8]) -> bool {
+    !vm.find_all(text, 0).is_empty()
+}
+
+impl CommandProgress {
+    fn new(pattern: u32) -> CommandProgress {
+        CommandProgress {
+            pattern,
+            subcommands: 0,
+            flags: 0,
+            met: 0,
+            state: ProgressState::Open,
+        }
+    }
+
+    /// Returns true if all requirements on the command itself are met.
+    pub(crate) fn is_met(&self) -> bool {
+        matches!(self.state, ProgressState::Met | ProgressState::Reported)
+    }
+
+    fn set(&mut self, bit: u8, is_met: bool) {
+        if is_met {
+            self.met |= bit;
+        }
+    }
+
+    fn refuse(&mut self) {
+        if self.state == ProgressState::Open {
+            self.state = ProgressState::Refused;
+        }
+    }
+
+    /// Adds a subcommand or an operand, which `index` others precede in the command. `path` is the normalized text.
+    pub(crate) fn add_operand(
+        &mut self,
+        pattern: &CommandPattern,
+        index: u32,
+        is_subcommand: bool,
+        text: &[u8],
+        path: &[u8],
+    ) {
+        if let Some(glob) = pattern.subcommands.get(index as usize) {
+            match glob.is_match(&String::from_utf8_lossy(text)) {
+                true => self.subcommands += 1,
+                false => self.refuse(),
+            }
+            return;
+        }
+        if is_subcommand || self.state == ProgressState::Refused {
+            return;
+        }
+        let found = |vm: &Option<PikeVm>| vm.as_ref().map(|vm| is_found(vm, path));
+        self.set(requirement::OPERAND, found(&pattern.operand) == Some(true));
+        match found(&pattern.operands_all) {
+            Some(false) => self.refuse(),
+            all => self.set(requirement::OPERANDS_ALL, all.is_some()),
+        }
+    }
+
+    /// Adds a flag with the value that is attached to it, or the value of the preceding flag.
+    pub(crate) fn add_flag(
+        &mut self,
+        pattern: &CommandPattern,
+        name: &[u8],
+        value: Option<&[u8]>,
+        is_value_of_last: bool,
+    ) {
+        for (index, spellings) in pattern.flags.iter().enumerate() {
+            if is_flag(spellings, name, value, is_value_of_last) {
+                self.flags |= 1 << index;
+            }
+        }
+        if is_flag(&pattern.no_flags, name, value, is_value_of_last) {
+            self.refuse();
+        }
+    }
+
+    pub(crate) fn add_variable(&mut self, pattern: &CommandPattern, name: &[u8], value: &[u8]) {
+        let is_match = |glob: &Glob, text: &[u8]| glob.is_match(&String::from_utf8_lossy(text));
+        let has_env = pattern.env.iter().any(|(wanted, content)| {
+            is_match(wanted, name) && content.as_ref().is_none_or(|glob| is_match(glob, value))
+        });
+        self.set(requirement::ENV, has_env);
+    }
+
+    /// Adds a file that the command writes by a redirection.
+    pub(crate) fn add_written_file(&mut self, pattern: &CommandPattern, path: &str) {
+        let wanted = pattern.redirect_to.as_ref();
+        let is_wanted = wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        self.set(requirement::REDIRECT_TO, is_wanted);
+    }
+
+    /// Adds a file that the command reads.
+    pub(crate) fn add_read_file(&mut self, pattern: &CommandPattern, path: &str) {
+        let wanted = pattern.reads.as_ref();
+        let is_wanted = wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        self.set(requirement::READS, is_wanted);
+    }
+
+    pub(crate) fn set_stdin_is_code(&mut self) {
+        self.set(requirement::STDIN_IS_CODE, true);
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.set(requirement::END, true);
+    }
+
+    /// Returns true if all requirements on the command itself have just been met.
+    pub(crate) fn becomes_met(&mut self, pattern: &CommandPattern) -> bool {
+        let flags = (1u64 << pattern.flags.len()) - 1;
+        let is_met = self.state == ProgressState::Open
+            && usize::from(self.subcommands) == pattern.subcommands.len()
+            && u64::from(self.flags) == flags
+            && self.met & pattern.required == pattern.required;
+        if is_met {
+            self.state = ProgressState::Met;
+        }
+        is_met
+    }
+}

@@ -1,0 +1,691 @@
+//! The command patterns on the arguments of a tool call: which requirements each command has met, which commands are
+//! in one pipeline, and which files they read.
+//!
+//! Memory is bounded: a command that has ended is dropped when [`ENDED`] others have ended after it.
+
+use std::collections::VecDeque;
+
+use super::admit::{Admission, HaystackScope, TextEnd};
+use super::condition::{FullMatch, TextPosition};
+use super::haystack::MatchContext;
+use crate::program::{CommandPattern, CommandProgress, CommandSet, ConditionExtent, ProgressState};
+use crate::stream::Counters;
+use ttsr_views::chunk::Chunk;
+use ttsr_views::command::{
+    CommandEvent, CommandId, CommandLimits, CommandSink, CommandView, CommandWord, ParentCommand,
+    ParentRelation, WordRole, normalize_path,
+};
+use ttsr_views::detect::Detection;
+use ttsr_views::json::ArgPath;
+
+/// The most commands that are kept after they have ended.
+const ENDED: usize = 64;
+
+/// The most commands whose output a command is known to get.
+const SOURCES: usize = 64;
+
+/// The most files, variables and redirections that are kept for each command.
+const KEPT: usize = 16;
+
+/// The most bytes of a command that are quoted, and of a path or a value that is kept.
+const TEXT: usize = 1024;
+
+/// Programs whose operands are not the names of files whose content they pass on.
+const INERT: [&[u8]; 20] = [
+    b"echo",
+    b"printf",
+    b"rm",
+    b"rmdir",
+    b"unlink",
+    b"ls",
+    b"mkdir",
+    b"touch",
+    b"chmod",
+    b"chown",
+    b"test",
+    b"[",
+    b"[[",
+    b"cd",
+    b"export",
+    b"stat",
+    b"find",
+    b"which",
+    b"basename",
+    b"dirname",
+];
+
+/// Programs whose operands are URLs, and whose flags name files after `@`.
+const FETCHING: [&[u8]; 4] = [b"curl", b"wget", b"http", b"xh"];
+
+/// The flags of those programs whose value is the name of a file that is sent.
+const SENT_FILE: [&[u8]; 5] = [
+    b"-T",
+    b"--upload-file",
+    b"--post-file",
+    b"--body-file",
+    b"--json-file",
+];
+
+/// The commands in the arguments of one tool call.
+#[derive(Debug)]
+pub(super) struct CallCommandReader {
+    view: CommandView,
+    commands: Commands,
+    /// The argument that the current command is in. For an array of words, the array.
+    arg: Option<ArgPath>,
+    is_finished: bool,
+}
+
+/// The commands of a call that may still match, in the order in which they began.
+#[derive(Debug, Default)]
+struct Commands {
+    known: VecDeque<TrackedCommand>,
+    /// The number of commands in `known` that have ended.
+    ended: usize,
+    /// True if a match may have become complete.
+    has_changed: bool,
+}
+
+/// The name and the value of a variable.
+type Variable = (Box<[u8]>, Box<[u8]>);
+
+#[derive(Debug)]
+struct TrackedCommand {
+    id: CommandId,
+    parent: Option<ParentCommand>,
+    progress: Vec<CommandProgress>,
+    /// The commands whose output is the input of this one, directly or not.
+    sources: Vec<CommandId>,
+    variables: Vec<Variable>,
+    /// The files that redirections write and read.
+    written: Vec<Box<str>>,
+    read: Vec<Box<str>>,
+    /// True if the operands of the program may be files that it passes on.
+    passes_files: bool,
+    /// True if the operands of the program are URLs.
+    fetches: bool,
+    is_ended: bool,
+    /// The words so far, joined by blanks.
+    text: Vec<u8>,
+    /// The span of the last word in `text`.
+    last_word: (u64, u64),
+    /// The range of the part from the first to the last word so far.
+    start: u64,
+    end: u64,
+}
+
+impl CallCommandReader {
+    pub(super) fn new() -> CallCommandReader {
+        CallCommandReader {
+            view: CommandView::new(CommandLimits::default()),
+            commands: Commands::default(),
+            arg: None,
+            is_finished: false,
+        }
+    }
+
+    /// Starts a value.
+    pub(super) fn open(&mut self, path: &ArgPath) {
+        self.view.open(path);
+    }
+
+    /// Reads the next bytes of the value at `arg`.
+    pub(super) fn push(
+        &mut self,
+        admission: &mut Admission<'_>,
+        arg: Option<&ArgPath>,
+        piece: &Chunk<'_>,
+    ) {
+        if piece.bytes.is_empty() || self.view.reads().is_none() {
+            return;
+        }
+        self.enter(admission, arg, piece.decided(0));
+        self.with_view(admission, |view, sink| view.push(piece, sink));
+    }
+
+    /// Ends the value.
+    pub(super) fn close(
+        &mut self,
+        admission: &mut Admission<'_>,
+        arg: Option<&ArgPath>,
+        end: TextEnd,
+    ) {
+        self.enter(admission, arg, end.decided.max(end.offset));
+        self.with_view(admission, |view, sink| {
+            view.close(end.offset, end.decided, sink);
+        });
+    }
+
+    /// Ends the part, which has `end` bytes.
+    pub(super) fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
+        self.with_view(admission, |view, sink| view.finish(end, sink));
+        self.is_finished = true;
+    }
+
+    /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
+    pub(super) fn undecided_from(&self, set: &CommandSet) -> Option<u64> {
+        // Commands are not reported in the order of offsets, because a script is read when its word ends.
+        (set.holds() && !self.is_finished).then_some(0)
+    }
+
+    pub(super) fn count(&self, counters: &mut Counters) {
+        counters.cut_commands += self.view.counters().total();
+    }
+
+    /// Ends the command of the preceding value, in its argument, and enters the argument of the current one.
+    fn enter(&mut self, admission: &mut Admission<'_>, arg: Option<&ArgPath>, decided: u64) {
+        self.with_view(admission, |view, sink| view.begin_value(decided, sink));
+        if let Some(is_word) = self.view.reads() {
+            self.arg = arg.cloned();
+            if let (Some(list), true) = (&mut self.arg, is_word) {
+                list.pop();
+            }
+        }
+    }
+
+    fn with_view(
+        &mut self,
+        admission: &mut Admission<'_>,
+        feed: impl FnOnce(&mut CommandView, &mut CommandMatcher<'_, '_>),
+    ) {
+        let set = &admission.context.rules.commands;
+        let mut sink = CommandMatcher {
+            set,
+            commands: &mut self.commands,
+            scope: HaystackScope::from_arg(self.arg.as_ref()),
+            admission,
+        };
+        feed(&mut self.view, &mut sink);
+    }
+}
+
+/// Matches the commands that a view reports.
+struct CommandMatcher<'m, 'a> {
+    set: &'a CommandSet,
+    commands: &'m mut Commands,
+    scope: HaystackScope<'m>,
+    admission: &'m mut Admission<'a>,
+}
+
+impl CommandSink for CommandMatcher<'_, '_> {
+    fn event(&mut self, event: CommandEvent<'_>, decided: u64) {
+        let set = self.set;
+        match event {
+            CommandEvent::Begin { command, parent } => self.commands.begin(command, parent),
+            CommandEvent::Word(word) => self.commands.add_word(set, &word),
+            CommandEvent::Assignment {
+                command,
+                name,
+                value,
+            } => self.commands.add_variable(set, command, name, &value),
+            CommandEvent::Redirection {
+                command,
+                operator,
+                target,
+                ..
+            } => self
+                .commands
+                .add_redirection(set, command, operator, &target),
+            CommandEvent::Pipe { from, to } => self.commands.connect(set, from, to),
+            CommandEvent::OutputIsCode { command, from } => {
+                self.commands.connect(set, from, command);
+                self.commands
+                    .change(set, command, |progress, _| progress.set_stdin_is_code());
+            }
+            CommandEvent::StdinIsCode { command, .. } => {
+                self.commands
+                    .change(set, command, |progress, _| progress.set_stdin_is_code());
+            }
+            CommandEvent::End { command, .. } => self.commands.end(set, command),
+            _ => {}
+        }
+        if std::mem::take(&mut self.commands.has_changed) {
+            self.report(decided);
+        }
+        self.commands.drop_ended();
+    }
+}
+
+impl CommandMatcher<'_, '_> {
+    /// Reports the matches that have become complete.
+    fn report(&mut self, decided: u64) {
+        let mut found = Vec::new();
+        for at in 0..self.commands.known.len() {
+            for index in 0..self.commands.known[at].progress.len() {
+                let progress = &self.commands.known[at].progress[index];
+                let pattern = self.set.pattern(progress.pattern);
+                if pattern.owner.is_some()
+                    && progress.state == ProgressState::Met
+                    && self.commands.is_complete(self.set, at, progress)
+                {
+                    found.push((at, index));
+                }
+            }
+        }
+        for (at, index) in found {
+            self.commands.known[at].progress[index].state = ProgressState::Reported;
+            self.admit(at, index, decided);
+        }
+    }
+
+    fn admit(&mut self, at: usize, index: usize, decided: u64) {
+        let command = &self.commands.known[at];
+        let pattern = self.set.pattern(command.progress[index].pattern);
+        let Some(owner) = &pattern.owner else { return };
+        let in_arg = match (&owner.arg, self.scope.arg) {
+            (Some(wanted), Some(arg)) => wanted.applies(arg),
+            _ => true,
+        };
+        if !in_arg {
+            return;
+        }
+        let context = MatchContext::whole(&command.text);
+        let (start, end) = (command.start, command.end);
+        let compound = self.admission.context.program.compound(owner.rule);
+        let is_combined = compound.is_some_and(|it| {
+            it.all + it.sequence > 0 || it.has_none || it.extent() == ConditionExtent::Message
+        });
+        if !is_combined {
+            let finding = Detection {
+                start,
+                end,
+                decided,
+            };
+            self.admission
+                .admit_finding(owner.rule, self.scope, finding, Some(context));
+            return;
+        }
+        if !self.admission.is_in_scope(owner.rule, self.scope) {
+            return;
+        }
+        let end = TextEnd {
+            offset: end,
+            decided: decided.max(end),
+        };
+        let hit = self.admission.hit(owner.rule, self.scope, end);
+        let mut record = context.record(hit, context.start);
+        record.start = Some(start);
+        let position = |offset| TextPosition {
+            offset,
+            ..TextPosition::default()
+        };
+        let found = FullMatch {
+            pattern: 0,
+            start: position(start),
+            end: position(end.offset),
+            range: 0..0,
+            decided: end.decided,
+        };
+        self.admission.queue(owner.role, found, record);
+    }
+}
+
+impl Commands {
+    fn index(&self, id: CommandId) -> Option<usize> {
+        // Commands begin in the order of their numbers, and most events are about the last one.
+        self.known.iter().rposition(|known| known.id == id)
+    }
+
+    fn begin(&mut self, id: CommandId, parent: Option<ParentCommand>) {
+        let mut command = TrackedCommand::new(id, parent);
+        let wrapper = parent.filter(|parent| parent.relation == ParentRelation::Wrapped);
+        if let Some(index) = wrapper.and_then(|parent| self.index(parent.command)) {
+            let wrapper = &self.known[index];
+            command.variables.clone_from(&wrapper.variables);
+            command.written.clone_from(&wrapper.written);
+            command.read.clone_from(&wrapper.read);
+        }
+        self.known.push_back(command);
+    }
+
+    /// Applies `change` to the patterns of a command.
+    fn change(
+        &mut self,
+        set: &CommandSet,
+        id: CommandId,
+        mut change: impl FnMut(&mut CommandProgress, &CommandPattern),
+    ) {
+        let Some(index) = self.index(id) else { return };
+        for progress in &mut self.known[index].progress {
+            let pattern = set.pattern(progress.pattern);
+            change(progress, pattern);
+            self.has_changed |= progress.becomes_met(pattern);
+        }
+    }
+
+    fn add_word(&mut self, set: &CommandSet, word: &CommandWord<'_>) {
+        let Some(index) = self.index(word.command) else {
+            return;
+        };
+        let command = &mut self.known[index];
+        command.quote(word);
+        match &word.role {
+            WordRole::Program { name } => {
+                command.progress = set.begin(name);
+                command.passes_files = !INERT.contains(name);
+                command.fetches = FETCHING.contains(name);
+                command.start = command.start.min(word.span.start);
+                let TrackedCommand {
+                    progress,
+                    variables,
+                    written,
+                    read,
+                    ..
+                } = command;
+                for progress in progress {
+                    let pattern = set.pattern(progress.pattern);
+                    for (name, value) in variables.iter() {
+                        progress.add_variable(pattern, name, value);
+                    }
+                    for path in written.iter() {
+                        progress.add_written_file(pattern, path);
+                    }
+                    for path in read.iter() {
+                        progress.add_read_file(pattern, path);
+                    }
+                    self.has_changed |= progress.becomes_met(pattern);
+                }
+                self.add_reads_of_sources(set, word.command);
+            }
+            WordRole::Subcommand | WordRole::Operand => {
+                let path = operand_text(word);
+                let is_subcommand = word.role == WordRole::Subcommand;
+                self.change(set, word.command, |progress, pattern| {
+                    progress.add_operand(pattern, word.index, is_subcommand, word.text, &path);
+                });
+                if !is_subcommand && set.reads_files() {
+                    self.add_reads(set, word.command, word);
+                }
+            }
+            WordRole::Flag { name, value } => {
+                self.change(set, word.command, |progress, pattern| {
+                    progress.add_flag(pattern, name, *value, false);
+                });
+                if value.is_some() && set.reads_files() {
+                    self.add_reads(set, word.command, word);
+                }
+            }
+            WordRole::Value { flag } => {
+                self.change(set, word.command, |progress, pattern| {
+                    progress.add_flag(pattern, flag, Some(word.text), true);
+                });
+                if set.reads_files() {
+                    self.add_reads(set, word.command, word);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a variable that is set for a command and for those that it wraps.
+    fn add_variable(
+        &mut self,
+        set: &CommandSet,
+        id: CommandId,
+        name: &[u8],
+        value: &CommandWord<'_>,
+    ) {
+        let value = &value.text[..value.text.len().min(TEXT)];
+        for id in self.with_wrapped(id) {
+            let Some(index) = self.index(id) else {
+                continue;
+            };
+            let variables = &mut self.known[index].variables;
+            if variables.len() < KEPT && name.len() <= TEXT {
+                variables.push((name.into(), value.into()));
+            }
+            self.change(set, id, |progress, pattern| {
+                progress.add_variable(pattern, name, value);
+            });
+        }
+    }
+
+    /// Adds a redirection of a command and of those that it wraps.
+    fn add_redirection(
+        &mut self,
+        set: &CommandSet,
+        id: CommandId,
+        operator: &'static str,
+        target: &CommandWord<'_>,
+    ) {
+        if let Some(index) = self.index(id) {
+            self.known[index].end = self.known[index].end.max(target.span.end);
+        }
+        let path = operand_text(target);
+        if path.len() > TEXT || operator.starts_with("<<") {
+            return;
+        }
+        let path = String::from_utf8_lossy(&path);
+        for id in self.with_wrapped(id) {
+            if operator.contains('>') {
+                let Some(index) = self.index(id) else {
+                    continue;
+                };
+                let written = &mut self.known[index].written;
+                if written.len() < KEPT {
+                    written.push((&*path).into());
+                }
+                self.change(set, id, |progress, pattern| {
+                    progress.add_written_file(pattern, &path);
+                });
+            }
+            if operator.starts_with('<') {
+                self.add_read(set, id, &path);
+            }
+        }
+    }
+
+    /// Adds the files that a word may name.
+    fn add_reads(&mut self, set: &CommandSet, id: CommandId, word: &CommandWord<'_>) {
+        if word.text.len() > TEXT {
+            return;
+        }
+        let path = operand_text(word);
+        let text = String::from_utf8_lossy(&path);
+        // `--data=@file`, `if=file`, `@file`
+        let value = text.rsplit_once('=').map_or(&*text, |(_, value)| value);
+        let marked = value
+            .strip_prefix(['@', '<'])
+            .or_else(|| value.strip_prefix("file://"));
+        let fetches = self
+            .index(id)
+            .is_some_and(|index| self.known[index].fetches);
+        let is_sent = match &word.role {
+            WordRole::Flag { name, .. } | WordRole::Value { flag: name } => {
+                SENT_FILE.contains(name)
+            }
+            _ => false,
+        };
+        match marked {
+            Some(path) => self.add_read(set, id, path),
+            None if fetches && !is_sent => {}
+            None => {
+                self.add_read(set, id, value);
+                if *value != *text {
+                    self.add_read(set, id, &text);
+                }
+            }
+        }
+    }
+
+    /// Adds a file that a command reads, for the command and for those that get its output.
+    fn add_read(&mut self, set: &CommandSet, id: CommandId, path: &str) {
+        let Some(index) = self.index(id) else { return };
+        let command = &mut self.known[index];
+        if command.read.len() < KEPT {
+            command.read.push(path.into());
+        }
+        let passes_files = command.passes_files;
+        self.change(set, id, |progress, pattern| {
+            progress.add_read_file(pattern, path);
+        });
+        if !passes_files {
+            return;
+        }
+        let receivers: Vec<CommandId> = self
+            .known
+            .iter()
+            .filter(|other| other.sources.contains(&id))
+            .map(|other| other.id)
+            .collect();
+        for receiver in receivers {
+            self.change(set, receiver, |progress, pattern| {
+                progress.add_read_file(pattern, path);
+            });
+        }
+    }
+
+    /// Adds the files that the sources of a command read.
+    fn add_reads_of_sources(&mut self, set: &CommandSet, id: CommandId) {
+        let Some(index) = self.index(id).filter(|_| set.reads_files()) else {
+            return;
+        };
+        let sources = &self.known[index].sources;
+        let sources = self
+            .known
+            .iter()
+            .filter(|other| other.passes_files && sources.contains(&other.id));
+        let read: Vec<Box<str>> = sources.flat_map(|source| source.read.clone()).collect();
+        self.change(set, id, |progress, pattern| {
+            for path in &read {
+                progress.add_read_file(pattern, path);
+            }
+        });
+    }
+
+    /// Adds the output of `from` to the input of `to`.
+    fn connect(&mut self, set: &CommandSet, from: CommandId, to: CommandId) {
+        let Some(index) = self.index(from) else {
+            return;
+        };
+        let mut sources = self.known[index].sources.clone();
+        sources.push(from);
+        let receivers: Vec<CommandId> = self
+            .known
+            .iter()
+            .filter(|other| other.id == to || other.sources.contains(&to))
+            .map(|other| other.id)
+            .collect();
+        for receiver in receivers {
+            let Some(index) = self.index(receiver) else {
+                continue;
+            };
+            let known = &mut self.known[index].sources;
+            for source in &sources {
+                if known.len() < SOURCES && *source != receiver && !known.contains(source) {
+                    known.push(*source);
+                }
+            }
+            self.add_reads_of_sources(set, receiver);
+        }
+        self.has_changed = true;
+    }
+
+    fn end(&mut self, set: &CommandSet, id: CommandId) {
+        self.change(set, id, |progress, _| progress.end());
+        let Some(index) = self.index(id) else { return };
+        let command = &mut self.known[index];
+        self.ended += usize::from(!std::mem::replace(&mut command.is_ended, true));
+        // The output of a substitution is part of a word of its parent.
+        let parent = command.parent;
+        if let Some(parent) = parent.filter(|it| it.relation == ParentRelation::Substitution) {
+            self.connect(set, id, parent.command);
+        }
+    }
+
+    /// Drops the oldest commands that have ended, if there are too many.
+    fn drop_ended(&mut self) {
+        while self.ended > ENDED {
+            let Some(oldest) = self.known.iter().position(|command| command.is_ended) else {
+                return;
+            };
+            self.known.remove(oldest);
+            self.ended -= 1;
+        }
+    }
+
+    /// Returns a command and those that it wraps, directly or not.
+    fn with_wrapped(&self, id: CommandId) -> Vec<CommandId> {
+        let mut ids = vec![id];
+        for command in &self.known {
+            let wrapper = command
+                .parent
+                .filter(|it| it.relation == ParentRelation::Wrapped);
+            if wrapper.is_some_and(|it| ids.contains(&it.command)) {
+                ids.push(command.id);
+            }
+        }
+        ids
+    }
+
+    /// Returns true if all requirements of a pattern are met, also those on the commands before and after it.
+    fn is_complete(&self, set: &CommandSet, at: usize, progress: &CommandProgress) -> bool {
+        if !progress.is_met() {
+            return false;
+        }
+        let command = &self.known[at];
+        let pattern = set.pattern(progress.pattern);
+        let has = |other: usize, wanted: u32| {
+            let mut all = self.known[other].progress.iter();
+            all.find(|progress| progress.pattern == wanted)
+                .is_some_and(|progress| self.is_complete(set, other, progress))
+        };
+        let gets_input = |wanted: u32| {
+            let mut others = self.known.iter().enumerate();
+            others.any(|(at, other)| command.sources.contains(&other.id) && has(at, wanted))
+        };
+        let passes_output = |wanted: u32| {
+            let mut others = self.known.iter().enumerate();
+            others.any(|(at, other)| other.sources.contains(&command.id) && has(at, wanted))
+        };
+        pattern.pipe_to.is_none_or(passes_output) && pattern.pipe_from.is_none_or(gets_input)
+    }
+}
+
+impl TrackedCommand {
+    fn new(id: CommandId, parent: Option<ParentCommand>) -> TrackedCommand {
+        TrackedCommand {
+            id,
+            parent,
+            progress: Vec::new(),
+            sources: Vec::new(),
+            variables: Vec::new(),
+            written: Vec::new(),
+            read: Vec::new(),
+            passes_files: true,
+            fetches: false,
+            is_ended: false,
+            text: Vec::new(),
+            last_word: (0, 0),
+            start: u64::MAX,
+            end: 0,
+        }
+    }
+
+    /// Adds a word to the quoted text. The flags of one word have the same span.
+    fn quote(&mut self, word: &CommandWord<'_>) {
+        let span = (word.span.start, word.span.end);
+        self.end = self.end.max(span.1);
+        if span == self.last_word && !self.text.is_empty() {
+            return;
+        }
+        self.last_word = span;
+        let room = TEXT.saturating_sub(self.text.len());
+        if room > 1 {
+            if !self.text.is_empty() {
+                self.text.push(b' ');
+            }
+            self.text
+                .extend_from_slice(&word.text[..word.text.len().min(room - 1)]);
+        }
+    }
+}
+
+/// Returns the text of a word with its path normalized. A URL is not a path.
+fn operand_text(word: &CommandWord<'_>) -> Vec<u8> {
+    let is_url = word.text.windows(3).any(|window| window == b"://");
+    match is_url {
+        true => word.text.to_vec(),
+        false => normalize_path(word.text, word.traits),
+    }
+}
