@@ -12,7 +12,7 @@ use crate::verdict::RuleId;
 use ttsr_automata::pattern::{self, PatternError};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions};
-use ttsr_views::path::{ArgScope, PathScope};
+use ttsr_views::path::{ArgScope, PathScope, split_exclusion};
 
 /// The most flags of one pattern: each is a bit.
 pub(crate) const MAX_FLAGS: usize = 32;
@@ -70,8 +70,8 @@ pub(crate) struct CommandPattern {
     operand: Option<PikeVm>,
     operands_all: Option<PikeVm>,
     env: Vec<(Glob, Option<Glob>)>,
-    redirect_to: Option<PathScope>,
-    reads: Option<PathScope>,
+    redirect_to: Option<FileGlobs>,
+    reads: Option<FileGlobs>,
     /// The bits of [`requirement`] that a match needs.
     required: u8,
     /// The pattern of the command that this one writes to.
@@ -171,9 +171,48 @@ fn plain_names(glob: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-fn path_scope(globs: &[String]) -> Result<Option<PathScope>, GlobError> {
-    let scope = (!globs.is_empty()).then(|| PathScope::new(globs));
-    scope.transpose()
+/// Globs on files as a command names them. A path is relative to a folder that is not known, so a glob that begins with
+/// `/` applies to absolute paths only.
+#[derive(Debug)]
+struct FileGlobs {
+    absolute: Option<PathScope>,
+    relative: Option<PathScope>,
+    excluded: Option<PathScope>,
+}
+
+impl FileGlobs {
+    fn new(globs: &[String]) -> Result<Option<FileGlobs>, GlobError> {
+        let [mut absolute, mut relative, mut excluded] = [const { Vec::new() }; 3];
+        for entry in globs {
+            let (is_excluded, glob) = split_exclusion(entry);
+            let globs = match glob.starts_with('/') {
+                _ if is_excluded => &mut excluded,
+                true => &mut absolute,
+                false => &mut relative,
+            };
+            globs.push(glob.to_owned());
+        }
+        let scope = |globs: Vec<String>| {
+            let scope = (!globs.is_empty()).then(|| PathScope::new(&globs));
+            scope.transpose()
+        };
+        let files = FileGlobs {
+            absolute: scope(absolute)?,
+            relative: scope(relative)?,
+            excluded: scope(excluded)?,
+        };
+        Ok((!globs.is_empty()).then_some(files))
+    }
+
+    fn is_match(&self, path: &str) -> bool {
+        let applies = |scope: &Option<PathScope>| {
+            let scope = scope.as_ref();
+            scope.is_some_and(|scope| scope.applies(Some(path)) == Some(true))
+        };
+        let is_included =
+            applies(&self.relative) || path.starts_with('/') && applies(&self.absolute);
+        is_included && !applies(&self.excluded)
+    }
 }
 
 impl CommandSet {
@@ -321,8 +360,8 @@ impl CommandPattern {
             operand: regex(&wanted.operand)?,
             operands_all: regex(&wanted.operands_all)?,
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
-            redirect_to: path_scope(&wanted.redirect_to)?,
-            reads: path_scope(&wanted.reads)?,
+            redirect_to: FileGlobs::new(&wanted.redirect_to)?,
+            reads: FileGlobs::new(&wanted.reads)?,
             required: required.fold(0, |bits, (_, bit)| bits | bit),
             pipe_to: None,
             pipe_from: None,
@@ -434,14 +473,14 @@ impl CommandProgress {
     /// Adds a file that the command writes by a redirection.
     pub(crate) fn add_written_file(&mut self, pattern: &CommandPattern, path: &str) {
         let wanted = pattern.redirect_to.as_ref();
-        let is_wanted = wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        let is_wanted = wanted.is_some_and(|it| it.is_match(path));
         self.set(requirement::REDIRECT_TO, is_wanted);
     }
 
     /// Adds a file that the command reads.
     pub(crate) fn add_read_file(&mut self, pattern: &CommandPattern, path: &str) {
         let wanted = pattern.reads.as_ref();
-        let is_wanted = wanted.is_some_and(|it| it.applies(Some(path)) == Some(true));
+        let is_wanted = wanted.is_some_and(|it| it.is_match(path));
         self.set(requirement::READS, is_wanted);
     }
 
