@@ -354,6 +354,14 @@ fn hits(pack: &Pack, text: &str, random: &mut Random) -> BTreeSet<usize> {
 }
 
 #[test]
+fn each_requirement_of_a_command_is_decided_under_every_split() {
+    let text = include_str!("../../data/commands.toml");
+    let pack = Pack::from_toml(text).unwrap_or_else(|error| panic!("{error}"));
+    let run = ttsr::test(&pack).unwrap_or_else(|error| panic!("{error}"));
+    assert!(run >= 61, "only {run} examples");
+}
+
+#[test]
 fn commands_hit_as_a_model_of_the_whole_text_does() {
     let pack = pack();
     let mut seen = [0; RULES.len()];

@@ -71,26 +71,42 @@ fn first_group(text: &[u8], marks: &[usize], base: usize) -> Option<(usize, usiz
     let opens = marks
         .iter()
         .enumerate()
-        .filter(|&(_, &at)| text[at] == b'{');
+        .filter(|&(index, &at)| text[at] == b'{' && !(base == 0 && is_empty(text, &marks, index)));
     for (index, &open) in opens {
         let (mut depth, mut commas) = (0_usize, Vec::new());
+        // As in bash, a closing brace counts only after a comma, or after `..` with something behind it. Another one is
+        // text, and the group goes on.
+        let mut has_range = false;
+        let mut from = open + 1;
         for &at in &marks[index..] {
+            has_range |= depth == 1 && is_range(text, from, at);
+            from = at + 1;
             match text[at] {
                 b'{' => depth += 1,
-                b'}' => depth -= 1,
-                _ if depth == 1 => commas.push(at),
-                _ => {}
-            }
-            if depth == 0 {
-                let expands = !commas.is_empty() || sequence(&text[open + 1..at], 0).is_none();
-                if expands {
+                b'}' if depth > 1 => depth -= 1,
+                b'}' if !commas.is_empty() => return Some((open, at, commas)),
+                b'}' if has_range && sequence(&text[open + 1..at], 0).is_none() => {
                     return Some((open, at, commas));
                 }
-                break;
+                b'}' if has_range => break,
+                b',' if depth == 1 => commas.push(at),
+                _ => {}
             }
         }
     }
     None
+}
+
+/// Returns true if the mark is the opening brace of `{}` at the beginning of a word, which is text.
+fn is_empty(text: &[u8], marks: &[usize], index: usize) -> bool {
+    marks[index] == 0 && marks.get(index + 1) == Some(&1) && text[1] == b'}'
+}
+
+/// Returns true if `text[from..to]` has `..` that neither follows nor precedes a closing brace.
+fn is_range(text: &[u8], from: usize, to: usize) -> bool {
+    (from..to.saturating_sub(1)).any(|at| {
+        &text[at..at + 2] == b".." && text[at - 1] != b'}' && text.get(at + 2) != Some(&b'}')
+    })
 }
 
 /// Returns the elements of `a..b`; an empty list if the text is not a sequence, and `None` if it has more than `most`

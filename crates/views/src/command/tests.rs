@@ -497,6 +497,7 @@ impl CommandSink for Operands {
 }
 
 /// Pieces that bash expands to the same words wherever it runs.
+// Without `{}`: to bash it is text at the beginning of a word, and the beginning of a group after a pair of quotes.
 const PIECES: &[&str] = &[
     "a",
     "bc",
@@ -520,7 +521,6 @@ const PIECES: &[&str] = &[
     "{1..3}",
     "{c..a}",
     "{x}",
-    "{}",
     "{a,}",
     "\"{a,b}\"",
     "\\{a,b}",
@@ -590,6 +590,11 @@ fn bash_expands_lines_to_the_same_words() {
         let text = format!("p -- first {line}");
         reader.push(&Chunk::verbatim(text.as_bytes(), 0), &mut operands);
         reader.finish(&mut operands);
+        // A line with more words than the limit remains as it is written, and is counted.
+        if reader.counters().expansions > 0 {
+            assert!(want.len() > 32, "{line}");
+            continue;
+        }
         assert_eq!(operands.0, want, "{line}");
         compared += 1;
     }
