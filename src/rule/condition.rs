@@ -87,7 +87,7 @@ impl Pattern {
     /// # Example: a command, however it is spelled
     /// ```
     /// use ttsr::rule::CommandRequirements;
-    /// use ttsr::{Channel, Event, Pack, PartId, Pattern, Rule};
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
     /// let mut pattern = Pattern::command("git push");
     /// pattern.command = Some(Box::new(CommandRequirements {
     ///     flags: vec!["-f|--force".into()],
@@ -96,7 +96,7 @@ impl Pattern {
     /// let mut rule = Rule::new("demo/no-force-push", vec![pattern]);
     /// rule.on = vec![Channel::ToolInput];
     /// let mut stream = Pack::builder().rule(rule).build()?.stream();
-    /// stream.open(PartId(0), Channel::ToolInput, Some("bash"));
+    /// stream.open(PartId(0), Channel::ToolInput);
     /// let hits = stream.push(PartId(0), br#"{"command":"cd x && sudo git -C y push origin main --for"#).len();
     /// assert_eq!(hits, 0);
     /// assert_eq!(stream.push(PartId(0), br#"ce"}"#).len(), 1);
