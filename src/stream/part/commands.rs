@@ -174,6 +174,9 @@ impl CallCommandReader {
 
     /// Ends the command of the preceding value, in its argument, and enters the argument of the current one.
     fn enter(&mut self, admission: &mut Admission<'_>, arg: Option<&ArgPath>, decided: u64) {
+        if !self.view.is_fresh() {
+            return;
+        }
         self.with_view(admission, |view, sink| view.begin_value(decided, sink));
         if let Some(is_word) = self.view.reads() {
             self.arg = arg.cloned();
