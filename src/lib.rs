@@ -49,7 +49,7 @@
 //! | term | meaning |
 //! |---|---|
 //! | rule | where to look, what to find, and what to do then; written in TOML |
-//! | pattern | one thing to match inside a rule: a literal, a word or a regex |
+//! | pattern | one thing to match inside a rule: a literal, a word, a regex or a command |
 //! | pack | a compiled, immutable, shared set of rules: [`Pack`] |
 //! | action | what a rule does: observe, warn, inject, redact, consult, retry, abort and others; see [`Action`] |
 //! | conversation | the policy state and the attempt in progress: [`Conversation`] |
@@ -77,7 +77,7 @@
 //! Rules are TOML, one pack a file; see [`Pack`] for how they are loaded and [`Rule`] for what each key
 //! becomes. Patterns are `literal`, `word` or `regex`, in the syntax of the `regex` crate with Unicode on,
 //! and match what that crate matches on the whole haystack. Tool input is matched *decoded*: `\u0072m` is
-//! `rm`, and every argument is a haystack of its own.
+//! `rm`, and every argument is a haystack of its own. A `command` pattern matches a command that a shell would run.
 //!
 //! # What may change
 //!

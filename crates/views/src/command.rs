@@ -60,6 +60,7 @@ mod body;
 mod braces;
 mod event;
 mod expansion;
+pub mod files;
 mod flags;
 mod layer;
 mod lexer;

@@ -13,7 +13,7 @@ use crate::stream::Counters;
 use ttsr_views::chunk::Chunk;
 use ttsr_views::command::{
     CommandEvent, CommandId, CommandLimits, CommandSink, CommandView, CommandWord, ParentCommand,
-    ParentRelation, WordRole, normalize_path,
+    ParentRelation, WordRole, files, normalize_path,
 };
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
@@ -29,42 +29,6 @@ const KEPT: usize = 16;
 
 /// The most bytes of a command that are quoted, and of a path or a value that is kept.
 const TEXT: usize = 1024;
-
-/// Programs whose operands are not the names of files whose content they pass on.
-const INERT: [&[u8]; 20] = [
-    b"echo",
-    b"printf",
-    b"rm",
-    b"rmdir",
-    b"unlink",
-    b"ls",
-    b"mkdir",
-    b"touch",
-    b"chmod",
-    b"chown",
-    b"test",
-    b"[",
-    b"[[",
-    b"cd",
-    b"export",
-    b"stat",
-    b"find",
-    b"which",
-    b"basename",
-    b"dirname",
-];
-
-/// Programs whose operands are URLs, and whose flags name files after `@`.
-const FETCHING: [&[u8]; 4] = [b"curl", b"wget", b"http", b"xh"];
-
-/// The flags of those programs whose value is the name of a file that is sent.
-const SENT_FILE: [&[u8]; 5] = [
-    b"-T",
-    b"--upload-file",
-    b"--post-file",
-    b"--body-file",
-    b"--json-file",
-];
 
 /// The commands in the arguments of one tool call.
 #[derive(Debug)]
@@ -174,6 +138,9 @@ impl CallCommandReader {
 
     /// Ends the command of the preceding value, in its argument, and enters the argument of the current one.
     fn enter(&mut self, admission: &mut Admission<'_>, arg: Option<&ArgPath>, decided: u64) {
+        if !self.view.is_fresh() {
+            return;
+        }
         self.with_view(admission, |view, sink| view.begin_value(decided, sink));
         if let Some(is_word) = self.view.reads() {
             self.arg = arg.cloned();
@@ -362,8 +329,8 @@ impl Commands {
         match &word.role {
             WordRole::Program { name } => {
                 command.progress = set.begin(name);
-                command.passes_files = !INERT.contains(name);
-                command.fetches = FETCHING.contains(name);
+                command.passes_files = files::passes_operands(name);
+                command.fetches = files::fetches(name);
                 command.start = command.start.min(word.span.start);
                 let TrackedCommand {
                     progress,
@@ -491,9 +458,7 @@ impl Commands {
             .index(id)
             .is_some_and(|index| self.known[index].fetches);
         let is_sent = match &word.role {
-            WordRole::Flag { name, .. } | WordRole::Value { flag: name } => {
-                SENT_FILE.contains(name)
-            }
+            WordRole::Flag { name, .. } | WordRole::Value { flag: name } => files::is_sent(name),
             _ => false,
         };
         match marked {

@@ -48,6 +48,12 @@ impl CommandView {
         self.input.reads()
     }
 
+    /// Returns true if a value was opened that does not continue the current command, and nothing of it was read.
+    #[inline]
+    pub fn is_fresh(&self) -> bool {
+        self.restarts
+    }
+
     /// Ends the command of the preceding value, at the first byte or the end of a value that does not continue it.
     /// `decided` is the number of bytes of the part that were delivered then. Further calls for the same value do
     /// nothing.
