@@ -3,6 +3,8 @@
 //!
 //! Memory is bounded: a command that has ended is dropped when [`ENDED`] others have ended after it.
 
+mod tracked;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -21,6 +23,8 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
+use tracked::{TEXT, TrackedCommand};
+
 /// The most commands that are kept after they have ended.
 const ENDED: usize = 64;
 
@@ -29,9 +33,6 @@ const SOURCES: usize = 64;
 
 /// The most files, variables and redirections that are kept for each command.
 const KEPT: usize = 16;
-
-/// The most bytes of a command that are quoted, and of a path or a value that is kept.
-const TEXT: usize = 1024;
 
 /// The commands in the arguments of one tool call.
 #[derive(Debug)]
@@ -56,72 +57,6 @@ struct Commands {
     /// Buffers of a single event.
     ids: Vec<CommandId>,
     cache: CommandCache,
-}
-
-/// Texts in one buffer, which is reused.
-#[derive(Debug, Default)]
-struct TextList {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl TextList {
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn push(&mut self, text: &[u8]) {
-        self.bytes.extend_from_slice(text);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = [0].into_iter().chain(self.ends.iter().copied());
-        let ranges = starts.zip(self.ends.iter().copied());
-        ranges.map(|(from, to)| &self.bytes[from..to])
-    }
-
-    /// Returns the texts, which are paths, as UTF-8.
-    fn paths(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        self.iter().map(String::from_utf8_lossy)
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    fn copy_from(&mut self, other: &TextList) {
-        self.clear();
-        self.bytes.extend_from_slice(&other.bytes);
-        self.ends.extend_from_slice(&other.ends);
-    }
-}
-
-#[derive(Debug)]
-struct TrackedCommand {
-    id: CommandId,
-    parent: Option<ParentCommand>,
-    progress: Vec<CommandProgress>,
-    /// The commands whose output is the input of this one, directly or not.
-    sources: Vec<CommandId>,
-    /// The names and the values of the variables, in turn.
-    variables: TextList,
-    /// The files that redirections write and read.
-    written: TextList,
-    read: TextList,
-    /// True if the operands of the program may be files that it passes on.
-    passes_files: bool,
-    /// True if the operands of the program are URLs.
-    fetches: bool,
-    is_ended: bool,
-    /// The words so far, joined by blanks.
-    text: Vec<u8>,
-    /// The span of the last word in `text`.
-    last_word: (u64, u64),
-    /// The range of the part from the first to the last word so far.
-    start: u64,
-    end: u64,
 }
 
 impl CallCommandReader {
@@ -681,70 +616,6 @@ impl Commands {
             others.any(|(at, other)| other.sources.contains(&command.id) && has(at, wanted))
         };
         pattern.pipe_to.is_none_or(passes_output) && pattern.pipe_from.is_none_or(gets_input)
-    }
-}
-
-impl Default for TrackedCommand {
-    fn default() -> TrackedCommand {
-        TrackedCommand {
-            id: CommandId(0),
-            parent: None,
-            progress: Vec::new(),
-            sources: Vec::new(),
-            variables: TextList::default(),
-            written: TextList::default(),
-            read: TextList::default(),
-            passes_files: true,
-            fetches: false,
-            is_ended: false,
-            text: Vec::new(),
-            last_word: (0, 0),
-            start: u64::MAX,
-            end: 0,
-        }
-    }
-}
-
-impl TrackedCommand {
-    /// Empties the command and keeps its buffers.
-    fn clear(&mut self) {
-        let mut buffers = std::mem::take(self);
-        buffers.progress.clear();
-        buffers.sources.clear();
-        buffers.variables.clear();
-        buffers.written.clear();
-        buffers.read.clear();
-        buffers.text.clear();
-        *self = TrackedCommand {
-            progress: buffers.progress,
-            sources: buffers.sources,
-            variables: buffers.variables,
-            written: buffers.written,
-            read: buffers.read,
-            text: buffers.text,
-            ..TrackedCommand::default()
-        };
-    }
-
-    /// Adds a word to the quoted text, if a pattern may match. The flags of one word have the same span.
-    fn quote(&mut self, word: &CommandWord<'_>) {
-        if self.progress.is_empty() {
-            return;
-        }
-        let span = (word.span.start, word.span.end);
-        self.end = self.end.max(span.1);
-        if span == self.last_word && !self.text.is_empty() {
-            return;
-        }
-        self.last_word = span;
-        let room = TEXT.saturating_sub(self.text.len());
-        if room > 1 {
-            if !self.text.is_empty() {
-                self.text.push(b' ');
-            }
-            self.text
-                .extend_from_slice(&word.text[..word.text.len().min(room - 1)]);
-        }
     }
 }
 
