@@ -12,13 +12,15 @@ pub(super) struct WrittenText {
     ends: Vec<usize>,
     /// True if the first operand is a format.
     pub(super) is_format: bool,
+    /// True if the text is the whole output of a command.
+    pub(super) is_known: bool,
 }
 
 impl WrittenText {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
-        self.is_format = false;
+        (self.is_format, self.is_known) = (false, false);
     }
 
     pub(super) fn push(&mut self, operand: &MappedText) {
@@ -63,15 +65,36 @@ fn write_format(
             let byte = chunk.slice(index..index + 1);
             match (std::mem::take(&mut percent), byte.bytes[0]) {
                 (false, b'%') => percent = true,
-                (true, b's' | b'b' | b'q' | b'd') => {
+                (true, b's' | b'b' | b'd') => {
                     if let Some(operand) = operands.next() {
                         text.append(&unescape(&operand));
+                    }
+                }
+                (true, b'q') => {
+                    if let Some(operand) = operands.next() {
+                        write_quoted(&operand, text);
                     }
                 }
                 _ => text.push(byte.bytes, byte.offsets),
             }
         }
     }
+}
+
+/// Writes a text as a word that a shell reads as that text.
+fn write_quoted(operand: &MappedText, text: &mut MappedText) {
+    let mark = OffsetMap::Replacement { start: 0, end: 0 };
+    text.push(b"'", mark);
+    for chunk in operand.chunks(0) {
+        for index in 0..chunk.bytes.len() {
+            let byte = chunk.slice(index..index + 1);
+            match byte.bytes {
+                b"'" => text.push(b"'\\''", mark),
+                _ => text.push(byte.bytes, byte.offsets),
+            }
+        }
+    }
+    text.push(b"'", mark);
 }
 
 /// Decodes the escapes that `printf` and `echo -e` decode.

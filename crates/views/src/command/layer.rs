@@ -9,7 +9,7 @@ use super::program::{
     FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
 };
 use super::script::ScriptReader;
-use super::simple::{SimpleReader, assign, emit_code, record};
+use super::simple::{SimpleReader, assign, constant, emit_code};
 use super::text::MappedText;
 use super::word::{ReadWord, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -441,7 +441,8 @@ impl SimpleReader {
             {
                 if let Some((name, value)) = assignment(word.bytes()) {
                     if layer.action == ProgramAction::Assignments {
-                        record(word, name, value, cx);
+                        let known = constant(word, value).map(<[u8]>::to_vec);
+                        self.exported.push((word.bytes()[..name].to_vec(), known));
                     }
                     assign(layer.id, word, name, value, cx);
                 }

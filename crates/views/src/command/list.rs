@@ -22,9 +22,8 @@ pub(super) struct ListReader {
     ended: CommandIds,
     /// The commands that write the standard output of the list.
     pub(super) outputs: CommandIds,
-    /// The text that the preceding element of the pipeline writes, if `has_piped`.
+    /// The text that the preceding element of the pipeline writes, if it is known.
     pub(super) piped: WrittenText,
-    pub(super) has_piped: bool,
     pub(super) word: WordBuffer,
     pub(super) command: SimpleReader,
     compounds: Vec<CompoundCommand>,
@@ -195,7 +194,7 @@ impl ListReader {
         };
         outputs.extend(&ended);
         self.stdin = stdin;
-        self.has_piped = false;
+        self.piped.is_known = false;
         self.in_pipe = false;
     }
 

@@ -32,8 +32,13 @@ pub(super) struct SimpleReader {
     stdin_code: Option<(CommandId, &'static str)>,
     windows: bool,
     /// The earlier values of the variables that are assigned before the program, whose environment they are.
-    shadowed: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    shadowed: Vec<Assigned>,
+    /// The variables that `export` and its like assign once all of their operands are expanded.
+    pub(super) exported: Vec<Assigned>,
 }
+
+/// The name of a variable, and its value, if it is constant.
+type Assigned = (Vec<u8>, Option<Vec<u8>>);
 
 impl SimpleReader {
     #[inline]
@@ -59,17 +64,20 @@ impl SimpleReader {
             chain,
             written,
             shadowed,
+            exported,
             ..
         } = self;
         layers.clear();
         chain.clear();
         written.clear();
         shadowed.clear();
+        exported.clear();
         *self = SimpleReader {
             layers: std::mem::take(layers),
             chain: std::mem::take(chain),
             written: std::mem::take(written),
             shadowed: std::mem::take(shadowed),
+            exported: std::mem::take(exported),
             ..SimpleReader::default()
         };
     }
@@ -115,6 +123,9 @@ impl SimpleReader {
         place: (ShellSyntax, usize),
         cx: &mut ReadContext<'_, S>,
     ) -> Option<(CommandId, &'static str)> {
+        for (name, value) in self.exported.drain(..) {
+            cx.state.assign(&name, value.as_deref());
+        }
         let mut stdin_code = self.stdin_code;
         while let Some(mut layer) = self.layers.pop() {
             let streams = layer.finish(cx);
@@ -310,15 +321,16 @@ impl ScriptReader {
         }
         let stdin_code = command.end(place, cx);
         if let Some((reader, language)) = stdin_code
-            && std::mem::take(&mut list.has_piped)
+            && std::mem::take(&mut list.piped.is_known)
         {
             command.run_stdin(&list.piped.output(), reader, language, place, cx);
         }
         list.record_stdin_code(stdin_code);
         list.end_element(&command.chain, has_words);
-        list.has_piped = is_echo || list.has_piped && passes;
+        list.piped.is_known &= passes;
         if is_echo {
             std::mem::swap(&mut list.piped, &mut command.written);
+            list.piped.is_known = true;
         }
         self.assign_bodies(&command.chain[..own], &command.stdin, passes, stdin_code);
         command.clear();
@@ -363,11 +375,16 @@ pub(super) fn record<S: CommandSink>(
     value: usize,
     cx: &mut ReadContext<'_, S>,
 ) {
+    cx.state
+        .assign(&word.bytes()[..name], constant(word, value));
+}
+
+/// Returns the value of an assignment, if it is constant.
+pub(super) fn constant<'a>(word: &ReadWord<'a>, value: usize) -> Option<&'a [u8]> {
     let text = word.bytes();
     let appends = text[value - 2] == b'+';
-    let known = !word.traits.expanded() && !word.traits.truncated() && !appends;
-    cx.state
-        .assign(&text[..name], known.then_some(&text[value..]));
+    let is_constant = !word.traits.expanded() && !word.traits.truncated() && !appends;
+    is_constant.then_some(&text[value..])
 }
 
 /// Reports an assignment.
