@@ -80,6 +80,7 @@ fn measure() -> Result<(), Box<dyn Error>> {
     report.secrets(&peers.join("secrets.jsonl.gz"))?;
     report.code(&peers.join("code.jsonl"))?;
     report.recordings(&corpus);
+    report.personal_data(&corpus, &peers)?;
     println!("| | today |\n|---|---|");
     for (name, value) in &report.rows {
         println!("| {name} | {value} |");
@@ -386,6 +387,48 @@ impl Report {
         }
         let value = format!("{} of {}; {right} cut rightly", wrong.hit, wrong.total);
         self.rows.push(("recordings, false cuts", value));
+    }
+
+    /// Counts the recordings and the texts of the peers in which `std/pii` finds personal data. None is labelled, so
+    /// `--hits` lists what is found, to be judged by a reader.
+    fn personal_data(&mut self, corpus: &Path, peers: &Path) -> Result<(), Box<dyn Error>> {
+        let of_people = Report {
+            pack: Pack::builtin(PERSONAL_DATA)?,
+            options: Options::default(),
+            rows: Vec::new(),
+        };
+        let [mut recorded, mut of_peers] = [Share::default(); 2];
+        for recording in recordings(corpus) {
+            let mut is_hit = false;
+            for part in &recording.parts {
+                let tool = part.tool.as_deref();
+                let rules = of_people.rules_hitting(part.channel, tool, &part.bytes);
+                is_hit |= !rules.is_empty();
+                self.list_hit(&rules, &String::from_utf8_lossy(&part.bytes));
+            }
+            recorded.add(is_hit);
+        }
+        let commands = json_lines::<ShellCommand>(&fs::read_to_string(peers.join("shell.jsonl"))?)?;
+        let secrets = json_lines::<SecretText>(&unpacked(&peers.join("secrets.jsonl.gz"))?)?;
+        let code = json_lines::<CodeText>(&fs::read_to_string(peers.join("code.jsonl"))?)?;
+        let commands = commands.into_iter().map(|it| it.command);
+        let secrets = secrets.into_iter().map(|it| it.text);
+        for text in commands
+            .chain(secrets)
+            .chain(code.into_iter().map(|it| it.text))
+        {
+            let rules = of_people.rules_hitting(Channel::Text, None, text.as_bytes());
+            of_peers.add(!rules.is_empty());
+            self.list_hit(&rules, &text);
+        }
+        self.rows.extend([
+            ("personal data: recordings hit", recorded.to_string()),
+            (
+                "personal data: texts of the peers hit",
+                of_peers.to_string(),
+            ),
+        ]);
+        Ok(())
     }
 
     /// Returns the rules that hit and do more than observe.
