@@ -1269,7 +1269,7 @@ fn personal_data_is_found_only_if_its_pack_is_named() {
     fs::write(&file, "Write to jane.doe@acme-tools.io.\n").unwrap();
     let scan = |more: &[&str]| {
         let output = ttsr(["scan"]).args(more).arg(&file).output().unwrap();
-        (output.status.code(), text(&output.stdout))
+        (output.status.code(), text(&output.stdout).to_string())
     };
     let (code, told) = scan(&[]);
     assert_eq!(code, Some(0), "{told}");
