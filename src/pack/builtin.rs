@@ -45,6 +45,15 @@ pub(super) const PACKS: &[BuiltinPack] = &[
     pack!("std/degeneration", "pack"),
     pack!("std/injection", "pack"),
     pack!(
+        "std/pii",
+        "contact",
+        "finance",
+        "identity-americas",
+        "identity-asia-africa",
+        "identity-europe",
+        "network"
+    ),
+    pack!(
         "std/secrets",
         "ai",
         "chat",
