@@ -250,3 +250,19 @@ pub(super) fn redactions<'a>(
         with: replacement_of(stream.pack().rule(known.rule)),
     })
 }
+
+#[cfg(all(test, feature = "harness"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_leaves_at_once_until_its_part_is_closed() {
+        let plan = ReleasePlan::default();
+        let mut text = PartText::new(PartId(0), Channel::Text, &plan);
+        assert!(text.pass(b"ab"));
+        assert_eq!((text.released(), text.waiting()), (2, &[][..]));
+        text.close();
+        assert!(!text.pass(b"c"), "the part is closed");
+        assert_eq!(text.released(), 2);
+    }
+}
