@@ -12,7 +12,7 @@ use crate::rule::{CommandRequirements, Pattern};
 use crate::verdict::RuleId;
 use ttsr_automata::pattern::{self, PatternError};
 use ttsr_automata::pike::{self, PikeCache, PikeVm};
-use ttsr_views::glob::{Glob, GlobCache, GlobError, GlobOptions};
+use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobScratch};
 use ttsr_views::path::{ArgScope, PathScope, split_exclusion};
 
 /// The most flags of one pattern: each is a bit.
@@ -57,7 +57,7 @@ pub(crate) struct CommandSet {
 /// Buffers of the matches of words with patterns.
 #[derive(Debug, Default)]
 pub(crate) struct CommandCache {
-    globs: GlobCache,
+    globs: GlobScratch,
     pike: PikeCache,
 }
 
@@ -215,7 +215,7 @@ impl FileGlobs {
         Ok((!globs.is_empty()).then_some(files))
     }
 
-    fn is_match(&self, path: &str, cache: &mut GlobCache) -> bool {
+    fn is_match(&self, path: &str, cache: &mut GlobScratch) -> bool {
         let mut applies = |scope: &Option<PathScope>| {
             let scope = scope.as_ref();
             scope.is_some_and(|scope| scope.contains_with(path, cache))

@@ -223,18 +223,18 @@ impl Glob {
     /// At most proportional to the length of the text times the length of the glob.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        self.is_match_with(text, &mut GlobCache::default())
+        self.is_match_with(text, &mut GlobScratch::default())
     }
 
     /// Returns true if the glob matches the whole text. Allocates only if the cache has not been used for a glob and a
     /// text of this size.
     #[must_use]
-    pub fn is_match_with(&self, text: &str, cache: &mut GlobCache) -> bool {
+    pub fn is_match_with(&self, text: &str, cache: &mut GlobScratch) -> bool {
         cache.is_folded = false;
         self.matches(text, cache)
     }
 
-    fn matches(&self, text: &str, cache: &mut GlobCache) -> bool {
+    fn matches(&self, text: &str, cache: &mut GlobScratch) -> bool {
         let begins_so = text.len() >= self.prefix.len()
             && match self.case_insensitive {
                 true => text.as_bytes()[..self.prefix.len()]
@@ -276,7 +276,7 @@ impl Glob {
 
 /// Buffers of matches, which may be used for any number of globs and texts, one after another.
 #[derive(Debug, Default)]
-pub struct GlobCache {
+pub struct GlobScratch {
     /// The text in lower case, if `is_folded`.
     folded: String,
     is_folded: bool,
@@ -285,7 +285,7 @@ pub struct GlobCache {
     stack: Vec<u32>,
 }
 
-impl GlobCache {
+impl GlobScratch {
     /// Returns the text in lower case.
     fn fold(&mut self, text: &str) -> &str {
         if !std::mem::replace(&mut self.is_folded, true) {
@@ -324,8 +324,8 @@ impl StateList {
 }
 
 impl GlobNfa {
-    fn matches(&self, text: &str, case_insensitive: bool, cache: &mut GlobCache) -> bool {
-        let GlobCache {
+    fn matches(&self, text: &str, case_insensitive: bool, cache: &mut GlobScratch) -> bool {
+        let GlobScratch {
             current,
             next,
             stack,
@@ -530,13 +530,13 @@ impl GlobSet {
     /// Returns true if any glob matches the whole text.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        self.is_match_with(text, &mut GlobCache::default())
+        self.is_match_with(text, &mut GlobScratch::default())
     }
 
     /// Returns true if any glob matches the whole text. Allocates only if the cache has not been used for a glob and a
     /// text of this size.
     #[must_use]
-    pub fn is_match_with(&self, text: &str, cache: &mut GlobCache) -> bool {
+    pub fn is_match_with(&self, text: &str, cache: &mut GlobScratch) -> bool {
         cache.is_folded = false;
         self.globs.iter().any(|glob| glob.matches(text, cache))
     }
@@ -544,13 +544,13 @@ impl GlobSet {
     /// Returns the index of the last glob that matches the whole text.
     #[must_use]
     pub fn last_match(&self, text: &str) -> Option<usize> {
-        self.last_match_with(text, &mut GlobCache::default())
+        self.last_match_with(text, &mut GlobScratch::default())
     }
 
     /// Returns the index of the last glob that matches the whole text. Allocates only if the cache has not been used
     /// for a glob and a text of this size.
     #[must_use]
-    pub fn last_match_with(&self, text: &str, cache: &mut GlobCache) -> Option<usize> {
+    pub fn last_match_with(&self, text: &str, cache: &mut GlobScratch) -> Option<usize> {
         cache.is_folded = false;
         self.globs
             .iter()
