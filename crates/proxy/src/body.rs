@@ -1,8 +1,9 @@
 //! The bodies of requests and responses on their way through the proxy.
 
 use std::error::Error;
-use std::future::Future as _;
+use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use http_body_util::Limited;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
+
+use crate::judge::ReplyJudge;
+use crate::totals::ProxyTotals;
 
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
@@ -22,6 +26,8 @@ pub(crate) enum ResponseBody {
     Whole(Option<Bytes>),
     /// The body of the server, as it arrives.
     Through(ServerBody),
+    /// An event stream under rules.
+    Judged(Box<JudgedBody>),
 }
 
 impl Body for ResponseBody {
@@ -35,6 +41,7 @@ impl Body for ResponseBody {
         match self.get_mut() {
             ResponseBody::Whole(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
             ResponseBody::Through(body) => body.poll_frame(cx),
+            ResponseBody::Judged(body) => body.poll_frame(cx),
         }
     }
 
@@ -42,6 +49,7 @@ impl Body for ResponseBody {
         match self {
             ResponseBody::Whole(text) => text.is_none(),
             ResponseBody::Through(body) => body.incoming.is_end_stream(),
+            ResponseBody::Judged(_) => false,
         }
     }
 
@@ -51,6 +59,7 @@ impl Body for ResponseBody {
                 SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
             }
             ResponseBody::Through(body) => body.incoming.size_hint(),
+            ResponseBody::Judged(_) => SizeHint::default(),
         }
     }
 }
@@ -81,6 +90,21 @@ impl ServerBody {
         }
     }
 
+    /// Returns all bytes, of which there may be at most `cap`.
+    pub(crate) async fn collect(mut self, cap: u64) -> Result<Vec<u8>, BodyError> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = poll_fn(|cx| self.poll_frame(cx)).await {
+            let Ok(data) = frame?.into_data() else {
+                continue;
+            };
+            if (bytes.len() + data.len()) as u64 > cap {
+                return Err("the reply is too long".into());
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    }
+
     /// Polls for the next frame. An error means that the response is incomplete.
     pub(crate) fn poll_frame(
         &mut self,
@@ -96,5 +120,72 @@ impl ServerBody {
         }
         ready!(self.idle.as_mut().poll(cx));
         Poll::Ready(Some(Err("the server sent no byte for too long".into())))
+    }
+}
+
+/// An event stream under rules. The server is read only while nothing waits for the client.
+pub(crate) struct JudgedBody {
+    /// `None` once nothing is read any more, which closes the stream to the server.
+    server: Option<ServerBody>,
+    judge: ReplyJudge,
+    totals: Arc<ProxyTotals>,
+    /// The error with which the body ends after the bytes that may leave.
+    error: Option<BodyError>,
+}
+
+impl JudgedBody {
+    pub(crate) fn new(
+        server: ServerBody,
+        judge: ReplyJudge,
+        totals: Arc<ProxyTotals>,
+    ) -> JudgedBody {
+        JudgedBody {
+            server: Some(server),
+            judge,
+            totals,
+            error: None,
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            let out = self.judge.take();
+            if self.judge.is_over() {
+                self.server = None;
+            }
+            if !out.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+            }
+            let Some(server) = &mut self.server else {
+                return Poll::Ready(self.error.take().map(Err));
+            };
+            match ready!(server.poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    // Trailers say nothing that a judged reply still has, such as a checksum.
+                    if let Ok(bytes) = frame.into_data() {
+                        self.judge.push(&bytes);
+                    }
+                }
+                Some(Err(error)) => {
+                    self.server = None;
+                    self.error = Some(error);
+                }
+                None => {
+                    self.server = None;
+                    if self.judge.finish().is_err() {
+                        self.error = Some("the reply ended within a tool call".into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for JudgedBody {
+    fn drop(&mut self) {
+        self.totals.add_reply(&self.judge.report());
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use hyper::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 
+use ttsr::Mode;
+
 use crate::error::ProxyError;
 
 /// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com` and `/openai` to
@@ -19,8 +21,25 @@ pub struct ProxyConfig {
     pub fallback: Option<UpstreamUrl>,
     /// Values of the `Host` header that are accepted besides `localhost` and the loopback addresses, without a port.
     pub hosts: Vec<String>,
+    /// The end of a reply that a rule stops.
+    pub ending: BlockEnding,
+    /// [`Mode::Shadow`] judges replies and changes none. Live rules act in [`Mode::Live`], the default.
+    pub mode: Mode,
+    /// Passes replies that cannot be read, and requests to APIs whose replies cannot be judged. By default both are
+    /// refused.
+    pub is_fail_open: bool,
     /// The bounds.
     pub limits: ProxyLimits,
+}
+
+/// The end of a reply that a rule stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockEnding {
+    /// The reason as text of the reply, and a normal end: the user sees the reason, and no client retries.
+    #[default]
+    Soft,
+    /// The reason as text, and an end that clients report as a failure, for runs without a user.
+    Hard,
 }
 
 impl Default for ProxyConfig {
@@ -38,6 +57,9 @@ impl Default for ProxyConfig {
             ],
             fallback: None,
             hosts: Vec::new(),
+            ending: BlockEnding::default(),
+            mode: Mode::Live,
+            is_fail_open: false,
             limits: ProxyLimits::default(),
         }
     }
@@ -153,6 +175,10 @@ pub struct ProxyLimits {
     /// The longest body of a request, in bytes. A longer one is answered with status 413, or, if its length was not
     /// announced, cut off.
     pub request_bytes: u64,
+    /// The longest body of a reply that is judged and not streamed, in bytes.
+    pub reply_bytes: u64,
+    /// The most bytes of a streamed reply that are held back. A reply for which this is not enough is stopped.
+    pub held_bytes: usize,
     /// The most requests that are answered at the same time. Further ones are answered with status 503.
     pub requests: usize,
     /// The longest time in which a client sends the head of a request.
@@ -170,6 +196,8 @@ impl Default for ProxyLimits {
         ProxyLimits {
             head_bytes: 64 << 10,
             request_bytes: 64 << 20,
+            reply_bytes: 64 << 20,
+            held_bytes: 16 << 20,
             requests: 4096,
             head_time: Duration::from_secs(30),
             connect_time: Duration::from_secs(10),

@@ -52,6 +52,7 @@ mod body;
 mod config;
 mod error;
 mod headers;
+mod judge;
 mod routes;
 mod server;
 mod service;
@@ -60,7 +61,7 @@ mod tests;
 mod totals;
 mod upstream;
 
-pub use config::{Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
+pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use server::Proxy;
 pub use totals::{ProxyTotals, TotalsSnapshot};

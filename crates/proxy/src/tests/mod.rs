@@ -1,5 +1,6 @@
 //! Tests of the proxy over loopback: a scripted server, the proxy and a client in one runtime.
 
+mod judged;
 mod pass_through;
 
 use std::future::Future;
