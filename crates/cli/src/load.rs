@@ -10,6 +10,13 @@ use crate::args::{PackArgs, WorkspaceArgs};
 use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 
+/// Built-in packs about agents and tools of OpenCode, for commands that do not have these.
+pub(crate) const NOT_HERE: [&str; 3] = [
+    "opencode/delegate-task-retry",
+    "opencode/phase-reminder",
+    "opencode/post-read-nudge",
+];
+
 /// Loads the packs of `args`, or all built-in packs. Warnings are only counted, because they concern the author.
 pub(crate) fn load(args: &PackArgs) -> Result<Pack, CommandError> {
     load_with(args, Pack::builder(), &[])

@@ -82,6 +82,12 @@ impl Mount {
             upstream,
         }
     }
+
+    /// The prefix, with a slash at its start and none at its end.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
 }
 
 /// The address of a server: a URL with the scheme `http` or `https`, without a query and without credentials.

@@ -311,6 +311,11 @@ impl JudgedParts {
                 message = message.replace(&decision.matched, "…");
             }
         }
+        // The default message begins with the id, which the reason names already.
+        let id = cut.rule().map(|id| format!("{id}: "));
+        if let Some(rest) = id.and_then(|id| message.strip_prefix(&id).map(str::to_owned)) {
+            message = rest;
+        }
         Block {
             rule: cut.rule().map(str::to_owned),
             message,

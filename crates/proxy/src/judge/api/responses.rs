@@ -119,9 +119,7 @@ impl ReplyApi for ResponsesReply {
         let content = open.content.entry(event.content_index);
         match &*event.kind {
             "response.output_item.added" => open.item = event.item.unwrap_or_default(),
-            "response.content_part.added" => {
-                drop(content.insert_entry((part, String::new(), false)))
-            }
+            "response.content_part.added" => *content.or_default() = (part, String::new(), false),
             "response.output_text.delta"
             | "response.refusal.delta"
             | "response.reasoning_text.delta" => {
