@@ -29,7 +29,7 @@ const METADATA: [&[u8]; 17] = [
 
 /// A text of a document and the one that is written in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TextEdit {
+pub(crate) struct TextReplacement {
     /// The text as it is decoded from a JSON string, or the source text of an object or array.
     pub(crate) from: Vec<u8>,
     pub(crate) to: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct TextEdit {
 
 /// Returns the document with every text that an edit names replaced, and with `logprobs`, which repeat the text in pieces,
 /// replaced by `null`. Returns `None` if the document is not valid or does not have the text of each edit.
-pub(crate) fn rewrite(document: &[u8], edits: &[TextEdit]) -> Option<Vec<u8>> {
+pub(crate) fn rewrite(document: &[u8], edits: &[TextReplacement]) -> Option<Vec<u8>> {
     let mut rewriter = Rewriter {
         text: document,
         at: 0,
@@ -60,7 +60,7 @@ struct Rewriter<'a> {
     /// Number of bytes of `text` that were copied or replaced.
     copied: usize,
     out: Vec<u8>,
-    edits: &'a [TextEdit],
+    edits: &'a [TextReplacement],
     used: Vec<bool>,
 }
 
@@ -247,9 +247,9 @@ mod tests {
     use super::*;
 
     fn edited(document: &str, edits: &[(&str, &str)]) -> Option<String> {
-        let edits: Vec<TextEdit> = edits
+        let edits: Vec<TextReplacement> = edits
             .iter()
-            .map(|(from, to)| TextEdit {
+            .map(|(from, to)| TextReplacement {
                 from: from.as_bytes().to_vec(),
                 to: to.as_bytes().to_vec(),
             })
@@ -301,7 +301,7 @@ mod tests {
             (r#""\ud83d""#, &[0xED, 0xA0, 0xBD]),
             (r#""\/\b\f\r\t\\""#, b"/\x08\x0C\r\t\\"),
         ] {
-            let edit = TextEdit {
+            let edit = TextReplacement {
                 from: text.to_vec(),
                 to: b"ok".to_vec(),
             };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ttsr::conversation::ScreenedText;
 use ttsr::{Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, Pack, PartId};
 
-use super::json_edit::TextEdit;
+use super::json_edit::TextReplacement;
 
 /// The reason why a reply is blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,10 +355,10 @@ impl JudgedParts {
     }
 
     /// Returns the edits of a frame that is released; empty if it leaves as it arrived.
-    pub(crate) fn edits(&self, frame: &FrameTexts) -> Vec<TextEdit> {
+    pub(crate) fn edits(&self, frame: &FrameTexts) -> Vec<TextReplacement> {
         let edited = |text: &FrameText| {
             let to = self.parts[text.part].edited(text.start, &text.bytes)?;
-            Some(TextEdit {
+            Some(TextReplacement {
                 from: text.bytes.clone(),
                 to,
             })
