@@ -46,7 +46,7 @@ use screen::TurnScreen;
 ///
 /// The reply is shown as the rules release it, with verdicts, messages to the model and tool calls.
 /// Exit codes: 0 no rule acted; 1 a rule acted; 2 no answer for another reason.
-/// Without `--pack`, the built-in packs for OpenCode's own agents and tools are not loaded.
+/// Without `--pack`, `std/pii` and the built-in packs for OpenCode's own agents and tools are not loaded.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The provider [default: scripted, if `--script` is given]
