@@ -12,6 +12,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::config::ProxyLimits;
 use crate::judge::ReplyJudge;
 use crate::totals::ProxyTotals;
 
@@ -129,8 +130,19 @@ pub(crate) struct JudgedBody {
     server: Option<ServerBody>,
     judge: ReplyJudge,
     totals: Arc<ProxyTotals>,
+    keep_alive_time: Duration,
+    hold_time: Duration,
+    /// Set while events are held back and none has left.
+    hold: Option<HoldTimer>,
     /// The error with which the body ends after the bytes that may leave.
     error: Option<BodyError>,
+}
+
+/// The time since events are held back.
+struct HoldTimer {
+    began: Instant,
+    /// Ends when the client is sent the next event.
+    next: Pin<Box<Sleep>>,
 }
 
 impl JudgedBody {
@@ -138,11 +150,15 @@ impl JudgedBody {
         server: ServerBody,
         judge: ReplyJudge,
         totals: Arc<ProxyTotals>,
+        limits: &ProxyLimits,
     ) -> JudgedBody {
         JudgedBody {
             server: Some(server),
             judge,
             totals,
+            keep_alive_time: limits.keep_alive_time,
+            hold_time: limits.hold_time,
+            hold: None,
             error: None,
         }
     }
@@ -157,12 +173,20 @@ impl JudgedBody {
                 self.server = None;
             }
             if !out.is_empty() {
+                self.hold = None;
                 return Poll::Ready(Some(Ok(Frame::data(out.into()))));
             }
             let Some(server) = &mut self.server else {
                 return Poll::Ready(self.error.take().map(Err));
             };
-            match ready!(server.poll_frame(cx)) {
+            let polled = match server.poll_frame(cx) {
+                Poll::Ready(polled) => polled,
+                Poll::Pending => match ready!(self.poll_hold(cx)) {
+                    Some(event) => return Poll::Ready(Some(Ok(Frame::data(event)))),
+                    None => continue,
+                },
+            };
+            match polled {
                 Some(Ok(frame)) => {
                     // Trailers say nothing that a judged reply still has, such as a checksum.
                     if let Ok(bytes) = frame.into_data() {
@@ -181,6 +205,33 @@ impl JudgedBody {
                 }
             }
         }
+    }
+}
+
+impl JudgedBody {
+    /// Returns an event that keeps the client waiting, once it is due, or `None` if the reply was stopped because it was
+    /// held back for too long. Pending while neither is the case.
+    fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.judge.is_holding() {
+            self.hold = None;
+            return Poll::Pending;
+        }
+        let interval = self.keep_alive_time.min(self.hold_time);
+        let hold = self.hold.get_or_insert_with(|| HoldTimer {
+            began: Instant::now(),
+            next: Box::pin(sleep(interval)),
+        });
+        ready!(hold.next.as_mut().poll(cx));
+        if hold.began.elapsed() >= self.hold_time {
+            self.judge.time_out();
+            return Poll::Ready(None);
+        }
+        let left = self.hold_time.saturating_sub(hold.began.elapsed());
+        hold.next
+            .as_mut()
+            .reset(Instant::now() + interval.min(left));
+        self.judge.keep_alive();
+        Poll::Ready(Some(self.judge.take().into()))
     }
 }
 

@@ -193,6 +193,11 @@ pub struct ProxyLimits {
     pub connect_time: Duration,
     /// The longest time in which a server sends no byte, before its response or in the middle of it.
     pub idle_time: Duration,
+    /// The time after which a client whose reply is held back is sent an event that changes nothing.
+    pub keep_alive_time: Duration,
+    /// The longest time in which a reply is held back without any of its events leaving. Then it is stopped. Clients wait
+    /// for 300 seconds.
+    pub hold_time: Duration,
     /// The longest time in which requests are completed after the proxy is told to stop.
     pub drain_time: Duration,
 }
@@ -208,6 +213,8 @@ impl Default for ProxyLimits {
             head_time: Duration::from_secs(30),
             connect_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(600),
+            keep_alive_time: Duration::from_secs(15),
+            hold_time: Duration::from_secs(240),
             drain_time: Duration::from_secs(30),
         }
     }

@@ -178,6 +178,21 @@ impl ReplyJudge {
         self.is_over
     }
 
+    /// Returns true if events are held back.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.is_over && !self.held.is_empty()
+    }
+
+    /// Adds an event to the output that changes nothing.
+    pub(crate) fn keep_alive(&mut self) {
+        self.api.keep_alive(&mut self.out);
+    }
+
+    /// Ends a reply of which events were held back for too long.
+    pub(crate) fn time_out(&mut self) {
+        self.block(&Block::new("no rule could decide in time"));
+    }
+
     /// Returns what rules did so far.
     pub(crate) fn report(&self) -> ReplyReport {
         ReplyReport {

@@ -191,7 +191,8 @@ impl ProxyService {
         if is_stream {
             let judge = ReplyJudge::new(api, &self.pack, settings);
             let judge = judge.ok_or_else(|| self.fail("the API cannot be judged"))?;
-            let judged = JudgedBody::new(body, judge, Arc::clone(&self.totals));
+            let judged =
+                JudgedBody::new(body, judge, Arc::clone(&self.totals), &self.config.limits);
             return Ok(ResponseBody::Judged(Box::new(judged)));
         }
         let bytes = body.collect(self.config.limits.reply_bytes).await;

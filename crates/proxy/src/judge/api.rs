@@ -40,6 +40,9 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Reads the data of an event that the client is sent.
     fn sent(&mut self, data: &[u8]);
 
+    /// Appends an event that changes nothing, for clients that give up on a reply without events.
+    fn keep_alive(&self, out: &mut Vec<u8>);
+
     /// Appends the events that end the reply after those that were sent, with `reason` as text.
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>);
 
@@ -56,6 +59,9 @@ pub(crate) fn reply_api(api: ModelApi) -> Option<Box<dyn ReplyApi>> {
         ModelApi::Unjudged => None,
     }
 }
+
+/// A comment, for a reply in which no event is possible.
+const COMMENT: &[u8] = b": keep-alive\n\n";
 
 /// Appends an event with a name.
 fn push_event(out: &mut Vec<u8>, name: &str, data: &Value) {

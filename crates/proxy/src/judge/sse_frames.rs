@@ -27,11 +27,13 @@ impl SseFrames {
             self.is_line_empty = true;
         }
         self.pending.extend_from_slice(bytes);
+        let mut start = 0;
         while let Some(end) = self.next_end() {
-            let rest = self.pending.split_off(end);
-            on(std::mem::replace(&mut self.pending, rest));
-            self.searched = 0;
+            on(self.pending[start..end].to_vec());
+            start = end;
         }
+        self.pending.drain(..start);
+        self.searched -= start;
     }
 
     /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event if it

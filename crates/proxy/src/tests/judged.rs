@@ -224,3 +224,64 @@ async fn a_connection_that_breaks_within_a_call_is_an_error_for_the_client() {
     assert!(matches!(error, Some(Err(_))));
     assert!(!String::from_utf8(sent).unwrap().contains("bash"));
 }
+
+#[tokio::test]
+async fn a_held_reply_is_kept_alive_and_stopped_in_the_end() {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let upstream = server(move |_| {
+        let (sender, body) = ScriptedBody::new();
+        told.send(sender).unwrap();
+        async move {
+            let mut response = Response::new(body);
+            let kind = "text/event-stream".parse().unwrap();
+            response.headers_mut().insert("content-type", kind);
+            response
+        }
+    })
+    .await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.keep_alive_time = std::time::Duration::from_millis(20);
+    config.limits.hold_time = std::time::Duration::from_millis(200);
+    let proxy = start(config, pack(Action::Redact)).await;
+    let begin = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\n\
+                 event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
+    let held = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"key-12\"}}\n\n";
+    let added = "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"output\":[]}}\n\n\
+                 data: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"id\":\"f\",\"name\":\"t\"}}\n\n";
+    for (path, chunks, sign, end) in [
+        (
+            "messages",
+            [begin, held],
+            "\"text\":\"\"",
+            "event: message_stop",
+        ),
+        (
+            "chat/completions",
+            [CHUNKS[0], ": hi\n\n"],
+            ": keep-alive",
+            "[DONE]",
+        ),
+        (
+            "responses",
+            [added, ": hi\n\n"],
+            ": keep-alive",
+            "event: response.completed",
+        ),
+    ] {
+        let request = client(Http::One).request(post(&proxy, &format!("/local/v1/{path}")));
+        let sent = tokio::spawn(async move { collected(request.await.unwrap()).await });
+        let frames = within(heard.recv()).await.unwrap();
+        for chunk in chunks {
+            frames.send(Ok(chunk.into())).await.unwrap();
+        }
+        let sent = String::from_utf8(within(sent).await.unwrap().to_vec()).unwrap();
+        assert!(sent.matches(sign).count() > 2, "{path}: {sent}");
+        assert!(
+            sent.contains("no rule could decide in time") && sent.contains(end),
+            "{path}: {sent}"
+        );
+        assert!(!sent.contains("key-12"), "{sent}");
+        within(frames.closed()).await;
+    }
+    assert_eq!(proxy.totals.snapshot().blocked, 3);
+}

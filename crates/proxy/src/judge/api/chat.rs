@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{EventHold, ReplyApi, copied};
+use super::{COMMENT, EventHold, ReplyApi, copied};
 use crate::config::BlockEnding;
 
 #[derive(Debug, Default)]
@@ -62,6 +62,22 @@ struct ChatDelta {
     content: Option<Value>,
     tool_calls: Option<Vec<IgnoredAny>>,
     function_call: Option<IgnoredAny>,
+}
+
+impl ChatReplyState {
+    fn push_chunk(&self, choices: Value, usage: Option<Value>, out: &mut Vec<u8>) {
+        let mut chunk = json!({
+            "id": self.id.as_deref().unwrap_or("chatcmpl-ttsr"),
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        });
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
+        out.extend_from_slice(format!("data: {chunk}\n\n").as_bytes());
+    }
 }
 
 impl ReplyApi for ChatReplyState {
@@ -121,23 +137,21 @@ impl ReplyApi for ChatReplyState {
         }
     }
 
+    /// A comment is not used within a reply, because some clients parse it as data.
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        let open = self.choices.iter().find(|(_, choice)| !choice.is_over);
+        let Some((index, _)) = open else {
+            return out.extend_from_slice(COMMENT);
+        };
+        let empty = json!([{"index": index, "delta": {"content": ""}, "finish_reason": null}]);
+        self.push_chunk(empty, self.has_usage.then_some(Value::Null), out);
+    }
+
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
         if self.has_ended {
             return;
         }
-        let mut push = |choices: Value, usage: Option<Value>| {
-            let mut chunk = json!({
-                "id": self.id.as_deref().unwrap_or("chatcmpl-ttsr"),
-                "object": "chat.completion.chunk",
-                "created": self.created,
-                "model": self.model,
-                "choices": choices,
-            });
-            if let Some(usage) = usage {
-                chunk["usage"] = usage;
-            }
-            out.extend_from_slice(format!("data: {chunk}\n\n").as_bytes());
-        };
+        let mut push = |choices: Value, usage: Option<Value>| self.push_chunk(choices, usage, out);
         let first = [(0, SentChoice::default())];
         let open: Vec<(u64, &SentChoice)> = match self.choices.is_empty() {
             true => first

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{EventHold, ReplyApi, copied, push_event};
+use super::{COMMENT, EventHold, ReplyApi, copied, push_event};
 use crate::config::BlockEnding;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct MessagesReply {
     has_begun: bool,
     has_ended: bool,
     /// The block that was sent in part.
-    open: Option<u64>,
+    open: Option<OpenBlock>,
     /// The index of the next block.
     next: u64,
     /// True if a whole tool call was sent, which the client runs.
@@ -22,6 +22,12 @@ pub(super) struct MessagesReply {
     output_tokens: u64,
     /// The tool call that is arriving.
     arriving: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenBlock {
+    index: u64,
+    is_text: bool,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +103,13 @@ impl ReplyApi for MessagesReply {
                 self.output_tokens = usage.map_or(0, |usage| usage.output_tokens);
             }
             "content_block_start" => {
-                self.open = Some(event.index);
+                self.open = Some(OpenBlock {
+                    index: event.index,
+                    is_text: event
+                        .content_block
+                        .as_ref()
+                        .is_some_and(|it| it.kind == "text"),
+                });
                 self.next = self.next.max(event.index.saturating_add(1));
                 self.has_call |= event
                     .content_block
@@ -106,6 +118,19 @@ impl ReplyApi for MessagesReply {
             "content_block_stop" => self.open = None,
             "message_stop" => self.has_ended = true,
             _ => {}
+        }
+    }
+
+    /// Clients count an empty delta as progress, but not a `ping`, which is sent where no text is open.
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        match self.open.filter(|open| open.is_text) {
+            Some(OpenBlock { index, .. }) => {
+                let delta = json!({"type": "text_delta", "text": ""});
+                let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
+                push_event(out, "content_block_delta", &delta);
+            }
+            None if self.has_begun => push_event(out, "ping", &json!({"type": "ping"})),
+            None => out.extend_from_slice(COMMENT),
         }
     }
 
@@ -127,7 +152,7 @@ impl ReplyApi for MessagesReply {
         }
         let stop = |index| json!({"type": "content_block_stop", "index": index});
         if let Some(open) = self.open {
-            push_event(out, "content_block_stop", &stop(open));
+            push_event(out, "content_block_stop", &stop(open.index));
         }
         let index = self.next;
         let block = json!({"type": "text", "text": ""});

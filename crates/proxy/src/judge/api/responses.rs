@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{EventHold, ReplyApi, push_event};
+use super::{COMMENT, EventHold, ReplyApi, push_event};
 use crate::config::BlockEnding;
 
 #[derive(Debug, Default)]
@@ -142,6 +142,11 @@ impl ReplyApi for ResponsesReply {
             }
             _ => {}
         }
+    }
+
+    /// An event would need a sequence number, and those of the events that are held follow without a gap.
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(COMMENT);
     }
 
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
