@@ -2,6 +2,8 @@
 
 mod blocks;
 mod corpus;
+mod legal;
+mod random;
 mod redactions;
 mod replies;
 
