@@ -20,8 +20,8 @@ use crate::{CommandError, ExitStatus, load};
 /// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
 /// OPENAI_API_BASE set to it, and ends with the exit code of the command. Without one, it listens until it is
 /// interrupted. Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not;
-/// requests to other APIs of models are refused, and everything else passes. Without `--pack`, the built-in packs for
-/// OpenCode's own agents and tools are not loaded.
+/// requests to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and
+/// the built-in packs for OpenCode's own agents and tools are not loaded.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The address to listen on, which must be a loopback address [default: 127.0.0.1:8787, or a free port for a command]
@@ -29,11 +29,11 @@ pub(crate) struct Options {
     listen: Option<String>,
     /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
     ///
-    /// The names `anthropic` and `openai` are known: their servers are those of Anthropic and OpenAI. With a command, they
-    /// are those of the same environment variables, if these are set.
+    /// The names `anthropic` and `openai` are known: their servers are those of Anthropic and OpenAI. With a command, the
+    /// variables of the same names, if they are set, replace these defaults.
     #[arg(long = "upstream", value_name = "[NAME=]URL", value_parser = upstream)]
     upstreams: Vec<(Option<String>, UpstreamUrl)>,
-    /// A value of the Host header to accept besides loopback names; may be repeated
+    /// A value of the Host header to accept in addition to loopback names; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
     /// End a stopped reply as a failure instead of a normal end, for runs without a user

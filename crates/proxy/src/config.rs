@@ -19,7 +19,7 @@ pub struct ProxyConfig {
     /// The server for paths that no mount matches. Without one, the paths of the known APIs go to the mounts
     /// `/anthropic` and `/openai`, and other paths are answered with status 404.
     pub fallback: Option<UpstreamUrl>,
-    /// Values of the `Host` header that are accepted besides `localhost` and the loopback addresses, without a port.
+    /// Values of the `Host` header that are accepted in addition to `localhost` and the loopback addresses, without a port.
     pub hosts: Vec<String>,
     /// The end of a reply that a rule stops.
     pub ending: BlockEnding,
@@ -95,7 +95,7 @@ impl Mount {
 pub struct UpstreamUrl {
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
-    /// The path before that of each request, without a slash at its end.
+    /// The prefix of the path of each request, without a slash at its end.
     path: String,
     /// True if HTTP/2 is spoken without being negotiated.
     pub(crate) is_http2: bool,
@@ -198,7 +198,7 @@ pub struct ProxyLimits {
     /// The longest time in which a reply is held back without any of its events leaving. Then it is stopped. Clients wait
     /// for 300 seconds.
     pub hold_time: Duration,
-    /// The longest time in which requests are completed after the proxy is told to stop.
+    /// The longest time in which requests are completed after the end of `stop` in [`Proxy::serve`](crate::Proxy::serve).
     pub drain_time: Duration,
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Turns the head of a client's request into that of the request to the server.
+/// Turns the header fields of a client's request into those of the request to the server.
 pub(crate) fn prepare_request(headers: &mut HeaderMap, received: Version) {
     remove_hop_by_hop(headers);
     // The client of hyper sets the host of the URL. An expectation was met when the body was first read.

@@ -3,7 +3,7 @@
 //! Each event is read by the reader of `ttsr_wire`, and its texts are judged in `parts`. The bytes of an event leave
 //! unchanged, in the order in which they arrived, once no rule holds a text in it and the tool call that it is part of
 //! is complete. Only an event with redacted text is written anew (`json_edit`), and only its texts change. When a rule
-//! cuts, what has not left is dropped, and `api` ends the reply.
+//! cuts, the events that have not left are dropped, and `api` ends the reply.
 
 mod api;
 mod json_edit;
@@ -50,7 +50,7 @@ impl JudgeSettings {
     }
 }
 
-/// What rules did to one reply.
+/// The acts of rules on one reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyReport {
     /// True if the reply was stopped.
@@ -142,7 +142,7 @@ impl ReplyJudge {
         }
     }
 
-    /// Ends the event stream, when the server has sent the last byte.
+    /// Ends the event stream after the last byte of the server.
     ///
     /// # Errors
     /// If the reply is not complete: its tool call, which clients would repair and run, is not released. What may leave
@@ -188,12 +188,12 @@ impl ReplyJudge {
         self.api.keep_alive(&mut self.out);
     }
 
-    /// Ends a reply of which events were held back for too long.
+    /// Ends a reply whose events were held back for too long.
     pub(crate) fn time_out(&mut self) {
         self.block(&Block::new("no rule could decide in time"));
     }
 
-    /// Returns what rules did so far.
+    /// Returns the acts of rules so far.
     pub(crate) fn report(&self) -> ReplyReport {
         ReplyReport {
             redactions: self.parts.acts(Action::Redact),

@@ -1,7 +1,7 @@
 //! A reverse proxy for the APIs of model providers that applies [`ttsr`] rules to replies while they stream.
 //!
 //! A client is given the address of the proxy as its base URL and needs no other change. [`Proxy::bind`] opens the
-//! socket, [`Proxy::serve`] answers requests until it is told to stop.
+//! socket, [`Proxy::serve`] answers requests until a future of the caller completes.
 //!
 //! # Requests
 //!
@@ -10,7 +10,17 @@
 //! client that closes its connection closes the connection to the server. Redirects of the server are answered with
 //! status 502 and never followed.
 //!
-//! # Example: a server behind a proxy
+//! # Replies
+//!
+//! Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not. Each event is
+//! read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of a tool call leave
+//! together, once the call is complete and judged. A redaction rewrites the events that have the text; a cut drops the
+//! events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that cannot be read is
+//! refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by [`ProxyLimits::held_bytes`] for each stream.
+//!
+//! Requests are not judged, and each reply is a conversation of its own.
+//!
+//! # Example: requests through a proxy
 //! ```
 //! use std::io::{Read as _, Write as _};
 //! use ttsr::Pack;

@@ -85,7 +85,7 @@ fn api(method: &Method, path: &str) -> Option<ModelApi> {
     }
 }
 
-/// Decodes `%XX`; what is not such an escape stays.
+/// Decodes escapes of the form `%XX`; all other bytes stay.
 fn unescaped(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();

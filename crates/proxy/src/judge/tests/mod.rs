@@ -1,4 +1,5 @@
-//! Tests of judged replies, without a network. `replies` builds replies of each API, and `sent` reads what was sent.
+//! Tests of judged replies, without a network. `replies` builds replies of each API and reads
+//! the bytes that were sent; `legal` checks their order.
 
 mod blocks;
 mod corpus;

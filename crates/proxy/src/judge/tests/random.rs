@@ -1,5 +1,5 @@
-//! Random replies with planted violations, in random deltas and segments: what the proxy decides and sends is what a
-//! conversation decides and releases.
+//! Random replies with planted violations, in random deltas and segments: decisions and texts equal those of a
+//! conversation over the same events.
 
 use ttsr::{Action, Channel, Conversation, Event, Flow, Pack, Pattern, Rule};
 use ttsr_testing::{Random, scale};

@@ -1,4 +1,4 @@
-//! Replies of each API, as event streams and as whole bodies, and a reader of what a client was sent.
+//! Replies of each API, as event streams and as whole bodies, and a reader of the bytes that a client received.
 
 use serde_json::{Value, json};
 use ttsr::{Channel, Event};
@@ -284,7 +284,7 @@ pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
     }
 }
 
-/// What a client reads from the bytes that it was sent.
+/// The texts and ends that a client reads from the bytes that it received.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The texts by channel, each part on a line of its own.
