@@ -29,8 +29,8 @@ pub(crate) struct Options {
     listen: Option<String>,
     /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
     ///
-    /// The names `anthropic` and `openai` are known: their servers are those of Anthropic and OpenAI. With a command, the
-    /// variables of the same names, if they are set, replace these defaults.
+    /// The names `anthropic` and `openai` are known: their servers are those of Anthropic and OpenAI. With a command,
+    /// the URLs that ANTHROPIC_BASE_URL, OPENAI_BASE_URL or OPENAI_API_BASE already have replace these defaults.
     #[arg(long = "upstream", value_name = "[NAME=]URL", value_parser = upstream)]
     upstreams: Vec<(Option<String>, UpstreamUrl)>,
     /// A value of the Host header to accept in addition to loopback names; may be repeated

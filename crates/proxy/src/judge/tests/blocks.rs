@@ -333,3 +333,82 @@ fn more_held_text_than_the_bound_stops_the_reply() {
         );
     }
 }
+
+#[test]
+fn every_choice_is_judged_and_every_open_choice_ends() {
+    let chunk = |choice: u32, text: &str| {
+        let choices = serde_json::json!([{"index": choice, "delta": {"content": text}, "finish_reason": null}]);
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "object": "chat.completion.chunk", "choices": choices})
+        )
+    };
+    let stream = [
+        chunk(0, "One "),
+        chunk(1, "It is key-"),
+        chunk(0, "two"),
+        chunk(1, "1234."),
+        chunk(0, " three"),
+    ]
+    .concat();
+    let pack = |action| pack_of(Pattern::regex("key-[0-9]{4}"), |rule| rule.action = action);
+    let redacted = judge(
+        OpenAiChat,
+        &pack(Action::Redact),
+        &(stream.clone() + "data: [DONE]\n\n"),
+    )
+    .sent;
+    assert_eq!(seen(&redacted).text, "One It is [redacted]two. three");
+    let stopped = judge(OpenAiChat, &pack(Action::Abort), &stream);
+    assert!(stopped.report.is_blocked);
+    assert_eq!(
+        stopped.sent.matches("\"finish_reason\":\"stop\"").count(),
+        2,
+        "{}",
+        stopped.sent
+    );
+    assert_eq!(stopped.sent.matches("[DONE]").count(), 1);
+    assert!(
+        !stopped.sent.contains(" three"),
+        "nothing of a choice follows its end"
+    );
+}
+
+#[test]
+fn a_call_that_wants_a_review_is_stopped_if_it_must_not_run_without_one() {
+    let reviewing = |blocks: bool| {
+        let toml = format!(
+            r#"
+            schema = 1
+            [pack]
+            name = "t"
+            grants = ["consult"]
+            [rule.ask]
+            description = "Ask."
+            severity = "error"
+            action = "consult"
+            on = ["tool-input"]
+            match.any = [{{ literal = "deploy" }}]
+            consult = {{ prompt = "Safe?", block-on-failure = {blocks} }}
+            examples.match = ["deploy"]
+            "#
+        );
+        ttsr::Pack::from_toml(&toml).unwrap()
+    };
+    let pieces = [Piece::Tool("bash", &["{\"command\": \"dep", "loy\"}"])];
+    for api in APIS {
+        let text = stream(api, &pieces);
+        assert_eq!(judge(api, &reviewing(false), &text).sent, text);
+        let stopped = judge(api, &reviewing(true), &text);
+        assert!(
+            stopped.report.is_blocked && !stopped.sent.contains("deploy"),
+            "{}",
+            stopped.sent
+        );
+        assert!(
+            seen(&stopped.sent).text.contains("no reviewer"),
+            "{}",
+            stopped.sent
+        );
+    }
+}
