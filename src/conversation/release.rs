@@ -150,6 +150,11 @@ impl PartText {
         }
     }
 
+    /// Number of bytes of the part, as delivered, that have left.
+    pub(super) fn released(&self) -> u64 {
+        self.base
+    }
+
     /// Number of waiting bytes that no rule may yet hold, cut or redact.
     fn releasable_len(&self, stream: &mut Stream) -> usize {
         if self.is_closed {
@@ -218,11 +223,6 @@ impl PartText {
     /// The bytes that were delivered and have not left.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.waiting
-    }
-
-    /// Number of bytes of the part, as delivered, that have left.
-    pub(super) fn released(&self) -> u64 {
-        self.base
     }
 
     /// Returns true if the text that left is not the text that was delivered.
