@@ -5,7 +5,7 @@
 //! Reads `shell.jsonl`, `secrets.jsonl.gz` and `code.jsonl` of the folder `peers-data` beside the corpus, and the
 //! recordings of the corpus. Prints a table, and for each family of commands, kind of secret and rule of code the number
 //! of texts caught. `--pack` names a built-in pack, a rule file or a folder; without it
-//! all built-in packs are loaded. `--misses FAMILY` lists the texts of the families whose
+//! all built-in packs but `std/pii` are loaded, which is off by default. `--misses FAMILY` lists the texts of the families whose
 //! names contain that word and that no rule caught; `--hits` lists the safe and clean texts that were hit, each with the
 //! rules. Exits with an error if the data cannot be read, and never because of a score.
 //!
@@ -40,6 +40,9 @@ use ttsr_testing::recordings::recordings;
 use ttsr_testing::skip;
 
 const PART: PartId = PartId(0);
+
+/// The pack that is off by default. What it replaces is counted by itself.
+const PERSONAL_DATA: &str = "std/pii";
 
 fn main() -> ExitCode {
     match measure() {
@@ -77,6 +80,7 @@ fn measure() -> Result<(), Box<dyn Error>> {
     report.secrets(&peers.join("secrets.jsonl.gz"))?;
     report.code(&peers.join("code.jsonl"))?;
     report.recordings(&corpus);
+    report.personal_data(&corpus, &peers)?;
     println!("| | today |\n|---|---|");
     for (name, value) in &report.rows {
         println!("| {name} | {value} |");
@@ -116,7 +120,9 @@ impl Options {
 
     fn load(&self) -> Result<Pack, ttsr::LoadError> {
         let builder = match self.packs.as_slice() {
-            [] => Pack::builtins().fold(Pack::builder(), |packs, name| packs.builtin(name)),
+            [] => Pack::builtins()
+                .filter(|name| *name != PERSONAL_DATA)
+                .fold(Pack::builder(), |packs, name| packs.builtin(name)),
             named => named.iter().fold(Pack::builder(), |packs, name| {
                 match Pack::builtins().any(|builtin| builtin == name) {
                     true => packs.builtin(name),
@@ -381,6 +387,48 @@ impl Report {
         }
         let value = format!("{} of {}; {right} cut rightly", wrong.hit, wrong.total);
         self.rows.push(("recordings, false cuts", value));
+    }
+
+    /// Counts the recordings and the texts of the peers in which `std/pii` finds personal data. None is labelled, so
+    /// `--hits` lists what is found, to be judged by a reader.
+    fn personal_data(&mut self, corpus: &Path, peers: &Path) -> Result<(), Box<dyn Error>> {
+        let of_people = Report {
+            pack: Pack::builtin(PERSONAL_DATA)?,
+            options: Options::default(),
+            rows: Vec::new(),
+        };
+        let [mut recorded, mut of_peers] = [Share::default(); 2];
+        for recording in recordings(corpus) {
+            let mut is_hit = false;
+            for part in &recording.parts {
+                let tool = part.tool.as_deref();
+                let rules = of_people.rules_hitting(part.channel, tool, &part.bytes);
+                is_hit |= !rules.is_empty();
+                self.list_hit(&rules, &String::from_utf8_lossy(&part.bytes));
+            }
+            recorded.add(is_hit);
+        }
+        let commands = json_lines::<ShellCommand>(&fs::read_to_string(peers.join("shell.jsonl"))?)?;
+        let secrets = json_lines::<SecretText>(&unpacked(&peers.join("secrets.jsonl.gz"))?)?;
+        let code = json_lines::<CodeText>(&fs::read_to_string(peers.join("code.jsonl"))?)?;
+        let commands = commands.into_iter().map(|it| it.command);
+        let secrets = secrets.into_iter().map(|it| it.text);
+        for text in commands
+            .chain(secrets)
+            .chain(code.into_iter().map(|it| it.text))
+        {
+            let rules = of_people.rules_hitting(Channel::Text, None, text.as_bytes());
+            of_peers.add(!rules.is_empty());
+            self.list_hit(&rules, &text);
+        }
+        self.rows.extend([
+            ("personal data: recordings hit", recorded.to_string()),
+            (
+                "personal data: texts of the peers hit",
+                of_peers.to_string(),
+            ),
+        ]);
+        Ok(())
     }
 
     /// Returns the rules that hit and do more than observe.

@@ -45,6 +45,15 @@ pub(super) const PACKS: &[BuiltinPack] = &[
     pack!("std/degeneration", "pack"),
     pack!("std/injection", "pack"),
     pack!(
+        "std/pii",
+        "contact",
+        "finance",
+        "identity-americas",
+        "identity-asia-africa",
+        "identity-europe",
+        "network"
+    ),
+    pack!(
         "std/secrets",
         "ai",
         "chat",
@@ -58,7 +67,22 @@ pub(super) const PACKS: &[BuiltinPack] = &[
         "saas",
         "source-control"
     ),
-    pack!("std/shell-safety", "pack"),
+    pack!(
+        "std/shell-safety",
+        "files",
+        "cloud",
+        "containers",
+        "databases",
+        "disks",
+        "git",
+        "infrastructure",
+        "network",
+        "packages",
+        "pipes",
+        "secrets",
+        "system",
+        "windows"
+    ),
     pack!("std/test-integrity", "pack"),
 ];
 

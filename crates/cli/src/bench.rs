@@ -54,7 +54,7 @@ enum BenchFormat {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = load::load(&options.packs)?;
+    let pack = load::load(&options.packs, &load::OFF_BY_DEFAULT)?;
     let mut problems = InputProblems::default();
     let script = match options.streams.is_empty() {
         true => ReplayScript::embedded(),

@@ -59,7 +59,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = load::load(&options.packs)?;
+    let pack = load::load(&options.packs, &load::OFF_BY_DEFAULT)?;
     let transcript = Transcript::default();
     let (out, is_watched): (Box<dyn Write>, bool) = match &options.svg {
         Some(_) => (Box::new(transcript.clone()), false),

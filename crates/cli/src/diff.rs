@@ -40,7 +40,7 @@ pub(crate) struct Options {
 type Outcomes = BTreeSet<(String, &'static str)>;
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let load = |name: &String| load::load(&PackArgs::from_names(vec![name.clone()]));
+    let load = |name: &String| load::load(&PackArgs::from_names(vec![name.clone()]), &[]);
     let (old, new) = (load(&options.old)?, load(&options.new)?);
     let mut problems = InputProblems::default();
     let mut out = RecordWriter::new(options.format.format);

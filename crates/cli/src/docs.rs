@@ -42,7 +42,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = load::load(&options.packs)?;
+    let pack = load::load(&options.packs, &[])?;
     let mut pages: Vec<PackPage> = named(&pack)
         .map(|header| PackPage::from_header(header, &pack))
         .collect();

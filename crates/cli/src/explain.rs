@@ -84,7 +84,7 @@ fn channel(name: &str) -> Result<Channel, String> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     check_outcome(options.place.outcome, options.place.channel)?;
-    let pack = load::load_in(&options.packs)?;
+    let pack = load::load_in(&options.packs, &[])?;
     let mut out = RecordWriter::new(options.format.format);
     match &options.rule {
         Some(id) => explain_rule(options, &pack, find(&pack, id)?, &mut out)?,

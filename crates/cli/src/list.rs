@@ -18,7 +18,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = load::load(&options.packs)?;
+    let pack = load::load(&options.packs, &[])?;
     let mut out = RecordWriter::new(options.format.format);
     for rule in pack.rules() {
         out.write(&RuleRecord::new(rule))?;

@@ -10,18 +10,21 @@ use crate::args::{PackArgs, WorkspaceArgs};
 use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 
-/// Loads the packs of `args`, or all built-in packs. Warnings are only counted, because they concern the author.
-pub(crate) fn load(args: &PackArgs) -> Result<Pack, CommandError> {
-    load_with(args, Pack::builder(), &[])
+/// Built-in packs that judge text only if the user names them: what they find is right in most replies.
+pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["std/pii"];
+
+/// Loads the packs of `args`. If the user names no pack, these are the built-in packs but those in `left_out`. Warnings are
+/// only counted, because they concern the author.
+pub(crate) fn load(args: &PackArgs, left_out: &[&str]) -> Result<Pack, CommandError> {
+    load_with(args, Pack::builder(), left_out)
 }
 
 /// Like [`load`], for tool calls in a workspace.
-pub(crate) fn load_in(args: &WorkspaceArgs) -> Result<Pack, CommandError> {
-    load_in_or(args, None, &[])
+pub(crate) fn load_in(args: &WorkspaceArgs, left_out: &[&str]) -> Result<Pack, CommandError> {
+    load_in_or(args, None, left_out)
 }
 
-/// Like [`load_in`], with `usual` as the default workspace. If the user names no pack, the built-in packs in `left_out`
-/// are not loaded.
+/// Like [`load_in`], with `usual` as the default workspace.
 pub(crate) fn load_in_or(
     args: &WorkspaceArgs,
     usual: Option<&Path>,

@@ -41,7 +41,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let mut replay = ReplayRun {
-        pack: load::load_in(&options.packs)?,
+        pack: load::load_in(&options.packs, &load::OFF_BY_DEFAULT)?,
         chunk: options.chunk,
         redacts_all: options.redact,
         begun: 0,

@@ -45,7 +45,7 @@ use screen::TurnScreen;
 ///
 /// The reply is shown as the rules release it, with verdicts, messages to the model and tool calls.
 /// Exit codes: 0 no rule acted; 1 a rule acted; 2 no answer for another reason.
-/// Without `--pack`, the built-in packs for OpenCode's own agents and tools are not loaded.
+/// Without `--pack`, `std/pii` and the built-in packs for OpenCode's own agents and tools are not loaded.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The provider [default: scripted, if `--script` is given]
@@ -151,11 +151,12 @@ enum TurnOutput {
     },
 }
 
-/// Built-in packs about agents and tools of OpenCode, which `ttsr run` does not have.
-const NOT_HERE: [&str; 3] = [
+/// Built-in packs that are off by default, and those about agents and tools of OpenCode, which `ttsr run` does not have.
+const NOT_HERE: [&str; 4] = [
     "opencode/delegate-task-retry",
     "opencode/phase-reminder",
     "opencode/post-read-nudge",
+    load::OFF_BY_DEFAULT[0],
 ];
 
 /// Maximum number of sessions in one run if handoffs are sent at once.

@@ -128,7 +128,7 @@ fn channels() -> impl TypedValueParser<Value = Channel> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     check_outcome(options.outcome, options.channel)?;
-    let scanner = Scanner::new(load::load_in(&options.packs)?);
+    let scanner = Scanner::new(load::load_in(&options.packs, &load::OFF_BY_DEFAULT)?);
     let mut problems = InputProblems::default();
     let mut report = FindingReport::new(options.format.format);
     let mut helps = RuleHelps::default();

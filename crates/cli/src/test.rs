@@ -54,7 +54,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = load::load(&PackArgs::from_names(options.paths.clone()))?;
+    let pack = load::load(&PackArgs::from_names(options.paths.clone()), &[])?;
     let mut run = TestRun {
         pack: &pack,
         chunks: &options.chunks,

@@ -1262,6 +1262,26 @@ fn the_pages_about_the_packs_are_those_that_the_command_writes() {
 }
 
 #[test]
+fn personal_data_is_found_only_if_its_pack_is_named() {
+    let folder = scratch("personal-data");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("reply.txt");
+    fs::write(&file, "Write to jane.doe@acme-tools.io.\n").unwrap();
+    let scan = |more: &[&str]| {
+        let output = ttsr(["scan"]).args(more).arg(&file).output().unwrap();
+        (output.status.code(), text(&output.stdout).to_string())
+    };
+    let (code, told) = scan(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = scan(&["--pack", "std/pii"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("std/pii/email"), "{told}");
+    // The commands that show rules know the pack.
+    let list = ttsr(["list"]).output().unwrap();
+    assert!(text(&list.stdout).contains("std/pii/email"));
+}
+
+#[test]
 fn pages_about_a_pack_keep_what_their_author_wrote_and_leave_other_files_alone() {
     let folder = scratch("docs");
     let docs = |more: &[&str]| {

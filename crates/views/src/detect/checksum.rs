@@ -61,11 +61,37 @@ pub enum Checksum {
     GbNhs,
     /// The Indian Aadhaar number, 12 digits, the first from 2 to 9: the scheme of Verhoeff (UIDAI).
     InAadhaar,
+    /// The Chinese resident identity number, 17 digits with a possible month and day, and a digit or `X`: ISO 7064
+    /// MOD 11-2 (GB 11643-1999).
+    CnResidentId,
+    /// The Japanese individual number, 12 digits: modulo 11 (Ordinance 85 of 2014 of the Ministry of Internal Affairs and
+    /// Communications, article 5).
+    JpMyNumber,
+    /// The Mexican CURP, 18 characters with a possible month and day: the weights 18 to 2, modulo 10 (RENAPO, Instructivo
+    /// normativo para la asignación de la Clave Única de Registro de Población).
+    MxCurp,
+    /// The Turkish identity number, 11 digits, the first not 0: two check digits modulo 10 (Nüfus ve Vatandaşlık İşleri).
+    TrKimlik,
+    /// The Swedish personal identity number and coordination number, 10 or 12 digits with a possible month and day: Luhn
+    /// over the last ten, after a century from 18 to 20 (Skatteverket, SKV 704). The `+` before the last four digits is ignored too.
+    SePersonnummer,
+    /// The Finnish personal identity code, 11 characters with a possible month and day: a remainder of 31 (Digital and
+    /// Population Data Services Agency). The signs of the centuries include those in use since 2023.
+    FiHetu,
+    /// The Norwegian national identity number and D-number, 11 digits with a possible month and day: two check digits
+    /// modulo 11 (Skatteetaten).
+    NoFodselsnummer,
+    /// The Belgian national number, 11 digits: 97 minus the remainder of 97, with a 2 before the number of a person born
+    /// since 2000 (Arrêté royal of 3 April 1984).
+    BeNationalNumber,
+    /// The Swiss social security number, 13 digits that begin with 756: the check digit of EAN-13 (Zentrale
+    /// Ausgleichsstelle ZAS).
+    ChAhv,
 }
 
 impl Checksum {
     /// Every scheme, in the order of declaration.
-    pub const ALL: [Checksum; 15] = [
+    pub const ALL: [Checksum; 24] = [
         Checksum::Luhn,
         Checksum::Iban,
         Checksum::Isin,
@@ -81,6 +107,15 @@ impl Checksum {
         Checksum::UsAba,
         Checksum::GbNhs,
         Checksum::InAadhaar,
+        Checksum::CnResidentId,
+        Checksum::JpMyNumber,
+        Checksum::MxCurp,
+        Checksum::TrKimlik,
+        Checksum::SePersonnummer,
+        Checksum::FiHetu,
+        Checksum::NoFodselsnummer,
+        Checksum::BeNationalNumber,
+        Checksum::ChAhv,
     ];
 
     /// Returns the name used in rules.
@@ -102,6 +137,15 @@ impl Checksum {
             Checksum::UsAba => "us-aba",
             Checksum::GbNhs => "gb-nhs",
             Checksum::InAadhaar => "in-aadhaar",
+            Checksum::CnResidentId => "cn-resident-id",
+            Checksum::JpMyNumber => "jp-my-number",
+            Checksum::MxCurp => "mx-curp",
+            Checksum::TrKimlik => "tr-kimlik",
+            Checksum::SePersonnummer => "se-personnummer",
+            Checksum::FiHetu => "fi-hetu",
+            Checksum::NoFodselsnummer => "no-fodselsnummer",
+            Checksum::BeNationalNumber => "be-national-number",
+            Checksum::ChAhv => "ch-ahv",
         }
     }
 
@@ -130,6 +174,15 @@ impl Checksum {
             Checksum::UsAba => us_aba(text).is_some(),
             Checksum::GbNhs => gb_nhs(text).is_some(),
             Checksum::InAadhaar => in_aadhaar(text).is_some(),
+            Checksum::CnResidentId => cn_resident_id(text).is_some(),
+            Checksum::JpMyNumber => jp_my_number(text).is_some(),
+            Checksum::MxCurp => mx_curp(text).is_some(),
+            Checksum::TrKimlik => tr_kimlik(text).is_some(),
+            Checksum::SePersonnummer => se_personnummer(text).is_some(),
+            Checksum::FiHetu => fi_hetu(text).is_some(),
+            Checksum::NoFodselsnummer => no_fodselsnummer(text).is_some(),
+            Checksum::BeNationalNumber => be_national_number(text).is_some(),
+            Checksum::ChAhv => ch_ahv(text).is_some(),
         }
     }
 }
@@ -175,6 +228,16 @@ fn base36(byte: u8) -> Option<u32> {
 fn weighted(digits: &[u32], weights: impl IntoIterator<Item = u32>) -> u32 {
     let products = digits.iter().zip(weights);
     products.map(|(digit, weight)| digit * weight).sum()
+}
+
+/// Returns the number that the digits are in base 10.
+fn number(digits: &[u32]) -> u32 {
+    digits.iter().fold(0, |number, digit| number * 10 + digit)
+}
+
+/// Returns true if a month and a day of that number exist.
+fn is_date(month: u32, day: u32) -> bool {
+    (1..=12).contains(&month) && (1..=31).contains(&day)
 }
 
 /// The digits of a number, added from the right as Luhn adds them.
@@ -320,9 +383,8 @@ fn pl_pesel(text: &[u8]) -> Option<()> {
     let digits: [u32; 11] = digits(text)?;
     let sum = weighted(&digits, [1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1]);
     // The century is added to the month, in steps of 20.
-    let month = (digits[2] * 10 + digits[3]) % 20;
-    let day = digits[4] * 10 + digits[5];
-    let is_date = (1..=12).contains(&month) && (1..=31).contains(&day);
+    let month = number(&digits[2..4]) % 20;
+    let is_date = is_date(month, number(&digits[4..6]));
     (is_date && sum.is_multiple_of(10)).then_some(())
 }
 
@@ -438,4 +500,139 @@ fn dihedral(left: u32, right: u32) -> u32 {
         (false, true) => (left + 5 - right) % 5 + 5,
         (false, false) => (left + 5 - right) % 5,
     }
+}
+
+fn cn_resident_id(text: &[u8]) -> Option<()> {
+    /// The check character for each remainder of 11.
+    const CHECKS: &[u8; 11] = b"10X98765432";
+    let code: [u8; 18] = characters(text)?;
+    let mut digits = [0; 17];
+    for (place, &byte) in digits.iter_mut().zip(&code) {
+        *place = digit(byte)?;
+    }
+    let weights = [7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2];
+    let check = CHECKS[(weighted(&digits, weights) % 11) as usize];
+    let is_date = is_date(number(&digits[10..12]), number(&digits[12..14]));
+    (digits[0] != 0 && is_date && check == code[17]).then_some(())
+}
+
+fn jp_my_number(text: &[u8]) -> Option<()> {
+    let digits: [u32; 12] = digits(text)?;
+    let sum = weighted(&digits[..11], [6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2]);
+    let check = match sum % 11 {
+        0 | 1 => 0,
+        rest => 11 - rest,
+    };
+    (!are_equal(&digits) && check == digits[11]).then_some(())
+}
+
+fn mx_curp(text: &[u8]) -> Option<()> {
+    const DATE: std::ops::Range<usize> = 4..10;
+    let code: [u8; 18] = characters(text)?;
+    let mut date = [0; 6];
+    let mut sum = 0;
+    for (index, &byte) in code[..17].iter().enumerate() {
+        // The character before the check digit is a digit for births before 2000, and a letter since.
+        let is_right = match index {
+            16 => true,
+            10 => b"HMX".contains(&byte),
+            _ => byte.is_ascii_digit() == DATE.contains(&index),
+        };
+        if !is_right {
+            return None;
+        }
+        let value = base36(byte)?;
+        if DATE.contains(&index) {
+            date[index - DATE.start] = value;
+        }
+        // The alphabet has an `Ñ` after the `N`.
+        let value = if byte > b'N' { value + 1 } else { value };
+        sum += value * (18 - index as u32);
+    }
+    let is_date = is_date(number(&date[2..4]), number(&date[4..6]));
+    let check = (10 - sum % 10) % 10;
+    (is_date && digit(code[17]) == Some(check)).then_some(())
+}
+
+fn tr_kimlik(text: &[u8]) -> Option<()> {
+    let digits: [u32; 11] = digits(text)?;
+    // A weight of 9 is -1 modulo 10.
+    let first = weighted(&digits[..9], [7, 9, 7, 9, 7, 9, 7, 9, 7]) % 10;
+    let second = digits[..10].iter().sum::<u32>() % 10;
+    (digits[0] != 0 && first == digits[9] && second == digits[10]).then_some(())
+}
+
+fn se_personnummer(text: &[u8]) -> Option<()> {
+    let mut found = [0; 12];
+    let mut length = 0;
+    for byte in without_separators(text).filter(|byte| *byte != b'+') {
+        *found.get_mut(length)? = digit(byte)?;
+        length += 1;
+    }
+    let digits = match length {
+        10 => &found[..10],
+        12 if (18..=20).contains(&number(&found[..2])) => &found[2..],
+        _ => return None,
+    };
+    let mut sum = LuhnSum::default();
+    for &digit in digits.iter().rev() {
+        sum.add(digit);
+    }
+    // The day of a coordination number is greater by 60.
+    let is_date = is_date(number(&digits[2..4]), number(&digits[4..6]) % 60);
+    (is_date && sum.is_right()).then_some(())
+}
+
+fn fi_hetu(text: &[u8]) -> Option<()> {
+    const CHECKS: &[u8; 31] = b"0123456789ABCDEFHJKLMNPRSTUVWXY";
+    /// The signs of the centuries; `-` is a separator, which is ignored.
+    const CENTURIES: &[u8] = b"+ABCDEFUVWXY";
+    let mut code = [0u8; 11];
+    let mut length = 0;
+    for byte in without_separators(text) {
+        *code.get_mut(length)? = byte.to_ascii_uppercase();
+        length += 1;
+    }
+    let (date, rest) = code[..length].split_at_checked(6)?;
+    let rest = match rest {
+        [century, rest @ ..] if rest.len() == 4 && CENTURIES.contains(century) => rest,
+        rest => rest,
+    };
+    let (individual, &[check]) = rest.split_at_checked(3)? else {
+        return None;
+    };
+    let mut digits = [0; 9];
+    for (place, &byte) in digits.iter_mut().zip(date.iter().chain(individual)) {
+        *place = digit(byte)?;
+    }
+    // 900 and more are temporary numbers.
+    let is_person = (2..900).contains(&number(&digits[6..]));
+    let is_date = is_date(number(&digits[2..4]), number(&digits[..2]));
+    let expected = CHECKS[(number(&digits) % 31) as usize];
+    (is_person && is_date && check == expected).then_some(())
+}
+
+fn no_fodselsnummer(text: &[u8]) -> Option<()> {
+    let digits: [u32; 11] = digits(text)?;
+    let first = weighted(&digits[..10], [3, 7, 6, 1, 8, 9, 4, 5, 2, 1]);
+    let second = weighted(&digits, [5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1]);
+    // The day of a D-number is greater by 40.
+    let is_date = is_date(number(&digits[2..4]), number(&digits[..2]) % 40);
+    (is_date && first.is_multiple_of(11) && second.is_multiple_of(11)).then_some(())
+}
+
+fn be_national_number(text: &[u8]) -> Option<()> {
+    /// The 2 before the number of a person born since 2000.
+    const SINCE_2000: u32 = 2_000_000_000;
+    let digits: [u32; 11] = digits(text)?;
+    let person = number(&digits[..9]);
+    let check = number(&digits[9..]);
+    let is_right = [person, SINCE_2000 + person].map(|number| 97 - number % 97 == check);
+    is_right.contains(&true).then_some(())
+}
+
+fn ch_ahv(text: &[u8]) -> Option<()> {
+    let digits: [u32; 13] = digits(text)?;
+    let sum = weighted(&digits, [1, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1]);
+    (digits[..3] == [7, 5, 6] && sum.is_multiple_of(10)).then_some(())
 }
