@@ -644,6 +644,18 @@ impl Conversation {
         attempt.map_or(0, |attempt| attempt.stream.delivered(part))
     }
 
+    /// Number of bytes of a part, as pushed, whose text was [taken](Self::take); `None` if the part was not opened. It
+    /// differs from the length of the text that was taken if rules redacted it.
+    #[must_use]
+    pub fn released(&self, part: PartId) -> Option<u64> {
+        self.part_text(part).map(PartText::released)
+    }
+
+    fn part_text(&self, part: PartId) -> Option<&PartText> {
+        let attempt = self.attempt.as_ref()?;
+        attempt.index(part).map(|index| &attempt.parts[index])
+    }
+
     /// The decisions of this attempt so far, in their order; those that the policy suppresses too.
     #[must_use]
     pub fn decisions(&self) -> &[DecisionRecord] {
@@ -927,11 +939,6 @@ impl Conversation {
         self.part_text(part).map_or(&[], PartText::waiting)
     }
 
-    /// Number of bytes of a part, as delivered, that have left; `None` if the part is not open.
-    pub(crate) fn released(&self, part: PartId) -> Option<u64> {
-        self.part_text(part).map(PartText::released)
-    }
-
     /// Returns true if the text of the part that left is not the text that was delivered.
     pub(crate) fn is_redacted(&self, part: PartId) -> bool {
         self.part_text(part).is_some_and(PartText::is_redacted)
@@ -944,11 +951,6 @@ impl Conversation {
             let kept = text.kept_bytes(&attempt.stream, &attempt.redacting, end);
             kept.len()
         })
-    }
-
-    fn part_text(&self, part: PartId) -> Option<&PartText> {
-        let attempt = self.attempt.as_ref()?;
-        attempt.index(part).map(|index| &attempt.parts[index])
     }
 
     /// Tells that the decision was acted on. See `Session::delivered`.

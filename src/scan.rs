@@ -176,6 +176,7 @@ pub struct Scanned {
 }
 
 /// A pack and the automata that find every match of its rules. One scanner serves any number of texts and threads.
+#[derive(Debug)]
 pub struct Scanner {
     pack: Pack,
     /// By rule and channel; compiled when the rule hits there for the first time. `None` if a pattern is too large.
@@ -271,14 +272,6 @@ impl Scanner {
             every.readers.push((hit.rule, stream));
         }
         every
-    }
-}
-
-impl fmt::Debug for Scanner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scanner")
-            .field("pack", &self.pack)
-            .finish_non_exhaustive()
     }
 }
 

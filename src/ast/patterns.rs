@@ -49,13 +49,14 @@ pub(crate) struct AstPatternSet {
 }
 
 /// The patterns of one language.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct GrammarPatterns {
     patterns: Vec<AstPattern>,
     /// Indices in `patterns`, by kind of node.
     by_kind: Vec<Vec<u32>>,
 }
 
+#[derive(Debug)]
 struct AstPattern {
     owner: u32,
     pattern: Pattern,
@@ -166,10 +167,4 @@ fn any_matches<'t, D: Doc>(
         let matched = pattern.match_node_with_env(node.clone(), &mut bound);
         matched.is_some()
     })
-}
-
-impl std::fmt::Debug for GrammarPatterns {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} shapes", self.patterns.len())
-    }
 }

@@ -268,3 +268,41 @@ impl Doc for ParsedSnippet {
         Cow::Borrowed(self.text.get(node.byte_range()).unwrap_or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::AstPatternSource;
+    use super::*;
+
+    #[test]
+    fn the_tree_covers_the_bytes_and_the_lines_that_were_added() {
+        let mut shapes = AstPatternSet::default();
+        let any = ["print($A)".to_owned()];
+        let source = AstPatternSource {
+            any: &any,
+            inside: &[],
+            not: &[],
+        };
+        shapes.add(0, Grammar::Python, source);
+        let mut snippet = Snippet::new(Grammar::Python);
+        let mut parser = Parser::new();
+        let budget = Budget { steps: 1000 };
+        for (line, parsed) in [("a = 1\n", (6, 1)), ("b = 2\n", (12, 2)), ("c", (13, 2))] {
+            snippet.add(line.as_bytes());
+            let checked = snippet.check(&shapes, &mut parser, budget, |_, _| {});
+            assert!(checked.is_ok(), "{line}");
+            assert_eq!(snippet.parsed, parsed, "{line}");
+        }
+    }
+
+    #[test]
+    fn code_of_a_language_without_patterns_is_not_parsed() {
+        let mut snippet = Snippet::new(Grammar::Go);
+        snippet.add(b"package p\n");
+        let shapes = AstPatternSet::default();
+        let (mut parser, budget) = (Parser::new(), Budget { steps: 0 });
+        let checked = snippet.finish(&shapes, &mut parser, budget, |_, _| panic!("no pattern"));
+        assert!(checked.is_ok());
+        assert!(snippet.tree.is_none());
+    }
+}

@@ -256,3 +256,19 @@ fn every_language_of_a_rule_has_a_grammar_also_in_info_strings() {
         assert_eq!(grammar, Grammar::from_language(language));
     }
 }
+
+#[test]
+fn kinds_and_fields_have_the_ids_that_the_grammar_gives_them() {
+    use ast_grep_core::language::Language as _;
+    let tree = Grammar::Rust.ast_grep("fn f() {}");
+    let root = tree.root();
+    let function = root.children().next().expect("one item");
+    assert_eq!(
+        Grammar::Rust.kind_to_id("function_item"),
+        function.kind_id()
+    );
+    // ast-grep looks the field up by its id.
+    let name = function.field("name").expect("a function has a name");
+    assert_eq!(name.text(), "f");
+    assert_eq!(Grammar::Rust.field_to_id("no_such_field"), None);
+}

@@ -150,6 +150,11 @@ impl PartText {
         }
     }
 
+    /// Number of bytes of the part, as delivered, that have left.
+    pub(super) fn released(&self) -> u64 {
+        self.base
+    }
+
     /// Number of waiting bytes that no rule may yet hold, cut or redact.
     fn releasable_len(&self, stream: &mut Stream) -> usize {
         if self.is_closed {
@@ -220,11 +225,6 @@ impl PartText {
         &self.waiting
     }
 
-    /// Number of bytes of the part, as delivered, that have left.
-    pub(super) fn released(&self) -> u64 {
-        self.base
-    }
-
     /// Returns true if the text that left is not the text that was delivered.
     pub(super) fn is_redacted(&self) -> bool {
         self.skip_to > 0
@@ -249,4 +249,20 @@ pub(super) fn redactions<'a>(
         end: known.end,
         with: replacement_of(stream.pack().rule(known.rule)),
     })
+}
+
+#[cfg(all(test, feature = "harness"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_leaves_at_once_until_its_part_is_closed() {
+        let plan = ReleasePlan::default();
+        let mut text = PartText::new(PartId(0), Channel::Text, &plan);
+        assert!(text.pass(b"ab"));
+        assert_eq!((text.released(), text.waiting()), (2, &[][..]));
+        text.close();
+        assert!(!text.pass(b"c"), "the part is closed");
+        assert_eq!(text.released(), 2);
+    }
 }

@@ -254,3 +254,25 @@ pub struct AbortedCall {
     /// True if this call caused the abort.
     pub is_blamed: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_written_with_its_kind_and_the_name_of_who_caused_it() {
+        let rule = AbortSource::Rule {
+            rule: RuleId(0),
+            id: "p/r".into(),
+        };
+        for (source, name, id) in [
+            (rule, "rule", Some("p/r")),
+            (AbortSource::Hook("guard".into()), "hook", Some("guard")),
+            (AbortSource::Limit("parts"), "limit", Some("parts")),
+            (AbortSource::Provider, "provider", None),
+            (AbortSource::User, "user", None),
+        ] {
+            assert_eq!((source.name(), source.id()), (name, id));
+        }
+    }
+}

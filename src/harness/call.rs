@@ -254,3 +254,67 @@ impl Tools for NoTools {
 pub(super) fn unknown_tool(tool: &str) -> String {
     format!("there is no tool `{tool}`")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Tools of which one may run at the same time as others.
+    struct Echo;
+
+    impl Tools for Echo {
+        fn tools(&self) -> Vec<Tool> {
+            vec![Tool {
+                name: "echo".into(),
+                description: String::new(),
+                input: serde_json::json!({}),
+            }]
+        }
+
+        fn is_concurrent(&self, tool: &str) -> bool {
+            tool == "echo"
+        }
+
+        fn call<'a>(&'a self, call: &'a ToolCall) -> ToolFuture<'a> {
+            Box::pin(ready(ToolOutput::output(call.tool.clone())))
+        }
+    }
+
+    fn answer(tools: &dyn Tools, tool: &str) -> ToolOutput {
+        let call = ToolCall {
+            tool: tool.into(),
+            ..ToolCall::default()
+        };
+        let mut running = tools.call(&call);
+        match running
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("the output is ready"),
+        }
+    }
+
+    #[test]
+    fn boxed_tools_are_the_tools_in_the_box() {
+        let boxed: Box<dyn Tools> = Box::new(Echo);
+        assert_eq!(Tools::tools(&boxed)[0].name, "echo");
+        for tool in ["echo", "other"] {
+            assert_eq!(Tools::is_concurrent(&boxed, tool), tool == "echo");
+        }
+        assert_eq!(answer(&boxed, "echo").output, "echo");
+    }
+
+    #[test]
+    fn without_tools_each_call_is_an_error_that_names_the_tool() {
+        let output = answer(&NoTools, "read");
+        assert_eq!(
+            (output.is_error, &*output.output),
+            (true, "there is no tool `read`")
+        );
+        assert!(NoTools.tools().is_empty());
+        assert!(!NoTools.is_concurrent("read"));
+    }
+}

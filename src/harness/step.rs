@@ -268,3 +268,24 @@ pub fn is_truncation(reason: &str) -> bool {
     ];
     NAMES.iter().any(|name| reason.eq_ignore_ascii_case(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_end_without_an_answer_is_aborted() {
+        let aborted = End::Aborted {
+            reason: AbortReason::User,
+            source: AbortSource::User,
+            detail: String::new(),
+        };
+        for (end, expected) in [
+            (End::from_stop_reason("stop".into()), false),
+            (End::from_stop_reason("LENGTH".into()), false),
+            (aborted, true),
+        ] {
+            assert_eq!(end.is_aborted(), expected, "{end:?}");
+        }
+    }
+}

@@ -495,4 +495,97 @@ mod tests {
         assert_eq!(events.len(), 2);
         assert_eq!(Arc::strong_count(&alive), 1);
     }
+
+    #[test]
+    fn a_provider_of_a_function_answers_each_request_with_the_events_of_its_chunks() {
+        let alive = Arc::new(());
+        let kept = Arc::clone(&alive);
+        let mut provider = from_fn(move |request: &Request| {
+            let of_model = format!("{}!", request.model);
+            adapted(&["thinks", "counts", "ends"], &kept, move |chunk, parts| {
+                match chunk {
+                    "thinks" => parts.reasoning("r", &of_model),
+                    "counts" => {
+                        parts.usage(20, 10);
+                        parts.event(Event::Unscanned {
+                            bytes: 3,
+                            kind: "logprobs".into(),
+                        });
+                    }
+                    _ => parts.finish("stop"),
+                }
+                Ok(())
+            })
+        });
+        for model in ["small", "large"] {
+            let mut stream = provider.send(&Request::new(model, Vec::new()));
+            let events: Vec<Event> = std::iter::from_fn(|| next(&mut stream))
+                .map(Result::unwrap)
+                .collect();
+            let part = PartId(0);
+            let expected = [
+                Event::PartStart {
+                    part,
+                    name: "r".into(),
+                    channel: Channel::Reasoning,
+                    tool: None,
+                    call: None,
+                },
+                Event::Delta {
+                    part,
+                    bytes: format!("{model}!").into_bytes(),
+                },
+                Event::Usage {
+                    input: 20,
+                    output: 10,
+                },
+                Event::Unscanned {
+                    bytes: 3,
+                    kind: "logprobs".into(),
+                },
+                Event::PartEnd { part },
+                Event::Finish {
+                    reason: "stop".into(),
+                },
+            ];
+            assert_eq!(events, expected);
+        }
+    }
+
+    #[test]
+    fn a_client_that_opens_or_delivers_later_is_waited_for() {
+        let (mut has_opened, mut has_chunk) = (false, false);
+        let opening =
+            std::future::poll_fn(move |_| match std::mem::replace(&mut has_opened, true) {
+                false => Poll::Pending,
+                true => Poll::Ready(()),
+            });
+        let opening = async move {
+            opening.await;
+            Ok(Later(move || std::mem::replace(&mut has_chunk, true)))
+        };
+        let mut stream = chunks(opening, |(), parts| {
+            parts.finish("stop");
+            Ok(())
+        });
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(stream.as_mut().poll_next(&mut context).is_pending());
+        assert!(stream.as_mut().poll_next(&mut context).is_pending());
+        let last = next(&mut stream);
+        assert!(matches!(last, Some(Ok(Event::Finish { .. }))), "{last:?}");
+    }
+
+    /// A stream whose next chunk is there once the function returns true.
+    struct Later<F>(F);
+
+    impl<F: FnMut() -> bool + Unpin> Stream for Later<F> {
+        type Item = ();
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<()>> {
+            match (self.0)() {
+                false => Poll::Pending,
+                true => Poll::Ready(Some(())),
+            }
+        }
+    }
 }

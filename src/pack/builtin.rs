@@ -67,7 +67,22 @@ pub(super) const PACKS: &[BuiltinPack] = &[
         "saas",
         "source-control"
     ),
-    pack!("std/shell-safety", "pack"),
+    pack!(
+        "std/shell-safety",
+        "files",
+        "cloud",
+        "containers",
+        "databases",
+        "disks",
+        "git",
+        "infrastructure",
+        "network",
+        "packages",
+        "pipes",
+        "secrets",
+        "system",
+        "windows"
+    ),
     pack!("std/test-integrity", "pack"),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! All command patterns of a channel are in one [`CommandSet`], which finds the patterns for a program by its name.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,12 +11,15 @@ use crate::limits::Limits;
 use crate::rule::{CommandRequirements, Pattern};
 use crate::verdict::RuleId;
 use ttsr_automata::pattern::{self, PatternError};
-use ttsr_automata::pike::{self, PikeVm};
-use ttsr_views::glob::{Glob, GlobError, GlobOptions};
+use ttsr_automata::pike::{self, PikeCache, PikeVm};
+use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobScratch};
 use ttsr_views::path::{ArgScope, PathScope, split_exclusion};
 
 /// The most flags of one pattern: each is a bit.
 pub(crate) const MAX_FLAGS: usize = 32;
+
+/// The longest name of a program that is compared without an allocation, in bytes.
+const NAME_BYTES: usize = 64;
 
 /// The error of a pattern that cannot be compiled.
 #[derive(Debug)]
@@ -48,6 +52,13 @@ pub(crate) struct CommandSet {
     /// True if a rule holds text back until these patterns are decided.
     holds: bool,
     reads_files: bool,
+}
+
+/// Buffers of the matches of words with patterns.
+#[derive(Debug, Default)]
+pub(crate) struct CommandCache {
+    globs: GlobScratch,
+    pike: PikeCache,
 }
 
 /// The place of a pattern in its rule.
@@ -204,10 +215,10 @@ impl FileGlobs {
         Ok((!globs.is_empty()).then_some(files))
     }
 
-    fn is_match(&self, path: &str) -> bool {
-        let applies = |scope: &Option<PathScope>| {
+    fn is_match(&self, path: &str, cache: &mut GlobScratch) -> bool {
+        let mut applies = |scope: &Option<PathScope>| {
             let scope = scope.as_ref();
-            scope.is_some_and(|scope| scope.applies(Some(path)) == Some(true))
+            scope.is_some_and(|scope| scope.contains_with(path, cache))
         };
         let is_included =
             applies(&self.relative) || path.starts_with('/') && applies(&self.absolute);
@@ -286,19 +297,37 @@ impl CommandSet {
         Ok(index)
     }
 
-    /// Returns the progress of each pattern for a program with that name, in the order of the patterns.
-    pub(crate) fn begin(&self, name: &[u8]) -> Vec<CommandProgress> {
-        let name = name.to_ascii_lowercase();
-        let mut found = self.by_name.get(&*name).cloned().unwrap_or_default();
+    /// Replaces `all` by the progress of each pattern for a program with that name, in the order of the patterns.
+    pub(crate) fn begin(
+        &self,
+        name: &[u8],
+        all: &mut Vec<CommandProgress>,
+        cache: &mut CommandCache,
+    ) {
+        all.clear();
+        let mut buffer = [0; NAME_BYTES];
+        let name: Cow<'_, [u8]> = match buffer.get_mut(..name.len()) {
+            Some(buffer) => {
+                buffer.copy_from_slice(name);
+                buffer.make_ascii_lowercase();
+                Cow::Borrowed(buffer)
+            }
+            None => Cow::Owned(name.to_ascii_lowercase()),
+        };
+        let by_name = self.by_name.get(&*name).map_or(&[][..], Vec::as_slice);
+        all.extend(by_name.iter().copied().map(CommandProgress::new));
         // An empty word is no program.
-        if !self.by_glob.is_empty() && !name.is_empty() {
-            let text = String::from_utf8_lossy(&name);
-            let matching = self.by_glob.iter().filter(|(glob, _)| glob.is_match(&text));
-            found.extend(matching.map(|(_, index)| *index));
-            found.sort_unstable();
-            found.dedup();
+        if self.by_glob.is_empty() || name.is_empty() {
+            return;
         }
-        found.into_iter().map(CommandProgress::new).collect()
+        let text = String::from_utf8_lossy(&name);
+        for (glob, index) in &self.by_glob {
+            if glob.is_match_with(&text, &mut cache.globs) {
+                all.push(CommandProgress::new(*index));
+            }
+        }
+        all.sort_unstable_by_key(|progress| progress.pattern);
+        all.dedup_by_key(|progress| progress.pattern);
     }
 }
 
@@ -374,19 +403,22 @@ fn is_flag(
     name: &[u8],
     value: Option<&[u8]>,
     is_value_of_last: bool,
+    cache: &mut CommandCache,
 ) -> bool {
     spellings.iter().any(|spelling| {
         *spelling.name == *name
             && match (&spelling.value, value) {
                 (None, _) => !is_value_of_last,
-                (Some(glob), Some(value)) => glob.is_match(&String::from_utf8_lossy(value)),
+                (Some(glob), Some(value)) => cache.is_match(glob, value),
                 (Some(_), None) => false,
             }
     })
 }
 
-fn is_found(vm: &PikeVm, text: &[u8]) -> bool {
-    !vm.find_all(text, 0).is_empty()
+impl CommandCache {
+    fn is_match(&mut self, glob: &Glob, text: &[u8]) -> bool {
+        glob.is_match_with(&String::from_utf8_lossy(text), &mut self.globs)
+    }
 }
 
 impl CommandProgress {
@@ -425,9 +457,10 @@ impl CommandProgress {
         is_subcommand: bool,
         text: &[u8],
         path: &[u8],
+        cache: &mut CommandCache,
     ) {
         if let Some(glob) = pattern.subcommands.get(index as usize) {
-            match glob.is_match(&String::from_utf8_lossy(text)) {
+            match cache.is_match(glob, text) {
                 true => self.subcommands += 1,
                 false => self.refuse(),
             }
@@ -436,7 +469,10 @@ impl CommandProgress {
         if is_subcommand || self.state == ProgressState::Refused {
             return;
         }
-        let found = |vm: &Option<PikeVm>| vm.as_ref().map(|vm| is_found(vm, path));
+        let mut found = |vm: &Option<PikeVm>| {
+            let vm = vm.as_ref();
+            vm.map(|vm| vm.is_match(path, &mut cache.pike))
+        };
         self.set(requirement::OPERAND, found(&pattern.operand) == Some(true));
         match found(&pattern.operands_all) {
             Some(false) => self.refuse(),
@@ -451,36 +487,55 @@ impl CommandProgress {
         name: &[u8],
         value: Option<&[u8]>,
         is_value_of_last: bool,
+        cache: &mut CommandCache,
     ) {
         for (index, spellings) in pattern.flags.iter().enumerate() {
-            if is_flag(spellings, name, value, is_value_of_last) {
+            if is_flag(spellings, name, value, is_value_of_last, cache) {
                 self.flags |= 1 << index;
             }
         }
-        if is_flag(&pattern.no_flags, name, value, is_value_of_last) {
+        if is_flag(&pattern.no_flags, name, value, is_value_of_last, cache) {
             self.refuse();
         }
     }
 
-    pub(crate) fn add_variable(&mut self, pattern: &CommandPattern, name: &[u8], value: &[u8]) {
-        let is_match = |glob: &Glob, text: &[u8]| glob.is_match(&String::from_utf8_lossy(text));
+    pub(crate) fn add_variable(
+        &mut self,
+        pattern: &CommandPattern,
+        name: &[u8],
+        value: &[u8],
+        cache: &mut CommandCache,
+    ) {
         let has_env = pattern.env.iter().any(|(wanted, content)| {
-            is_match(wanted, name) && content.as_ref().is_none_or(|glob| is_match(glob, value))
+            cache.is_match(wanted, name)
+                && content
+                    .as_ref()
+                    .is_none_or(|glob| cache.is_match(glob, value))
         });
         self.set(requirement::ENV, has_env);
     }
 
     /// Adds a file that the command writes by a redirection.
-    pub(crate) fn add_written_file(&mut self, pattern: &CommandPattern, path: &str) {
+    pub(crate) fn add_written_file(
+        &mut self,
+        pattern: &CommandPattern,
+        path: &str,
+        cache: &mut CommandCache,
+    ) {
         let wanted = pattern.redirect_to.as_ref();
-        let is_wanted = wanted.is_some_and(|it| it.is_match(path));
+        let is_wanted = wanted.is_some_and(|it| it.is_match(path, &mut cache.globs));
         self.set(requirement::REDIRECT_TO, is_wanted);
     }
 
     /// Adds a file that the command reads.
-    pub(crate) fn add_read_file(&mut self, pattern: &CommandPattern, path: &str) {
+    pub(crate) fn add_read_file(
+        &mut self,
+        pattern: &CommandPattern,
+        path: &str,
+        cache: &mut CommandCache,
+    ) {
         let wanted = pattern.reads.as_ref();
-        let is_wanted = wanted.is_some_and(|it| it.is_match(path));
+        let is_wanted = wanted.is_some_and(|it| it.is_match(path, &mut cache.globs));
         self.set(requirement::READS, is_wanted);
     }
 

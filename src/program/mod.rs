@@ -29,8 +29,8 @@ use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
-    CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet, MAX_FLAGS,
-    ProgressState,
+    CommandCache, CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet,
+    MAX_FLAGS, ProgressState,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

@@ -426,3 +426,37 @@ fn one_call_scans_a_text_and_a_hit_is_a_match() {
         Some(&found[0])
     );
 }
+
+#[test]
+fn a_match_in_a_log_holds_no_text() {
+    let pack = toml("match.any = [{ literal = 'opensesame' }]");
+    let found = scan(&pack, Channel::Text, None, None, b"say opensesame");
+    assert_eq!(
+        format!("{:?}", found[0]),
+        "ScanMatch { rule: RuleId(0), start: 4, end: 14, .. }"
+    );
+}
+
+#[test]
+fn a_rule_that_cannot_be_searched_again_is_told_and_its_first_match_reported() {
+    let scanner = Scanner::new(toml("match.any = [{ literal = 'x' }]"));
+    // Stands for a pattern that fits the limits of a pack and not those of a scan.
+    scanner.every[0][Channel::Text as usize].set(None).unwrap();
+    let scanned = scanner.scan(&TEXT, b"a x, x");
+    assert_eq!(places(scanner.pack(), &scanned), [("t/r".to_owned(), 2, 3)]);
+    assert_eq!(scanned.incomplete, [RuleId(0)]);
+}
+
+#[test]
+fn a_rule_that_was_searched_in_vain_is_complete_and_its_hit_reported() {
+    let scanner = Scanner::new(toml("match.any = [{ literal = 'x' }]"));
+    let mut stream = scanner.pack().stream();
+    let (part, _) = TEXT.open(&mut stream);
+    let hits = stream.push(part, b"a x").to_vec();
+    let mut every = scanner.every(&TEXT, &hits);
+    // The text has changed between the passes.
+    every.push(b"a y");
+    let scanned = every.finish(&stream);
+    assert_eq!(places(scanner.pack(), &scanned), [("t/r".to_owned(), 2, 3)]);
+    assert!(scanned.incomplete.is_empty(), "the rule was searched");
+}

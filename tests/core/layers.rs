@@ -19,9 +19,10 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of the table below the heading "Layers", in their order.
-fn table(text: &str) -> Vec<(String, BTreeSet<String>)> {
-    let section = text.split("\n## Layers\n").nth(1).expect("a section");
+/// The rows of the table below that heading, in their order.
+fn table(text: &str, heading: &str) -> Vec<(String, BTreeSet<String>)> {
+    let heading = format!("\n## {heading}\n");
+    let section = text.split(&heading).nth(1).expect("a section");
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let names = |cell: &str| -> Vec<String> {
@@ -244,13 +245,17 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// The imports of the library's top-level modules, tests left out.
 fn imports() -> Imports {
-    let src = root().join("src");
+    imports_of(&root().join("src"))
+}
+
+/// The imports of the top-level modules of the library in that folder, tests left out.
+fn imports_of(src: &Path) -> Imports {
     let (lib, hidden) = without_tests(&tokens(&read(&src.join("lib.rs"))));
     let declared = lib.windows(3).filter(|it| it[0] == "mod" && it[2] == ";");
     let modules: BTreeSet<String> = declared.map(|it| it[1].clone()).collect();
     let exports = exports(&lib, &modules);
     let mut paths = Vec::new();
-    sources(&src, &mut paths);
+    sources(src, &mut paths);
     let mut files = Vec::new();
     let mut tests: BTreeSet<PathBuf> = hidden.iter().map(|name| src.join(name)).collect();
     for path in paths {
@@ -269,7 +274,7 @@ fn imports() -> Imports {
         .collect();
     for (folder, kept) in files {
         let module: Vec<&str> = folder
-            .strip_prefix(&src)
+            .strip_prefix(src)
             .unwrap()
             .iter()
             .map(|it| it.to_str().unwrap())
@@ -342,8 +347,33 @@ fn no_top_level_module_imports_itself_by_way_of_others() {
 
 #[test]
 fn each_layer_imports_what_the_table_says_and_only_layers_above_it() {
-    let rows = table(&read(&root().join("ARCHITECTURE.md")));
-    let mut imports = imports();
+    let rows = table(&read(&root().join("ARCHITECTURE.md")), "Layers");
+    check_rows(&rows, imports());
+}
+
+#[test]
+fn each_module_of_the_proxy_imports_what_its_table_says_and_only_rows_above_it() {
+    let rows = table(&read(&root().join("ARCHITECTURE.md")), "The proxy");
+    let src = root().join("crates/proxy/src");
+    check_rows(&rows, imports_of(&src));
+    let mut paths = Vec::new();
+    sources(&src.join("judge"), &mut paths);
+    paths.push(src.join("judge.rs"));
+    assert!(paths.len() > 5, "{paths:?}");
+    for path in paths {
+        let (kept, _) = without_tests(&tokens(&read(&path)));
+        let transports = ["hyper", "tokio", "http_body_util", "std::net", "std::time"];
+        let text = kept.concat();
+        for transport in transports {
+            let is_named = text.contains(&format!("{transport}::"));
+            assert!(!is_named, "{}: {transport}", path.display());
+        }
+    }
+}
+
+/// Checks that the rows name exactly these modules and the crates that they import, and that each row has the imports of
+/// its module, all of which are rows above it.
+fn check_rows(rows: &[(String, BTreeSet<String>)], mut imports: Imports) {
     let crates: Vec<String> = imports.values().flatten().cloned().collect();
     for name in crates.into_iter().filter(|name| name.starts_with(CRATE)) {
         // Cargo refuses a crate that depends on this one, so a crate imports no module.
@@ -357,7 +387,7 @@ fn each_layer_imports_what_the_table_says_and_only_layers_above_it() {
     );
     assert_eq!(rows.len(), named.len(), "each in one row");
     let mut above = BTreeSet::new();
-    for (name, allowed) in &rows {
+    for (name, allowed) in rows {
         let later: Vec<_> = allowed.difference(&above).collect();
         assert!(
             later.is_empty(),

@@ -68,6 +68,14 @@ fn a_host_without_rules_fails_named_cases_with_what_it_published() {
     let redacted: Vec<_> = redacted.collect();
     assert!(redacted[0].expected.contains("key-1"), "{report}");
     assert!(redacted[0].actual.contains("It is key-1234."), "{report}");
+    let shown = report.to_string();
+    for line in [
+        "core_a_match_is_redacted",
+        &redacted[0].why,
+        "It is key-1234.",
+    ] {
+        assert!(shown.contains(line), "{line} is not in {shown}");
+    }
 }
 
 /// Changes what the small host does, to be wrong in one way.

@@ -706,6 +706,8 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let refused = ran(&mut processor(), vec![calls("read", "worm"), text("done")]);
     assert!(matches!(refused.outcome.end, End::Aborted { .. }));
     assert_eq!(refused.steps.iter().filter(is_aborted).count(), 1);
+    let is_refused = |step: &Step| matches!(step, Step::Observe(LoopEvent::RetryRefused { .. }));
+    assert!(refused.steps.iter().any(is_refused), "a turn has no retry");
 
     // The model never stops to call tools.
     let mut own = processor();

@@ -385,11 +385,20 @@ struct Search<'t> {
     wants_every_end: bool,
     /// By instruction: the number of the position at which a thread last reached it.
     // A position number instead of a flag, so that no array is cleared between positions.
-    seen: Box<[u32]>,
+    seen: Vec<u32>,
     position: u32,
     /// Threads at this position, in order of priority.
     threads: Vec<Thread>,
     // An explicit stack: the depth of splits is bounded by the program, not by the call stack.
+    stack: Vec<Thread>,
+}
+
+/// The buffers of [`PikeVm::is_match`], which may be used for any number of patterns and texts, one after another.
+#[derive(Debug, Default)]
+pub struct PikeCache {
+    seen: Vec<u32>,
+    threads: Vec<Thread>,
+    stepped: Vec<Thread>,
     stack: Vec<Thread>,
 }
 
@@ -456,6 +465,41 @@ impl PikeVm {
         // The chain leads from the last match to the first.
         matches.reverse();
         matches
+    }
+
+    /// Returns true if the pattern matches in the text. Allocates only if the cache has not been used for a pattern of
+    /// this size.
+    pub fn is_match(&self, text: &[u8], cache: &mut PikeCache) -> bool {
+        let Some(mut at) = text.iter().position(|&byte| self.first.contains(byte)) else {
+            return false;
+        };
+        let mut search = Search::with_cache(self, text, cache);
+        let mut threads = std::mem::take(&mut cache.stepped);
+        threads.clear();
+        let is_match = loop {
+            search.start_position();
+            let mut closures = threads.drain(..);
+            if closures.any(|thread| search.epsilon_closure(thread, at).is_some()) {
+                break true;
+            }
+            drop(closures);
+            let Some(&byte) = text.get(at) else {
+                break false;
+            };
+            if self.first.contains(byte) {
+                let slots = Slots {
+                    start: at,
+                    group: (usize::MAX, usize::MAX),
+                    before: NONE,
+                };
+                let pc = self.entry;
+                search.epsilon_closure(Thread { pc, slots }, at);
+            }
+            at += search.step(at, &mut threads);
+        };
+        (cache.seen, cache.threads, cache.stack) = (search.seen, search.threads, search.stack);
+        cache.stepped = threads;
+        is_match
     }
 
     /// Returns the leftmost start, not before `from`, of a match in `text` that ends at `end`. Assertions see all of
@@ -561,16 +605,24 @@ impl PikeVm {
 
 impl<'t> Search<'t> {
     fn new(vm: &'t PikeVm, text: &'t [u8]) -> Search<'t> {
-        Search {
+        Search::with_cache(vm, text, &mut PikeCache::default())
+    }
+
+    fn with_cache(vm: &'t PikeVm, text: &'t [u8], cache: &mut PikeCache) -> Search<'t> {
+        let mut search = Search {
             vm,
             text,
             looks: LookMatcher::new(),
             wants_every_end: false,
-            seen: vec![0; vm.program.len()].into_boxed_slice(),
+            seen: std::mem::take(&mut cache.seen),
             position: 0,
-            threads: Vec::new(),
-            stack: Vec::new(),
-        }
+            threads: std::mem::take(&mut cache.threads),
+            stack: std::mem::take(&mut cache.stack),
+        };
+        search.seen.clear();
+        search.seen.resize(vm.program.len(), 0);
+        search.stack.clear();
+        search
     }
 
     /// Starts a position: no instruction is reached yet.

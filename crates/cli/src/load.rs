@@ -13,6 +13,14 @@ use crate::totals::Quantity;
 /// Built-in packs that judge text only if the user names them: what they find is right in most replies.
 pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["std/pii"];
 
+/// The packs of [`OFF_BY_DEFAULT`], and those about agents and tools of OpenCode, for commands that do not have these.
+pub(crate) const NOT_HERE: [&str; 4] = [
+    "opencode/delegate-task-retry",
+    "opencode/phase-reminder",
+    "opencode/post-read-nudge",
+    OFF_BY_DEFAULT[0],
+];
+
 /// Loads the packs of `args`. If the user names no pack, these are the built-in packs but those in `left_out`. Warnings are
 /// only counted, because they concern the author.
 pub(crate) fn load(args: &PackArgs, left_out: &[&str]) -> Result<Pack, CommandError> {

@@ -27,6 +27,7 @@ mod mask;
 mod new;
 mod output;
 mod progress;
+mod proxy;
 mod replay;
 mod reply;
 mod report;
@@ -68,6 +69,7 @@ const VERSION: &str = concat!(
 enum CliCommand {
     Demo(demo::Options),
     Run(run::Options),
+    Proxy(proxy::Options),
     Replay(replay::Options),
     Scan(scan::Options),
     Check(check::Options),
@@ -94,6 +96,8 @@ enum ExitStatus {
     Findings,
     /// Some input could not be read; the reason was reported when it was met.
     Incomplete,
+    /// A command that the subcommand ran has ended with this code.
+    OfCommand(u8),
 }
 
 /// The reason why a subcommand stopped early.
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         CliCommand::Demo(options) => demo::run(&options),
         CliCommand::Run(options) => run::run(&options),
+        CliCommand::Proxy(options) => proxy::run(&options),
         CliCommand::Replay(options) => replay::run(&options),
         CliCommand::Scan(options) => scan::run(&options),
         CliCommand::Check(options) => check::run(&options),
@@ -142,6 +147,7 @@ fn main() -> ExitCode {
         Ok(ExitStatus::Clean) => 0,
         Ok(ExitStatus::Findings) => 1,
         Ok(ExitStatus::Incomplete) => 2,
+        Ok(ExitStatus::OfCommand(code)) => code,
         // The status that a shell reports for a program ended by SIGPIPE.
         Err(CommandError::ReaderGone) => 141,
         Err(CommandError::Message(reason)) => {

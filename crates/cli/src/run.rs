@@ -35,6 +35,7 @@ use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::input::{self, InputProblems};
+use crate::load::NOT_HERE;
 use crate::output::print_message;
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
@@ -150,14 +151,6 @@ enum TurnOutput {
         lasts: Duration,
     },
 }
-
-/// Built-in packs that are off by default, and those about agents and tools of OpenCode, which `ttsr run` does not have.
-const NOT_HERE: [&str; 4] = [
-    "opencode/delegate-task-retry",
-    "opencode/phase-reminder",
-    "opencode/post-read-nudge",
-    load::OFF_BY_DEFAULT[0],
-];
 
 /// Maximum number of sessions in one run if handoffs are sent at once.
 const MOST_SESSIONS: usize = 10;

@@ -58,10 +58,12 @@
 
 mod body;
 mod braces;
+mod echo;
 mod event;
 mod expansion;
 pub mod files;
 mod flags;
+mod ids;
 mod layer;
 mod lexer;
 mod list;

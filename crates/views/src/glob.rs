@@ -117,7 +117,8 @@ impl std::error::Error for GlobError {}
 #[derive(Clone, Debug)]
 pub struct Glob {
     matcher: GlobStrategy,
-    /// The literal end of the glob. A text that ends otherwise is not stepped.
+    /// The literal begin and end of the glob. A text that begins or ends otherwise is not stepped.
+    prefix: Box<str>,
     suffix: Box<str>,
     case_insensitive: bool,
 }
@@ -197,6 +198,8 @@ impl Glob {
             .take_while(|token| is_literal(token))
             .count();
         let suffix = literal(&tokens[tokens.len() - tail..]).unwrap_or_default();
+        let head = tokens.iter().take_while(|token| is_literal(token)).count();
+        let prefix = literal(&tokens[..head]).unwrap_or_default();
         let matcher = match &tokens[..] {
             _ if tail == tokens.len() => GlobStrategy::Literal,
             [Token::Star, inner @ .., Token::Star]
@@ -208,6 +211,7 @@ impl Glob {
         };
         Ok(Glob {
             matcher,
+            prefix: prefix.into(),
             suffix: suffix.into(),
             case_insensitive: options.case_insensitive,
         })
@@ -219,10 +223,27 @@ impl Glob {
     /// At most proportional to the length of the text times the length of the glob.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        self.matches(text, &mut Scratch::default())
+        self.is_match_with(text, &mut GlobScratch::default())
     }
 
-    fn matches(&self, text: &str, scratch: &mut Scratch) -> bool {
+    /// Returns true if the glob matches the whole text. Allocates only if the cache has not been used for a glob and a
+    /// text of this size.
+    #[must_use]
+    pub fn is_match_with(&self, text: &str, cache: &mut GlobScratch) -> bool {
+        cache.is_folded = false;
+        self.matches(text, cache)
+    }
+
+    fn matches(&self, text: &str, cache: &mut GlobScratch) -> bool {
+        let begins_so = text.len() >= self.prefix.len()
+            && match self.case_insensitive {
+                true => text.as_bytes()[..self.prefix.len()]
+                    .eq_ignore_ascii_case(self.prefix.as_bytes()),
+                false => text.starts_with(&*self.prefix),
+            };
+        if !begins_so {
+            return false;
+        }
         let head = text.len().checked_sub(self.suffix.len());
         let tail = head.map(|head| &text.as_bytes()[head..]);
         let suffix = self.suffix.as_bytes();
@@ -235,14 +256,12 @@ impl Glob {
                 GlobStrategy::Literal => head == Some(0),
                 GlobStrategy::Contains(needle) => {
                     let text = match self.case_insensitive {
-                        true => &*scratch
-                            .lowered
-                            .get_or_insert_with(|| text.to_ascii_lowercase()),
+                        true => cache.fold(text),
                         false => text,
                     };
                     memmem::find(text.as_bytes(), needle.as_bytes()).is_some()
                 }
-                GlobStrategy::Nfa(nfa) => nfa.matches(text, self.case_insensitive, scratch),
+                GlobStrategy::Nfa(nfa) => nfa.matches(text, self.case_insensitive, cache),
             }
     }
 
@@ -255,14 +274,27 @@ impl Glob {
     }
 }
 
-/// Buffers of a match, which the globs of a set share.
+/// Buffers of matches, which may be used for any number of globs and texts, one after another.
 #[derive(Debug, Default)]
-struct Scratch {
-    /// The text in lower case, once a glob needed it.
-    lowered: Option<String>,
+pub struct GlobScratch {
+    /// The text in lower case, if `is_folded`.
+    folded: String,
+    is_folded: bool,
     current: StateList,
     next: StateList,
     stack: Vec<u32>,
+}
+
+impl GlobScratch {
+    /// Returns the text in lower case.
+    fn fold(&mut self, text: &str) -> &str {
+        if !std::mem::replace(&mut self.is_folded, true) {
+            self.folded.clear();
+            self.folded.push_str(text);
+            self.folded.make_ascii_lowercase();
+        }
+        &self.folded
+    }
 }
 
 /// A set of states in the order of their insertion.
@@ -292,13 +324,13 @@ impl StateList {
 }
 
 impl GlobNfa {
-    fn matches(&self, text: &str, case_insensitive: bool, scratch: &mut Scratch) -> bool {
-        let Scratch {
+    fn matches(&self, text: &str, case_insensitive: bool, cache: &mut GlobScratch) -> bool {
+        let GlobScratch {
             current,
             next,
             stack,
             ..
-        } = scratch;
+        } = cache;
         current.reset(self.states.len());
         next.reset(self.states.len());
         self.add(0, current, stack);
@@ -498,18 +530,30 @@ impl GlobSet {
     /// Returns true if any glob matches the whole text.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        let mut scratch = Scratch::default();
-        self.globs
-            .iter()
-            .any(|glob| glob.matches(text, &mut scratch))
+        self.is_match_with(text, &mut GlobScratch::default())
+    }
+
+    /// Returns true if any glob matches the whole text. Allocates only if the cache has not been used for a glob and a
+    /// text of this size.
+    #[must_use]
+    pub fn is_match_with(&self, text: &str, cache: &mut GlobScratch) -> bool {
+        cache.is_folded = false;
+        self.globs.iter().any(|glob| glob.matches(text, cache))
     }
 
     /// Returns the index of the last glob that matches the whole text.
     #[must_use]
     pub fn last_match(&self, text: &str) -> Option<usize> {
-        let mut scratch = Scratch::default();
+        self.last_match_with(text, &mut GlobScratch::default())
+    }
+
+    /// Returns the index of the last glob that matches the whole text. Allocates only if the cache has not been used
+    /// for a glob and a text of this size.
+    #[must_use]
+    pub fn last_match_with(&self, text: &str, cache: &mut GlobScratch) -> Option<usize> {
+        cache.is_folded = false;
         self.globs
             .iter()
-            .rposition(|glob| glob.matches(text, &mut scratch))
+            .rposition(|glob| glob.matches(text, cache))
     }
 }

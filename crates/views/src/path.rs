@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use super::glob::{Glob, GlobError, GlobOptions, GlobSet};
+use super::glob::{Glob, GlobError, GlobOptions, GlobScratch, GlobSet};
 use super::json::ArgPath;
 
 /// Arguments that hold the path of the file a tool call is about.
@@ -193,7 +193,13 @@ impl PathScope {
     /// Returns true if the file is in scope, or `None` if the path is unknown and the scope includes only some paths.
     /// A scope that includes nothing applies to a call without a path.
     pub fn applies(&self, path: Option<&str>) -> Option<bool> {
-        self.globs.applies(path)
+        self.globs.applies(path, &mut GlobScratch::default())
+    }
+
+    /// Returns true if the file is in scope. Allocates only if the cache has not been used for globs and a path of this
+    /// size.
+    pub fn contains_with(&self, path: &str, cache: &mut GlobScratch) -> bool {
+        self.globs.applies(Some(path), cache) == Some(true)
     }
 }
 
@@ -235,14 +241,14 @@ impl GlobList {
         })
     }
 
-    fn applies(&self, name: Option<&str>) -> Option<bool> {
+    fn applies(&self, name: Option<&str>, cache: &mut GlobScratch) -> Option<bool> {
         match name {
             None if self.includes_any => None,
             None => Some(true),
             Some(_) if self.excludes.is_empty() => Some(true),
-            Some(name) if !self.excludes_any => Some(self.set.is_match(name)),
+            Some(name) if !self.excludes_any => Some(self.set.is_match_with(name, cache)),
             Some(name) => {
-                let last = self.set.last_match(name);
+                let last = self.set.last_match_with(name, cache);
                 Some(last.map_or(!self.includes_any, |glob| !self.excludes[glob]))
             }
         }
@@ -303,7 +309,7 @@ impl ToolScope {
     /// Returns true if the name is in scope, or `None` if the name is unknown and the scope includes only some names.
     /// A scope that includes nothing applies if there is no name.
     pub fn applies(&self, name: Option<&str>) -> Option<bool> {
-        self.globs.applies(name)
+        self.globs.applies(name, &mut GlobScratch::default())
     }
 }
 

@@ -3,12 +3,17 @@
 //!
 //! Memory is bounded: a command that has ended is dropped when [`ENDED`] others have ended after it.
 
+mod tracked;
+
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition::{FullMatch, TextPosition};
 use super::haystack::MatchContext;
-use crate::program::{CommandPattern, CommandProgress, CommandSet, ConditionExtent, ProgressState};
+use crate::program::{
+    CommandCache, CommandPattern, CommandProgress, CommandSet, ConditionExtent, ProgressState,
+};
 use crate::stream::Counters;
 use ttsr_views::chunk::Chunk;
 use ttsr_views::command::{
@@ -18,6 +23,8 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
+use tracked::{TEXT, TrackedCommand};
+
 /// The most commands that are kept after they have ended.
 const ENDED: usize = 64;
 
@@ -26,9 +33,6 @@ const SOURCES: usize = 64;
 
 /// The most files, variables and redirections that are kept for each command.
 const KEPT: usize = 16;
-
-/// The most bytes of a command that are quoted, and of a path or a value that is kept.
-const TEXT: usize = 1024;
 
 /// The commands in the arguments of one tool call.
 #[derive(Debug)]
@@ -48,34 +52,11 @@ struct Commands {
     ended: usize,
     /// True if a match may have become complete.
     has_changed: bool,
-}
-
-/// The name and the value of a variable.
-type Variable = (Box<[u8]>, Box<[u8]>);
-
-#[derive(Debug)]
-struct TrackedCommand {
-    id: CommandId,
-    parent: Option<ParentCommand>,
-    progress: Vec<CommandProgress>,
-    /// The commands whose output is the input of this one, directly or not.
-    sources: Vec<CommandId>,
-    variables: Vec<Variable>,
-    /// The files that redirections write and read.
-    written: Vec<Box<str>>,
-    read: Vec<Box<str>>,
-    /// True if the operands of the program may be files that it passes on.
-    passes_files: bool,
-    /// True if the operands of the program are URLs.
-    fetches: bool,
-    is_ended: bool,
-    /// The words so far, joined by blanks.
-    text: Vec<u8>,
-    /// The span of the last word in `text`.
-    last_word: (u64, u64),
-    /// The range of the part from the first to the last word so far.
-    start: u64,
-    end: u64,
+    /// Dropped commands, whose buffers are reused.
+    spare: Vec<TrackedCommand>,
+    /// Buffers of a single event.
+    ids: Vec<CommandId>,
+    cache: CommandCache,
 }
 
 impl CallCommandReader {
@@ -197,11 +178,11 @@ impl CommandSink for CommandMatcher<'_, '_> {
             CommandEvent::OutputIsCode { command, from } => {
                 self.commands.connect(set, from, command);
                 self.commands
-                    .change(set, command, |progress, _| progress.set_stdin_is_code());
+                    .change(set, command, |progress, _, _| progress.set_stdin_is_code());
             }
             CommandEvent::StdinIsCode { command, .. } => {
                 self.commands
-                    .change(set, command, |progress, _| progress.set_stdin_is_code());
+                    .change(set, command, |progress, _, _| progress.set_stdin_is_code());
             }
             CommandEvent::End { command, .. } => self.commands.end(set, command),
             _ => {}
@@ -294,13 +275,14 @@ impl Commands {
     }
 
     fn begin(&mut self, id: CommandId, parent: Option<ParentCommand>) {
-        let mut command = TrackedCommand::new(id, parent);
+        let mut command = self.spare.pop().unwrap_or_default();
+        (command.id, command.parent) = (id, parent);
         let wrapper = parent.filter(|parent| parent.relation == ParentRelation::Wrapped);
         if let Some(index) = wrapper.and_then(|parent| self.index(parent.command)) {
             let wrapper = &self.known[index];
-            command.variables.clone_from(&wrapper.variables);
-            command.written.clone_from(&wrapper.written);
-            command.read.clone_from(&wrapper.read);
+            command.variables.copy_from(&wrapper.variables);
+            command.written.copy_from(&wrapper.written);
+            command.read.copy_from(&wrapper.read);
         }
         self.known.push_back(command);
     }
@@ -310,12 +292,23 @@ impl Commands {
         &mut self,
         set: &CommandSet,
         id: CommandId,
-        mut change: impl FnMut(&mut CommandProgress, &CommandPattern),
+        change: impl FnMut(&mut CommandProgress, &CommandPattern, &mut CommandCache),
     ) {
-        let Some(index) = self.index(id) else { return };
+        if let Some(index) = self.index(id) {
+            self.change_at(set, index, change);
+        }
+    }
+
+    /// Applies `change` to the patterns of the command at that index.
+    fn change_at(
+        &mut self,
+        set: &CommandSet,
+        index: usize,
+        mut change: impl FnMut(&mut CommandProgress, &CommandPattern, &mut CommandCache),
+    ) {
         for progress in &mut self.known[index].progress {
             let pattern = set.pattern(progress.pattern);
-            change(progress, pattern);
+            change(progress, pattern, &mut self.cache);
             self.has_changed |= progress.becomes_met(pattern);
         }
     }
@@ -325,60 +318,75 @@ impl Commands {
             return;
         };
         let command = &mut self.known[index];
+        let WordRole::Program { name } = &word.role else {
+            command.quote(word);
+            return self.add_argument(set, index, word);
+        };
+        set.begin(name, &mut command.progress, &mut self.cache);
         command.quote(word);
-        match &word.role {
-            WordRole::Program { name } => {
-                command.progress = set.begin(name);
-                command.passes_files = files::passes_operands(name);
-                command.fetches = files::fetches(name);
-                command.start = command.start.min(word.span.start);
-                let TrackedCommand {
-                    progress,
-                    variables,
-                    written,
-                    read,
-                    ..
-                } = command;
-                for progress in progress {
-                    let pattern = set.pattern(progress.pattern);
-                    for (name, value) in variables.iter() {
-                        progress.add_variable(pattern, name, value);
-                    }
-                    for path in written.iter() {
-                        progress.add_written_file(pattern, path);
-                    }
-                    for path in read.iter() {
-                        progress.add_read_file(pattern, path);
-                    }
-                    self.has_changed |= progress.becomes_met(pattern);
-                }
-                self.add_reads_of_sources(set, word.command);
+        command.passes_files = files::passes_operands(name);
+        command.fetches = files::fetches(name);
+        command.start = command.start.min(word.span.start);
+        let TrackedCommand {
+            progress,
+            variables,
+            written,
+            read,
+            ..
+        } = command;
+        for progress in progress {
+            let pattern = set.pattern(progress.pattern);
+            let mut texts = variables.iter();
+            while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+                progress.add_variable(pattern, name, value, &mut self.cache);
             }
+            for path in written.paths() {
+                progress.add_written_file(pattern, &path, &mut self.cache);
+            }
+            for path in read.paths() {
+                progress.add_read_file(pattern, &path, &mut self.cache);
+            }
+            self.has_changed |= progress.becomes_met(pattern);
+        }
+        self.add_reads_of_sources(set, index);
+    }
+
+    /// Adds a word after the program.
+    fn add_argument(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>) {
+        if self.known[index].progress.is_empty() && !set.reads_files() {
+            return;
+        }
+        match &word.role {
             WordRole::Subcommand | WordRole::Operand => {
                 let path = operand_text(word);
                 let is_subcommand = word.role == WordRole::Subcommand;
-                self.change(set, word.command, |progress, pattern| {
-                    progress.add_operand(pattern, word.index, is_subcommand, word.text, &path);
+                self.change_at(set, index, |progress, pattern, cache| {
+                    progress.add_operand(
+                        pattern,
+                        word.index,
+                        is_subcommand,
+                        word.text,
+                        &path,
+                        cache,
+                    );
                 });
-                if !is_subcommand && set.reads_files() {
-                    self.add_reads(set, word.command, word);
+                if !is_subcommand {
+                    self.add_reads(set, index, word, &path);
                 }
             }
             WordRole::Flag { name, value } => {
-                self.change(set, word.command, |progress, pattern| {
-                    progress.add_flag(pattern, name, *value, false);
+                self.change_at(set, index, |progress, pattern, cache| {
+                    progress.add_flag(pattern, name, *value, false, cache);
                 });
-                if value.is_some() && set.reads_files() {
-                    self.add_reads(set, word.command, word);
+                if value.is_some() {
+                    self.add_reads(set, index, word, &operand_text(word));
                 }
             }
             WordRole::Value { flag } => {
-                self.change(set, word.command, |progress, pattern| {
-                    progress.add_flag(pattern, flag, Some(word.text), true);
+                self.change_at(set, index, |progress, pattern, cache| {
+                    progress.add_flag(pattern, flag, Some(word.text), true, cache);
                 });
-                if set.reads_files() {
-                    self.add_reads(set, word.command, word);
-                }
+                self.add_reads(set, index, word, &operand_text(word));
             }
             _ => {}
         }
@@ -393,18 +401,21 @@ impl Commands {
         value: &CommandWord<'_>,
     ) {
         let value = &value.text[..value.text.len().min(TEXT)];
-        for id in self.with_wrapped(id) {
+        let ids = self.with_wrapped(id);
+        for &id in &ids {
             let Some(index) = self.index(id) else {
                 continue;
             };
             let variables = &mut self.known[index].variables;
-            if variables.len() < KEPT && name.len() <= TEXT {
-                variables.push((name.into(), value.into()));
+            if variables.len() < 2 * KEPT && name.len() <= TEXT {
+                variables.push(name);
+                variables.push(value);
             }
-            self.change(set, id, |progress, pattern| {
-                progress.add_variable(pattern, name, value);
+            self.change_at(set, index, |progress, pattern, cache| {
+                progress.add_variable(pattern, name, value, cache);
             });
         }
+        self.ids = ids;
     }
 
     /// Adds a redirection of a command and of those that it wraps.
@@ -423,99 +434,97 @@ impl Commands {
             return;
         }
         let path = String::from_utf8_lossy(&path);
-        for id in self.with_wrapped(id) {
+        let ids = self.with_wrapped(id);
+        for &id in &ids {
+            let Some(index) = self.index(id) else {
+                continue;
+            };
             if operator.contains('>') {
-                let Some(index) = self.index(id) else {
-                    continue;
-                };
                 let written = &mut self.known[index].written;
                 if written.len() < KEPT {
-                    written.push((&*path).into());
+                    written.push(path.as_bytes());
                 }
-                self.change(set, id, |progress, pattern| {
-                    progress.add_written_file(pattern, &path);
+                self.change_at(set, index, |progress, pattern, cache| {
+                    progress.add_written_file(pattern, &path, cache);
                 });
             }
             if operator.starts_with('<') {
-                self.add_read(set, id, &path);
+                self.add_read(set, index, &path);
             }
         }
+        self.ids = ids;
     }
 
     /// Adds the files that a word may name.
-    fn add_reads(&mut self, set: &CommandSet, id: CommandId, word: &CommandWord<'_>) {
-        if word.text.len() > TEXT {
+    fn add_reads(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>, path: &[u8]) {
+        if word.text.len() > TEXT || !set.reads_files() {
             return;
         }
-        let path = operand_text(word);
-        let text = String::from_utf8_lossy(&path);
+        let text = String::from_utf8_lossy(path);
         // `--data=@file`, `if=file`, `@file`
         let value = text.rsplit_once('=').map_or(&*text, |(_, value)| value);
         let marked = value
             .strip_prefix(['@', '<'])
             .or_else(|| value.strip_prefix("file://"));
-        let fetches = self
-            .index(id)
-            .is_some_and(|index| self.known[index].fetches);
+        let fetches = self.known[index].fetches;
         let is_sent = match &word.role {
             WordRole::Flag { name, .. } | WordRole::Value { flag: name } => files::is_sent(name),
             _ => false,
         };
         match marked {
-            Some(path) => self.add_read(set, id, path),
+            Some(path) => self.add_read(set, index, path),
             None if fetches && !is_sent => {}
             None => {
-                self.add_read(set, id, value);
+                self.add_read(set, index, value);
                 if *value != *text {
-                    self.add_read(set, id, &text);
+                    self.add_read(set, index, &text);
                 }
             }
         }
     }
 
     /// Adds a file that a command reads, for the command and for those that get its output.
-    fn add_read(&mut self, set: &CommandSet, id: CommandId, path: &str) {
-        let Some(index) = self.index(id) else { return };
+    fn add_read(&mut self, set: &CommandSet, index: usize, path: &str) {
         let command = &mut self.known[index];
         if command.read.len() < KEPT {
-            command.read.push(path.into());
+            command.read.push(path.as_bytes());
         }
-        let passes_files = command.passes_files;
-        self.change(set, id, |progress, pattern| {
-            progress.add_read_file(pattern, path);
+        let (id, passes_files) = (command.id, command.passes_files);
+        self.change_at(set, index, |progress, pattern, cache| {
+            progress.add_read_file(pattern, path, cache);
         });
         if !passes_files {
             return;
         }
-        let receivers: Vec<CommandId> = self
-            .known
-            .iter()
-            .filter(|other| other.sources.contains(&id))
-            .map(|other| other.id)
-            .collect();
-        for receiver in receivers {
-            self.change(set, receiver, |progress, pattern| {
-                progress.add_read_file(pattern, path);
-            });
+        for index in 0..self.known.len() {
+            if self.known[index].sources.contains(&id) {
+                self.change_at(set, index, |progress, pattern, cache| {
+                    progress.add_read_file(pattern, path, cache);
+                });
+            }
         }
     }
 
     /// Adds the files that the sources of a command read.
-    fn add_reads_of_sources(&mut self, set: &CommandSet, id: CommandId) {
-        let Some(index) = self.index(id).filter(|_| set.reads_files()) else {
+    fn add_reads_of_sources(&mut self, set: &CommandSet, index: usize) {
+        if !set.reads_files() {
             return;
-        };
+        }
+        let mut all = std::mem::take(&mut self.known[index].progress);
         let sources = &self.known[index].sources;
         let sources = self
             .known
             .iter()
             .filter(|other| other.passes_files && sources.contains(&other.id));
-        let read: Vec<Box<str>> = sources.flat_map(|source| source.read.clone()).collect();
-        self.change(set, id, |progress, pattern| {
-            for path in &read {
-                progress.add_read_file(pattern, path);
+        for path in sources.flat_map(|source| source.read.paths()) {
+            for progress in &mut all {
+                progress.add_read_file(set.pattern(progress.pattern), &path, &mut self.cache);
             }
-        });
+        }
+        for progress in &mut all {
+            self.has_changed |= progress.becomes_met(set.pattern(progress.pattern));
+        }
+        self.known[index].progress = all;
     }
 
     /// Adds the output of `from` to the input of `to`.
@@ -523,31 +532,29 @@ impl Commands {
         let Some(index) = self.index(from) else {
             return;
         };
-        let mut sources = self.known[index].sources.clone();
+        let mut sources = std::mem::take(&mut self.ids);
+        sources.clear();
+        sources.extend_from_slice(&self.known[index].sources);
         sources.push(from);
-        let receivers: Vec<CommandId> = self
-            .known
-            .iter()
-            .filter(|other| other.id == to || other.sources.contains(&to))
-            .map(|other| other.id)
-            .collect();
-        for receiver in receivers {
-            let Some(index) = self.index(receiver) else {
+        for index in 0..self.known.len() {
+            let receiver = &mut self.known[index];
+            if receiver.id != to && !receiver.sources.contains(&to) {
                 continue;
-            };
-            let known = &mut self.known[index].sources;
+            }
             for source in &sources {
-                if known.len() < SOURCES && *source != receiver && !known.contains(source) {
+                let known = &mut receiver.sources;
+                if known.len() < SOURCES && *source != receiver.id && !known.contains(source) {
                     known.push(*source);
                 }
             }
-            self.add_reads_of_sources(set, receiver);
+            self.add_reads_of_sources(set, index);
         }
+        self.ids = sources;
         self.has_changed = true;
     }
 
     fn end(&mut self, set: &CommandSet, id: CommandId) {
-        self.change(set, id, |progress, _| progress.end());
+        self.change(set, id, |progress, _, _| progress.end());
         let Some(index) = self.index(id) else { return };
         let command = &mut self.known[index];
         self.ended += usize::from(!std::mem::replace(&mut command.is_ended, true));
@@ -564,14 +571,19 @@ impl Commands {
             let Some(oldest) = self.known.iter().position(|command| command.is_ended) else {
                 return;
             };
-            self.known.remove(oldest);
+            if let Some(mut command) = self.known.remove(oldest) {
+                command.clear();
+                self.spare.push(command);
+            }
             self.ended -= 1;
         }
     }
 
-    /// Returns a command and those that it wraps, directly or not.
-    fn with_wrapped(&self, id: CommandId) -> Vec<CommandId> {
-        let mut ids = vec![id];
+    /// Returns a command and those that it wraps, directly or not, in the buffer.
+    fn with_wrapped(&mut self, id: CommandId) -> Vec<CommandId> {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        ids.push(id);
         for command in &self.known {
             let wrapper = command
                 .parent
@@ -607,50 +619,10 @@ impl Commands {
     }
 }
 
-impl TrackedCommand {
-    fn new(id: CommandId, parent: Option<ParentCommand>) -> TrackedCommand {
-        TrackedCommand {
-            id,
-            parent,
-            progress: Vec::new(),
-            sources: Vec::new(),
-            variables: Vec::new(),
-            written: Vec::new(),
-            read: Vec::new(),
-            passes_files: true,
-            fetches: false,
-            is_ended: false,
-            text: Vec::new(),
-            last_word: (0, 0),
-            start: u64::MAX,
-            end: 0,
-        }
-    }
-
-    /// Adds a word to the quoted text. The flags of one word have the same span.
-    fn quote(&mut self, word: &CommandWord<'_>) {
-        let span = (word.span.start, word.span.end);
-        self.end = self.end.max(span.1);
-        if span == self.last_word && !self.text.is_empty() {
-            return;
-        }
-        self.last_word = span;
-        let room = TEXT.saturating_sub(self.text.len());
-        if room > 1 {
-            if !self.text.is_empty() {
-                self.text.push(b' ');
-            }
-            self.text
-                .extend_from_slice(&word.text[..word.text.len().min(room - 1)]);
-        }
-    }
-}
-
 /// Returns the text of a word with its path normalized. A URL is not a path.
-fn operand_text(word: &CommandWord<'_>) -> Vec<u8> {
-    let is_url = word.text.windows(3).any(|window| window == b"://");
-    match is_url {
-        true => word.text.to_vec(),
-        false => normalize_path(word.text, word.traits),
+fn operand_text<'a>(word: &CommandWord<'a>) -> Cow<'a, [u8]> {
+    match memchr::memmem::find(word.text, b"://") {
+        Some(_) => Cow::Borrowed(word.text),
+        None => normalize_path(word.text, word.traits),
     }
 }

@@ -1,6 +1,7 @@
 //! The packs that come with the crate.
 
 use ttsr::pack::LoadErrorKind;
+use ttsr::rule::PatternKind;
 use ttsr::{Level, Pack, Rule};
 
 use super::golden_pack;
@@ -63,7 +64,7 @@ fn has_patterns_only(rule: &Rule) -> bool {
         && condition
             .any
             .iter()
-            .all(|pattern| pattern.region.is_empty())
+            .all(|pattern| pattern.region.is_empty() && pattern.kind != PatternKind::Command)
 }
 
 /// A rule of a pack is one by itself, too: the tools try rules one at a time.

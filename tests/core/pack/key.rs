@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use ttsr::{Diagnostic, Pack};
+use ttsr::pack::language::rule_keys;
+use ttsr::{Diagnostic, Pack, Pattern, Rule};
 
 use super::{HEADER, error_codes, errors, golden_folder, golden_pack, rule, with_rules};
 
@@ -267,5 +268,77 @@ fn d51_ids_are_short_plain_and_never_shown_raw() {
         let all = format!("{}{}", errors[0], errors[0].render());
         assert!(all.len() < 2_000, "{} bytes shown", all.len());
         assert!(!all.replace('\n', "").contains(char::is_control));
+    }
+}
+
+#[test]
+fn a_number_out_of_range_is_told_the_range_in_the_unit_of_the_key() {
+    let with = |keys: &str| {
+        format!("{HEADER}[rule.r]\ndescription = 'd'\nexamples.match = ['x']\n{keys}\n")
+    };
+    let any = "match.any = [{ regex = 'x+' }]\n";
+    for (keys, range) in [
+        (
+            format!("{any}match.capture = {{ entropy = 16.5 }}"),
+            "from 0.001 to 16",
+        ),
+        (
+            format!("{any}severity = 'error'\nretry = {{ temperature = 2.5 }}"),
+            "from 0 to 2",
+        ),
+    ] {
+        let text = with(&keys);
+        let errors = errors(&text);
+        let is_told = |it: &Diagnostic| it.code() == "bad-value" && it.help() == Some(range);
+        assert!(errors.iter().any(is_told), "{text}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_table_that_is_something_else_is_told_how_it_is_written() {
+    for (key, help) in [
+        ("patterns", "write `[patterns]` and below it `name = '…'`"),
+        (
+            "allow",
+            "it is a list of tables: write `[[allow]]`, with two brackets",
+        ),
+    ] {
+        let text = HEADER.replacen("[pack]", &format!("{key} = 1\n[pack]"), 1);
+        let errors = errors(&text);
+        let is_told = |it: &Diagnostic| it.code() == "wrong-type" && it.help() == Some(help);
+        assert!(errors.iter().any(is_told), "{text}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_pattern_is_shown_with_the_one_alternative_that_it_has() {
+    for (pattern, kind) in [
+        (Pattern::literal("x"), "literal"),
+        (Pattern::word("x"), "word"),
+        (Pattern::regex("x"), "regex"),
+    ] {
+        let keys = rule_keys(&Rule::new("p/r", vec![pattern]));
+        let shown = keys.iter().find(|key| key.name == "match").unwrap();
+        let shown = format!("{:?}", shown.value);
+        for other in ["literal", "word", "regex", "command"] {
+            let has = shown.contains(&format!("\"{other}\""));
+            assert_eq!(has, other == kind, "{other}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn the_rule_nearest_to_an_id_is_found_with_and_without_its_pack() {
+    let rule = |id: &str| Rule::new(id, vec![Pattern::literal("x")]);
+    let builder = Pack::builder().rule(rule("demo/no-todo"));
+    let pack = builder.rule(rule("other/no-panic")).build().unwrap();
+    for (typed, meant) in [
+        ("demo/no-tood", Some("demo/no-todo")),
+        ("no-tdoo", Some("demo/no-todo")),
+        ("no-panik", Some("other/no-panic")),
+        ("something-else", None),
+        ("demo/something", None),
+    ] {
+        assert_eq!(pack.nearest(typed), meant, "{typed}");
     }
 }

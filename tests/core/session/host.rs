@@ -654,3 +654,65 @@ fn a_case_fails_if_its_rule_hits_too_late() {
         Err("hits after the byte that the case names")
     );
 }
+
+#[test]
+fn a_turn_screens_texts_as_its_conversation_does() {
+    let mut failed = on(rule("is a directory", Action::Append), Channel::ToolOutput);
+    (failed.id, failed.outcome) = ("p/folder".into(), Some(ToolOutcome::Error));
+    failed.message = Some("List it.".into());
+    let mut model = on(rule("busy", Action::Fallback), Channel::Error);
+    model.id = "p/model".into();
+    let mut shadow = on(rule("busy", Action::Abort), Channel::Error);
+    (shadow.id, shadow.mode) = ("p/shadow".into(), Mode::Shadow);
+    let mut conversation = Conversation::new(&pack([failed, model, shadow]));
+    let mut turn = conversation.turn("Go.");
+    for (outcome, expected) in [
+        (ToolOutcome::Ok, "src is a directory"),
+        (ToolOutcome::Error, "src is a directory\n\nList it."),
+    ] {
+        let screened = turn.screen_output(Some("read"), outcome, "src is a directory");
+        assert_eq!(screened.text, expected, "{outcome:?}");
+    }
+    let screened = turn.screen(Channel::Error, None, "busy");
+    assert_eq!(screened.flow, Flow::Go, "a rule in shadow cuts nothing");
+    assert_eq!(screened.fallback.as_deref(), Some("p/model"));
+    let mut decided = Vec::new();
+    for record in &screened.decisions {
+        decided.push((record.action, record.suppression));
+    }
+    decided.sort_by_key(|(action, _)| *action == Action::Abort);
+    assert_eq!(
+        decided,
+        [
+            (Action::Fallback, None),
+            (Action::Abort, Some(Suppression::Shadow))
+        ]
+    );
+}
+
+#[test]
+fn a_reply_that_begins_anew_in_an_attempt_is_read_from_its_start() {
+    let mut warn = rule("todo", Action::Warn);
+    warn.id = "p/todo".into();
+    let mut conversation = Conversation::new(&pack([warn]));
+    let mut turn = conversation.turn("Go.");
+    let mut attempt = turn.attempt();
+    assert_eq!(attempt.push(TEXT, b"to"), Flow::Go);
+    assert_eq!(attempt.restart(), Flow::Go);
+    assert_eq!(attempt.push(TEXT, b"do "), Flow::Go);
+    assert!(
+        attempt.decisions().is_empty(),
+        "the pieces are of two replies"
+    );
+    assert_eq!(attempt.push(TEXT, b"a todo"), Flow::Go);
+    assert_eq!(attempt.decisions().len(), 1);
+}
+
+#[test]
+fn a_cut_is_written_as_its_message() {
+    let mut rule = rule("bad", Action::Abort);
+    rule.message = Some("Not this.".into());
+    let mut conversation = conversation([rule]);
+    let flow = conversation.push(TEXT, b"bad");
+    assert_eq!(flow.cut().unwrap().to_string(), "Not this.");
+}

@@ -148,13 +148,19 @@ fn long_value() -> Vec<u8> {
 #[test]
 fn a_warm_stream_allocates_nothing_per_delta() {
     let pack = pack();
-    for (channel, bytes) in [(Channel::Text, prose()), (Channel::ToolInput, long_value())] {
+    // The buffers of the commands that have ended, of which a stream keeps 64, grow until each has had the longest
+    // command.
+    let streams = [
+        (Channel::Text, prose(), 2048),
+        (Channel::ToolInput, long_value(), 8192),
+    ];
+    for (channel, bytes, warm) in streams {
         // Builds all states that the text visits, whatever the size of the pieces.
         push_all(&mut open(&pack, channel), &bytes, 1);
         for size in [1, 4, 13, 4096] {
             let mut stream = open(&pack, channel);
-            push_all(&mut stream, &bytes[..2048], size);
-            let (calls, _) = measure(|| push_all(&mut stream, &bytes[2048..], size));
+            push_all(&mut stream, &bytes[..warm], size);
+            let (calls, _) = measure(|| push_all(&mut stream, &bytes[warm..], size));
             assert_eq!(calls, 0, "{channel:?} in pieces of {size}");
         }
     }

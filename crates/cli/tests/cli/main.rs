@@ -2,6 +2,7 @@
 
 mod commands;
 mod complaints;
+mod proxy;
 mod run;
 #[cfg(unix)]
 mod tools;

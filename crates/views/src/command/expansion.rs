@@ -85,7 +85,7 @@ impl ScriptReader {
             return;
         }
         if from == 0 && !self.list().word.traits.quoted() {
-            self.list().word = Default::default();
+            self.list().word.clear();
         }
         let mut words = value.split(|byte| matches!(byte, b' ' | b'\t' | b'\n'));
         if let Some(first) = words.next() {

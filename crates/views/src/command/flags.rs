@@ -176,6 +176,9 @@ impl CommandLayer {
         };
         let text = value.map(|at| &word.bytes()[at..]);
         self.emit(word, WordRole::Flag { name, value: text }, cx);
+        if text.is_none() && kind.takes_word() {
+            self.awaiting = known;
+        }
         self.apply(name, kind, value, cx)
     }
 
@@ -221,13 +224,7 @@ impl CommandLayer {
                 if name == b"-m" && self.action == ProgramAction::Interpreter {
                     self.flags_ended = value.is_some();
                 }
-                match value {
-                    Some(at) => FlagEffect::Attached(kind, at),
-                    None => {
-                        self.awaiting = Some((name.to_vec(), kind));
-                        FlagEffect::None
-                    }
-                }
+                value.map_or(FlagEffect::None, |at| FlagEffect::Attached(kind, at))
             }
         }
     }
@@ -242,7 +239,7 @@ impl SimpleReader {
         (_, level): (ShellSyntax, usize),
         cx: &mut ReadContext<'_, S>,
     ) {
-        let stdin = self.stdin.clone();
+        let stdin = self.stdin;
         let Some(layer) = self.layers.last_mut() else {
             return;
         };

@@ -1,15 +1,15 @@
 //! One command of a chain of wrappers: the roles of its words by the table of its program.
 
 use super::super::chunk::OffsetMap;
-use super::super::shell::word::{AnsiEscape, EscapeStep};
 use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
 };
+use super::ids::CommandIds;
 use super::program::{
     FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
 };
 use super::script::ScriptReader;
-use super::simple::{SimpleReader, assign, emit_code, record};
+use super::simple::{SimpleReader, assign, constant, emit_code};
 use super::text::MappedText;
 use super::word::{ReadWord, assignment};
 use super::{ReadContext, ShellSyntax};
@@ -24,13 +24,13 @@ pub(super) struct CommandLayer {
     pub(super) spec: Option<&'static ProgramSpec>,
     pub(super) subcommand: Option<&'static SubcommandSpec>,
     /// The subcommands so far, separated by blanks.
-    path: Vec<u8>,
+    path: SubcommandPath,
     path_words: usize,
     next: NextArgument,
     pub(super) action: ProgramAction,
     pub(super) flags_ended: bool,
     /// The option whose value is the next word.
-    pub(super) awaiting: Option<(Vec<u8>, OptionKind)>,
+    pub(super) awaiting: Option<(&'static str, OptionKind)>,
     /// The number of operands and subcommands.
     index: u32,
     /// The number of operands since the program and its subcommands.
@@ -42,6 +42,37 @@ pub(super) struct CommandLayer {
     script: Option<Box<ScriptReader>>,
     /// True if a word after the name of the program has been read.
     has_arguments: bool,
+}
+
+/// The subcommands of a command, separated by blanks. The bytes beyond [`NAME`] are dropped.
+#[derive(Clone, Debug)]
+struct SubcommandPath {
+    bytes: [u8; NAME],
+    len: usize,
+}
+
+impl Default for SubcommandPath {
+    fn default() -> SubcommandPath {
+        SubcommandPath {
+            bytes: [0; NAME],
+            len: 0,
+        }
+    }
+}
+
+impl SubcommandPath {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn push(&mut self, word: &[u8]) {
+        let blank: &[u8] = if self.len > 0 { b" " } else { b"" };
+        for text in [blank, word] {
+            let text = &text[..text.len().min(NAME - self.len)];
+            self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
+            self.len += text.len();
+        }
+    }
 }
 
 /// The role of the next word that is neither a flag nor the value of one.
@@ -100,7 +131,7 @@ impl CommandLayer {
             id,
             spec,
             subcommand: None,
-            path: Vec::new(),
+            path: SubcommandPath::default(),
             path_words: 0,
             next: match spec.is_some_and(ProgramSpec::has_subcommands) {
                 true => NextArgument::Subcommand,
@@ -254,15 +285,13 @@ impl CommandLayer {
         let Some(spec) = self.spec.filter(|_| self.next == NextArgument::Subcommand) else {
             return false;
         };
-        if self.path_words > 0 {
-            self.path.push(b' ');
-        }
-        self.path.extend(word.bytes().iter().take(NAME));
+        self.path.push(word.bytes());
         self.path_words += 1;
-        if self.path.len() >= NAME || !spec.is_group(&self.path, self.path_words) {
+        let path = self.path.bytes();
+        if path.len() >= NAME || !spec.is_group(path, self.path_words) {
             self.next = NextArgument::Operand;
         }
-        self.subcommand = spec.subcommand(&self.path);
+        self.subcommand = spec.subcommand(path);
         if let Some(subcommand) = self.subcommand {
             self.action = subcommand.action;
         }
@@ -276,7 +305,7 @@ impl CommandLayer {
 #[derive(Debug, Default)]
 pub(super) struct ScriptStreams {
     /// The commands that write the standard output.
-    pub(super) outputs: Vec<CommandId>,
+    pub(super) outputs: CommandIds,
     /// The command that runs the standard input as code, and the language.
     pub(super) stdin_code: Option<(CommandId, &'static str)>,
 }
@@ -347,7 +376,13 @@ impl SimpleReader {
             return self.begin_wrapped(word, true, place.0, cx);
         }
         if let Some((flag, kind)) = layer.awaiting.take() {
-            layer.emit(word, WordRole::Value { flag: &flag }, cx);
+            layer.emit(
+                word,
+                WordRole::Value {
+                    flag: flag.as_bytes(),
+                },
+                cx,
+            );
             return self.read_value(word, kind, place, cx);
         }
         let first = !std::mem::replace(&mut layer.has_arguments, true);
@@ -379,7 +414,7 @@ impl SimpleReader {
         }
         while self.layers.len() > from {
             if let Some(mut layer) = self.layers.pop() {
-                self.chain.extend(layer.finish(cx).outputs);
+                self.chain.extend_from_slice(&layer.finish(cx).outputs);
                 let at = cx.state.at;
                 cx.emit(CommandEvent::End {
                     command: layer.id,
@@ -406,7 +441,8 @@ impl SimpleReader {
             {
                 if let Some((name, value)) = assignment(word.bytes()) {
                     if layer.action == ProgramAction::Assignments {
-                        record(word, name, value, cx);
+                        let known = constant(word, value).map(<[u8]>::to_vec);
+                        self.exported.push((word.bytes()[..name].to_vec(), known));
                     }
                     assign(layer.id, word, name, value, cx);
                 }
@@ -415,7 +451,7 @@ impl SimpleReader {
                 self.begin_wrapped(word, false, place.0, cx);
             }
             ProgramAction::Joined { operands } if layer.operands >= operands && !inert => {
-                let stdin = self.stdin.clone();
+                let stdin = self.stdin;
                 let syntax = layer.script_syntax();
                 if layer.begin_script(syntax, place.1, &stdin, cx) {
                     return layer.read_joined(word, cx);
@@ -437,7 +473,7 @@ impl SimpleReader {
             }
             ProgramAction::Echo => {
                 layer.operand(word, cx);
-                self.written.push(word.text.clone());
+                self.written.push(word.text);
             }
             _ => layer.operand(word, cx),
         }
@@ -507,7 +543,7 @@ impl SimpleReader {
             command,
             parent: Some(parent),
         });
-        for &from in &self.stdin {
+        for &from in self.stdin.iter() {
             cx.emit(CommandEvent::Pipe { from, to: command });
         }
         self.chain.push(command);
@@ -559,90 +595,18 @@ impl SimpleReader {
         })
     }
 
-    /// Returns the text that `echo` or `printf` writes.
-    pub(super) fn output(&mut self) -> Option<MappedText> {
-        let written = std::mem::take(&mut self.written);
-        let layer = self.layers.last()?;
-        if layer.action != ProgramAction::Echo {
-            return None;
-        }
-        let is_format = layer.spec.is_some_and(|spec| spec.names == ["printf"]);
-        let mut text = MappedText::default();
-        let mut rest = written.iter();
-        let format = if is_format { rest.next() } else { None };
-        if let Some(format) = format {
-            write_format(format, &mut rest, &mut text);
-        }
-        for (index, operand) in rest.enumerate() {
-            if index > 0 || format.is_some() {
-                text.push(b" ", OffsetMap::Replacement { start: 0, end: 0 });
-            }
-            text.append(&unescape(operand));
-        }
-        Some(text)
+    /// Returns true if the operands are what the command writes to its standard output.
+    pub(super) fn is_echo(&self) -> bool {
+        let layer = self.layers.last();
+        layer.is_some_and(|layer| layer.action == ProgramAction::Echo)
     }
-}
 
-/// Writes a format of `printf` whose `%s` the operands replace.
-fn write_format<'a>(
-    format: &MappedText,
-    operands: &mut impl Iterator<Item = &'a MappedText>,
-    text: &mut MappedText,
-) {
-    let format = unescape(format);
-    let mut percent = false;
-    for chunk in format.chunks(0) {
-        for index in 0..chunk.bytes.len() {
-            let byte = chunk.slice(index..index + 1);
-            match (std::mem::take(&mut percent), byte.bytes[0]) {
-                (false, b'%') => percent = true,
-                (true, b's' | b'b' | b'q' | b'd') => {
-                    if let Some(operand) = operands.next() {
-                        text.append(&unescape(operand));
-                    }
-                }
-                _ => text.push(byte.bytes, byte.offsets),
-            }
-        }
+    /// Marks the operands as those of `printf`, if it is the program.
+    pub(super) fn mark_format(&mut self) {
+        let layer = self.layers.last();
+        let spec = layer.and_then(|layer| layer.spec);
+        self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
     }
-}
-
-/// Decodes the escapes that `printf` and `echo -e` decode.
-fn unescape(text: &MappedText) -> MappedText {
-    if !text.bytes().contains(&b'\\') {
-        return text.clone();
-    }
-    let mut decoded = MappedText::default();
-    let mut escape: Option<AnsiEscape> = None;
-    for chunk in text.chunks(0) {
-        for index in 0..chunk.bytes.len() {
-            let byte = chunk.bytes[index];
-            let (start, end) = (chunk.start(index), chunk.end(index));
-            let offsets = OffsetMap::Replacement { start, end };
-            if let Some(state) = escape.take() {
-                match state.next(byte) {
-                    EscapeStep::More(state) => {
-                        escape = Some(state);
-                        continue;
-                    }
-                    EscapeStep::Done(utf8, len) => {
-                        decoded.push(&utf8[..len], offsets);
-                        continue;
-                    }
-                    EscapeStep::Before(utf8, len) => decoded.push(&utf8[..len], offsets),
-                    EscapeStep::Nothing => {}
-                }
-            }
-            match byte {
-                b'\\' => escape = Some(AnsiEscape::default()),
-                _ => decoded.push(&[byte], offsets),
-            }
-        }
-    }
-    if let Some((utf8, len)) = escape.and_then(AnsiEscape::end) {
-        decoded.push(&utf8[..len], OffsetMap::Replacement { start: 0, end: 0 });
-    }
-    decoded
 }
 
 /// Returns the name of a program without directories, and without the suffix of an executable file of Windows.

@@ -184,11 +184,13 @@ impl ScriptReader {
 
     /// Appends the bytes of the pending token to the word.
     fn push_token<S: CommandSink>(&mut self, cx: &mut ReadContext<'_, S>) {
-        let bytes = std::mem::take(&mut self.token_bytes);
+        let mut bytes = std::mem::take(&mut self.token_bytes);
         for chunk in bytes.chunks(0) {
             let (start, end) = (chunk.start(0), chunk.end(chunk.bytes.len() - 1));
             self.push_text(chunk.bytes, chunk.offsets, start, end, cx);
         }
+        bytes.clear();
+        self.token_bytes = bytes;
     }
 
     /// Reads a byte in the current context, without a pending token.

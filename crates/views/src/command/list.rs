@@ -1,13 +1,11 @@
 //! A list of commands: pipelines, compound commands and reserved words.
 
+use super::echo::WrittenText;
 use super::event::{CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation};
+use super::ids::CommandIds;
 use super::simple::SimpleReader;
-use super::text::MappedText;
 use super::word::{InputByte, ReadWord, WordBuffer, assignment};
 use super::{ReadContext, ShellSyntax};
-
-/// The most commands whose output a list or a compound command passes on.
-const OUTPUTS: usize = 8;
 
 /// The most compound commands that are open in a list.
 const COMPOUNDS: usize = 64;
@@ -17,15 +15,15 @@ const COMPOUNDS: usize = 64;
 pub(super) struct ListReader {
     pub(super) parent: Option<ParentCommand>,
     /// The commands whose output is the standard input of the list.
-    list_stdin: Vec<CommandId>,
+    list_stdin: CommandIds,
     /// The commands whose output is the standard input of the next command.
-    stdin: Vec<CommandId>,
+    stdin: CommandIds,
     /// The commands of the element of the pipeline that has ended.
-    ended: Vec<CommandId>,
+    ended: CommandIds,
     /// The commands that write the standard output of the list.
-    pub(super) outputs: Vec<CommandId>,
+    pub(super) outputs: CommandIds,
     /// The text that the preceding element of the pipeline writes, if it is known.
-    pub(super) piped: Option<MappedText>,
+    pub(super) piped: WrittenText,
     pub(super) word: WordBuffer,
     pub(super) command: SimpleReader,
     compounds: Vec<CompoundCommand>,
@@ -85,8 +83,8 @@ pub(super) enum ListScope {
 #[derive(Clone, Debug)]
 struct CompoundCommand {
     kind: CompoundKind,
-    stdin: Vec<CommandId>,
-    outputs: Vec<CommandId>,
+    stdin: CommandIds,
+    outputs: CommandIds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,17 +99,12 @@ enum CompoundKind {
     Case,
 }
 
-fn extend(outputs: &mut Vec<CommandId>, more: &[CommandId]) {
-    let room = OUTPUTS - outputs.len().min(OUTPUTS);
-    outputs.extend(more.iter().take(room));
-}
-
 impl ListReader {
     pub(super) fn new(parent: Option<ParentCommand>, stdin: &[CommandId]) -> ListReader {
         ListReader {
             parent,
-            list_stdin: stdin.to_vec(),
-            stdin: stdin.to_vec(),
+            list_stdin: stdin.into(),
+            stdin: stdin.into(),
             ..ListReader::default()
         }
     }
@@ -153,7 +146,7 @@ impl ListReader {
         let command = cx.next_id();
         let parent = self.parent;
         cx.emit(CommandEvent::Begin { command, parent });
-        for &from in &self.stdin {
+        for &from in self.stdin.iter() {
             cx.emit(CommandEvent::Pipe { from, to: command });
         }
         self.command.begin(command, &self.stdin);
@@ -164,16 +157,19 @@ impl ListReader {
 
     /// Makes the output of the parent the standard input of the list.
     pub(super) fn read_parent(&mut self) {
-        self.list_stdin = self.parent.iter().map(|parent| parent.command).collect();
-        self.stdin.clone_from(&self.list_stdin);
+        self.list_stdin = CommandIds::default();
+        if let Some(parent) = self.parent {
+            self.list_stdin.extend(&[parent.command]);
+        }
+        self.stdin = self.list_stdin;
     }
 
     /// Records the end of the simple command, whose output `chain` writes.
     pub(super) fn end_element(&mut self, chain: &[CommandId], has_words: bool) {
         if has_words {
-            self.ended.clear();
+            self.ended = CommandIds::default();
         }
-        extend(&mut self.ended, chain);
+        self.ended.extend(chain);
         self.target = None;
         if !matches!(
             self.position,
@@ -193,12 +189,12 @@ impl ListReader {
     pub(super) fn end_pipeline(&mut self) {
         let ended = std::mem::take(&mut self.ended);
         let (stdin, outputs) = match self.compounds.last_mut() {
-            Some(compound) => (&compound.stdin, &mut compound.outputs),
-            None => (&self.list_stdin, &mut self.outputs),
+            Some(compound) => (compound.stdin, &mut compound.outputs),
+            None => (self.list_stdin, &mut self.outputs),
         };
-        extend(outputs, &ended);
-        self.stdin.clone_from(stdin);
-        self.piped = None;
+        outputs.extend(&ended);
+        self.stdin = stdin;
+        self.piped.is_known = false;
         self.in_pipe = false;
     }
 
@@ -215,8 +211,8 @@ impl ListReader {
         if self.compounds.len() < COMPOUNDS {
             self.compounds.push(CompoundCommand {
                 kind,
-                stdin: self.stdin.clone(),
-                outputs: Vec::new(),
+                stdin: self.stdin,
+                outputs: CommandIds::default(),
             });
         }
     }
@@ -234,8 +230,8 @@ impl ListReader {
             self.ended = compound.outputs;
         }
         self.stdin = match self.compounds.last() {
-            Some(compound) => compound.stdin.clone(),
-            None => self.list_stdin.clone(),
+            Some(compound) => compound.stdin,
+            None => self.list_stdin,
         };
         true
     }
@@ -323,7 +319,7 @@ impl ListReader {
             self.descriptor = std::str::from_utf8(text)
                 .ok()
                 .and_then(|text| text.parse().ok());
-            self.word = WordBuffer::default();
+            self.word.clear();
         }
         drops
     }
@@ -333,7 +329,7 @@ impl ListReader {
     }
 
     pub(super) fn drop_function_name(&mut self) {
-        self.word = WordBuffer::default();
+        self.word.clear();
     }
 
     /// Begins a word that is no word of a command: `(( … ))`.
@@ -348,6 +344,14 @@ impl ListReader {
         }
         let word = std::mem::take(&mut self.word);
         (!std::mem::take(&mut self.drops_word)).then_some(word)
+    }
+
+    /// Reuses the buffers of a word that has been read.
+    pub(super) fn recycle(&mut self, mut word: WordBuffer) {
+        if !self.word.begun {
+            word.clear();
+            self.word = word;
+        }
     }
 
     // ---- Reserved words ----
@@ -372,7 +376,9 @@ impl ListReader {
                 return ends;
             }
             WordPosition::ForName => {
-                self.variable = (text.to_vec(), 0);
+                self.variable.0.clear();
+                self.variable.0.extend_from_slice(text);
+                self.variable.1 = 0;
                 self.position = WordPosition::ForIn;
             }
             WordPosition::ForIn => {
@@ -442,8 +448,8 @@ impl ShellSyntax {
 impl ListReader {
     /// Closes the compound commands that are open at the end of the list.
     pub(super) fn end_compounds(&mut self) {
-        for compound in std::mem::take(&mut self.compounds) {
-            extend(&mut self.outputs, &compound.outputs);
+        for compound in self.compounds.drain(..) {
+            self.outputs.extend(&compound.outputs);
         }
     }
 }

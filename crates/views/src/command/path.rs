@@ -1,5 +1,7 @@
 //! Normalization of paths as they are written in operands.
 
+use std::borrow::Cow;
+
 use super::event::WordTraits;
 
 /// Returns the path without what does not change its meaning: repeated slashes, `.` segments and segments that a `..`
@@ -12,14 +14,14 @@ use super::event::WordTraits;
 /// ```
 /// use ttsr_views::command::{WordTraits, normalize_path};
 ///
-/// let normal = |path: &str| normalize_path(path.as_bytes(), WordTraits::default());
-/// assert_eq!(normal("//etc/./passwd"), b"/etc/passwd");
-/// assert_eq!(normal("/tmp/../*"), b"/*");
-/// assert_eq!(normal("a//b/../c/"), b"a/c/");
+/// let normal = |path: &'static str| normalize_path(path.as_bytes(), WordTraits::default());
+/// assert_eq!(*normal("//etc/./passwd"), *b"/etc/passwd");
+/// assert_eq!(*normal("/tmp/../*"), *b"/*");
+/// assert_eq!(*normal("a//b/../c/"), *b"a/c/");
 /// // `$HOME` is only text if it was quoted.
-/// assert_eq!(normal("$HOME/x"), b"$HOME/x");
+/// assert_eq!(*normal("$HOME/x"), *b"$HOME/x");
 /// ```
-pub fn normalize_path(path: &[u8], traits: WordTraits) -> Vec<u8> {
+pub fn normalize_path(path: &[u8], traits: WordTraits) -> Cow<'_, [u8]> {
     let home = |path: &[u8]| -> Option<usize> {
         let names: [&[u8]; 2] = [b"$HOME", b"${HOME}"];
         let name = names.into_iter().find(|name| {
@@ -27,6 +29,9 @@ pub fn normalize_path(path: &[u8], traits: WordTraits) -> Vec<u8> {
         });
         name.map(<[u8]>::len)
     };
+    if is_normal(path) && !(traits.expanded() && home(path).is_some()) {
+        return Cow::Borrowed(path);
+    }
     let (mut normal, rest) = match home(path) {
         Some(length) if traits.expanded() => (b"~".to_vec(), &path[length..]),
         _ if traits.tilde() && path.first() == Some(&b'~') => {
@@ -59,7 +64,17 @@ pub fn normalize_path(path: &[u8], traits: WordTraits) -> Vec<u8> {
     if normal.is_empty() && !path.is_empty() {
         normal.push(b'.');
     }
-    normal
+    Cow::Owned(normal)
+}
+
+/// Returns true if the path has neither `.` nor `..` segments nor repeated slashes.
+fn is_normal(path: &[u8]) -> bool {
+    let last = path.iter().filter(|&&byte| byte == b'/').count();
+    let mut segments = path.split(|&byte| byte == b'/').enumerate();
+    segments.all(|(index, segment)| match segment {
+        b"" => index == 0 || index == last,
+        segment => segment != b"." && segment != b"..",
+    })
 }
 
 /// Removes the last segment. Returns false if `..` must remain.

@@ -87,6 +87,16 @@ pub(super) enum OptionKind {
     Rest,
 }
 
+impl OptionKind {
+    /// Returns true if the next word is the value of the option, unless a value is attached to it.
+    pub(super) fn takes_word(self) -> bool {
+        matches!(
+            self,
+            OptionKind::Value | OptionKind::Script | OptionKind::Code
+        )
+    }
+}
+
 impl ProgramSpec {
     /// A program with GNU flags that runs none of its words.
     pub(super) const fn new(names: &'static [&'static str], options: &'static str) -> ProgramSpec {

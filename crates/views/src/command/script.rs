@@ -212,8 +212,10 @@ impl ScriptReader {
         self.heredocs.clear();
         (self.comment, self.skipped) = (false, 0);
         let root = self.list();
-        let ended = std::mem::take(root);
+        let mut ended = std::mem::take(root);
         *root = ListReader::new(ended.parent, &[]);
         (root.outputs, root.stdin_code) = (ended.outputs, ended.stdin_code);
+        ended.word.clear();
+        (root.word, root.command) = (ended.word, ended.command);
     }
 }

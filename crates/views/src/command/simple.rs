@@ -2,7 +2,9 @@
 
 use super::body::{HereConsumer, HereDocument};
 use super::braces::expand_braces;
+use super::echo::WrittenText;
 use super::event::{CommandEvent, CommandId, CommandSink, WordRole, WordTraits};
+use super::ids::CommandIds;
 use super::layer::{CommandLayer, ScriptStreams, run_script};
 use super::list::ListReader;
 use super::script::ScriptReader;
@@ -22,16 +24,21 @@ pub(super) struct SimpleReader {
     /// All commands of the chain, and those of the scripts that it has run.
     pub(super) chain: Vec<CommandId>,
     /// The commands that write the standard input.
-    pub(super) stdin: Vec<CommandId>,
+    pub(super) stdin: CommandIds,
     here_string: Option<MappedText>,
     /// The operands of `echo` and `printf`.
-    pub(super) written: Vec<MappedText>,
+    pub(super) written: WrittenText,
     /// The command of a script of this command that runs the standard input as code.
     stdin_code: Option<(CommandId, &'static str)>,
     windows: bool,
     /// The earlier values of the variables that are assigned before the program, whose environment they are.
-    shadowed: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    shadowed: Vec<Assigned>,
+    /// The variables that `export` and its like assign once all of their operands are expanded.
+    pub(super) exported: Vec<Assigned>,
 }
+
+/// The name of a variable, and its value, if it is constant.
+type Assigned = (Vec<u8>, Option<Vec<u8>>);
 
 impl SimpleReader {
     #[inline]
@@ -41,13 +48,38 @@ impl SimpleReader {
 
     pub(super) fn begin(&mut self, command: CommandId, stdin: &[CommandId]) {
         self.id = Some(command);
-        self.chain = vec![command];
-        self.stdin = stdin.to_vec();
+        self.chain.push(command);
+        self.stdin = stdin.into();
     }
 
     /// Uses the number of a command that has ended, as the parent of substitutions.
     pub(super) fn adopt(&mut self, command: CommandId) {
         self.id = Some(command);
+    }
+
+    /// Empties the command and keeps its buffers.
+    fn clear(&mut self) {
+        let SimpleReader {
+            layers,
+            chain,
+            written,
+            shadowed,
+            exported,
+            ..
+        } = self;
+        layers.clear();
+        chain.clear();
+        written.clear();
+        shadowed.clear();
+        exported.clear();
+        *self = SimpleReader {
+            layers: std::mem::take(layers),
+            chain: std::mem::take(chain),
+            written: std::mem::take(written),
+            shadowed: std::mem::take(shadowed),
+            exported: std::mem::take(exported),
+            ..SimpleReader::default()
+        };
     }
 
     /// Returns true if the name of the program has been read.
@@ -73,7 +105,7 @@ impl SimpleReader {
             return;
         };
         if self.layers.is_empty() {
-            for (name, value) in std::mem::take(&mut self.shadowed).into_iter().rev() {
+            for (name, value) in self.shadowed.drain(..).rev() {
                 cx.state.assign(&name, value.as_deref());
             }
             let layer = CommandLayer::begin(id, word, place.0, cx);
@@ -91,10 +123,13 @@ impl SimpleReader {
         place: (ShellSyntax, usize),
         cx: &mut ReadContext<'_, S>,
     ) -> Option<(CommandId, &'static str)> {
+        for (name, value) in self.exported.drain(..) {
+            cx.state.assign(&name, value.as_deref());
+        }
         let mut stdin_code = self.stdin_code;
         while let Some(mut layer) = self.layers.pop() {
             let streams = layer.finish(cx);
-            self.chain.extend(streams.outputs);
+            self.chain.extend_from_slice(&streams.outputs);
             stdin_code = stdin_code.or(streams.stdin_code);
             let language = layer.stdin_language().filter(|_| stdin_code.is_none());
             if let Some(language) = language {
@@ -118,7 +153,7 @@ impl SimpleReader {
 
     /// Records the commands of a script that the command has run.
     pub(super) fn add_streams(&mut self, streams: ScriptStreams) {
-        self.chain.extend(streams.outputs);
+        self.chain.extend_from_slice(&streams.outputs);
         self.stdin_code = self.stdin_code.or(streams.stdin_code);
     }
 
@@ -134,7 +169,7 @@ impl SimpleReader {
         match language {
             "sh" => {
                 let streams = run_script(text, place, command, &[], cx);
-                self.chain.extend(streams.outputs);
+                self.chain.extend_from_slice(&streams.outputs);
             }
             _ => emit_code(text, command, language, cx),
         }
@@ -164,16 +199,21 @@ impl ScriptReader {
         let Some(word) = self.list().take_word() else {
             return;
         };
+        self.read_complete(&word, cx);
+        self.list().recycle(word);
+    }
+
+    fn read_complete<S: CommandSink>(&mut self, word: &WordBuffer, cx: &mut ReadContext<'_, S>) {
         if let Some(operator) = self.list().target.take() {
-            return self.end_target(operator, &word, cx);
+            return self.end_target(operator, word, cx);
         }
         let marked = word
             .braces
             .first()
             .is_some_and(|&at| word.text.bytes().get(at) == Some(&b'{'))
             || word.braces.len() > 2;
-        if !marked || self.syntax != ShellSyntax::Posix || self.list().in_assignment_of(&word) {
-            return self.read_word(&word, cx);
+        if !marked || self.syntax != ShellSyntax::Posix || self.list().in_assignment_of(word) {
+            return self.read_word(word, cx);
         }
         let most = cx.state.limits.expansions;
         let text = word.text.bytes();
@@ -193,10 +233,10 @@ impl ScriptReader {
                     self.read_word(&expanded, cx);
                 }
             }
-            Some(Some(_)) => self.read_word(&word, cx),
+            Some(Some(_)) => self.read_word(word, cx),
             _ => {
                 cx.counters().expansions += 1;
-                self.read_word(&word, cx);
+                self.read_word(word, cx);
             }
         }
     }
@@ -272,22 +312,29 @@ impl ScriptReader {
         }
         let mut command = std::mem::take(&mut list.command);
         let (has_words, passes) = (command.has_words(), command.passes_stdin());
-        let written = command.output();
-        let ids = command.chain.clone();
+        let is_echo = command.is_echo();
+        command.mark_format();
+        let own = command.chain.len();
         if let Some(id) = command.id.filter(|_| !has_words) {
             let at = cx.state.at;
             cx.emit(CommandEvent::End { command: id, at });
         }
         let stdin_code = command.end(place, cx);
         if let Some((reader, language)) = stdin_code
-            && let Some(text) = list.piped.take()
+            && std::mem::take(&mut list.piped.is_known)
         {
-            command.run_stdin(&text, reader, language, place, cx);
+            command.run_stdin(&list.piped.output(), reader, language, place, cx);
         }
         list.record_stdin_code(stdin_code);
         list.end_element(&command.chain, has_words);
-        list.piped = written.or_else(|| list.piped.take().filter(|_| passes));
-        self.assign_bodies(&ids, &command.stdin, passes, stdin_code);
+        list.piped.is_known &= passes;
+        if is_echo {
+            std::mem::swap(&mut list.piped, &mut command.written);
+            list.piped.is_known = true;
+        }
+        self.assign_bodies(&command.chain[..own], &command.stdin, passes, stdin_code);
+        command.clear();
+        self.list().command = command;
     }
 
     /// Determines the consumers of the here-documents of a command that has ended, and of the commands whose output it
@@ -328,11 +375,16 @@ pub(super) fn record<S: CommandSink>(
     value: usize,
     cx: &mut ReadContext<'_, S>,
 ) {
+    cx.state
+        .assign(&word.bytes()[..name], constant(word, value));
+}
+
+/// Returns the value of an assignment, if it is constant.
+pub(super) fn constant<'a>(word: &ReadWord<'a>, value: usize) -> Option<&'a [u8]> {
     let text = word.bytes();
     let appends = text[value - 2] == b'+';
-    let known = !word.traits.expanded() && !word.traits.truncated() && !appends;
-    cx.state
-        .assign(&text[..name], known.then_some(&text[value..]));
+    let is_constant = !word.traits.expanded() && !word.traits.truncated() && !appends;
+    is_constant.then_some(&text[value..])
 }
 
 /// Reports an assignment.

@@ -650,8 +650,9 @@ fn options_are_spelled_as_flags() {
 
 #[test]
 fn paths_are_normalized() {
-    let normal =
-        |path: &str, traits| String::from_utf8(normalize_path(path.as_bytes(), traits)).unwrap();
+    let normal = |path: &str, traits| {
+        String::from_utf8(normalize_path(path.as_bytes(), traits).into_owned()).unwrap()
+    };
     let none = WordTraits::default();
     let cases = [
         ("/", "/"),

@@ -53,6 +53,20 @@ impl MappedText {
         }
     }
 
+    /// Returns a part of the text.
+    pub(super) fn slice(&self, from: usize, to: usize) -> MappedText {
+        let mut part = MappedText::default();
+        let mut at = 0;
+        for chunk in self.chunks(0) {
+            let end = at + chunk.bytes.len();
+            let (start, stop) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
+            let chunk = chunk.slice(start..stop);
+            part.push(chunk.bytes, chunk.offsets);
+            at = end;
+        }
+        part
+    }
+
     /// Removes the bytes from `len` on.
     pub(super) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);

@@ -50,6 +50,25 @@ pub(super) struct WordBuffer {
 }
 
 impl WordBuffer {
+    /// Empties the word and keeps its buffers.
+    pub(super) fn clear(&mut self) {
+        let WordBuffer {
+            text,
+            braces,
+            substitutions,
+            ..
+        } = self;
+        text.clear();
+        braces.clear();
+        substitutions.clear();
+        *self = WordBuffer {
+            text: std::mem::take(text),
+            braces: std::mem::take(braces),
+            substitutions: std::mem::take(substitutions),
+            ..WordBuffer::default()
+        };
+    }
+
     #[inline]
     pub(super) fn begin(&mut self, start: u64, end: u64) {
         if !self.begun {

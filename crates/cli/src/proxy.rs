@@ -1,0 +1,307 @@
+//! `ttsr proxy`: applies rules to the replies of model providers, for any client that can be given a base URL.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus as ChildStatus};
+use std::time::Duration;
+
+use clap::Args;
+use ttsr::Mode;
+use ttsr_proxy::{BlockEnding, Mount, Proxy, ProxyConfig, TotalsSnapshot, UpstreamUrl};
+
+use crate::args::WorkspaceArgs;
+use crate::load::NOT_HERE;
+use crate::output::{Escaped, print_message};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
+
+/// Apply rules to the replies of model providers, between any client and its provider
+///
+/// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
+/// OPENAI_API_BASE set to it, and ends with the exit code of the command. Without one, it listens until it is
+/// interrupted. Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not;
+/// requests to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and
+/// the built-in packs for OpenCode's own agents and tools are not loaded.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The address to listen on, which must be a loopback address [default: 127.0.0.1:8787, or a free port for a command]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
+    ///
+    /// The names `anthropic` and `openai` are known: their servers are those of Anthropic and OpenAI. With a command,
+    /// the URLs that ANTHROPIC_BASE_URL, OPENAI_BASE_URL or OPENAI_API_BASE already have replace these defaults.
+    #[arg(long = "upstream", value_name = "[NAME=]URL", value_parser = upstream)]
+    upstreams: Vec<(Option<String>, UpstreamUrl)>,
+    /// A value of the Host header to accept in addition to loopback names; may be repeated
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// End a stopped reply as a failure instead of a normal end, for runs without a user
+    #[arg(long)]
+    hard: bool,
+    /// Only report what rules would do
+    #[arg(long)]
+    dry_run: bool,
+    /// Pass replies that cannot be read, and requests to APIs whose replies cannot be judged, instead of refusing them
+    #[arg(long)]
+    fail_open: bool,
+    #[command(flatten)]
+    packs: WorkspaceArgs,
+    /// A command to run behind the proxy
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// The variables that name the base URL of OpenAI's API, in the order in which they are read.
+const OPENAI: [&str; 2] = ["OPENAI_BASE_URL", "OPENAI_API_BASE"];
+
+const ANTHROPIC: &str = "ANTHROPIC_BASE_URL";
+
+/// The time in which requests are completed after the command has ended: nobody reads their responses.
+const AFTER_COMMAND: Duration = Duration::from_secs(1);
+
+fn upstream(text: &str) -> Result<(Option<String>, UpstreamUrl), String> {
+    let (name, url) = match text.split_once('=') {
+        Some((name, url)) if !name.contains([':', '/', '?']) => (Some(name.to_owned()), url),
+        _ => (None, text),
+    };
+    if name.as_deref() == Some("") {
+        return Err("the name before `=` is empty".to_owned());
+    }
+    let url = UpstreamUrl::parse(url).map_err(|error| error.to_string())?;
+    Ok((name, url))
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
+    let pack = load::load_in_or(&options.packs, None, &NOT_HERE)?;
+    let is_wrapping = !options.command.is_empty();
+    let (config, suffix) = config(options, is_wrapping)?;
+    let usual = if is_wrapping {
+        "127.0.0.1:0"
+    } else {
+        "127.0.0.1:8787"
+    };
+    let address = options.listen.as_deref().unwrap_or(usual);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| message(&error))?;
+    let ended = runtime.block_on(async {
+        let proxy = Proxy::bind(config, pack, address)
+            .await
+            .map_err(|error| message(&error))?;
+        let totals = proxy.totals();
+        if options.fail_open {
+            print_message(&"--fail-open: replies that cannot be judged pass unread");
+        }
+        let ended = match options.command.split_first() {
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments);
+                let base = format!("http://{}", proxy.address());
+                command.env(ANTHROPIC, format!("{base}/anthropic"));
+                for name in OPENAI {
+                    command.env(name, format!("{base}/openai{suffix}"));
+                }
+                serve_command(proxy, command, program).await
+            }
+            None => serve(proxy).await,
+        };
+        print_message(&ProxySummary(totals.snapshot()));
+        ended
+    });
+    // A thread that waits for a command must not delay the end of the process.
+    runtime.shutdown_timeout(Duration::ZERO);
+    ended
+}
+
+fn message(error: &dyn std::fmt::Display) -> CommandError {
+    CommandError::Message(error.to_string())
+}
+
+/// Returns the configuration, and the path of OpenAI's API below its mount.
+fn config(
+    options: &Options,
+    is_wrapping: bool,
+) -> Result<(ProxyConfig, &'static str), CommandError> {
+    let mut config = ProxyConfig {
+        hosts: options.hosts.clone(),
+        ending: if options.hard {
+            BlockEnding::Hard
+        } else {
+            BlockEnding::Soft
+        },
+        mode: if options.dry_run {
+            Mode::Shadow
+        } else {
+            Mode::Live
+        },
+        is_fail_open: options.fail_open,
+        ..ProxyConfig::default()
+    };
+    let mut suffix = "/v1";
+    if is_wrapping {
+        config.limits.drain_time = AFTER_COMMAND;
+        if let Some((_, url)) = of_environment(&[ANTHROPIC]) {
+            mount(&mut config, "anthropic", parsed(ANTHROPIC, &url)?);
+        }
+        if let Some((name, url)) = of_environment(&OPENAI) {
+            // Clients append the paths below `/v1` to this URL.
+            let url = url.trim_end_matches('/');
+            let root = url.strip_suffix("/v1");
+            suffix = if root.is_some() { "/v1" } else { "" };
+            mount(&mut config, "openai", parsed(name, root.unwrap_or(url))?);
+        }
+    }
+    for (name, url) in &options.upstreams {
+        match name {
+            Some(name) => mount(&mut config, name, url.clone()),
+            None => config.fallback = Some(url.clone()),
+        }
+    }
+    Ok((config, suffix))
+}
+
+/// Returns the first of these variables that is set and not empty.
+fn of_environment<'n>(names: &[&'n str]) -> Option<(&'n str, String)> {
+    let set = |name: &&'n str| Some((*name, env::var(*name).ok().filter(|url| !url.is_empty())?));
+    names.iter().find_map(set)
+}
+
+fn parsed(name: &str, url: &str) -> Result<UpstreamUrl, CommandError> {
+    let because = |error| CommandError::Message(format!("{name}: {error}"));
+    UpstreamUrl::parse(url).map_err(because)
+}
+
+/// Mounts the server, in place of one of the same name.
+fn mount(config: &mut ProxyConfig, name: &str, url: UpstreamUrl) {
+    let mount = Mount::new(name, url);
+    config
+        .mounts
+        .retain(|known| known.prefix() != mount.prefix());
+    config.mounts.push(mount);
+}
+
+/// Listens until a signal. The second one does not wait for requests in progress.
+async fn serve(proxy: Proxy) -> Result<ExitStatus, CommandError> {
+    print_message(&format_args!("listening on http://{}", proxy.address()));
+    tokio::select! {
+        () = proxy.serve(stop_signal()) => {}
+        () = async {
+            stop_signal().await;
+            stop_signal().await;
+        } => {}
+    }
+    Ok(ExitStatus::Clean)
+}
+
+/// Returns once the process is asked to end.
+async fn stop_signal() {
+    #[cfg(unix)]
+    {
+        let term = tokio::signal::unix::SignalKind::terminate();
+        if let Ok(mut term) = tokio::signal::unix::signal(term) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = term.recv() => {}
+            }
+            return;
+        }
+    }
+    tokio::signal::ctrl_c().await.ok();
+}
+
+/// Runs the command until it ends, and returns its exit code.
+async fn serve_command(
+    proxy: Proxy,
+    mut command: Command,
+    program: &OsString,
+) -> Result<ExitStatus, CommandError> {
+    let spawned = command.spawn();
+    let mut child = spawned.map_err(|error| {
+        let program = program.to_string_lossy();
+        CommandError::Message(format!("cannot run {}: {error}", Escaped(&program)))
+    })?;
+    #[cfg(unix)]
+    let id = rustix::process::Pid::from_child(&child);
+    let mut waiting = tokio::task::spawn_blocking(move || child.wait());
+    let mut status = None;
+    proxy
+        .serve(async {
+            loop {
+                tokio::select! {
+                    ended = &mut waiting => {
+                        status = Some(ended);
+                        return;
+                    }
+                    // The terminal sends an interrupt to the command too, which decides for both.
+                    _ = tokio::signal::ctrl_c() => {}
+                    () = terminated() => {
+                        #[cfg(unix)]
+                        rustix::process::kill_process(id, rustix::process::Signal::TERM).ok();
+                    }
+                }
+            }
+        })
+        .await;
+    match status {
+        Some(Ok(Ok(status))) => Ok(ExitStatus::OfCommand(exit_code(status))),
+        _ => Err(CommandError::Message(
+            "cannot wait for the command".to_owned(),
+        )),
+    }
+}
+
+/// Returns once the process is asked to end by another process.
+async fn terminated() {
+    #[cfg(unix)]
+    if let Ok(mut term) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+    {
+        term.recv().await;
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Returns the exit code of a command as a shell reports it.
+fn exit_code(status: ChildStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return u8::try_from(128 + signal).unwrap_or(u8::MAX);
+    }
+    let code = status.code().unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// The line that is printed at the end.
+struct ProxySummary(TotalsSnapshot);
+
+impl std::fmt::Display for ProxySummary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let totals = &self.0;
+        write!(f, "{}", Quantity(totals.requests, "request"))?;
+        write!(f, ", {} judged", totals.judged)?;
+        for (count, what) in [
+            (totals.blocked, "stopped"),
+            (totals.redactions, "redacted"),
+            (totals.unreadable, "unreadable"),
+            (totals.refused, "refused"),
+            (totals.failed, "failed"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        if totals.warnings > 0 {
+            write!(f, ", {}", Quantity(totals.warnings, "warning"))?;
+        }
+        if totals.unscanned_bytes > 0 {
+            write!(
+                f,
+                ", {} not scanned",
+                Quantity(totals.unscanned_bytes, "byte")
+            )?;
+        }
+        Ok(())
+    }
+}

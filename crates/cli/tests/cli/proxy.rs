@@ -1,0 +1,190 @@
+//! `ttsr proxy`: commands behind it, and its start and end as a server.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
+
+use ttsr_testing::Folder;
+
+const PACK: &str = r#"
+schema = 1
+[pack]
+name = "t"
+grants = ["redact", "abort"]
+[defaults]
+severity = "error"
+[rule.key]
+description = "A key."
+action = "redact"
+match.any = [{ regex = "key-[0-9]{4}" }]
+examples.match = ["key-1234"]
+[rule.stop]
+description = "Not here."
+action = "abort"
+match.any = [{ literal = "forbidden" }]
+examples.match = ["forbidden"]
+"#;
+
+fn ttsr(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttsr"));
+    command.args(arguments).env("OPENAI_API_KEY", "dummy");
+    for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A server of OpenAI's Chat API that answers one request with these deltas. Yields the head of the request.
+fn chat_server(deltas: &[&str]) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/base/v1", listener.local_addr().unwrap());
+    let mut body = String::new();
+    for delta in deltas {
+        let delta = serde_json::json!({"content": delta});
+        let choices = serde_json::json!([{"index": 0, "delta": delta, "finish_reason": null}]);
+        let chunk = serde_json::json!({"id": "c", "choices": choices});
+        body += &format!("data: {chunk}\n\n");
+    }
+    body += "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    body += "data: [DONE]\n\n";
+    let served = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(&stream);
+        let (mut head, mut line) = (String::new(), String::new());
+        while reader.read_line(&mut line).unwrap() > 2 {
+            head += &std::mem::take(&mut line);
+        }
+        let response = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        // The proxy may close the connection early.
+        (&stream).write_all(response.as_bytes()).ok();
+        (&stream).read_to_end(&mut Vec::new()).ok();
+        head
+    });
+    (url, served)
+}
+
+/// Runs `ttsr run` behind the proxy, against a server with these deltas.
+fn run_behind(proxy: &[&str], deltas: &[&str]) -> (Output, String) {
+    let (url, served) = chat_server(deltas);
+    let folder = Folder::new();
+    let pack = folder.write("t.toml", PACK);
+    let script = "exec \"$0\" run --provider openai-chat --model m --pack std/degeneration \
+                  --base-url \"$OPENAI_BASE_URL\" Hello";
+    let mut command = ttsr(&["proxy", "--pack", pack.to_str().unwrap()]);
+    command.args(proxy).env("OPENAI_BASE_URL", url);
+    command.args(["--", "sh", "-c", script, env!("CARGO_BIN_EXE_ttsr")]);
+    (command.output().unwrap(), served.join().unwrap())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_gets_the_addresses_and_its_exit_code_is_that_of_the_proxy() {
+    let script = "printf '%s %s %s' $ANTHROPIC_BASE_URL $OPENAI_BASE_URL $OPENAI_API_BASE; exit 7";
+    let output = ttsr(&["proxy", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let urls: Vec<&str> = text(&output.stdout).split(' ').collect();
+    let base = urls[0].strip_suffix("/anthropic").unwrap();
+    assert!(base.starts_with("http://127.0.0.1:"), "{base}");
+    let openai = format!("{base}/openai/v1");
+    assert_eq!(urls[1..], [&openai, &openai]);
+    assert_eq!(text(&output.stderr), "ttsr: 0 requests, 0 judged\n");
+    let output = ttsr(&["proxy", "--", "sh", "-c", "kill -9 $$"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(137));
+    let output = ttsr(&["proxy", "--", "/no/such/command"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_agent_behind_the_proxy_sees_redacted_and_stopped_replies() {
+    let (output, head) = run_behind(&[], &["It is key-", "1234", "."]);
+    assert!(
+        text(&output.stdout).contains("It is [redacted]."),
+        "{output:?}"
+    );
+    assert!(
+        head.starts_with("POST /base/v1/chat/completions HTTP/1.1\r\n"),
+        "{head}"
+    );
+    assert!(head.contains("authorization: Bearer dummy\r\n"), "{head}");
+    let summary = text(&output.stderr).lines().last().unwrap();
+    assert_eq!(summary, "ttsr: 1 request, 1 judged, 1 redacted");
+
+    let (output, _) = run_behind(&[], &["So: ", "forbidden", " more"]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("[ttsr: reply stopped by rule t/stop: Not here.]"),
+        "{output:?}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = text(&output.stderr).lines().last().unwrap();
+    assert_eq!(summary, "ttsr: 1 request, 1 judged, 1 stopped");
+
+    let (output, _) = run_behind(&["--dry-run"], &["key-1234 and forbidden"]);
+    assert!(
+        text(&output.stdout).contains("key-1234 and forbidden"),
+        "{output:?}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_tells_its_address_and_ends_when_it_is_asked_to() {
+    let mut command = ttsr(&[
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--upstream",
+        "http://127.0.0.1:9",
+    ]);
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let address = first.strip_prefix("ttsr: listening on http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+    let asked = Command::new("kill")
+        .arg(server.id().to_string())
+        .status()
+        .unwrap();
+    assert!(asked.success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert_eq!(lines.next().unwrap().unwrap(), "ttsr: 0 requests, 0 judged");
+}
+
+#[test]
+fn wrong_addresses_are_errors() {
+    for (arguments, reason) in [
+        (
+            &["proxy", "--listen", "0.0.0.0:0"][..],
+            "is not a loopback address",
+        ),
+        (
+            &["proxy", "--upstream", "localhost:1"],
+            "must begin with http:// or https://",
+        ),
+        (
+            &["proxy", "--upstream", "=http://x"],
+            "the name before `=` is empty",
+        ),
+    ] {
+        let output = ttsr(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(reason), "{output:?}");
+    }
+}

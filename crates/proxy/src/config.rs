@@ -1,0 +1,221 @@
+//! The configuration of a proxy, checked before the socket opens.
+
+use std::fmt;
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+
+use ttsr::Mode;
+
+use crate::error::ProxyError;
+
+/// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com` and `/openai` to
+/// `https://api.openai.com`.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// The servers by prefix of the path. The longest prefix that matches a path applies.
+    pub mounts: Vec<Mount>,
+    /// The server for paths that no mount matches. Without one, the paths of the known APIs go to the mounts
+    /// `/anthropic` and `/openai`, and other paths are answered with status 404.
+    pub fallback: Option<UpstreamUrl>,
+    /// Values of the `Host` header that are accepted in addition to `localhost` and the loopback addresses, without a port.
+    pub hosts: Vec<String>,
+    /// The end of a reply that a rule stops.
+    pub ending: BlockEnding,
+    /// [`Mode::Shadow`] judges replies and changes none. Live rules act in [`Mode::Live`], the default.
+    pub mode: Mode,
+    /// Passes replies that cannot be read, and requests to APIs whose replies cannot be judged. By default both are
+    /// refused.
+    pub is_fail_open: bool,
+    /// The bounds.
+    pub limits: ProxyLimits,
+}
+
+/// The end of a reply that a rule stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockEnding {
+    /// The reason as text of the reply, and a normal end: the user sees the reason, and no client retries.
+    #[default]
+    Soft,
+    /// The reason as text, and an end that clients report as a failure, for runs without a user.
+    Hard,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> ProxyConfig {
+        let https = |host: &'static str| UpstreamUrl {
+            scheme: Scheme::HTTPS,
+            authority: Authority::from_static(host),
+            path: String::new(),
+            is_http2: false,
+        };
+        ProxyConfig {
+            mounts: vec![
+                Mount::new("/anthropic", https("api.anthropic.com")),
+                Mount::new("/openai", https("api.openai.com")),
+            ],
+            fallback: None,
+            hosts: Vec::new(),
+            ending: BlockEnding::default(),
+            mode: Mode::Live,
+            is_fail_open: false,
+            limits: ProxyLimits::default(),
+        }
+    }
+}
+
+/// A server that answers all paths below a prefix. The prefix is removed before a request is sent to it.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    pub(crate) prefix: String,
+    pub(crate) upstream: UpstreamUrl,
+}
+
+impl Mount {
+    /// Returns the mount of `upstream` at `prefix`, such as `/anthropic`. Slashes at the end of the prefix are ignored.
+    #[must_use]
+    pub fn new(prefix: &str, upstream: UpstreamUrl) -> Mount {
+        let name = prefix.trim_matches('/');
+        Mount {
+            prefix: format!("/{name}"),
+            upstream,
+        }
+    }
+
+    /// The prefix, with a slash at its start and none at its end.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+/// The address of a server: a URL with the scheme `http` or `https`, without a query and without credentials.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UpstreamUrl {
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: Authority,
+    /// The prefix of the path of each request, without a slash at its end.
+    path: String,
+    /// True if HTTP/2 is spoken without being negotiated.
+    pub(crate) is_http2: bool,
+}
+
+impl UpstreamUrl {
+    /// Parses a URL.
+    ///
+    /// # Errors
+    /// If it is not a URL, has another scheme, or has credentials or a query.
+    ///
+    /// # Example: a base path
+    /// ```
+    /// use ttsr_proxy::UpstreamUrl;
+    /// let url = UpstreamUrl::parse("https://openrouter.ai/api/")?;
+    /// assert_eq!(url.to_string(), "https://openrouter.ai/api");
+    /// assert!(UpstreamUrl::parse("https://user:password@localhost").is_err());
+    /// assert!(UpstreamUrl::parse("ftp://localhost").is_err());
+    /// # Ok::<(), ttsr_proxy::ProxyError>(())
+    /// ```
+    pub fn parse(url: &str) -> Result<UpstreamUrl, ProxyError> {
+        // The URL itself is not repeated: it may have a password.
+        let invalid = |reason: &str| ProxyError::new(format!("the URL of an upstream {reason}"));
+        let parsed: Uri = url.parse().map_err(|_| invalid("cannot be parsed"))?;
+        let parts = parsed.into_parts();
+        let scheme = parts
+            .scheme
+            .filter(|it| *it == Scheme::HTTP || *it == Scheme::HTTPS);
+        let scheme = scheme.ok_or_else(|| invalid("must begin with http:// or https://"))?;
+        let authority = parts.authority.ok_or_else(|| invalid("has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(invalid("has credentials: keys are sent by the client"));
+        }
+        let path = parts
+            .path_and_query
+            .unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if path.query().is_some() {
+            return Err(invalid("has a query"));
+        }
+        Ok(UpstreamUrl {
+            scheme,
+            authority,
+            path: path.path().trim_end_matches('/').to_owned(),
+            is_http2: false,
+        })
+    }
+
+    /// Speaks HTTP/2 to the server without negotiation. By default HTTP/2 is used if a server with TLS offers it, and
+    /// HTTP/1.1 otherwise.
+    #[must_use]
+    pub fn http2_only(mut self) -> UpstreamUrl {
+        self.is_http2 = true;
+        self
+    }
+
+    /// Returns the URL of `rest`, the path of a request below the mount, with its query.
+    pub(crate) fn join(&self, rest: &str) -> Result<Uri, hyper::http::Error> {
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(format!("{}{rest}", self.path))
+            .build()
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.path)
+    }
+}
+
+impl fmt::Debug for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The bounds of a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyLimits {
+    /// The longest head of a request or response, in bytes. At least 8192.
+    pub head_bytes: usize,
+    /// The longest body of a request, in bytes. A longer one is answered with status 413, or, if its length was not
+    /// announced, cut off.
+    pub request_bytes: u64,
+    /// The longest body of a reply that is judged and not streamed, in bytes.
+    pub reply_bytes: u64,
+    /// The most bytes of a streamed reply that are held back. A reply for which this is not enough is stopped.
+    pub held_bytes: usize,
+    /// The most requests that are answered at the same time. Further ones are answered with status 503.
+    pub requests: usize,
+    /// The longest time in which a client sends the head of a request.
+    pub head_time: Duration,
+    /// The longest time to connect to a server.
+    pub connect_time: Duration,
+    /// The longest time in which a server sends no byte, before its response or in the middle of it.
+    pub idle_time: Duration,
+    /// The time after which a client whose reply is held back is sent an event that changes nothing.
+    pub keep_alive_time: Duration,
+    /// The longest time in which a reply is held back without any of its events leaving. Then it is stopped. Clients wait
+    /// for 300 seconds.
+    pub hold_time: Duration,
+    /// The longest time in which requests are completed after the end of `stop` in [`Proxy::serve`](crate::Proxy::serve).
+    pub drain_time: Duration,
+}
+
+impl Default for ProxyLimits {
+    fn default() -> ProxyLimits {
+        ProxyLimits {
+            head_bytes: 64 << 10,
+            request_bytes: 64 << 20,
+            reply_bytes: 64 << 20,
+            held_bytes: 16 << 20,
+            requests: 4096,
+            head_time: Duration::from_secs(30),
+            connect_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(600),
+            keep_alive_time: Duration::from_secs(15),
+            hold_time: Duration::from_secs(240),
+            drain_time: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The header fields that a proxy removes, adds and checks: RFC 9110, sections 7.2, 7.6 and 10.1.1.
+
+use std::net::IpAddr;
+
+use hyper::header::{
+    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE, VIA,
+};
+use hyper::http::uri::Authority;
+use hyper::{Request, Version};
+
+/// The fields that concern one connection. `Keep-Alive` and `Proxy-Connection` are not in the standard; section 7.6.1 asks
+/// to remove them all the same.
+const OF_ONE_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-authenticate"),
+    HeaderName::from_static("proxy-authorization"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Removes the fields that concern one connection, and those that `Connection` names.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&OF_ONE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// Turns the header fields of a client's request into those of the request to the server.
+pub(crate) fn prepare_request(headers: &mut HeaderMap, received: Version) {
+    remove_hop_by_hop(headers);
+    // The client of hyper sets the host of the URL. An expectation was met when the body was first read.
+    headers.remove(HOST);
+    headers.remove(EXPECT);
+    let via = match received {
+        Version::HTTP_2 => "2.0 ttsr",
+        Version::HTTP_10 => "1.0 ttsr",
+        _ => "1.1 ttsr",
+    };
+    headers.append(VIA, HeaderValue::from_static(via));
+}
+
+/// Returns true if the request names a host that is accepted: a loopback name, or one of `accepted`. A web page whose
+/// name was changed to point to a loopback address (DNS rebinding) sends its own name.
+pub(crate) fn names_accepted_host<B>(request: &Request<B>, accepted: &[String]) -> bool {
+    let named: Option<Authority> = match request.headers().get(HOST) {
+        Some(host) => host.to_str().ok().and_then(|host| host.parse().ok()),
+        // HTTP/2 has the pseudo-header `:authority` instead.
+        None => request.uri().authority().cloned(),
+    };
+    let is_single = request.headers().get_all(HOST).iter().count() <= 1;
+    named.is_some_and(|named| {
+        let host = named.host().trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = host.eq_ignore_ascii_case("localhost")
+            || host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback());
+        is_single && (is_loopback || accepted.iter().any(|it| it.eq_ignore_ascii_case(host)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_one_connection_are_removed_and_others_stay() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Private"),
+            ("connection", "x-other"),
+            ("x-private", "1"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("proxy-authorization", "Basic x"),
+            ("expect", "100-continue"),
+            ("host", "localhost"),
+            ("authorization", "Bearer key"),
+            ("x-api-key", "key"),
+            ("via", "1.1 other"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        prepare_request(&mut headers, Version::HTTP_11);
+        let mut left: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "authorization: Bearer key",
+                "via: 1.1 other",
+                "via: 1.1 ttsr",
+                "x-api-key: key"
+            ]
+        );
+    }
+
+    #[test]
+    fn only_loopback_names_and_configured_names_are_accepted() {
+        let accepted = ["proxy.internal".to_owned()];
+        for (host, is_accepted) in [
+            ("localhost", true),
+            ("LOCALHOST:8787", true),
+            ("127.0.0.1:8787", true),
+            ("127.8.9.1", true),
+            ("[::1]:8787", true),
+            ("proxy.internal", true),
+            ("evil.example", false),
+            ("localhost.evil.example", false),
+            ("192.168.0.1", false),
+            ("", false),
+        ] {
+            let request = Request::builder().header("host", host).body(()).unwrap();
+            assert_eq!(
+                names_accepted_host(&request, &accepted),
+                is_accepted,
+                "{host}"
+            );
+        }
+        let twice = Request::builder()
+            .header("host", "localhost")
+            .header("host", "localhost");
+        assert!(!names_accepted_host(&twice.body(()).unwrap(), &accepted));
+        let none = Request::builder().uri("/").body(()).unwrap();
+        assert!(!names_accepted_host(&none, &accepted));
+        let h2 = Request::builder()
+            .uri("http://localhost:1/")
+            .body(())
+            .unwrap();
+        assert!(names_accepted_host(&h2, &accepted));
+    }
+}

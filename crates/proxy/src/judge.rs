@@ -1,0 +1,375 @@
+//! The judgement of one reply: bytes of the server in, bytes for the client out. Without I/O and without a clock.
+//!
+//! Each event is read by the reader of `ttsr_wire`, and its texts are judged in `parts`. The bytes of an event leave
+//! unchanged, in the order in which they arrived, once no rule holds a text in it and the tool call that it is part of
+//! is complete. Only an event with redacted text is written anew (`json_edit`), and only its texts change. When a rule
+//! cuts, the events that have not left are dropped, and `api` ends the reply.
+
+mod api;
+mod json_edit;
+mod parts;
+mod sse_frames;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashSet, VecDeque};
+
+use serde_json::Value;
+use ttsr::{Action, Event, Mode, Pack};
+use ttsr_wire::Reader;
+
+use crate::config::{BlockEnding, ProxyConfig};
+use crate::routes::ModelApi;
+use api::{ReplyApi, reply_api};
+use json_edit::rewrite;
+use parts::{Block, FrameTexts, JudgedParts};
+use sse_frames::{SseFrames, sse_data, with_data};
+
+/// The name of streams to which the provider gives no id.
+const UNNAMED: &str = "reply";
+
+/// The settings of the judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JudgeSettings {
+    pub(crate) ending: BlockEnding,
+    /// True if a reply that cannot be read passes.
+    pub(crate) is_fail_open: bool,
+    pub(crate) mode: Mode,
+    /// The most bytes that are held at a time.
+    pub(crate) held_bytes: usize,
+}
+
+impl JudgeSettings {
+    pub(crate) fn new(config: &ProxyConfig) -> JudgeSettings {
+        JudgeSettings {
+            ending: config.ending,
+            is_fail_open: config.is_fail_open,
+            mode: config.mode,
+            held_bytes: config.limits.held_bytes,
+        }
+    }
+}
+
+/// The acts of rules on one reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReplyReport {
+    /// True if the reply was stopped.
+    pub(crate) is_blocked: bool,
+    /// True if the reply could not be read, and passed or was stopped because of it.
+    pub(crate) is_unreadable: bool,
+    /// Number of redact decisions.
+    pub(crate) redactions: u64,
+    /// Number of warnings.
+    pub(crate) warnings: u64,
+    /// Bytes of strings that no reader judges.
+    pub(crate) unscanned_bytes: u64,
+}
+
+/// The server's bytes ended before the reply was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BrokenOff;
+
+/// An event that has not left.
+struct HeldFrame {
+    bytes: Vec<u8>,
+    has_data: bool,
+    texts: FrameTexts,
+    /// The tool call that it is part of.
+    call: Option<u64>,
+}
+
+/// The judgement of one response body.
+pub(crate) struct ReplyJudge {
+    settings: JudgeSettings,
+    api: Box<dyn ReplyApi>,
+    reader: Reader,
+    frames: SseFrames,
+    parts: JudgedParts,
+    held: VecDeque<HeldFrame>,
+    held_bytes: usize,
+    /// Tool calls that are not complete.
+    open_calls: HashSet<u64>,
+    out: Vec<u8>,
+    /// True after the first event with data.
+    has_data: bool,
+    is_over: bool,
+    report: ReplyReport,
+}
+
+impl ReplyJudge {
+    /// Returns the judgement of a reply of that API, or `None` if the API cannot be judged.
+    pub(crate) fn new(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> Option<ReplyJudge> {
+        let api = reply_api(api)?;
+        Some(ReplyJudge {
+            settings,
+            reader: Reader::new(UNNAMED),
+            frames: SseFrames::default(),
+            // Messages never repeats a part.
+            parts: JudgedParts::new(
+                pack,
+                settings.mode,
+                api.format() != ttsr_wire::WireFormat::AnthropicMessages,
+            ),
+            api,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            open_calls: HashSet::new(),
+            out: Vec::new(),
+            has_data: false,
+            is_over: false,
+            report: ReplyReport::default(),
+        })
+    }
+
+    /// Reads the next bytes of an event stream.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let mut complete = Vec::new();
+        self.frames.push(bytes, &mut |frame| complete.push(frame));
+        for frame in complete {
+            if self.is_over {
+                return;
+            }
+            let mut events = Vec::new();
+            let malformed = self.reader.malformed_events();
+            self.reader.push(&frame, &mut |_, event| events.push(event));
+            let is_damaged = self.reader.malformed_events() > malformed;
+            self.judge_frame(frame, &events, is_damaged);
+        }
+        if self.held_bytes + self.frames.pending_len() > self.settings.held_bytes {
+            self.block(&Block::new(
+                "more text is held back than the proxy may store",
+            ));
+        }
+    }
+
+    /// Ends the event stream after the last byte of the server.
+    ///
+    /// # Errors
+    /// If the reply is not complete: its tool call, which clients would repair and run, is not released. What may leave
+    /// is in [`take`](Self::take) all the same.
+    pub(crate) fn finish(&mut self) -> Result<(), BrokenOff> {
+        if self.is_over {
+            return Ok(());
+        }
+        let frame = self.frames.finish();
+        let mut events = Vec::new();
+        let malformed = self.reader.malformed_events();
+        self.reader.push(&frame, &mut |_, event| events.push(event));
+        self.reader.finish(&mut |_, event| events.push(event));
+        // Bytes in no known framing are not the data of an event.
+        let is_unframed = |event: &Event| matches!(event, Event::Unscanned { .. });
+        let has_text =
+            self.has_data || sse_data(&frame).is_some() || events.iter().any(is_unframed);
+        let is_unread = has_text && !self.is_recognized();
+        let is_damaged = is_unread || self.reader.malformed_events() > malformed;
+        self.judge_frame(frame, &events, is_damaged);
+        let is_complete = self.is_over || self.held.is_empty();
+        self.is_over = true;
+        is_complete.then_some(()).ok_or(BrokenOff)
+    }
+
+    /// Returns the bytes that leave.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Returns true if nothing is read any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns true if events are held back.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.is_over && !self.held.is_empty()
+    }
+
+    /// Adds an event to the output that changes nothing.
+    pub(crate) fn keep_alive(&mut self) {
+        self.api.keep_alive(&mut self.out);
+    }
+
+    /// Ends a reply whose events were held back for too long.
+    pub(crate) fn time_out(&mut self) {
+        self.block(&Block::new("no rule could decide in time"));
+    }
+
+    /// Returns the acts of rules so far.
+    pub(crate) fn report(&self) -> ReplyReport {
+        ReplyReport {
+            redactions: self.parts.acts(Action::Redact),
+            warnings: self.parts.acts(Action::Warn),
+            ..self.report.clone()
+        }
+    }
+
+    /// Judges a complete body that is not streamed, and returns the body for the client.
+    ///
+    /// # Errors
+    /// If the reply is blocked and the ending is hard, or if it cannot be read.
+    pub(crate) fn judge_whole(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Block> {
+        let mut events = Vec::new();
+        self.reader.push(&body, &mut |_, event| events.push(event));
+        self.reader.finish(&mut |_, event| events.push(event));
+        self.is_over = true;
+        let mut texts = FrameTexts::default();
+        let is_damaged = self.reader.malformed_events() > 0 || !self.is_recognized();
+        if let Some(problem) = self.problem(&events, is_damaged) {
+            self.report.is_unreadable = true;
+            if !self.is_lenient() {
+                self.report.is_blocked = true;
+                return Err(Block::new(problem));
+            }
+        }
+        let judged = events
+            .iter()
+            .try_for_each(|event| self.parts.apply(event, &mut texts));
+        let edits = self.parts.edits(&texts);
+        let judged = judged.and_then(|()| match edits.is_empty() {
+            true => Ok(None),
+            false => rewrite(&body, &edits).map(Some).ok_or_else(not_rewritten),
+        });
+        let block = match judged {
+            Ok(rewritten) => return Ok(rewritten.unwrap_or(body)),
+            Err(block) => block,
+        };
+        self.report.is_blocked = true;
+        match (self.settings.ending, serde_json::from_slice::<Value>(&body)) {
+            (BlockEnding::Soft, Ok(reply)) => Ok(self
+                .api
+                .whole(&reply, &block.reason())
+                .to_string()
+                .into_bytes()),
+            _ => Err(block),
+        }
+    }
+
+    fn judge_frame(&mut self, bytes: Vec<u8>, events: &[Event], is_damaged: bool) {
+        if let Some(problem) = self.problem(events, is_damaged) {
+            self.refuse(problem);
+            if self.is_over {
+                return;
+            }
+        }
+        let data = sse_data(&bytes);
+        let hold = data
+            .as_deref()
+            .map(|data| self.api.hold(data))
+            .unwrap_or_default();
+        let mut texts = FrameTexts::default();
+        if self.settings.mode == Mode::Live {
+            self.open_calls.extend(hold.call);
+            texts.after_replies = hold.waits_for_end.then_some(self.parts.ended);
+        }
+        for event in events {
+            if let Err(block) = self.parts.apply(event, &mut texts) {
+                return self.block(&block);
+            }
+            let is_broken_off = |reason: &str| matches!(reason, "truncated" | "error");
+            if let Event::Finish { reason } = event
+                && self.api.end_completes_calls()
+                && !is_broken_off(reason)
+            {
+                self.open_calls.clear();
+            }
+        }
+        if let (Some(call), true) = (hold.call, hold.completes_call) {
+            self.open_calls.remove(&call);
+        }
+        self.held_bytes += bytes.len();
+        let has_data = data.is_some();
+        self.held.push_back(HeldFrame {
+            has_data,
+            bytes,
+            texts,
+            call: hold.call,
+        });
+        self.has_data |= has_data;
+        self.release();
+        if self.held_bytes > self.settings.held_bytes {
+            self.block(&Block::new(
+                "more text is held back than the proxy may store",
+            ));
+        }
+    }
+
+    /// Moves the events that may leave to the output.
+    fn release(&mut self) {
+        while let Some(frame) = self.held.front() {
+            let is_held = frame
+                .call
+                .is_some_and(|call| self.open_calls.contains(&call));
+            let is_unread = frame.has_data && !self.is_recognized() && !self.is_lenient();
+            if is_held || is_unread || !self.parts.is_released(&frame.texts) {
+                return;
+            }
+            let Some(frame) = self.held.pop_front() else {
+                return;
+            };
+            self.held_bytes -= frame.bytes.len();
+            let edits = self.parts.edits(&frame.texts);
+            let bytes = match edits.is_empty() {
+                true => Some(frame.bytes),
+                false => sse_data(&frame.bytes)
+                    .and_then(|data| rewrite(&data, &edits))
+                    .map(|data| with_data(&frame.bytes, &data)),
+            };
+            let Some(bytes) = bytes else {
+                return self.block(&not_rewritten());
+            };
+            if let Some(data) = sse_data(&bytes) {
+                self.api.sent(&data);
+            }
+            self.out.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Ends the reply, with the reason.
+    fn block(&mut self, block: &Block) {
+        self.held.clear();
+        self.held_bytes = 0;
+        self.is_over = true;
+        self.report.is_blocked = true;
+        self.api
+            .end(&block.reason(), self.settings.ending, &mut self.out);
+    }
+
+    /// Ends a reply that cannot be read, unless such replies pass.
+    fn refuse(&mut self, problem: &str) {
+        self.report.is_unreadable = true;
+        if !self.is_lenient() {
+            self.block(&Block::new(problem));
+        }
+    }
+
+    /// Returns true if replies that cannot be read pass.
+    fn is_lenient(&self) -> bool {
+        self.settings.is_fail_open || self.settings.mode == Mode::Shadow
+    }
+
+    fn is_recognized(&self) -> bool {
+        self.reader.format() == Some(self.api.format())
+    }
+
+    /// Returns the reason why events cannot be judged, if there is one.
+    fn problem(&mut self, events: &[Event], is_damaged: bool) -> Option<&'static str> {
+        let mut is_too_long = false;
+        for event in events {
+            if let Event::Unscanned { bytes, kind } = event {
+                self.report.unscanned_bytes += bytes;
+                is_too_long |= kind == "too-many-parts";
+            }
+        }
+        if is_damaged {
+            return Some("the reply cannot be read");
+        }
+        if is_too_long {
+            return Some("the reply has too many parts");
+        }
+        let is_other = self.reader.format().is_some() && !self.is_recognized();
+        is_other.then_some("the reply is not of the API of its path")
+    }
+}
+
+fn not_rewritten() -> Block {
+    Block::new("a text cannot be redacted in the form in which the server sent it")
+}

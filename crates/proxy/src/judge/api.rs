@@ -1,0 +1,77 @@
+//! The APIs: what of a reply waits for what, and how a reply ends that a rule stopped.
+//!
+//! The endings are those that clients show to the user and do not retry: a normal end with the reason as text, or, for
+//! [`BlockEnding::Hard`], an end that clients treat as a failure that a new request would not change.
+
+mod chat;
+mod messages;
+mod responses;
+
+use serde_json::Value;
+use ttsr_wire::WireFormat;
+
+use crate::config::BlockEnding;
+use crate::routes::ModelApi;
+
+/// The dependencies of an event on later ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventHold {
+    /// The tool call that the event is part of. The events of a call leave once it is complete.
+    pub(crate) call: Option<u64>,
+    /// True if the call is complete with this event.
+    pub(crate) completes_call: bool,
+    /// True if the event ends the reply for clients, so that it waits for the rules that judge the whole reply.
+    pub(crate) waits_for_end: bool,
+}
+
+/// The state of one reply as its client sees it, in one API.
+pub(crate) trait ReplyApi: Send + Sync {
+    /// The format that replies must have.
+    fn format(&self) -> WireFormat;
+
+    /// Returns the dependencies of an event, by its data, in the order in which events arrive.
+    fn hold(&mut self, data: &[u8]) -> EventHold;
+
+    /// Returns true if the end of the reply completes its tool calls: the API has no other mark for it.
+    fn end_completes_calls(&self) -> bool {
+        false
+    }
+
+    /// Reads the data of an event that the client is sent.
+    fn sent(&mut self, data: &[u8]);
+
+    /// Appends an event that changes nothing, for clients that give up on a reply without events.
+    fn keep_alive(&self, out: &mut Vec<u8>);
+
+    /// Appends the events that end the reply after those that were sent, with `reason` as text.
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>);
+
+    /// Returns the reply, not streamed, that has `reason` in place of the content of `reply`.
+    fn whole(&self, reply: &Value, reason: &str) -> Value;
+}
+
+/// Returns the state of a reply that begins, or `None` if the API cannot be judged.
+pub(crate) fn reply_api(api: ModelApi) -> Option<Box<dyn ReplyApi>> {
+    match api {
+        ModelApi::AnthropicMessages => Some(Box::<messages::MessagesReply>::default()),
+        ModelApi::OpenAiChat => Some(Box::<chat::ChatReplyState>::default()),
+        ModelApi::OpenAiResponses => Some(Box::<responses::ResponsesReply>::default()),
+        ModelApi::Unjudged => None,
+    }
+}
+
+/// A comment, for a reply in which no event is possible.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+
+/// Appends an event with a name.
+fn push_event(out: &mut Vec<u8>, name: &str, data: &Value) {
+    out.extend_from_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
+}
+
+/// Copies the named members of an object.
+fn copied(from: &Value, keys: &[&str]) -> serde_json::Map<String, Value> {
+    let known = keys
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), from.get(key)?.clone())));
+    known.collect()
+}

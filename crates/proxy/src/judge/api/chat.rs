@@ -1,0 +1,214 @@
+//! OpenAI's Chat Completions API and compatible servers. The reason of a block continues the content of each choice.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use ttsr_wire::WireFormat;
+
+use super::{COMMENT, EventHold, ReplyApi, copied};
+use crate::config::BlockEnding;
+
+#[derive(Debug, Default)]
+pub(super) struct ChatReplyState {
+    id: Option<String>,
+    model: String,
+    created: u64,
+    choices: BTreeMap<u64, SentChoice>,
+    /// True if chunks have the member `usage`, because the client asked for it.
+    has_usage: bool,
+    usage: Option<Value>,
+    has_ended: bool,
+}
+
+/// A choice as the client has seen it.
+#[derive(Debug, Default)]
+struct SentChoice {
+    has_text: bool,
+    is_over: bool,
+}
+
+#[derive(Deserialize)]
+struct ChatEvent<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    created: Option<f64>,
+    #[serde(default)]
+    choices: Vec<ChatChoice>,
+    #[serde(default, deserialize_with = "present")]
+    usage: Option<Value>,
+}
+
+/// Returns `Some` for a member that is `null`.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+#[derive(Deserialize)]
+struct ChatChoice {
+    #[serde(default)]
+    index: u64,
+    delta: Option<ChatDelta>,
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct ChatDelta {
+    /// A text, or a list of typed items.
+    content: Option<Value>,
+    tool_calls: Option<Vec<IgnoredAny>>,
+    function_call: Option<IgnoredAny>,
+}
+
+impl ChatReplyState {
+    fn push_chunk(&self, choices: Value, usage: Option<Value>, out: &mut Vec<u8>) {
+        let mut chunk = json!({
+            "id": self.id.as_deref().unwrap_or("chatcmpl-ttsr"),
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        });
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
+        out.extend_from_slice(format!("data: {chunk}\n\n").as_bytes());
+    }
+}
+
+impl ReplyApi for ChatReplyState {
+    fn format(&self) -> WireFormat {
+        WireFormat::OpenAiChat
+    }
+
+    /// All calls of a reply are one here: no event ends one of them.
+    fn hold(&mut self, data: &[u8]) -> EventHold {
+        let Ok(event) = serde_json::from_slice::<ChatEvent<'_>>(data) else {
+            return EventHold::default();
+        };
+        let mut hold = EventHold::default();
+        for choice in &event.choices {
+            hold.waits_for_end |= choice.finish_reason.is_some();
+            if let Some(delta) = &choice.delta {
+                let has_calls = delta
+                    .tool_calls
+                    .as_ref()
+                    .is_some_and(|calls| !calls.is_empty());
+                if has_calls || delta.function_call.is_some() {
+                    hold.call = Some(0);
+                }
+            }
+        }
+        hold
+    }
+
+    fn end_completes_calls(&self) -> bool {
+        true
+    }
+
+    fn sent(&mut self, data: &[u8]) {
+        if data.trim_ascii() == b"[DONE]" {
+            self.has_ended = true;
+            return;
+        }
+        let Ok(event) = serde_json::from_slice::<ChatEvent<'_>>(data) else {
+            return;
+        };
+        if self.id.is_none() {
+            self.id = event.id.map(Cow::into_owned);
+            self.model = event.model.unwrap_or_default().into_owned();
+            self.created = event.created.map_or(0, |seconds| seconds as u64);
+        }
+        if let Some(usage) = event.usage {
+            self.has_usage = true;
+            self.usage = Some(usage)
+                .filter(|usage| !usage.is_null())
+                .or(self.usage.take());
+        }
+        for choice in event.choices {
+            let sent = self.choices.entry(choice.index).or_default();
+            let content = choice.delta.and_then(|delta| delta.content);
+            sent.has_text |= content.is_some_and(|text| text != "");
+            sent.is_over |= choice.finish_reason.is_some();
+        }
+    }
+
+    /// A comment is not used within a reply, because some clients parse it as data.
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        let open = self.choices.iter().find(|(_, choice)| !choice.is_over);
+        let Some((index, _)) = open else {
+            return out.extend_from_slice(COMMENT);
+        };
+        let empty = json!([{"index": index, "delta": {"content": ""}, "finish_reason": null}]);
+        self.push_chunk(empty, self.has_usage.then_some(Value::Null), out);
+    }
+
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        let mut push = |choices: Value, usage: Option<Value>| self.push_chunk(choices, usage, out);
+        let first = [(0, SentChoice::default())];
+        let open: Vec<(u64, &SentChoice)> = match self.choices.is_empty() {
+            true => first
+                .iter()
+                .map(|(index, choice)| (*index, choice))
+                .collect(),
+            false => self
+                .choices
+                .iter()
+                .map(|(index, choice)| (*index, choice))
+                .collect(),
+        };
+        let finish_reason = match ending {
+            BlockEnding::Soft => "stop",
+            BlockEnding::Hard => "content_filter",
+        };
+        let none = self.has_usage.then_some(Value::Null);
+        for (index, choice) in open.into_iter().filter(|(_, choice)| !choice.is_over) {
+            let text = match choice.has_text {
+                true => format!("\n\n{reason}"),
+                false => reason.to_owned(),
+            };
+            let mut delta = json!({"content": text});
+            if self.choices.is_empty() {
+                delta["role"] = json!("assistant");
+            }
+            let text = json!([{"index": index, "delta": delta, "finish_reason": null}]);
+            push(text, none.clone());
+            let end = json!([{"index": index, "delta": {}, "finish_reason": finish_reason}]);
+            push(end, none.clone());
+        }
+        if self.has_usage {
+            let unknown = || json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+            push(json!([]), Some(self.usage.clone().unwrap_or_else(unknown)));
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn whole(&self, reply: &Value, reason: &str) -> Value {
+        let members = [
+            "id",
+            "object",
+            "created",
+            "model",
+            "usage",
+            "system_fingerprint",
+            "service_tier",
+        ];
+        let mut whole = copied(reply, &members);
+        let count = reply["choices"]
+            .as_array()
+            .map_or(1, |choices| choices.len().max(1));
+        let choice = |index| {
+            let message = json!({"role": "assistant", "content": reason, "refusal": null});
+            json!({"index": index, "message": message, "logprobs": null, "finish_reason": "stop"})
+        };
+        whole.insert("choices".into(), (0..count).map(choice).collect());
+        Value::Object(whole)
+    }
+}

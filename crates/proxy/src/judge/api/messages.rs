@@ -1,0 +1,191 @@
+//! Anthropic's Messages API. The reason of a block is a text block of its own.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ttsr_wire::WireFormat;
+
+use super::{COMMENT, EventHold, ReplyApi, copied, push_event};
+use crate::config::BlockEnding;
+
+#[derive(Debug, Default)]
+pub(super) struct MessagesReply {
+    has_begun: bool,
+    has_ended: bool,
+    /// The block that was sent in part.
+    open: Option<OpenBlock>,
+    /// The index of the next block.
+    next: u64,
+    /// True if a whole tool call was sent, which the client runs.
+    has_call: bool,
+    output_tokens: u64,
+    /// The tool call that is arriving.
+    arriving: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenBlock {
+    index: u64,
+    is_text: bool,
+}
+
+#[derive(Deserialize)]
+struct MessagesEvent<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow)]
+    content_block: Option<BlockKind<'a>>,
+    message: Option<MessageUsage>,
+}
+
+#[derive(Deserialize)]
+struct BlockKind<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct MessageUsage {
+    usage: Option<OutputTokens>,
+}
+
+#[derive(Deserialize)]
+struct OutputTokens {
+    #[serde(default)]
+    output_tokens: u64,
+}
+
+/// Returns true for blocks that a client or the provider executes.
+fn is_call(block: &Option<BlockKind<'_>>) -> bool {
+    block
+        .as_ref()
+        .is_some_and(|block| block.kind.ends_with("tool_use"))
+}
+
+impl ReplyApi for MessagesReply {
+    fn format(&self) -> WireFormat {
+        WireFormat::AnthropicMessages
+    }
+
+    fn hold(&mut self, data: &[u8]) -> EventHold {
+        let Ok(event) = serde_json::from_slice::<MessagesEvent<'_>>(data) else {
+            return EventHold::default();
+        };
+        if event.kind == "content_block_start" && is_call(&event.content_block) {
+            self.arriving = Some(event.index);
+        }
+        let is_of_block = event.kind.starts_with("content_block_");
+        let call = self
+            .arriving
+            .filter(|index| is_of_block && *index == event.index);
+        let completes_call = call.is_some() && event.kind == "content_block_stop";
+        if completes_call {
+            self.arriving = None;
+        }
+        EventHold {
+            call,
+            completes_call,
+            waits_for_end: event.kind == "message_delta",
+        }
+    }
+
+    fn sent(&mut self, data: &[u8]) {
+        let Ok(event) = serde_json::from_slice::<MessagesEvent<'_>>(data) else {
+            return;
+        };
+        match &*event.kind {
+            "message_start" => {
+                self.has_begun = true;
+                let usage = event.message.and_then(|message| message.usage);
+                self.output_tokens = usage.map_or(0, |usage| usage.output_tokens);
+            }
+            "content_block_start" => {
+                self.open = Some(OpenBlock {
+                    index: event.index,
+                    is_text: event
+                        .content_block
+                        .as_ref()
+                        .is_some_and(|it| it.kind == "text"),
+                });
+                self.next = self.next.max(event.index.saturating_add(1));
+                self.has_call |= event
+                    .content_block
+                    .is_some_and(|block| block.kind == "tool_use");
+            }
+            "content_block_stop" => self.open = None,
+            "message_stop" => self.has_ended = true,
+            _ => {}
+        }
+    }
+
+    /// Clients count an empty delta as progress, but not a `ping`, which is sent where no text is open.
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        match self.open.filter(|open| open.is_text) {
+            Some(OpenBlock { index, .. }) => {
+                let delta = json!({"type": "text_delta", "text": ""});
+                let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
+                push_event(out, "content_block_delta", &delta);
+            }
+            None if self.has_begun => push_event(out, "ping", &json!({"type": "ping"})),
+            None => out.extend_from_slice(COMMENT),
+        }
+    }
+
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        if !self.has_begun {
+            let message = json!({
+                "id": "msg_ttsr", "type": "message", "role": "assistant", "model": "", "content": [],
+                "stop_reason": null, "stop_sequence": null,
+                "usage": {"input_tokens": 0, "output_tokens": 0},
+            });
+            push_event(
+                out,
+                "message_start",
+                &json!({"type": "message_start", "message": message}),
+            );
+        }
+        let stop = |index| json!({"type": "content_block_stop", "index": index});
+        if let Some(open) = self.open {
+            push_event(out, "content_block_stop", &stop(open.index));
+        }
+        let index = self.next;
+        let block = json!({"type": "text", "text": ""});
+        let start = json!({"type": "content_block_start", "index": index, "content_block": block});
+        push_event(out, "content_block_start", &start);
+        let delta = json!({"type": "text_delta", "text": reason});
+        let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
+        push_event(out, "content_block_delta", &delta);
+        push_event(out, "content_block_stop", &stop(index));
+        if ending == BlockEnding::Hard {
+            let error = json!({"type": "invalid_request_error", "message": reason});
+            return push_event(out, "error", &json!({"type": "error", "error": error}));
+        }
+        // The client runs the calls that it was sent, and goes on.
+        let stop_reason = if self.has_call {
+            "tool_use"
+        } else {
+            "end_turn"
+        };
+        let end = json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": stop_reason, "stop_sequence": null},
+            "usage": {"output_tokens": self.output_tokens},
+        });
+        push_event(out, "message_delta", &end);
+        push_event(out, "message_stop", &json!({"type": "message_stop"}));
+    }
+
+    fn whole(&self, reply: &Value, reason: &str) -> Value {
+        let mut whole = copied(reply, &["id", "type", "role", "model", "usage"]);
+        whole.insert("content".into(), json!([{"type": "text", "text": reason}]));
+        whole.insert("stop_reason".into(), json!("end_turn"));
+        whole.insert("stop_sequence".into(), Value::Null);
+        Value::Object(whole)
+    }
+}

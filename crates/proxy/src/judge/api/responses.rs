@@ -1,0 +1,351 @@
+//! OpenAI's Responses API. The reason of a block is a message item of its own, and the final response repeats the output
+//! that was sent.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ttsr_wire::WireFormat;
+
+use super::{COMMENT, EventHold, ReplyApi, push_event};
+use crate::config::BlockEnding;
+
+#[derive(Debug, Default)]
+pub(super) struct ResponsesReply {
+    /// The response of the first event.
+    response: Option<Value>,
+    /// The sequence number of the next event.
+    sequence: u64,
+    /// Items that are complete, by their index in the output.
+    done: BTreeMap<u64, Value>,
+    open: BTreeMap<u64, OpenItem>,
+    has_ended: bool,
+    /// Tool calls that are arriving, by their index in the output.
+    arriving: Vec<u64>,
+}
+
+/// An item that was sent in part.
+#[derive(Debug, Default)]
+struct OpenItem {
+    item: Value,
+    /// The parts of its content by their index: the part as it was added, the text so far, and true after its end.
+    content: BTreeMap<u64, (Value, String, bool)>,
+    /// The same for the parts of its summary.
+    summary: BTreeMap<u64, (Value, String, bool)>,
+}
+
+#[derive(Deserialize)]
+struct ResponsesEvent {
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    sequence_number: u64,
+    output_index: Option<u64>,
+    #[serde(default)]
+    content_index: u64,
+    #[serde(default)]
+    summary_index: u64,
+    delta: Option<Value>,
+    item: Option<Value>,
+    part: Option<Value>,
+    response: Option<Value>,
+}
+
+/// The events that end a response.
+const FINAL: [&str; 4] = [
+    "response.completed",
+    "response.failed",
+    "response.incomplete",
+    "error",
+];
+
+impl ReplyApi for ResponsesReply {
+    fn format(&self) -> WireFormat {
+        WireFormat::OpenAiResponses
+    }
+
+    fn hold(&mut self, data: &[u8]) -> EventHold {
+        let Ok(event) = serde_json::from_slice::<ResponsesEvent>(data) else {
+            return EventHold::default();
+        };
+        let Some(index) = event.output_index else {
+            return EventHold::default();
+        };
+        let kind = event.item.as_ref().and_then(|item| item["type"].as_str());
+        let is_call = kind.is_some_and(|kind| kind.ends_with("_call"));
+        if is_call && event.kind == "response.output_item.added" {
+            self.arriving.push(index);
+        }
+        // A server may send an item only once, complete.
+        let call = (is_call || self.arriving.contains(&index)).then_some(index);
+        let completes_call = event.kind == "response.output_item.done";
+        if completes_call {
+            self.arriving.retain(|known| *known != index);
+        }
+        EventHold {
+            call,
+            completes_call,
+            waits_for_end: false,
+        }
+    }
+
+    fn sent(&mut self, data: &[u8]) {
+        let Ok(event) = serde_json::from_slice::<ResponsesEvent>(data) else {
+            return;
+        };
+        self.sequence = self.sequence.max(event.sequence_number.saturating_add(1));
+        self.has_ended |= FINAL.contains(&&*event.kind);
+        if let (None, Some(response)) = (&self.response, event.response) {
+            self.response = Some(response);
+        }
+        let Some(index) = event.output_index else {
+            return;
+        };
+        let part = event.part.unwrap_or_default();
+        let delta = event
+            .delta
+            .as_ref()
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if let ("response.output_item.done", Some(item)) = (&*event.kind, &event.item) {
+            self.open.remove(&index);
+            self.done.insert(index, item.clone());
+            return;
+        }
+        if self.done.contains_key(&index) {
+            return;
+        }
+        let open = self.open.entry(index).or_default();
+        let content = open.content.entry(event.content_index);
+        match &*event.kind {
+            "response.output_item.added" => open.item = event.item.unwrap_or_default(),
+            "response.content_part.added" => *content.or_default() = (part, String::new(), false),
+            "response.output_text.delta"
+            | "response.refusal.delta"
+            | "response.reasoning_text.delta" => {
+                content.or_default().1.push_str(delta);
+            }
+            "response.content_part.done" => content.or_default().2 = true,
+            "response.reasoning_summary_part.added" => {
+                open.summary
+                    .insert(event.summary_index, (part, String::new(), false));
+            }
+            "response.reasoning_summary_text.delta" => {
+                open.summary
+                    .entry(event.summary_index)
+                    .or_default()
+                    .1
+                    .push_str(delta);
+            }
+            "response.reasoning_summary_part.done" => {
+                open.summary.entry(event.summary_index).or_default().2 = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// An event would need a sequence number, and those of the events that are held follow without a gap.
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(COMMENT);
+    }
+
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        let mut events = EndEvents {
+            sequence: self.sequence,
+            out,
+        };
+        let mut response = self.response.clone().unwrap_or_else(|| {
+            json!({
+                "id": "resp_ttsr", "object": "response", "created_at": 0, "model": "", "output": [],
+                "parallel_tool_calls": true, "tools": [], "tool_choice": "auto", "metadata": {},
+                "instructions": null, "error": null, "incomplete_details": null,
+                "temperature": null, "top_p": null,
+            })
+        });
+        response["status"] = json!("in_progress");
+        if self.response.is_none() {
+            events.push("response.created", json!({"response": response}));
+        }
+        let mut output = self.done.clone();
+        for (index, open) in &self.open {
+            output.insert(*index, events.close(*index, open));
+        }
+        let index = output.last_key_value().map_or(0, |(index, _)| index + 1);
+        output.insert(index, events.message(index, reason));
+        response["output"] = output.into_values().collect();
+        if response["usage"].is_null() {
+            response["usage"] = json!({
+                "input_tokens": 0, "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 0,
+            });
+        }
+        let kind = match ending {
+            BlockEnding::Soft => {
+                response["status"] = json!("completed");
+                "response.completed"
+            }
+            BlockEnding::Hard => {
+                response["status"] = json!("failed");
+                response["error"] = json!({"code": "invalid_prompt", "message": reason});
+                "response.failed"
+            }
+        };
+        events.push(kind, json!({"response": response}));
+    }
+
+    fn whole(&self, reply: &Value, reason: &str) -> Value {
+        let mut whole = reply.clone();
+        whole["output"] = json!([message_item(reason, "completed")]);
+        whole["status"] = json!("completed");
+        whole["error"] = Value::Null;
+        whole["incomplete_details"] = Value::Null;
+        if let Some(members) = whole.as_object_mut() {
+            members.remove("output_text");
+        }
+        whole
+    }
+}
+
+const REASON_ID: &str = "msg_ttsr";
+
+fn text_part(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": []})
+}
+
+fn message_item(text: &str, status: &str) -> Value {
+    json!({
+        "type": "message", "id": REASON_ID, "status": status, "role": "assistant",
+        "content": [text_part(text)],
+    })
+}
+
+/// Writes the events that end a response.
+struct EndEvents<'o> {
+    sequence: u64,
+    out: &'o mut Vec<u8>,
+}
+
+impl EndEvents<'_> {
+    fn push(&mut self, kind: &str, mut members: Value) {
+        members["type"] = json!(kind);
+        members["sequence_number"] = json!(self.sequence);
+        self.sequence += 1;
+        push_event(self.out, kind, &members);
+    }
+
+    /// Ends an item that was sent in part, and returns it.
+    fn close(&mut self, index: u64, open: &OpenItem) -> Value {
+        let mut item = open.item.clone();
+        if !item.is_object() {
+            item = json!({"type": "message", "id": "", "role": "assistant"});
+        }
+        let id = item["id"].clone();
+        let at = |member: &str, at: u64, more: Value| {
+            let mut event = json!({"item_id": id, "output_index": index, member: at});
+            if let (Some(event), Value::Object(more)) = (event.as_object_mut(), more) {
+                event.extend(more);
+            }
+            event
+        };
+        let mut content = Vec::new();
+        for (place, (part, text, is_done)) in &open.content {
+            let is_text = !matches!(part["type"].as_str(), Some("refusal" | "reasoning_text"));
+            let mut part = part.clone();
+            match part["type"].as_str() {
+                None => part = text_part(text),
+                Some("refusal") => part["refusal"] = json!(text),
+                Some(_) => part["text"] = json!(text),
+            }
+            if !is_done && is_text {
+                let done = json!({"text": text, "logprobs": []});
+                self.push(
+                    "response.output_text.done",
+                    at("content_index", *place, done),
+                );
+            }
+            if !is_done {
+                let done = json!({"part": part});
+                self.push(
+                    "response.content_part.done",
+                    at("content_index", *place, done),
+                );
+            }
+            content.push(part);
+        }
+        let mut summary = Vec::new();
+        for (place, (_, text, is_done)) in &open.summary {
+            let part = json!({"type": "summary_text", "text": text});
+            if !is_done {
+                let done = json!({"text": text});
+                self.push(
+                    "response.reasoning_summary_text.done",
+                    at("summary_index", *place, done),
+                );
+                let done = json!({"part": part});
+                self.push(
+                    "response.reasoning_summary_part.done",
+                    at("summary_index", *place, done),
+                );
+            }
+            summary.push(part);
+        }
+        if item["type"] == "message" || !content.is_empty() {
+            item["content"] = Value::Array(content);
+        }
+        if item["type"] == "reasoning" {
+            item["summary"] = Value::Array(summary);
+        }
+        if item["type"] == "message" || item.get("status").is_some() {
+            item["status"] = json!("completed");
+        }
+        self.push(
+            "response.output_item.done",
+            json!({"output_index": index, "item": item}),
+        );
+        item
+    }
+
+    /// Writes a message item with that text, and returns it.
+    fn message(&mut self, index: u64, text: &str) -> Value {
+        let mut added = message_item(text, "in_progress");
+        added["content"] = json!([]);
+        self.push(
+            "response.output_item.added",
+            json!({"output_index": index, "item": added}),
+        );
+        let at = |more: Value| {
+            let mut event =
+                json!({"item_id": REASON_ID, "output_index": index, "content_index": 0});
+            if let (Some(event), Value::Object(more)) = (event.as_object_mut(), more) {
+                event.extend(more);
+            }
+            event
+        };
+        self.push(
+            "response.content_part.added",
+            at(json!({"part": text_part("")})),
+        );
+        self.push(
+            "response.output_text.delta",
+            at(json!({"delta": text, "logprobs": []})),
+        );
+        self.push(
+            "response.output_text.done",
+            at(json!({"text": text, "logprobs": []})),
+        );
+        self.push(
+            "response.content_part.done",
+            at(json!({"part": text_part(text)})),
+        );
+        let item = message_item(text, "completed");
+        self.push(
+            "response.output_item.done",
+            json!({"output_index": index, "item": item}),
+        );
+        item
+    }
+}

@@ -1,0 +1,442 @@
+//! The texts of a reply under rules: events of `ttsr_wire` in, the offsets up to which text is released and the changes
+//! of redactions out. This module knows neither frames nor APIs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ttsr::conversation::ScreenedText;
+use ttsr::{Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, Pack, PartId};
+
+use super::json_edit::TextReplacement;
+
+/// The reason why a reply is blocked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// The full id of the rule, unless a bound or the proxy blocks.
+    pub(crate) rule: Option<String>,
+    pub(crate) message: String,
+}
+
+impl Block {
+    pub(crate) fn new(message: impl Into<String>) -> Block {
+        Block {
+            rule: None,
+            message: message.into(),
+        }
+    }
+
+    /// The text that the client shows.
+    pub(crate) fn reason(&self) -> String {
+        match &self.rule {
+            Some(rule) => format!("[ttsr: reply stopped by rule {rule}: {}]", self.message),
+            None => format!("[ttsr: reply stopped: {}]", self.message),
+        }
+    }
+}
+
+/// One text in a frame: a delta, or the repetition of a part from its start.
+#[derive(Debug)]
+struct FrameText {
+    part: usize,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// The texts in a frame.
+#[derive(Debug, Default)]
+pub(crate) struct FrameTexts {
+    texts: Vec<FrameText>,
+    /// Number of replies of the body that had ended when the frame arrived, if the frame waits for the end of its reply.
+    pub(crate) after_replies: Option<u64>,
+}
+
+/// A range of a part as delivered, and the text in its place. The range is not empty.
+#[derive(Debug)]
+struct PartEdit {
+    start: u64,
+    end: u64,
+    with: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct JudgedPart {
+    id: PartId,
+    channel: Channel,
+    tool: Option<(String, String)>,
+    is_closed: bool,
+    delivered: u64,
+    released: u64,
+    /// The bytes that were delivered and not released.
+    waiting: Vec<u8>,
+    /// In the order of their starts.
+    edits: Vec<PartEdit>,
+    /// All bytes that were delivered, if the API repeats parts.
+    whole: Option<Vec<u8>>,
+}
+
+/// The parts of all replies of a body, and the conversation that judges them.
+pub(crate) struct JudgedParts {
+    conversation: Conversation,
+    parts: Vec<JudgedPart>,
+    /// The parts of the reply in progress by their number in the reply.
+    by_id: HashMap<u32, usize>,
+    /// True if the API repeats parts, so that their texts are kept.
+    keeps_whole: bool,
+    /// True if no rule acts, so that no call waits until it is complete.
+    is_shadow: bool,
+    /// Number of parts of this reply that were made for repetitions with another text.
+    copies: u32,
+    /// Number of replies that have ended.
+    pub(crate) ended: u64,
+    is_ended: bool,
+    /// The decisions of the replies that have ended.
+    decisions: Vec<DecisionRecord>,
+}
+
+impl JudgedParts {
+    pub(crate) fn new(pack: &Pack, mode: Mode, keeps_whole: bool) -> JudgedParts {
+        let mut conversation = Conversation::new(pack);
+        conversation.set_mode(mode);
+        let mut parts = JudgedParts {
+            conversation,
+            parts: Vec::new(),
+            by_id: HashMap::new(),
+            keeps_whole,
+            is_shadow: mode == Mode::Shadow,
+            copies: 0,
+            ended: 0,
+            is_ended: false,
+            decisions: Vec::new(),
+        };
+        parts.begin();
+        parts
+    }
+
+    fn begin(&mut self) {
+        // The prompt is not known here, so there is no text to pass on.
+        let _: ScreenedText = self.conversation.begin_turn("");
+        // A cut is returned again by the first call that reads.
+        let _: Flow = self.conversation.begin_attempt();
+        self.by_id.clear();
+        self.copies = 0;
+        self.is_ended = false;
+    }
+
+    /// Reads an event. The texts in it are added to `frame`.
+    ///
+    /// # Errors
+    /// If a rule or a bound cuts the reply.
+    pub(crate) fn apply(&mut self, event: &Event, frame: &mut FrameTexts) -> Result<(), Block> {
+        let has_content = matches!(event, Event::PartStart { .. } | Event::Delta { .. });
+        if self.is_ended && has_content {
+            self.begin();
+        }
+        match event {
+            Event::PartStart {
+                part,
+                channel,
+                tool,
+                call,
+                ..
+            } => {
+                let tool = tool
+                    .clone()
+                    .map(|tool| (tool, call.clone().unwrap_or_default()));
+                let index = self.add(*part, *channel, tool);
+                self.by_id.insert(part.0, index);
+                let flow = self.conversation.apply(event);
+                self.check(flow)
+            }
+            Event::Tool { part, tool, call } => {
+                if let Some(&index) = self.by_id.get(&part.0) {
+                    let call = call.clone().unwrap_or_default();
+                    self.parts[index].tool = Some((tool.clone(), call));
+                }
+                let flow = self.conversation.apply(event);
+                self.check(flow)
+            }
+            Event::Delta { part, bytes } => match self.by_id.get(&part.0) {
+                Some(&index) => self.push(index, bytes, frame),
+                None => Err(Block::new("a delta belongs to no part")),
+            },
+            Event::Snapshot { part, bytes } => match self.by_id.get(&part.0) {
+                Some(&index) => self.repeat(index, bytes, frame),
+                None => Err(Block::new("a repetition belongs to no part")),
+            },
+            Event::PartEnd { part } => match self.by_id.get(&part.0) {
+                Some(&index) => self.close(index),
+                None => Ok(()),
+            },
+            Event::Finish { .. } => self.finish(),
+            Event::Outcome { .. } | Event::Restart => {
+                let flow = self.conversation.apply(event);
+                self.check(flow)
+            }
+            Event::Unscanned { .. } | Event::Usage { .. } | Event::Error { .. } => Ok(()),
+        }
+    }
+
+    fn add(&mut self, id: PartId, channel: Channel, tool: Option<(String, String)>) -> usize {
+        self.parts.push(JudgedPart {
+            id,
+            channel,
+            tool,
+            is_closed: false,
+            delivered: 0,
+            released: 0,
+            waiting: Vec::new(),
+            edits: Vec::new(),
+            whole: self.keeps_whole.then(Vec::new),
+        });
+        self.parts.len() - 1
+    }
+
+    fn push(&mut self, index: usize, bytes: &[u8], frame: &mut FrameTexts) -> Result<(), Block> {
+        let part = &mut self.parts[index];
+        frame.texts.push(FrameText {
+            part: index,
+            start: part.delivered,
+            bytes: bytes.to_vec(),
+        });
+        self.deliver(index, bytes)
+    }
+
+    fn deliver(&mut self, index: usize, bytes: &[u8]) -> Result<(), Block> {
+        let part = &mut self.parts[index];
+        part.delivered += bytes.len() as u64;
+        part.waiting.extend_from_slice(bytes);
+        if let Some(whole) = &mut part.whole {
+            whole.extend_from_slice(bytes);
+        }
+        let flow = self.conversation.push(part.id, bytes);
+        self.check(flow)?;
+        self.collect(index);
+        Ok(())
+    }
+
+    /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition with another text is
+    /// judged as a part of its own.
+    fn repeat(&mut self, index: usize, bytes: &[u8], frame: &mut FrameTexts) -> Result<(), Block> {
+        let part = &self.parts[index];
+        let known = part.whole.as_deref().unwrap_or_default();
+        let is_same = known.starts_with(bytes) && !bytes.is_empty();
+        let is_longer = bytes.starts_with(known) && !part.is_closed && part.whole.is_some();
+        if is_same || is_longer {
+            let new = bytes.get(known.len()..).unwrap_or_default().to_vec();
+            frame.texts.push(FrameText {
+                part: index,
+                start: 0,
+                bytes: bytes.to_vec(),
+            });
+            return match new.is_empty() {
+                true => Ok(()),
+                false => self.deliver(index, &new),
+            };
+        }
+        let (channel, tool) = (part.channel, part.tool.clone());
+        self.copies += 1;
+        let id = PartId(u32::MAX - self.copies);
+        let copy = self.add(id, channel, tool.clone());
+        let flow = self.conversation.open(id, channel);
+        self.check(flow)?;
+        if let Some((tool, call)) = tool {
+            let flow = self.conversation.tool(id, &tool, &call);
+            self.check(flow)?;
+        }
+        self.push(copy, bytes, frame)?;
+        self.close(copy)
+    }
+
+    fn close(&mut self, index: usize) -> Result<(), Block> {
+        let id = self.parts[index].id;
+        let flow = self.conversation.close(id);
+        self.check(flow)?;
+        self.parts[index].is_closed = true;
+        self.answer_reviews(id)?;
+        self.collect(index);
+        Ok(())
+    }
+
+    /// Answers the questions of rules that want a call reviewed. Nobody reviews calls here, so each counts as failed.
+    fn answer_reviews(&mut self, part: PartId) -> Result<(), Block> {
+        let mut reviews = self
+            .conversation
+            .reviews()
+            .iter()
+            .filter(|review| review.part == part);
+        if let Some(blocking) = reviews.find(|review| review.blocks_on_failure) {
+            return Err(Block {
+                rule: Some(blocking.rule.clone()),
+                message: "the call must be reviewed, and the proxy has no reviewer".to_owned(),
+            });
+        }
+        self.conversation.approve(part);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Block> {
+        if self.is_ended {
+            return Ok(());
+        }
+        let mut open: Vec<usize> = self.by_id.values().copied().collect();
+        open.sort_unstable();
+        open.retain(|index| !self.parts[*index].is_closed);
+        for index in open {
+            self.close(index)?;
+        }
+        let flow = self.conversation.finish();
+        self.check(flow)?;
+        for index in 0..self.parts.len() {
+            if self.parts[index].released < self.parts[index].delivered {
+                self.collect(index);
+            }
+        }
+        self.decisions
+            .extend_from_slice(self.conversation.decisions());
+        self.is_ended = true;
+        self.ended += 1;
+        Ok(())
+    }
+
+    fn check(&self, flow: Flow) -> Result<(), Block> {
+        flow.ok().map_err(|cut| self.block_of(&cut))
+    }
+
+    /// Returns the block of a cut. The message does not repeat the text that matched: it may be a secret.
+    fn block_of(&self, cut: &Arc<Cut>) -> Block {
+        let mut message = cut.message.clone();
+        for decision in self.conversation.decisions() {
+            let is_of_cut = decision.rule.as_deref() == cut.rule() && cut.rule().is_some();
+            if is_of_cut && decision.matched.len() >= 6 {
+                message = message.replace(&decision.matched, "…");
+            }
+        }
+        // The default message begins with the id, which the reason names already.
+        let id = cut.rule().map(|id| format!("{id}: "));
+        if let Some(rest) = id.and_then(|id| message.strip_prefix(&id).map(str::to_owned)) {
+            message = rest;
+        }
+        Block {
+            rule: cut.rule().map(str::to_owned),
+            message,
+        }
+    }
+
+    /// Takes the text of a part that rules release, and records where it differs from the text that was delivered.
+    fn collect(&mut self, index: usize) {
+        let part = &mut self.parts[index];
+        let text = self.conversation.take(part.id);
+        let is_prefix = part.waiting.starts_with(text);
+        let len = text.len();
+        let changed = (!is_prefix).then(|| text.to_vec());
+        let released = self.conversation.released(part.id).unwrap_or(part.released);
+        let taken = usize::try_from(released.saturating_sub(part.released)).unwrap_or(usize::MAX);
+        let taken = taken.min(part.waiting.len());
+        if !is_prefix || taken != len {
+            let text = changed.unwrap_or_else(|| part.waiting[..len].to_vec());
+            if let Some(edit) = difference(part.released, &part.waiting[..taken], &text) {
+                part.edits.push(edit);
+            }
+        }
+        part.waiting.drain(..taken);
+        part.released = released;
+    }
+
+    /// Returns true if no rule holds a text of the frame.
+    pub(crate) fn is_released(&self, frame: &FrameTexts) -> bool {
+        let is_late = frame.after_replies.is_none_or(|before| self.ended > before);
+        is_late
+            && frame.texts.iter().all(|text| {
+                let part = &self.parts[text.part];
+                let end = text.start + text.bytes.len() as u64;
+                let is_call = part.channel == Channel::ToolInput && !self.is_shadow;
+                part.released >= end && (!is_call || part.is_closed)
+            })
+    }
+
+    /// Returns the edits of a frame that is released; empty if it leaves as it arrived.
+    pub(crate) fn edits(&self, frame: &FrameTexts) -> Vec<TextReplacement> {
+        let edited = |text: &FrameText| {
+            let to = self.parts[text.part].edited(text.start, &text.bytes)?;
+            Some(TextReplacement {
+                from: text.bytes.clone(),
+                to,
+            })
+        };
+        frame.texts.iter().filter_map(edited).collect()
+    }
+
+    /// The decisions of all replies of the body.
+    pub(crate) fn decisions(&self) -> impl Iterator<Item = &DecisionRecord> {
+        let current: &[DecisionRecord] = match self.is_ended {
+            true => &[],
+            false => self.conversation.decisions(),
+        };
+        self.decisions.iter().chain(current)
+    }
+
+    /// Number of decisions with that action that the policy lets act.
+    pub(crate) fn acts(&self, action: Action) -> u64 {
+        let acts = self
+            .decisions()
+            .filter(|known| known.action == action && !known.is_suppressed());
+        acts.count() as u64
+    }
+}
+
+impl JudgedPart {
+    /// Returns the text that is released in place of `bytes` at `start`, or `None` if it is the same.
+    fn edited(&self, start: u64, bytes: &[u8]) -> Option<Vec<u8>> {
+        let end = start + bytes.len() as u64;
+        let at = |offset: u64| (offset.clamp(start, end) - start) as usize;
+        let mut out = Vec::new();
+        let mut copied = start;
+        let touching = self
+            .edits
+            .iter()
+            .filter(|edit| edit.start < end && edit.end > start);
+        for edit in touching {
+            out.extend_from_slice(&bytes[at(copied)..at(edit.start.max(copied))]);
+            if edit.start >= start {
+                out.extend_from_slice(&edit.with);
+            }
+            copied = edit.end;
+        }
+        if copied == start {
+            return None;
+        }
+        out.extend_from_slice(&bytes[at(copied)..]);
+        Some(out)
+    }
+}
+
+/// Returns the smallest edit, in whole characters, that turns `old`, which begins at `base`, into `new`.
+fn difference(base: u64, old: &[u8], new: &[u8]) -> Option<PartEdit> {
+    if old == new {
+        return None;
+    }
+    let is_boundary = |text: &[u8], at: usize| text.get(at).is_none_or(|byte| byte & 0xC0 != 0x80);
+    let same = |pair: &(&u8, &u8)| pair.0 == pair.1;
+    let mut prefix = old.iter().zip(new).take_while(same).count();
+    // The range is not empty, so that exactly one delta has its start.
+    prefix = prefix.min(old.len().saturating_sub(1));
+    while prefix > 0 && !(is_boundary(old, prefix) && is_boundary(new, prefix)) {
+        prefix -= 1;
+    }
+    let (old_rest, new_rest) = (&old[prefix..], &new[prefix.min(new.len())..]);
+    let mut suffix = old_rest
+        .iter()
+        .rev()
+        .zip(new_rest.iter().rev())
+        .take_while(same)
+        .count();
+    suffix = suffix.min(old_rest.len().saturating_sub(1));
+    while suffix > 0 && !is_boundary(old_rest, old_rest.len() - suffix) {
+        suffix -= 1;
+    }
+    Some(PartEdit {
+        start: base + prefix as u64,
+        end: base + (old.len() - suffix) as u64,
+        with: new_rest[..new_rest.len() - suffix].to_vec(),
+    })
+}

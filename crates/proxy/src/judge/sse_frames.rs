@@ -1,0 +1,224 @@
+//! Splits an event stream into events without changing a byte.
+//!
+//! `ttsr_wire::sse` parses fields; here the bytes of each event stay as they arrived, so that an event that no rule
+//! changes is forwarded as it is. Line ends are those of the WHATWG HTML standard, section 9.2: CR, LF and CRLF.
+
+use std::borrow::Cow;
+
+/// Splits bytes that are cut anywhere into events, each with the blank line that ends it.
+#[derive(Debug, Default)]
+pub(crate) struct SseFrames {
+    pending: Vec<u8>,
+    /// Number of bytes of `pending` that were searched for the end of the event.
+    searched: usize,
+    /// True if the line that ends at `searched` is empty so far.
+    is_line_empty: bool,
+    /// True if the last byte was a CR, to which an LF belongs.
+    after_cr: bool,
+    has_begun: bool,
+}
+
+impl SseFrames {
+    /// Reads bytes and passes each complete event to `on`. The concatenation of all events and [`finish`](Self::finish)
+    /// is the input.
+    pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(Vec<u8>)) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.is_line_empty = true;
+        }
+        self.pending.extend_from_slice(bytes);
+        let mut start = 0;
+        while let Some(end) = self.next_end() {
+            on(self.pending[start..end].to_vec());
+            start = end;
+        }
+        self.pending.drain(..start);
+        self.searched -= start;
+    }
+
+    /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event if it
+    /// has arrived, and else begins the next one.
+    fn next_end(&mut self) -> Option<usize> {
+        while let Some(&byte) = self.pending.get(self.searched) {
+            self.searched += 1;
+            let is_second_half = std::mem::take(&mut self.after_cr) && byte == b'\n';
+            if is_second_half {
+                continue;
+            }
+            if byte != b'\n' && byte != b'\r' {
+                self.is_line_empty = false;
+                continue;
+            }
+            self.after_cr = byte == b'\r';
+            if std::mem::replace(&mut self.is_line_empty, true) {
+                if self.after_cr && self.pending.get(self.searched) == Some(&b'\n') {
+                    self.after_cr = false;
+                    self.searched += 1;
+                }
+                return Some(self.searched);
+            }
+        }
+        None
+    }
+
+    /// Number of bytes of the event that is not complete.
+    pub(crate) fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Returns the bytes after the last complete event.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        std::mem::take(self).pending
+    }
+}
+
+/// Returns the lines of an event, each with its line end.
+fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = event;
+    std::iter::from_fn(move || {
+        let end = memchr::memchr2(b'\r', b'\n', rest);
+        let len = match end {
+            Some(at) if rest[at] == b'\r' && rest.get(at + 1) == Some(&b'\n') => at + 2,
+            Some(at) => at + 1,
+            None => rest.len(),
+        };
+        let (line, after) = rest.split_at(len);
+        rest = after;
+        (!line.is_empty()).then_some(line)
+    })
+}
+
+/// Splits a `data` line into its field name with colon and space, its value, and its line end.
+fn data_line(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let line_end = line.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    let (text, line_end) = line.split_at(line_end.unwrap_or(line.len()));
+    let mark: &[u8] = if text.starts_with(b"\xEF\xBB\xBFdata") {
+        b"\xEF\xBB\xBF"
+    } else {
+        b""
+    };
+    let after = text[mark.len()..].strip_prefix(b"data")?;
+    let name = mark.len()
+        + 4
+        + match after {
+            [b':', b' ', ..] => 2,
+            [b':', ..] => 1,
+            [] => 0,
+            _ => return None,
+        };
+    Some((&text[..name], &text[name..], line_end))
+}
+
+/// Returns the data of an event, its lines joined by LF, or `None` if it has no data.
+pub(crate) fn sse_data(event: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let mut values = lines(event).filter_map(|line| Some(data_line(line)?.1));
+    let first = values.next()?;
+    let mut joined = Cow::Borrowed(first);
+    for value in values {
+        let joined = joined.to_mut();
+        joined.push(b'\n');
+        joined.extend_from_slice(value);
+    }
+    Some(joined)
+}
+
+/// Returns the event with other data, which is one line; its other lines stay.
+pub(crate) fn with_data(event: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(event.len() + data.len());
+    let mut is_written = false;
+    for line in lines(event) {
+        match data_line(line) {
+            Some((name, _, line_end)) if !is_written => {
+                is_written = true;
+                out.extend_from_slice(name);
+                // Between tokens a line end is a space, and no string of JSON has one.
+                out.extend(data.iter().map(|byte| match byte {
+                    b'\r' | b'\n' => b' ',
+                    byte => *byte,
+                }));
+                out.extend_from_slice(line_end);
+            }
+            Some(_) => {}
+            None => out.extend_from_slice(line),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(pieces: &[&[u8]]) -> Vec<String> {
+        let mut frames = SseFrames::default();
+        let mut found = Vec::new();
+        for piece in pieces {
+            frames.push(piece, &mut |event| {
+                found.push(String::from_utf8(event).unwrap())
+            });
+        }
+        found.push(String::from_utf8(frames.finish()).unwrap());
+        found
+    }
+
+    #[test]
+    fn events_keep_their_bytes_however_they_are_cut() {
+        for (text, events) in [
+            (
+                "data: a\n\ndata: b\n\n",
+                &["data: a\n\n", "data: b\n\n", ""][..],
+            ),
+            (
+                "data: a\r\n\r\n: c\r\n\r\nx",
+                &["data: a\r\n\r\n", ": c\r\n\r\n", "x"],
+            ),
+            (
+                "data: a\r\rdata: b\r\n\n",
+                &["data: a\r\r", "data: b\r\n\n", ""],
+            ),
+            ("\n\ndata: a\n\n", &["\n", "\n", "data: a\n\n", ""]),
+            ("data: a\ndata: é\n\n", &["data: a\ndata: é\n\n", ""]),
+            ("", &[""]),
+        ] {
+            let bytes = text.as_bytes();
+            assert_eq!(split(&[bytes]), events, "{text:?}");
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(split_bytes(&single), text);
+            for cut in 0..=bytes.len() {
+                let pieces = [&bytes[..cut], &bytes[cut..]];
+                assert_eq!(split_bytes(&pieces), text, "{text:?} at {cut}");
+                assert_eq!(
+                    data_of(&split(&pieces)),
+                    data_of(&split(&[bytes])),
+                    "{text:?}"
+                );
+            }
+        }
+    }
+
+    fn split_bytes(pieces: &[&[u8]]) -> String {
+        let mut frames = SseFrames::default();
+        let mut all = Vec::new();
+        for piece in pieces {
+            frames.push(piece, &mut |event| all.extend(event));
+        }
+        all.extend(frames.finish());
+        String::from_utf8(all).unwrap()
+    }
+
+    fn data_of(events: &[String]) -> Vec<Vec<u8>> {
+        let data = events.iter().filter_map(|event| sse_data(event.as_bytes()));
+        data.map(Cow::into_owned).collect()
+    }
+
+    #[test]
+    fn data_is_joined_and_replaced() {
+        let event = b"event: e\r\ndata: {\"a\":\r\ndata:1}\r\nid: 4\r\n\r\n";
+        assert_eq!(sse_data(event).unwrap(), &b"{\"a\":\n1}"[..]);
+        let other = with_data(event, b"{\"a\":\n2}");
+        assert_eq!(other, b"event: e\r\ndata: {\"a\": 2}\r\nid: 4\r\n\r\n");
+        assert_eq!(sse_data(b": comment\n\n"), None);
+        assert_eq!(sse_data(b"database: x\n\n"), None);
+        assert_eq!(sse_data(b"data\n\n").unwrap(), &b""[..]);
+    }
+}

@@ -1,0 +1,414 @@
+//! Replies that pass whole, and replies that a rule stops.
+
+use ttsr::{Action, Mode, Pattern};
+
+use super::replies::{Piece, events, seen, stream, whole};
+use super::{APIS, Judged, SETTINGS, aborting, judge, judge_with, pack_of};
+use crate::config::BlockEnding;
+use crate::judge::{BrokenOff, JudgeSettings, ReplyJudge};
+use crate::routes::ModelApi::{self, AnthropicMessages, OpenAiChat, OpenAiResponses};
+
+const HARD: JudgeSettings = JudgeSettings {
+    ending: BlockEnding::Hard,
+    ..SETTINGS
+};
+
+fn usual() -> [Piece<'static>; 4] {
+    [
+        Piece::Reasoning(&["Hm", "m, é"]),
+        Piece::Text(&["Let ", "me ", "see."]),
+        Piece::Tool("bash", &["{\"command\":", " \"zebra\"}"]),
+        Piece::Tool("read", &["{\"path\": \"quokka\"}"]),
+    ]
+}
+
+#[test]
+fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
+    let pack = pack_of(Pattern::regex("key-[0-9]{4}\\b"), |rule| {
+        rule.action = Action::Redact
+    });
+    for api in APIS {
+        let text = stream(api, &usual());
+        let crlf = text.replace('\n', "\r\n");
+        let commented = format!(": hello\n\n{text}\n: bye\n\n");
+        for text in [text, crlf, commented] {
+            let bytes = text.as_bytes();
+            let mut all: Vec<Vec<&[u8]>> = vec![bytes.chunks(1).collect(), vec![bytes]];
+            all.extend((2..40).map(|len| bytes.chunks(len).collect()));
+            for pieces in all {
+                let judged = judge_with(api, &pack, SETTINGS, pieces);
+                assert_eq!(judged.sent, text);
+                assert_eq!(judged.ended, Ok(()));
+                assert!(!judged.report.is_blocked);
+            }
+        }
+        let body = whole(api, &usual()).to_string().into_bytes();
+        let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+        assert_eq!(judge.judge_whole(body.clone()).unwrap(), body);
+    }
+}
+
+#[test]
+fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
+    for api in APIS {
+        let pack = aborting("never");
+        let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+        let (mut sent, mut shown_early) = (String::new(), false);
+        for event in events(api, &usual()) {
+            judge.push(event.as_bytes());
+            sent += &String::from_utf8(judge.take()).unwrap();
+            shown_early |= seen(&sent).text == "Let me ";
+            let calls = ["bash", "read"]
+                .iter()
+                .filter(|name| sent.contains(&format!("\"name\":\"{name}\"")));
+            let inputs = ["zebra", "quokka"]
+                .iter()
+                .filter(|input| sent.contains(**input));
+            assert_eq!(calls.count(), inputs.count(), "{api:?} {sent}");
+        }
+        assert!(shown_early, "{api:?}");
+        assert_eq!(judge.finish(), Ok(()));
+        assert_eq!(sent, stream(api, &usual()));
+    }
+}
+
+/// The end of a reply whose second text is forbidden.
+fn blocked(api: ModelApi, settings: JudgeSettings, pieces: &[Piece<'_>]) -> Judged {
+    let judged = judge_with(
+        api,
+        &aborting("forbidden"),
+        settings,
+        [stream(api, pieces).as_bytes()],
+    );
+    assert!(judged.report.is_blocked, "{judged:?}");
+    assert_eq!(judged.ended, Ok(()));
+    judged
+}
+
+#[test]
+fn a_blocked_text_ends_with_the_reason_and_a_normal_stop() {
+    let pieces = [Piece::Text(&["So: ", "for", "bidden", " more"])];
+    let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
+    for (api, text, finish) in [
+        (AnthropicMessages, format!("So: for{reason}"), "end_turn"),
+        (OpenAiChat, format!("So: for\n\n{reason}"), "stop"),
+        (OpenAiResponses, format!("So: for{reason}"), "completed"),
+    ] {
+        let judged = blocked(api, SETTINGS, &pieces);
+        let seen = seen(&judged.sent);
+        assert_eq!(
+            (&*seen.text, &seen.finishes[..]),
+            (&*text, &[finish.to_owned()][..]),
+            "{api:?}"
+        );
+        assert_eq!(seen.errors, Vec::<String>::new());
+        // The same, however the stream is cut.
+        let bytes = stream(api, &pieces);
+        let single = judge_with(
+            api,
+            &aborting("forbidden"),
+            SETTINGS,
+            bytes.as_bytes().chunks(1),
+        );
+        assert_eq!(single, judged, "{api:?}");
+    }
+}
+
+#[test]
+fn a_hard_block_ends_as_a_failure_that_no_client_retries() {
+    let pieces = [Piece::Text(&["forbidden"])];
+    let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
+    for (api, finish, errors) in [
+        (AnthropicMessages, "error", 1),
+        (OpenAiChat, "content_filter", 0),
+        (OpenAiResponses, "failed", 1),
+    ] {
+        let seen = seen(&blocked(api, HARD, &pieces).sent);
+        assert_eq!(seen.text, reason, "{api:?}");
+        assert_eq!(seen.finishes, [finish], "{api:?}");
+        assert_eq!(seen.errors, vec![reason; errors], "{api:?}");
+    }
+    // The kinds that clients do not retry.
+    assert!(
+        blocked(AnthropicMessages, HARD, &pieces)
+            .sent
+            .contains("invalid_request_error")
+    );
+    assert!(
+        blocked(OpenAiResponses, HARD, &pieces)
+            .sent
+            .contains("\"code\":\"invalid_prompt\"")
+    );
+}
+
+#[test]
+fn no_trace_of_a_blocked_call_is_sent_and_the_stop_reason_is_not_that_of_a_call() {
+    let pieces = [
+        Piece::Text(&["Sure."]),
+        Piece::Tool("bash", &["{\"command\": \"forb", "idden\"}"]),
+    ];
+    for (api, finish) in [
+        (AnthropicMessages, "end_turn"),
+        (OpenAiChat, "stop"),
+        (OpenAiResponses, "completed"),
+    ] {
+        let judged = blocked(api, SETTINGS, &pieces);
+        let seen = seen(&judged.sent);
+        assert_eq!((seen.tools.len(), &*seen.input), (0, ""), "{api:?}");
+        assert_eq!(seen.finishes, [finish], "{api:?}");
+        assert!(!judged.sent.contains("bash"), "{api:?} {}", judged.sent);
+    }
+}
+
+#[test]
+fn a_call_that_left_before_another_was_blocked_runs() {
+    let pieces = [
+        Piece::Tool("read", &["{\"path\": \"quokka\"}"]),
+        Piece::Tool("bash", &["{\"command\": \"forbidden\"}"]),
+    ];
+    for (api, finish) in [
+        (AnthropicMessages, "tool_use"),
+        (OpenAiResponses, "completed"),
+    ] {
+        let seen = seen(&blocked(api, SETTINGS, &pieces).sent);
+        assert_eq!(seen.tools, ["read"], "{api:?}");
+        assert_eq!(seen.finishes, [finish], "{api:?}");
+    }
+    // In Chat the end of a call is known at the end of the reply.
+    let seen = seen(&blocked(OpenAiChat, SETTINGS, &pieces).sent);
+    assert_eq!((seen.tools.len(), &*seen.finishes[0]), (0, "stop"));
+}
+
+#[test]
+fn a_reply_that_is_not_streamed_is_blocked_the_same() {
+    let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
+    for api in APIS {
+        for pieces in [
+            [Piece::Text(&["forbidden"])],
+            [Piece::Tool("bash", &["{\"command\": \"forbidden\"}"])],
+        ] {
+            let body = whole(api, &pieces).to_string().into_bytes();
+            let mut judge = ReplyJudge::new(api, &aborting("forbidden"), SETTINGS).unwrap();
+            let sent = String::from_utf8(judge.judge_whole(body.clone()).unwrap()).unwrap();
+            let seen = seen(&sent);
+            assert_eq!(
+                (&*seen.text, seen.tools.len()),
+                (reason, 0),
+                "{api:?} {sent}"
+            );
+            assert!(!sent.contains("forbidden"), "{sent}");
+            let mut judge = ReplyJudge::new(api, &aborting("forbidden"), HARD).unwrap();
+            assert_eq!(judge.judge_whole(body).unwrap_err().reason(), reason);
+        }
+    }
+}
+
+#[test]
+fn a_message_does_not_repeat_the_text_that_matched() {
+    let pack = pack_of(Pattern::regex("key-[0-9]{4}"), |rule| {
+        rule.action = Action::Abort;
+        rule.message = Some("Do not write {{ match.text }}.".into());
+    });
+    for api in APIS {
+        let judged = judge(api, &pack, &stream(api, &[Piece::Text(&["key-1234"])]));
+        assert!(judged.report.is_blocked);
+        assert!(!judged.sent.contains("1234"), "{}", judged.sent);
+    }
+}
+
+#[test]
+fn a_shadow_run_delays_and_changes_nothing() {
+    let settings = JudgeSettings {
+        mode: Mode::Shadow,
+        ..SETTINGS
+    };
+    let pieces = [
+        Piece::Text(&["forbidden"]),
+        Piece::Tool("bash", &["{\"a\": ", "\"forbidden\"}"]),
+    ];
+    for api in APIS {
+        let pack = aborting("forbidden");
+        let mut judge = ReplyJudge::new(api, &pack, settings).unwrap();
+        for event in events(api, &pieces) {
+            judge.push(event.as_bytes());
+            assert_eq!(String::from_utf8(judge.take()).unwrap(), event, "{api:?}");
+        }
+        assert_eq!(judge.finish(), Ok(()));
+    }
+}
+
+#[test]
+fn a_reply_that_breaks_off_is_a_prefix_without_an_incomplete_call() {
+    let pack = aborting("never");
+    for api in APIS {
+        let text = stream(api, &usual());
+        for end in 0..text.len() {
+            let Some(cut) = text.get(..end) else { continue };
+            let judged = judge(api, &pack, cut);
+            if judged.report.is_unreadable {
+                continue;
+            }
+            assert!(
+                text.starts_with(&judged.sent),
+                "{api:?} at {end}: {}",
+                judged.sent
+            );
+            let seen = seen(&judged.sent);
+            for (name, input) in [
+                ("bash", "{\"command\": \"zebra\"}"),
+                ("read", "{\"path\": \"quokka\"}"),
+            ] {
+                let is_named = seen.tools.iter().any(|tool| tool == name);
+                assert_eq!(
+                    is_named,
+                    seen.input.contains(input),
+                    "{api:?} at {end}: {}",
+                    judged.sent
+                );
+            }
+            if judged.sent.len() < cut.len() {
+                assert_eq!(judged.ended, Err(BrokenOff), "{api:?} at {end}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
+    let open = JudgeSettings {
+        is_fail_open: true,
+        ..SETTINGS
+    };
+    for api in APIS {
+        let good = stream(api, &[Piece::Text(&["Hi."])]);
+        let other = APIS.into_iter().find(|other| *other != api).unwrap();
+        let first = events(api, &[]).remove(0);
+        for bad in [
+            format!("{first}data: {{\"type\": \"content_block_delta\", \n\n"),
+            stream(other, &[Piece::Text(&["Hi."])]),
+            "data: {\"hello\": \"world\"}\n\n".to_owned(),
+            "<html>busy</html>".to_owned(),
+        ] {
+            let judged = judge(api, &aborting("never"), &bad);
+            assert!(
+                judged.report.is_unreadable && judged.report.is_blocked,
+                "{api:?} {bad}"
+            );
+            assert!(
+                seen(&judged.sent)
+                    .text
+                    .starts_with("[ttsr: reply stopped: the reply"),
+                "{api:?} {bad}"
+            );
+            let judged = judge_with(api, &aborting("never"), open, [bad.as_bytes()]);
+            assert_eq!(judged.sent, bad, "{api:?}");
+            assert!(judged.report.is_unreadable);
+            let mut judge = ReplyJudge::new(api, &aborting("never"), SETTINGS).unwrap();
+            judge.judge_whole(bad.into_bytes()).unwrap_err();
+        }
+        assert!(!judge(api, &aborting("never"), &good).report.is_unreadable);
+    }
+}
+
+#[test]
+fn more_held_text_than_the_bound_stops_the_reply() {
+    let settings = JudgeSettings {
+        held_bytes: 2000,
+        ..SETTINGS
+    };
+    let long = "x".repeat(3000);
+    for api in APIS {
+        let pieces = [Piece::Tool("bash", &["{\"a\": \"", &long, "\"}"])];
+        let judged = judge_with(
+            api,
+            &aborting("never"),
+            settings,
+            [stream(api, &pieces).as_bytes()],
+        );
+        assert!(judged.report.is_blocked);
+        assert!(
+            seen(&judged.sent).text.contains("more text is held back"),
+            "{}",
+            judged.sent
+        );
+    }
+}
+
+#[test]
+fn every_choice_is_judged_and_every_open_choice_ends() {
+    let chunk = |choice: u32, text: &str| {
+        let choices = serde_json::json!([{"index": choice, "delta": {"content": text}, "finish_reason": null}]);
+        format!(
+            "data: {}\n\n",
+            serde_json::json!({"id": "c", "object": "chat.completion.chunk", "choices": choices})
+        )
+    };
+    let stream = [
+        chunk(0, "One "),
+        chunk(1, "It is key-"),
+        chunk(0, "two"),
+        chunk(1, "1234."),
+        chunk(0, " three"),
+    ]
+    .concat();
+    let pack = |action| pack_of(Pattern::regex("key-[0-9]{4}"), |rule| rule.action = action);
+    let redacted = judge(
+        OpenAiChat,
+        &pack(Action::Redact),
+        &(stream.clone() + "data: [DONE]\n\n"),
+    )
+    .sent;
+    assert_eq!(seen(&redacted).text, "One It is [redacted]two. three");
+    let stopped = judge(OpenAiChat, &pack(Action::Abort), &stream);
+    assert!(stopped.report.is_blocked);
+    assert_eq!(
+        stopped.sent.matches("\"finish_reason\":\"stop\"").count(),
+        2,
+        "{}",
+        stopped.sent
+    );
+    assert_eq!(stopped.sent.matches("[DONE]").count(), 1);
+    assert!(
+        !stopped.sent.contains(" three"),
+        "nothing of a choice follows its end"
+    );
+}
+
+#[test]
+fn a_call_that_wants_a_review_is_stopped_if_it_must_not_run_without_one() {
+    let reviewing = |blocks: bool| {
+        let toml = format!(
+            r#"
+            schema = 1
+            [pack]
+            name = "t"
+            grants = ["consult"]
+            [rule.ask]
+            description = "Ask."
+            severity = "error"
+            action = "consult"
+            on = ["tool-input"]
+            match.any = [{{ literal = "deploy" }}]
+            consult = {{ prompt = "Safe?", block-on-failure = {blocks} }}
+            examples.match = ["deploy"]
+            "#
+        );
+        ttsr::Pack::from_toml(&toml).unwrap()
+    };
+    let pieces = [Piece::Tool("bash", &["{\"command\": \"dep", "loy\"}"])];
+    for api in APIS {
+        let text = stream(api, &pieces);
+        assert_eq!(judge(api, &reviewing(false), &text).sent, text);
+        let stopped = judge(api, &reviewing(true), &text);
+        assert!(
+            stopped.report.is_blocked && !stopped.sent.contains("deploy"),
+            "{}",
+            stopped.sent
+        );
+        assert!(
+            seen(&stopped.sent).text.contains("no reviewer"),
+            "{}",
+            stopped.sent
+        );
+    }
+}

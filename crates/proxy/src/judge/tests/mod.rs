@@ -1,0 +1,76 @@
+//! Tests of judged replies, without a network. `replies` builds replies of each API and reads
+//! the bytes that were sent; `legal` checks their order.
+
+mod blocks;
+mod corpus;
+mod legal;
+mod random;
+mod redactions;
+mod replies;
+
+use ttsr::{Action, Mode, Pack, Pattern, Rule};
+
+use super::{BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
+use crate::config::BlockEnding;
+use crate::routes::ModelApi;
+
+pub(super) const APIS: [ModelApi; 3] = [
+    ModelApi::AnthropicMessages,
+    ModelApi::OpenAiChat,
+    ModelApi::OpenAiResponses,
+];
+
+pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
+    ending: BlockEnding::Soft,
+    is_fail_open: false,
+    mode: Mode::Live,
+    held_bytes: 1 << 20,
+};
+
+/// The result of one judged stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) sent: String,
+    pub(super) ended: Result<(), BrokenOff>,
+    pub(super) report: ReplyReport,
+}
+
+pub(super) fn judge_with<'p>(
+    api: ModelApi,
+    pack: &Pack,
+    settings: JudgeSettings,
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> Judged {
+    let mut judge = ReplyJudge::new(api, pack, settings).unwrap();
+    let mut sent = Vec::new();
+    for piece in pieces {
+        judge.push(piece);
+        sent.extend(judge.take());
+    }
+    let ended = judge.finish();
+    sent.extend(judge.take());
+    Judged {
+        sent: String::from_utf8_lossy(&sent).into_owned(),
+        ended,
+        report: judge.report(),
+    }
+}
+
+pub(super) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
+    judge_with(api, pack, SETTINGS, [stream.as_bytes()])
+}
+
+/// A pack of one rule for text, reasoning and tool input.
+pub(super) fn pack_of(pattern: Pattern, change: impl FnOnce(&mut Rule)) -> Pack {
+    let mut rule = Rule::new("demo/rule", vec![pattern]);
+    rule.on = ttsr::Channel::STREAMED.to_vec();
+    change(&mut rule);
+    Pack::builder().rule(rule).build().unwrap()
+}
+
+pub(super) fn aborting(pattern: &str) -> Pack {
+    pack_of(Pattern::literal(pattern), |rule| {
+        rule.action = Action::Abort;
+        rule.message = Some("Not this.".into());
+    })
+}

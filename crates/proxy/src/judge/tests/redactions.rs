@@ -1,0 +1,123 @@
+//! Replies from which rules redact text.
+
+use ttsr::{Action, Pack, Pattern};
+
+use super::replies::{Piece, seen, stream, whole};
+use super::{APIS, SETTINGS, judge_with, pack_of};
+use crate::judge::ReplyJudge;
+
+const SECRET: &str = "key-é-0123456789";
+
+fn redacting() -> Pack {
+    pack_of(Pattern::regex("key-é-[0-9]+"), |rule| {
+        rule.action = Action::Redact;
+        rule.on = ttsr::Channel::STREAMED.to_vec();
+    })
+}
+
+/// Every piece of the secret of four bytes or more.
+fn leaks(sent: &str) -> bool {
+    let parts = [
+        "key-", "ey-é", "-é-0", "0123", "1234", "2345", "3456", "4567", "5678", "6789",
+    ];
+    parts.iter().any(|part| sent.contains(part))
+}
+
+#[test]
+fn no_byte_of_a_secret_is_sent_however_it_is_cut() {
+    let pack = redacting();
+    for api in APIS {
+        for first in (0..=SECRET.len()).filter(|at| SECRET.is_char_boundary(*at)) {
+            for second in (first..=SECRET.len()).filter(|at| SECRET.is_char_boundary(*at)) {
+                let (head, rest) = SECRET.split_at(first);
+                let (middle, tail) = rest.split_at(second - first);
+                let before = format!("It is {head}");
+                let after = format!("{tail}. Fine.");
+                let deltas = [&*before, middle, &after];
+                let input_before = format!("{{\"a\": \"x {head}");
+                let input_after = format!("{tail} y\"}}");
+                let input = [&*input_before, middle, &input_after];
+                let pieces = [
+                    Piece::Reasoning(&deltas),
+                    Piece::Text(&deltas),
+                    Piece::Tool("t", &input),
+                ];
+                let text = stream(api, &pieces);
+                let judged = judge_with(api, &pack, SETTINGS, text.as_bytes().chunks(7));
+                let what = format!("{api:?} cut at {first} and {second}: {}", judged.sent);
+                assert!(!judged.report.is_blocked && judged.ended.is_ok(), "{what}");
+                assert!(!leaks(&judged.sent), "{what}");
+                let seen = seen(&judged.sent);
+                assert_eq!(seen.text, "It is [redacted]. Fine.", "{what}");
+                assert_eq!(seen.reasoning, "It is [redacted]. Fine.", "{what}");
+                assert_eq!(seen.input, "{\"a\": \"x [redacted] y\"}", "{what}");
+                let body = whole(api, &pieces).to_string().into_bytes();
+                let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+                let sent = String::from_utf8(judge.judge_whole(body).unwrap()).unwrap();
+                assert!(!leaks(&sent), "{what}: {sent}");
+                assert_eq!(sent.matches("[redacted]").count(), 3, "{sent}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_events_with_redacted_text_change() {
+    for api in APIS {
+        let pieces = [Piece::Text(&["one ", "key-é-1", "2 two", " three"])];
+        let text = stream(api, &pieces);
+        let sent = judge_with(api, &redacting(), SETTINGS, [text.as_bytes()]).sent;
+        let (before, after): (Vec<&str>, Vec<&str>) =
+            (text.split("\n\n").collect(), sent.split("\n\n").collect());
+        assert_eq!(before.len(), after.len(), "{api:?}");
+        for (before, after) in before.iter().zip(&after) {
+            // Responses repeats the text at the end of the part, of the item and of the response.
+            let has_secret = before.contains("key") || before.contains("2 two");
+            assert_eq!(before != after, has_secret, "{api:?} {before} {after}");
+        }
+        assert_eq!(seen(&sent).text, "one [redacted] two three");
+    }
+}
+
+#[test]
+fn a_repetition_with_another_text_is_judged_too() {
+    use crate::routes::ModelApi::OpenAiResponses;
+    let text = stream(OpenAiResponses, &[Piece::Text(&["harmless"])]);
+    for marker in [
+        "response.output_item.done",
+        "response.output_text.done",
+        "response.completed",
+    ] {
+        let at = text.find(&format!("event: {marker}")).unwrap();
+        let (head, tail) = text.split_at(at);
+        let end = tail.find("\n\n").unwrap();
+        for other in [SECRET, "harmless key-é-0123456789"] {
+            let changed = tail[..end].replace("harmless", other) + &tail[end..];
+            let all = format!("{head}{changed}");
+            let judged = judge_with(OpenAiResponses, &redacting(), SETTINGS, [all.as_bytes()]);
+            assert!(!leaks(&judged.sent), "{marker}: {}", judged.sent);
+            assert!(
+                judged.sent.contains("[redacted]"),
+                "{marker}: {}",
+                judged.sent
+            );
+        }
+    }
+}
+
+#[test]
+fn probabilities_of_a_redacted_text_are_left_out() {
+    use crate::routes::ModelApi::OpenAiChat;
+    let text = stream(OpenAiChat, &[Piece::Text(&["key-é-1", "2."])]);
+    let text = text.replace(
+        "\"finish_reason\":null",
+        "\"finish_reason\":null,\"logprobs\":{\"content\":[{\"token\":\"key-\"}]}",
+    );
+    let sent = judge_with(OpenAiChat, &redacting(), SETTINGS, [text.as_bytes()]).sent;
+    assert_eq!(seen(&sent).text, "[redacted].");
+    assert_eq!(
+        sent.matches("\"token\"").count(),
+        1,
+        "that of the first, empty delta: {sent}"
+    );
+}

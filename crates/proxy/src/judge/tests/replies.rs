@@ -1,0 +1,324 @@
+//! Replies of each API, as event streams and as whole bodies, and a reader of the bytes that a client received.
+
+use serde_json::{Value, json};
+use ttsr::{Channel, Event};
+use ttsr_wire::Reader;
+
+use crate::routes::ModelApi;
+
+/// One part of a reply, in deltas.
+pub(super) enum Piece<'a> {
+    Text(&'a [&'a str]),
+    Reasoning(&'a [&'a str]),
+    /// The name and the input.
+    Tool(&'a str, &'a [&'a str]),
+}
+
+use Piece::{Reasoning, Text, Tool};
+
+impl Piece<'_> {
+    fn deltas(&self) -> &[&str] {
+        match self {
+            Text(deltas) | Reasoning(deltas) | Tool(_, deltas) => deltas,
+        }
+    }
+}
+
+/// Returns the event stream of a reply, one string for each event.
+pub(super) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
+    match api {
+        ModelApi::AnthropicMessages => messages(pieces),
+        ModelApi::OpenAiChat => chat(pieces),
+        _ => responses(pieces),
+    }
+}
+
+pub(super) fn stream(api: ModelApi, pieces: &[Piece<'_>]) -> String {
+    events(api, pieces).concat()
+}
+
+fn named(data: &Value) -> String {
+    format!(
+        "event: {}\ndata: {data}\n\n",
+        data["type"].as_str().unwrap()
+    )
+}
+
+fn messages(pieces: &[Piece<'_>]) -> Vec<String> {
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 1},
+    });
+    let mut out = vec![
+        named(&json!({"type": "message_start", "message": message})),
+        named(&json!({"type": "ping"})),
+    ];
+    for (index, piece) in pieces.iter().enumerate() {
+        let (block, kind, member) = match piece {
+            Text(_) => (json!({"type": "text", "text": ""}), "text_delta", "text"),
+            Reasoning(_) => (
+                json!({"type": "thinking", "thinking": ""}),
+                "thinking_delta",
+                "thinking",
+            ),
+            Tool(name, _) => {
+                let block = json!({"type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": {}});
+                (block, "input_json_delta", "partial_json")
+            }
+        };
+        out.push(named(
+            &json!({"type": "content_block_start", "index": index, "content_block": block}),
+        ));
+        for delta in piece.deltas() {
+            let delta = json!({"type": kind, member: delta});
+            out.push(named(
+                &json!({"type": "content_block_delta", "index": index, "delta": delta}),
+            ));
+        }
+        out.push(named(
+            &json!({"type": "content_block_stop", "index": index}),
+        ));
+    }
+    let has_tool = pieces.iter().any(|piece| matches!(piece, Tool(..)));
+    let reason = if has_tool { "tool_use" } else { "end_turn" };
+    let delta = json!({"stop_reason": reason, "stop_sequence": null});
+    out.push(named(
+        &json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}}),
+    ));
+    out.push(named(&json!({"type": "message_stop"})));
+    out
+}
+
+fn chat(pieces: &[Piece<'_>]) -> Vec<String> {
+    let chunk = |delta: Value, reason: Value| {
+        let choices = json!([{"index": 0, "delta": delta, "finish_reason": reason}]);
+        let chunk = json!({
+            "id": "c1", "object": "chat.completion.chunk", "created": 17, "model": "m",
+            "choices": choices, "usage": null,
+        });
+        format!("data: {chunk}\n\n")
+    };
+    let mut out = vec![chunk(
+        json!({"role": "assistant", "content": ""}),
+        Value::Null,
+    )];
+    let mut calls = 0;
+    for piece in pieces {
+        if let Tool(name, _) = piece {
+            let function = json!({"name": name, "arguments": ""});
+            let call = json!({"index": calls, "id": format!("call_{calls}"), "type": "function", "function": function});
+            out.push(chunk(json!({"tool_calls": [call]}), Value::Null));
+        }
+        for delta in piece.deltas() {
+            let delta = match piece {
+                Text(_) => json!({"content": delta}),
+                Reasoning(_) => json!({"reasoning_content": delta}),
+                Tool(..) => {
+                    json!({"tool_calls": [{"index": calls, "function": {"arguments": delta}}]})
+                }
+            };
+            out.push(chunk(delta, Value::Null));
+        }
+        calls += u32::from(matches!(piece, Tool(..)));
+    }
+    let reason = if calls > 0 { "tool_calls" } else { "stop" };
+    out.push(chunk(json!({}), json!(reason)));
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16});
+    let usage = json!({
+        "id": "c1", "object": "chat.completion.chunk", "created": 17, "model": "m",
+        "choices": [], "usage": usage,
+    });
+    out.push(format!("data: {usage}\n\n"));
+    out.push("data: [DONE]\n\n".into());
+    out
+}
+
+fn response(status: &str, output: &[Value]) -> Value {
+    json!({
+        "id": "resp_1", "object": "response", "created_at": 17, "status": status, "model": "m",
+        "output": output, "error": null, "incomplete_details": null,
+    })
+}
+
+/// Returns the complete item of a piece.
+fn item(index: usize, piece: &Piece<'_>) -> Value {
+    let text = piece.deltas().concat();
+    match piece {
+        Text(_) => json!({
+            "type": "message", "id": format!("item_{index}"), "status": "completed", "role": "assistant",
+            "content": [{"type": "output_text", "text": text, "annotations": []}],
+        }),
+        Reasoning(_) => json!({
+            "type": "reasoning", "id": format!("item_{index}"),
+            "summary": [{"type": "summary_text", "text": text}],
+        }),
+        Tool(name, _) => json!({
+            "type": "function_call", "id": format!("item_{index}"), "status": "completed",
+            "call_id": format!("call_{index}"), "name": name, "arguments": text,
+        }),
+    }
+}
+
+fn responses(pieces: &[Piece<'_>]) -> Vec<String> {
+    let mut data = vec![
+        json!({"type": "response.created", "response": response("in_progress", &[])}),
+        json!({"type": "response.in_progress", "response": response("in_progress", &[])}),
+    ];
+    for (index, piece) in pieces.iter().enumerate() {
+        let id = format!("item_{index}");
+        let text = piece.deltas().concat();
+        let mut added = item(index, piece);
+        match piece {
+            Text(_) => added["content"] = json!([]),
+            Reasoning(_) => added["summary"] = json!([]),
+            Tool(..) => added["arguments"] = json!(""),
+        }
+        data.push(
+            json!({"type": "response.output_item.added", "output_index": index, "item": added}),
+        );
+        let (stem, part, at, member) = match piece {
+            Text(_) => (
+                "output_text",
+                Some("content_part"),
+                Some("content_index"),
+                "text",
+            ),
+            Reasoning(_) => (
+                "reasoning_summary_text",
+                Some("reasoning_summary_part"),
+                Some("summary_index"),
+                "text",
+            ),
+            Tool(..) => ("function_call_arguments", None, None, "arguments"),
+        };
+        let mut push = |kind: String, more: Value| {
+            let mut event = json!({"type": kind, "item_id": id, "output_index": index});
+            if let Some(at) = at {
+                event[at] = json!(0);
+            }
+            event
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            data.push(event);
+        };
+        let whole = match piece {
+            Text(_) => json!({"type": "output_text", "text": text, "annotations": []}),
+            _ => json!({"type": "summary_text", "text": text}),
+        };
+        if let Some(part) = part {
+            let mut empty = whole.clone();
+            empty["text"] = json!("");
+            push(format!("response.{part}.added"), json!({"part": empty}));
+        }
+        for delta in piece.deltas() {
+            push(format!("response.{stem}.delta"), json!({"delta": delta}));
+        }
+        push(format!("response.{stem}.done"), json!({member: text}));
+        if let Some(part) = part {
+            push(format!("response.{part}.done"), json!({"part": whole}));
+        }
+        data.push(json!({
+            "type": "response.output_item.done", "output_index": index, "item": item(index, piece),
+        }));
+    }
+    data.push(
+        json!({"type": "response.completed", "response": whole(ModelApi::OpenAiResponses, pieces)}),
+    );
+    let numbered = data.into_iter().enumerate().map(|(number, mut event)| {
+        event["sequence_number"] = json!(number);
+        named(&event)
+    });
+    numbered.collect()
+}
+
+/// Returns the reply to a request without `stream`.
+pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
+    let joined = |piece: &Piece<'_>| piece.deltas().concat();
+    match api {
+        ModelApi::AnthropicMessages => {
+            let blocks = pieces.iter().enumerate().map(|(index, piece)| match piece {
+                Text(_) => json!({"type": "text", "text": joined(piece)}),
+                Reasoning(_) => json!({"type": "thinking", "thinking": joined(piece), "signature": ""}),
+                Tool(name, _) => {
+                    let input: Value = serde_json::from_str(&joined(piece)).unwrap();
+                    json!({"type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": input})
+                }
+            });
+            json!({
+                "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+                "content": blocks.collect::<Vec<_>>(), "stop_reason": "end_turn", "stop_sequence": null,
+                "usage": {"input_tokens": 9, "output_tokens": 7},
+            })
+        }
+        ModelApi::OpenAiChat => {
+            let mut message = json!({"role": "assistant", "content": null});
+            let mut calls = Vec::new();
+            for piece in pieces {
+                match piece {
+                    Text(_) => message["content"] = json!(joined(piece)),
+                    Reasoning(_) => message["reasoning_content"] = json!(joined(piece)),
+                    Tool(name, _) => calls.push(json!({
+                        "id": format!("call_{}", calls.len()), "type": "function",
+                        "function": {"name": name, "arguments": joined(piece)},
+                    })),
+                }
+            }
+            if !calls.is_empty() {
+                message["tool_calls"] = json!(calls);
+            }
+            json!({
+                "id": "c1", "object": "chat.completion", "created": 17, "model": "m",
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16},
+            })
+        }
+        _ => {
+            let items: Vec<Value> = pieces
+                .iter()
+                .enumerate()
+                .map(|(index, piece)| item(index, piece))
+                .collect();
+            response("completed", &items)
+        }
+    }
+}
+
+/// The texts and ends that a client reads from the bytes that it received.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The texts by channel, each part on a line of its own.
+    pub(super) text: String,
+    pub(super) reasoning: String,
+    pub(super) input: String,
+    pub(super) tools: Vec<String>,
+    pub(super) finishes: Vec<String>,
+    pub(super) errors: Vec<String>,
+}
+
+pub(super) fn seen(sent: &str) -> Seen {
+    let mut seen = Seen::default();
+    let mut channels = Vec::new();
+    let mut reader = Reader::new("sent");
+    let mut on = |_: &str, event: Event| match event {
+        Event::PartStart { channel, tool, .. } => {
+            channels.push(channel);
+            seen.tools.extend(tool);
+        }
+        Event::Delta { part, bytes } => {
+            let text = String::from_utf8(bytes).unwrap();
+            match channels[part.0 as usize] {
+                Channel::Reasoning => seen.reasoning += &text,
+                Channel::ToolInput => seen.input += &text,
+                _ => seen.text += &text,
+            }
+        }
+        Event::Finish { reason } => seen.finishes.push(reason),
+        Event::Error { message, .. } => seen.errors.push(message),
+        _ => {}
+    };
+    reader.push(sent.as_bytes(), &mut on);
+    reader.finish(&mut on);
+    assert_eq!(reader.malformed_events(), 0, "{sent}");
+    seen
+}

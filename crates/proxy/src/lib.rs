@@ -1,0 +1,77 @@
+//! A reverse proxy for the APIs of model providers that applies [`ttsr`] rules to replies while they stream.
+//!
+//! A client is given the address of the proxy as its base URL and needs no other change. [`Proxy::bind`] opens the
+//! socket, [`Proxy::serve`] answers requests until a future of the caller completes.
+//!
+//! # Requests
+//!
+//! The path selects the [`Mount`], and with it the only server that a request and its key are sent to. Bodies are passed
+//! on as they arrive, byte for byte: the proxy reads from one side only as fast as the other side reads from it, and a
+//! client that closes its connection closes the connection to the server. Redirects of the server are answered with
+//! status 502 and never followed.
+//!
+//! # Replies
+//!
+//! Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not. Each event is
+//! read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of a tool call leave
+//! together, once the call is complete and judged. A redaction rewrites the events that have the text; a cut drops the
+//! events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that cannot be read is
+//! refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by [`ProxyLimits::held_bytes`] for each stream.
+//!
+//! Requests are not judged, and each reply is a conversation of its own.
+//!
+//! # Example: requests through a proxy
+//! ```
+//! use std::io::{Read as _, Write as _};
+//! use ttsr::Pack;
+//! use ttsr_proxy::{Mount, Proxy, ProxyConfig, UpstreamUrl};
+//! # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! # let url = format!("http://{}", server.local_addr()?);
+//! # std::thread::spawn(move || {
+//! #     let (mut socket, _) = server.accept().unwrap();
+//! #     let mut head = [0; 4096];
+//! #     let len = socket.read(&mut head).unwrap();
+//! #     assert!(head[..len].starts_with(b"GET /v1/models HTTP/1.1\r\n"));
+//! #     socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+//! # });
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! let mut config = ProxyConfig::default();
+//! config.mounts = vec![Mount::new("/local", UpstreamUrl::parse(&url)?)];
+//! let pack = Pack::builtin("std/secrets")?;
+//! let proxy = runtime.block_on(Proxy::bind(config, pack, "127.0.0.1:0"))?;
+//! let mut client = std::net::TcpStream::connect(proxy.address())?;
+//! client.write_all(b"GET /local/v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+//! let mut reply = String::new();
+//! runtime.block_on(proxy.serve(async {
+//!     tokio::task::spawn_blocking(move || client.read_to_string(&mut reply).map(|_| reply))
+//!         .await
+//!         .map(|reply| assert!(reply.unwrap().ends_with("\r\n\r\n{}")))
+//!         .unwrap();
+//! }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![warn(missing_docs)]
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
+)]
+
+mod body;
+mod config;
+mod error;
+mod headers;
+mod judge;
+mod routes;
+mod server;
+mod service;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod upstream;
+
+pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
+pub use error::ProxyError;
+pub use server::Proxy;
+pub use totals::{ProxyTotals, TotalsSnapshot};

@@ -1,0 +1,213 @@
+//! The path of a request, and the server and the API that it selects.
+
+use hyper::{Method, Uri};
+
+use crate::config::{ProxyConfig, UpstreamUrl};
+
+/// An API whose replies have content of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ModelApi {
+    AnthropicMessages,
+    OpenAiChat,
+    OpenAiResponses,
+    /// Another API of a model, whose replies this version cannot judge.
+    Unjudged,
+}
+
+/// The destination of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route<'c> {
+    pub(crate) upstream: &'c UpstreamUrl,
+    /// The path and the query to append to the URL of the server.
+    pub(crate) rest: &'c str,
+    /// `None` if the reply has no content of a model, such as a list of models.
+    pub(crate) api: Option<ModelApi>,
+}
+
+/// Returns the route of a request, or `None` if no server is configured for its path.
+pub(crate) fn route<'c>(
+    config: &'c ProxyConfig,
+    method: &Method,
+    uri: &'c Uri,
+    is_anthropic: bool,
+) -> Option<Route<'c>> {
+    let whole = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mounts = config.mounts.iter().filter_map(|mount| {
+        let rest = whole.strip_prefix(&*mount.prefix)?;
+        rest.is_empty()
+            .then_some("/")
+            .or_else(|| rest.starts_with(['/', '?']).then_some(rest))
+            .map(|rest| (mount, rest))
+    });
+    let mounted = mounts.max_by_key(|(mount, _)| mount.prefix.len());
+    let (upstream, rest) = match (mounted, &config.fallback) {
+        (Some((mount, rest)), _) => (&mount.upstream, rest),
+        (None, Some(fallback)) => (fallback, whole),
+        (None, None) => {
+            let name = match api(method, uri.path()) {
+                Some(ModelApi::AnthropicMessages) => "/anthropic",
+                Some(_) => "/openai",
+                None if is_anthropic => "/anthropic",
+                None if uri.path().starts_with("/v1/") => "/openai",
+                None => return None,
+            };
+            let mount = config.mounts.iter().find(|mount| mount.prefix == name)?;
+            (&mount.upstream, whole)
+        }
+    };
+    let path = rest.split('?').next().unwrap_or(rest);
+    Some(Route {
+        upstream,
+        rest,
+        api: api(method, path),
+    })
+}
+
+/// Returns the API of a path: by its last segments, because servers have different base paths. The comparison does not
+/// depend on escapes, doubled slashes and case, because a server may not either.
+fn api(method: &Method, path: &str) -> Option<ModelApi> {
+    let plain = unescaped(path).to_ascii_lowercase();
+    let segments: Vec<&str> = plain.split('/').filter(|it| !it.is_empty()).collect();
+    let is_post = method == Method::POST;
+    match segments[..] {
+        [.., "v1", "messages"] | ["messages"] if is_post => Some(ModelApi::AnthropicMessages),
+        [.., "chat", "completions"] if is_post => Some(ModelApi::OpenAiChat),
+        [.., "responses"] if is_post => Some(ModelApi::OpenAiResponses),
+        // A stored reply. Its items and their number are not replies.
+        [.., "responses", _] if method == Method::GET => Some(ModelApi::OpenAiResponses),
+        [.., "chat", "completions", _] if method == Method::GET => Some(ModelApi::OpenAiChat),
+        [.., "completions" | "complete"] if is_post => Some(ModelApi::Unjudged),
+        [.., "api", "chat" | "generate"] if is_post => Some(ModelApi::Unjudged),
+        [.., last] if is_post && last.to_ascii_lowercase().ends_with("generatecontent") => {
+            Some(ModelApi::Unjudged)
+        }
+        _ => None,
+    }
+}
+
+/// Decodes escapes of the form `%XX`; all other bytes stay.
+fn unescaped(path: &str) -> String {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let hex = |at: usize| char::from(*after.get(at)?).to_digit(16);
+        match (first, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Mount;
+
+    #[test]
+    fn the_longest_mount_then_the_fallback_then_the_known_apis_apply() {
+        let url = |url| UpstreamUrl::parse(url).unwrap();
+        let mut config = ProxyConfig::default();
+        config
+            .mounts
+            .push(Mount::new("/openai/eu/", url("https://eu.example/base")));
+        let to = |config: &ProxyConfig, method: Method, path: &str, is_anthropic| {
+            let uri: Uri = path.parse().unwrap();
+            let found = route(config, &method, &uri, is_anthropic)?;
+            Some(found.upstream.join(found.rest).unwrap().to_string())
+        };
+        for (method, path, is_anthropic, target) in [
+            (
+                "POST",
+                "/anthropic/v1/messages?beta=true",
+                false,
+                "https://api.anthropic.com/v1/messages?beta=true",
+            ),
+            ("HEAD", "/anthropic", false, "https://api.anthropic.com/"),
+            (
+                "HEAD",
+                "/anthropic?x=1",
+                false,
+                "https://api.anthropic.com/?x=1",
+            ),
+            (
+                "POST",
+                "/openai/v1/responses",
+                false,
+                "https://api.openai.com/v1/responses",
+            ),
+            (
+                "POST",
+                "/openai/eu/v1/responses",
+                false,
+                "https://eu.example/base/v1/responses",
+            ),
+            (
+                "POST",
+                "/v1/messages",
+                false,
+                "https://api.anthropic.com/v1/messages",
+            ),
+            (
+                "POST",
+                "/v1/chat/completions",
+                false,
+                "https://api.openai.com/v1/chat/completions",
+            ),
+            (
+                "GET",
+                "/v1/models",
+                false,
+                "https://api.openai.com/v1/models",
+            ),
+            (
+                "GET",
+                "/v1/models",
+                true,
+                "https://api.anthropic.com/v1/models",
+            ),
+            ("GET", "/openaix/v1", false, ""),
+            ("GET", "/", false, ""),
+        ] {
+            let found = to(&config, method.parse().unwrap(), path, is_anthropic);
+            assert_eq!(found.unwrap_or_default(), target, "{path}");
+        }
+        config.fallback = Some(url("http://localhost:11434/"));
+        let found = to(&config, Method::GET, "/v1/models", false);
+        assert_eq!(found.as_deref(), Some("http://localhost:11434/v1/models"));
+    }
+
+    #[test]
+    fn an_api_is_known_however_its_path_is_written() {
+        use ModelApi::{AnthropicMessages, OpenAiChat, OpenAiResponses, Unjudged};
+        for (method, path, want) in [
+            ("POST", "/v1/messages", Some(AnthropicMessages)),
+            ("POST", "//v1//%6dessages/", Some(AnthropicMessages)),
+            ("POST", "/V1/Messages", Some(AnthropicMessages)),
+            ("POST", "/v1/messages/count_tokens", None),
+            ("POST", "/v1/messages/batches", None),
+            ("POST", "/v1/threads/t/messages", None),
+            ("POST", "/api/v1/chat/completions", Some(OpenAiChat)),
+            ("GET", "/v1/chat/completions/chatcmpl-1", Some(OpenAiChat)),
+            ("POST", "/v1/responses", Some(OpenAiResponses)),
+            ("GET", "/v1/responses/resp_1", Some(OpenAiResponses)),
+            ("GET", "/v1/responses/resp_1/input_items", None),
+            ("POST", "/v1/completions", Some(Unjudged)),
+            ("POST", "/api/chat", Some(Unjudged)),
+            (
+                "POST",
+                "/v1beta/models/g:streamGenerateContent",
+                Some(Unjudged),
+            ),
+            ("GET", "/v1/models", None),
+        ] {
+            assert_eq!(api(&method.parse().unwrap(), path), want, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Replies under rules, over loopback.
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use tokio::sync::mpsc;
+use ttsr::{Action, Mode, Pack, Pattern, Rule};
+
+use super::{
+    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, server, start,
+    within,
+};
+use crate::BlockEnding;
+
+const CHUNKS: [&str; 4] = [
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"It is key-12\"}}]}\n\n",
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"34.\"}}]}\n\n",
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: [DONE]\n\n",
+];
+
+fn pack(action: Action) -> Pack {
+    let mut rule = Rule::new("demo/key", vec![Pattern::regex("key-[0-9]{4}")]);
+    rule.action = action;
+    rule.message = Some("No keys.".into());
+    Pack::builder().rule(rule).build().unwrap()
+}
+
+fn streamed(frames: Vec<Bytes>) -> Response<ScriptedBody> {
+    let mut response = Response::new(ScriptedBody::of(frames));
+    let kind = "text/event-stream; charset=utf-8".parse().unwrap();
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+fn post(proxy: &RunningProxy, path: &str) -> Request<Full<Bytes>> {
+    let request = Request::post(proxy.url(path)).header("accept-encoding", "gzip, br");
+    request.body(Full::from("{\"stream\":true}")).unwrap()
+}
+
+async fn chat_server(body: &'static [&'static str]) -> ScriptedServer {
+    server(move |_| async move {
+        streamed(
+            body.iter()
+                .map(|chunk| Bytes::from_static(chunk.as_bytes()))
+                .collect(),
+        )
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_stream_is_redacted_in_both_versions_of_http() {
+    for (front, back) in [(Http::One, Http::One), (Http::Two, Http::Two)] {
+        let mut upstream = chat_server(&CHUNKS).await;
+        let proxy = start(config(upstream.address, back), pack(Action::Redact)).await;
+        let request = post(&proxy, "/local/v1/chat/completions");
+        let response = within(client(front).request(request)).await.unwrap();
+        assert_eq!(
+            response.headers()["content-type"],
+            "text/event-stream; charset=utf-8"
+        );
+        let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+        let want = CHUNKS
+            .concat()
+            .replace("key-12", "[redacted]")
+            .replace("34.", ".");
+        assert_eq!(sent, want);
+        let received = upstream.requests.recv().await.unwrap();
+        assert_eq!(received.headers()["accept-encoding"], "identity");
+        let totals = proxy.totals.snapshot();
+        assert_eq!(
+            (totals.judged, totals.redactions, totals.blocked),
+            (1, 1, 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_block_cancels_the_server_and_ends_the_stream_for_the_client() {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let upstream = server(move |_| {
+        let (sender, body) = ScriptedBody::new();
+        told.send(sender).unwrap();
+        async move {
+            let mut response = Response::new(body);
+            let kind = "text/event-stream".parse().unwrap();
+            response.headers_mut().insert("content-type", kind);
+            response
+        }
+    })
+    .await;
+    let proxy = start(config(upstream.address, Http::One), pack(Action::Abort)).await;
+    let request = client(Http::One).request(post(&proxy, "/local/v1/chat/completions"));
+    let sent = tokio::spawn(async move { collected(request.await.unwrap()).await });
+    let frames = within(heard.recv()).await.unwrap();
+    frames.send(Ok(CHUNKS[0].into())).await.unwrap();
+    frames.send(Ok(CHUNKS[1].into())).await.unwrap();
+    within(frames.closed()).await;
+    let sent = String::from_utf8(within(sent).await.unwrap().to_vec()).unwrap();
+    assert!(
+        sent.contains("[ttsr: reply stopped by rule demo/key: No keys.]"),
+        "{sent}"
+    );
+    assert!(sent.ends_with("data: [DONE]\n\n"), "{sent}");
+    let totals = proxy.totals.snapshot();
+    assert_eq!((totals.judged, totals.blocked), (1, 1));
+}
+
+#[tokio::test]
+async fn a_reply_that_is_not_streamed_is_judged_the_same() {
+    let body = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"key-1234"},"finish_reason":"stop"}]}"#;
+    let upstream = server(move |_| async move {
+        let mut response =
+            Response::new(ScriptedBody::of(vec![Bytes::from_static(body.as_bytes())]));
+        response
+            .headers_mut()
+            .insert("content-type", "application/json".parse().unwrap());
+        response
+    })
+    .await;
+    for (action, ending, status, text) in [
+        (
+            Action::Redact,
+            BlockEnding::Soft,
+            StatusCode::OK,
+            "\"content\":\"[redacted]\"",
+        ),
+        (
+            Action::Abort,
+            BlockEnding::Soft,
+            StatusCode::OK,
+            "demo/key: No keys.]\"",
+        ),
+        (
+            Action::Abort,
+            BlockEnding::Hard,
+            StatusCode::BAD_REQUEST,
+            "invalid_request_error",
+        ),
+        (Action::Warn, BlockEnding::Soft, StatusCode::OK, "key-1234"),
+    ] {
+        let mut config = config(upstream.address, Http::One);
+        config.ending = ending;
+        let proxy = start(config, pack(action)).await;
+        let request = post(&proxy, "/local/v1/chat/completions");
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(response.status(), status);
+        let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+        assert!(sent.contains(text), "{sent}");
+        assert_eq!(sent == body, action == Action::Warn);
+        let totals = proxy.totals.snapshot();
+        let warned = u64::from(action == Action::Warn);
+        assert_eq!((totals.judged, totals.warnings), (1, warned));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_judged_is_refused_unless_the_proxy_fails_open() {
+    let upstream = server(|request: Request<Bytes>| async move {
+        let mut response = streamed(vec!["\x1f not plain".into()]);
+        if request.uri().path().starts_with("/v1/chat") {
+            let headers = response.headers_mut();
+            headers.insert("content-encoding", "gzip".parse().unwrap());
+        }
+        response
+    })
+    .await;
+    for is_fail_open in [false, true] {
+        for (path, status) in [
+            ("/local/v1/chat/completions", StatusCode::BAD_GATEWAY),
+            ("/local/v1/completions", StatusCode::BAD_REQUEST),
+        ] {
+            let mut config = config(upstream.address, Http::One);
+            config.is_fail_open = is_fail_open;
+            let proxy = start(config, pack(Action::Abort)).await;
+            let response = within(client(Http::One).request(post(&proxy, path)))
+                .await
+                .unwrap();
+            let status = if is_fail_open { StatusCode::OK } else { status };
+            assert_eq!(response.status(), status, "{path}");
+            let sent = collected(response).await;
+            assert_eq!(sent.starts_with(b"\x1f not"), is_fail_open, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_of_the_server_and_replies_in_shadow_pass_as_they_are() {
+    let upstream = server(|request: Request<Bytes>| async move {
+        let mut response = streamed(CHUNKS.map(Bytes::from).to_vec());
+        if request.uri().path() == "/fails/v1/chat/completions" {
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        }
+        response
+    })
+    .await;
+    for (path, mode) in [("/local/fails", Mode::Live), ("/local", Mode::Shadow)] {
+        let mut config = config(upstream.address, Http::One);
+        config.mode = mode;
+        let proxy = start(config, pack(Action::Abort)).await;
+        let request = post(&proxy, &format!("{path}/v1/chat/completions"));
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(collected(response).await, CHUNKS.concat(), "{path}");
+        assert_eq!(proxy.totals.snapshot().blocked, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_within_a_call_is_an_error_for_the_client() {
+    let call = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"t\",\"function\":{\"name\":\"bash\",\"arguments\":\"{\\\"a\\\":1\"}}]}}]}\n\n";
+    let upstream =
+        server(move |_| async move { streamed(vec![CHUNKS[0].into(), call.into()]) }).await;
+    let proxy = start(config(upstream.address, Http::One), pack(Action::Abort)).await;
+    let request = post(&proxy, "/local/v1/chat/completions");
+    let mut response = within(client(Http::One).request(request)).await.unwrap();
+    let mut sent = Vec::new();
+    let error = loop {
+        match within(response.frame()).await {
+            Some(Ok(frame)) => sent.extend(frame.into_data().unwrap()),
+            ended => break ended,
+        }
+    };
+    assert!(matches!(error, Some(Err(_))));
+    assert!(!String::from_utf8(sent).unwrap().contains("bash"));
+}
+
+#[tokio::test]
+async fn a_held_reply_is_kept_alive_and_stopped_in_the_end() {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let upstream = server(move |_| {
+        let (sender, body) = ScriptedBody::new();
+        told.send(sender).unwrap();
+        async move {
+            let mut response = Response::new(body);
+            let kind = "text/event-stream".parse().unwrap();
+            response.headers_mut().insert("content-type", kind);
+            response
+        }
+    })
+    .await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.keep_alive_time = std::time::Duration::from_millis(20);
+    config.limits.hold_time = std::time::Duration::from_millis(200);
+    let proxy = start(config, pack(Action::Redact)).await;
+    let begin = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\n\
+                 event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
+    let held = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"key-12\"}}\n\n";
+    let added = "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"output\":[]}}\n\n\
+                 data: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"id\":\"f\",\"name\":\"t\"}}\n\n";
+    for (path, chunks, sign, end) in [
+        (
+            "messages",
+            [begin, held],
+            "\"text\":\"\"",
+            "event: message_stop",
+        ),
+        (
+            "chat/completions",
+            [CHUNKS[0], ": hi\n\n"],
+            ": keep-alive",
+            "[DONE]",
+        ),
+        (
+            "responses",
+            [added, ": hi\n\n"],
+            ": keep-alive",
+            "event: response.completed",
+        ),
+    ] {
+        let request = client(Http::One).request(post(&proxy, &format!("/local/v1/{path}")));
+        let sent = tokio::spawn(async move { collected(request.await.unwrap()).await });
+        let frames = within(heard.recv()).await.unwrap();
+        for chunk in chunks {
+            frames.send(Ok(chunk.into())).await.unwrap();
+        }
+        let sent = String::from_utf8(within(sent).await.unwrap().to_vec()).unwrap();
+        assert!(sent.matches(sign).count() > 2, "{path}: {sent}");
+        assert!(
+            sent.contains("no rule could decide in time") && sent.contains(end),
+            "{path}: {sent}"
+        );
+        assert!(!sent.contains("key-12"), "{sent}");
+        within(frames.closed()).await;
+    }
+    assert_eq!(proxy.totals.snapshot().blocked, 3);
+}

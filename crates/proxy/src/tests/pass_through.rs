@@ -1,0 +1,346 @@
+//! Requests and responses that no rule reads.
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use ttsr_testing::Random;
+
+use super::{Http, ScriptedBody, client, collected, config, get, no_rules, server, start, within};
+use crate::Proxy;
+
+/// Every pair of versions: towards the client and towards the server.
+const VERSIONS: [(Http, Http); 4] = [
+    (Http::One, Http::One),
+    (Http::One, Http::Two),
+    (Http::Two, Http::One),
+    (Http::Two, Http::Two),
+];
+
+#[tokio::test]
+async fn bodies_arrive_byte_for_byte_however_they_are_cut() {
+    let mut random = Random::new(7);
+    let body: Vec<u8> = (0..3000).map(|_| random.below(256) as u8).collect();
+    let mut segmentations = vec![
+        body.chunks(1)
+            .map(Bytes::copy_from_slice)
+            .collect::<Vec<_>>(),
+        vec![Bytes::copy_from_slice(&body)],
+    ];
+    let (mut pieces, mut rest) = (Vec::new(), &body[..]);
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.len().min(1 + random.below(90)));
+        pieces.push(Bytes::copy_from_slice(piece));
+        rest = after;
+    }
+    segmentations.push(pieces);
+    for (front, back) in VERSIONS {
+        for frames in &segmentations {
+            let frames = frames.clone();
+            let mut upstream = server(move |_| {
+                let frames = frames.clone();
+                async move { Response::new(ScriptedBody::of(frames)) }
+            })
+            .await;
+            let proxy = start(config(upstream.address, back), no_rules()).await;
+            let request = Request::post(proxy.url("/local/v1/files?x=%2F"))
+                .body(Full::new(Bytes::copy_from_slice(&body)))
+                .unwrap();
+            let response = within(client(front).request(request)).await.unwrap();
+            assert_eq!(collected(response).await, body, "{front:?} {back:?}");
+            let received = upstream.requests.recv().await.unwrap();
+            assert_eq!(received.uri().path_and_query().unwrap(), "/v1/files?x=%2F");
+            assert_eq!(received.body(), &body, "{front:?} {back:?}");
+            let totals = proxy.totals.snapshot();
+            assert_eq!((totals.requests, totals.passed), (1, 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_pass_and_fields_of_one_connection_do_not() {
+    let mut upstream = server(|_| async {
+        let mut response = Response::new(ScriptedBody::of(vec!["hi".into()]));
+        response
+            .headers_mut()
+            .insert("connection", "x-drop".parse().unwrap());
+        response
+            .headers_mut()
+            .insert("x-drop", "1".parse().unwrap());
+        response
+            .headers_mut()
+            .insert("x-keep", "1".parse().unwrap());
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    })
+    .await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    let mut request = get(&proxy.url("/local"));
+    for (name, value) in [
+        ("x-api-key", "k"),
+        ("connection", "x-mine"),
+        ("x-mine", "1"),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let response = within(client(Http::One).request(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
+    assert!(response.headers().contains_key("x-keep"));
+    assert!(!response.headers().contains_key("x-drop"));
+    let received = upstream.requests.recv().await.unwrap();
+    assert_eq!(received.uri().path(), "/");
+    assert_eq!(received.headers()["x-api-key"], "k");
+    assert_eq!(received.headers()["host"], upstream.address.to_string());
+    assert_eq!(received.headers()["via"], "1.1 ttsr");
+    assert!(!received.headers().contains_key("x-mine"));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_cancels_the_request_to_the_server() {
+    for (front, back) in VERSIONS {
+        for has_begun in [false, true] {
+            let (told, mut heard) = mpsc::unbounded_channel();
+            let upstream = server(move |_| {
+                let (sender, body) = ScriptedBody::new();
+                told.send(sender.clone()).unwrap();
+                async move {
+                    if !has_begun {
+                        // Dropped with the request; the head is never sent.
+                        let guard = body;
+                        std::future::pending::<()>().await;
+                        return Response::new(guard);
+                    }
+                    Response::new(body)
+                }
+            })
+            .await;
+            let proxy = start(config(upstream.address, back), no_rules()).await;
+            let client = client(front);
+            let request = client.request(get(&proxy.url("/local/x")));
+            let mut request = tokio::spawn(async move {
+                let mut response = request.await.unwrap();
+                response.frame().await.unwrap().unwrap();
+                response
+            });
+            let frames = within(heard.recv()).await.unwrap();
+            if has_begun {
+                frames.send(Ok("first".into())).await.unwrap();
+                let response = within(&mut request).await.unwrap();
+                assert!(!frames.is_closed());
+                drop(response);
+            } else {
+                request.abort();
+                within(&mut request).await.unwrap_err();
+            }
+            within(frames.closed()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_holds_the_server_back() {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let upstream = server(move |_| {
+        let (sender, body) = ScriptedBody::new();
+        told.send(sender).unwrap();
+        async move { Response::new(body) }
+    })
+    .await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    let mut socket = TcpStream::connect(proxy.address).await.unwrap();
+    socket
+        .write_all(b"GET /local/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let frames = within(heard.recv()).await.unwrap();
+    let frame = Bytes::from(vec![b'x'; 1 << 20]);
+    let mut sent = 0_u64;
+    // The sockets of loopback buffer a few megabytes; then nothing is sent until the client reads.
+    while let Ok(ended) = tokio::time::timeout(
+        std::time::Duration::from_millis(300),
+        frames.send(Ok(frame.clone())),
+    )
+    .await
+    {
+        ended.unwrap();
+        sent += 1;
+        assert!(sent < 200, "the proxy stores what the client does not read");
+    }
+    let mut buffer = vec![0; 1 << 20];
+    for _ in 0..sent {
+        assert!(within(socket.read(&mut buffer)).await.unwrap() > 0);
+    }
+    within(frames.send(Ok(frame))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_foreign_host_a_redirect_and_an_unknown_path_are_refused() {
+    let mut upstream = server(|_| async {
+        let mut response = Response::new(ScriptedBody::of(Vec::new()));
+        *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+        let target = "http://127.0.0.1:1/".parse().unwrap();
+        response.headers_mut().insert("location", target);
+        response
+    })
+    .await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    let client = client(Http::One);
+    let mut request = get(&proxy.url("/local/x"));
+    request
+        .headers_mut()
+        .insert("host", "evil.example".parse().unwrap());
+    let response = within(client.request(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST);
+    let response = within(client.request(get(&proxy.url("/other/x"))))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert!(upstream.requests.try_recv().is_err(), "neither was sent");
+    let response = within(client.request(get(&proxy.url("/local/x"))))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    assert!(!response.headers().contains_key("location"));
+    let totals = proxy.totals.snapshot();
+    assert_eq!((totals.refused, totals.failed), (2, 1));
+}
+
+#[tokio::test]
+async fn heads_and_bodies_over_the_bounds_are_refused() {
+    let mut upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.request_bytes = 10;
+    config.limits.head_bytes = 8192;
+    let proxy = start(config, no_rules()).await;
+    let client = client(Http::One);
+    for (len, status) in [(10, StatusCode::OK), (11, StatusCode::PAYLOAD_TOO_LARGE)] {
+        let request = Request::post(proxy.url("/local/x"));
+        let request = request.body(Full::from(vec![b'x'; len])).unwrap();
+        assert_eq!(
+            within(client.request(request)).await.unwrap().status(),
+            status
+        );
+    }
+    assert_eq!(upstream.requests.try_recv().unwrap().body().len(), 10);
+    // The length of a chunked body is not announced, so the request ends where it grows too long.
+    let mut socket = TcpStream::connect(proxy.address).await.unwrap();
+    let head = b"POST /local/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+    socket.write_all(head).await.unwrap();
+    socket
+        .write_all(b"8\r\nxxxxxxxx\r\n8\r\nxxxxxxxx\r\n0\r\n\r\n")
+        .await
+        .unwrap();
+    let mut reply = vec![0; 12];
+    within(socket.read_exact(&mut reply)).await.unwrap();
+    assert_eq!(reply, b"HTTP/1.1 502");
+    assert!(
+        upstream.requests.try_recv().is_err(),
+        "no complete request arrived"
+    );
+    let mut request = get(&proxy.url("/local/x"));
+    request
+        .headers_mut()
+        .insert("x-long", "x".repeat(9000).parse().unwrap());
+    let response = within(client.request(request)).await.unwrap();
+    assert_eq!(
+        response.status(),
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_sends_nothing_is_given_up_after_the_idle_time() {
+    let (kept, mut open) = mpsc::unbounded_channel();
+    let upstream = server(move |request: Request<Bytes>| {
+        let (sender, body) = ScriptedBody::new();
+        let is_silent = request.uri().path() == "/silent";
+        kept.send(sender).unwrap();
+        async move {
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
+            Response::new(body)
+        }
+    })
+    .await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.idle_time = std::time::Duration::from_millis(100);
+    let proxy = start(config, no_rules()).await;
+    let client = client(Http::One);
+    let response = within(client.request(get(&proxy.url("/local/silent"))))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let response = within(client.request(get(&proxy.url("/local/begins"))))
+        .await
+        .unwrap();
+    within(response.collect())
+        .await
+        .expect_err("the response is incomplete");
+    within(open.recv()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_the_proxy_waits_for_requests_in_progress() {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let upstream = server(move |_| {
+        let (sender, body) = ScriptedBody::new();
+        told.send(sender).unwrap();
+        async move { Response::new(body) }
+    })
+    .await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    let request = client(Http::One).request(get(&proxy.url("/local/x")));
+    let response = tokio::spawn(async move { collected(request.await.unwrap()).await });
+    let frames = within(heard.recv()).await.unwrap();
+    frames.send(Ok("one ".into())).await.unwrap();
+    proxy.stop.send(()).unwrap();
+    while TcpStream::connect(proxy.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!proxy.ended.is_finished());
+    frames.send(Ok("two".into())).await.unwrap();
+    drop(frames);
+    assert_eq!(within(response).await.unwrap(), "one two");
+    within(proxy.ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn health_is_reported_and_a_missing_server_is_an_error_of_the_gateway() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let mut config = config(upstream.address, Http::One);
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    config.fallback = Some(crate::UpstreamUrl::parse(&url).unwrap());
+    let proxy = start(config, no_rules()).await;
+    let client = client(Http::One);
+    let response = within(client.request(get(&proxy.url("/healthz"))))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let response = within(client.request(get(&proxy.url("/v1/models"))))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let body: serde_json::Value = serde_json::from_slice(&collected(response).await).unwrap();
+    assert_eq!(
+        body["error"]["message"],
+        "ttsr proxy: cannot connect to the server"
+    );
+    assert_eq!(proxy.totals.snapshot().requests, 1);
+}
+
+#[tokio::test]
+async fn only_loopback_addresses_are_listened_on() {
+    let config = crate::ProxyConfig::default();
+    let refused = Proxy::bind(config, no_rules(), "0.0.0.0:0")
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("not a loopback address"),
+        "{refused}"
+    );
+}

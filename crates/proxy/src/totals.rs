@@ -1,0 +1,80 @@
+//! Counters of a proxy, shared between its connections and its owner.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::judge::ReplyReport;
+
+/// The counters of a proxy since its start.
+#[derive(Debug, Default)]
+pub struct ProxyTotals {
+    pub(crate) requests: AtomicU64,
+    pub(crate) passed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) judged: AtomicU64,
+    pub(crate) blocked: AtomicU64,
+    pub(crate) unreadable: AtomicU64,
+    pub(crate) redactions: AtomicU64,
+    pub(crate) warnings: AtomicU64,
+    pub(crate) unscanned_bytes: AtomicU64,
+}
+
+/// The values of [`ProxyTotals`] at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TotalsSnapshot {
+    /// Requests with a complete head, those to `/healthz` not included.
+    pub requests: u64,
+    /// Requests whose response was passed on as it was.
+    pub passed: u64,
+    /// Requests that the proxy answered itself, because they break its configuration.
+    pub refused: u64,
+    /// Requests that the server did not answer, or not in a form that is passed on.
+    pub failed: u64,
+    /// Replies that rules read, once they have ended.
+    pub judged: u64,
+    /// Replies among them that were stopped.
+    pub blocked: u64,
+    /// Replies among them that could not be read. They were stopped, unless the proxy fails open.
+    pub unreadable: u64,
+    /// Parts of replies from which rules redacted text, once for each rule.
+    pub redactions: u64,
+    /// Warnings of rules.
+    pub warnings: u64,
+    /// Bytes of strings in replies that no reader knows, which were not judged.
+    pub unscanned_bytes: u64,
+}
+
+impl ProxyTotals {
+    /// Returns the values.
+    #[must_use]
+    pub fn snapshot(&self) -> TotalsSnapshot {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TotalsSnapshot {
+            requests: load(&self.requests),
+            passed: load(&self.passed),
+            refused: load(&self.refused),
+            failed: load(&self.failed),
+            judged: load(&self.judged),
+            blocked: load(&self.blocked),
+            unreadable: load(&self.unreadable),
+            redactions: load(&self.redactions),
+            warnings: load(&self.warnings),
+            unscanned_bytes: load(&self.unscanned_bytes),
+        }
+    }
+
+    /// Counts a judged reply that has ended.
+    pub(crate) fn add_reply(&self, report: &ReplyReport) {
+        Self::add(&self.judged, 1);
+        Self::add(&self.blocked, u64::from(report.is_blocked));
+        Self::add(&self.unreadable, u64::from(report.is_unreadable));
+        Self::add(&self.redactions, report.redactions);
+        Self::add(&self.warnings, report.warnings);
+        Self::add(&self.unscanned_bytes, report.unscanned_bytes);
+    }
+
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
