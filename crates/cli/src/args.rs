@@ -54,7 +54,8 @@ pub(crate) struct PackArgs {
     /// A built-in pack, or a rule file or folder of rule files; may be repeated [default: all built-in
     /// packs]
     ///
-    /// Text is judged by `std/pii` (personal data) only if it is named.
+    /// `run`, `scan`, `watch`, `replay`, `demo` and `bench` load `std/pii` (personal data) only if it is
+    /// named.
     ///
     /// A built-in name wins over a path of the same spelling: write `./name` for the path.
     #[arg(long = "pack", value_name = "PACK")]
