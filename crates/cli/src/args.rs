@@ -54,7 +54,8 @@ pub(crate) struct PackArgs {
     /// A built-in pack, or a rule file or folder of rule files; may be repeated [default: all built-in
     /// packs]
     ///
-    /// Text is judged by `std/pii` (personal data) only if it is named.
+    /// `std/pii` (personal data) judges text only if it is named; `explain`, `list`, `docs` and `test` always
+    /// load it.
     ///
     /// A built-in name wins over a path of the same spelling: write `./name` for the path.
     #[arg(long = "pack", value_name = "PACK")]
