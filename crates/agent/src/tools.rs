@@ -182,9 +182,9 @@ impl Tools for WorkingFolder {
 
 impl fmt::Debug for WorkingFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Folder")
+        f.debug_struct("WorkingFolder")
             .field("path", &self.path)
-            .field("bounds", &self.limits)
+            .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
 }

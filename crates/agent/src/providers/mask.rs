@@ -125,6 +125,45 @@ mod tests {
     }
 
     #[test]
+    fn every_text_of_an_event_is_masked() {
+        let key = ApiKey::new(KEY).expect("it is not empty");
+        let with = || format!("a {KEY}");
+        let part = PartId(0);
+        for (event, wanted) in [
+            (
+                Event::Tool {
+                    part,
+                    tool: with(),
+                    call: Some(with()),
+                },
+                Event::Tool {
+                    part,
+                    tool: "a [key]".into(),
+                    call: Some("a [key]".into()),
+                },
+            ),
+            (
+                Event::Error {
+                    kind: with(),
+                    message: with(),
+                },
+                Event::Error {
+                    kind: "a [key]".into(),
+                    message: "a [key]".into(),
+                },
+            ),
+            (
+                Event::Finish { reason: with() },
+                Event::Finish {
+                    reason: "a [key]".into(),
+                },
+            ),
+        ] {
+            assert_eq!(masked(event, &key), wanted);
+        }
+    }
+
+    #[test]
     fn text_without_the_key_stays_as_it_is() {
         for text in ["", "s", "sk-canary-012345678", "sk-sk-canary-", "größer sk"] {
             for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {

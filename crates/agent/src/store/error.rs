@@ -140,3 +140,39 @@ impl Error for StoreError {
         self.source.as_ref().map(|source| source as _)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_file_the_problem_and_the_cause() {
+        for (kind, text) in [
+            (StoreErrorKind::Locked, "the session is open elsewhere"),
+            (StoreErrorKind::NotPlain, "not a plain file"),
+            (StoreErrorKind::Foreign, "not a session of ttsr"),
+            (StoreErrorKind::Empty, "nothing in it"),
+            (
+                StoreErrorKind::Version(7),
+                "session file of version 7, only 1 is known",
+            ),
+            (StoreErrorKind::Strange, "a record is not understood"),
+            (StoreErrorKind::TooLarge, "the record is too large"),
+            (StoreErrorKind::Full, "the disk is full"),
+            (StoreErrorKind::Disk, "the disk failed"),
+        ] {
+            let error = StoreError::from(kind);
+            assert_eq!((error.kind(), error.to_string().as_str()), (kind, text));
+            assert!(error.source().is_none(), "{text}");
+            let error = StoreError::with_reason(kind, "why").at(Path::new("a.log"));
+            let copy = error.duplicate();
+            assert_eq!(copy.to_string(), format!("a.log: {text}: why"));
+            assert_eq!(
+                copy.source().map(ToString::to_string).as_deref(),
+                Some("why")
+            );
+        }
+        let full = io::Error::from(io::ErrorKind::QuotaExceeded);
+        assert_eq!(StoreError::from(full).kind(), StoreErrorKind::Full);
+    }
+}

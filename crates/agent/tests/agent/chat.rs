@@ -572,6 +572,8 @@ fn e7_the_console_is_a_channel() {
     let screen = Screen::default();
     let mut console = Console::new(&b"one\ntwo\n"[..], screen.clone());
     assert_eq!(console.status(), ChannelStatus::Stopped);
+    assert_eq!((console.id(), console.name()), ("console", "Console"));
+    assert_eq!(format!("{console:?}"), "Console { status: Stopped, .. }");
     let (inbox, mut arrived) = mpsc::unbounded_channel();
     console.start(inbox.clone()).unwrap();
     assert!(console.start(inbox).is_err(), "once");

@@ -6,6 +6,7 @@ mod agent;
 mod ask;
 mod e2e;
 mod real;
+mod requests;
 mod watch;
 
 use ttsr::Pack;

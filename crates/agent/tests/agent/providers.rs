@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ttsr::harness::{Failure, Message, Provider, Request};
 use ttsr::{Channel, Event};
-use ttsr_agent::providers::{Endpoint, ProviderApi, Retries};
+use ttsr_agent::providers::{Endpoint, EndpointError, EndpointErrorKind, ProviderApi, Retries};
 use ttsr_wire::Reader;
 
 use server::{Plan, Server};
@@ -60,6 +60,50 @@ impl Came {
 
 fn request() -> Request {
     Request::new("a-model", vec![Message::user("Go.")])
+}
+
+#[test]
+fn an_endpoint_is_the_vendors_unless_another_is_named() {
+    for (api, base, variable) in [
+        (
+            ProviderApi::OpenAiChat,
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+        ),
+        (
+            ProviderApi::OpenAiResponses,
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+        ),
+        (
+            ProviderApi::AnthropicMessages,
+            "https://api.anthropic.com/v1",
+            "ANTHROPIC_API_KEY",
+        ),
+    ] {
+        assert_eq!((api.base(), api.key_variable()), (base, variable));
+        // Over plain HTTP no authority of the system is needed.
+        let local = Endpoint::at(api, "http://127.0.0.1:9/v1").unwrap();
+        assert_eq!(local.api(), api);
+        let error = local.key_from_env("TTSR_NO_SUCH_KEY").unwrap_err();
+        assert_eq!(error.kind(), EndpointErrorKind::Key);
+        assert!(error.to_string().contains("TTSR_NO_SUCH_KEY"), "{error}");
+        match Endpoint::new(api) {
+            Ok(endpoint) => assert_eq!(endpoint.api(), api),
+            // A system without any authority.
+            Err(error) => assert_eq!(error.kind(), EndpointErrorKind::TrustedRoots),
+        }
+    }
+    let error = Endpoint::at(ProviderApi::OpenAiChat, "ftp://127.0.0.1").unwrap_err();
+    assert_eq!(error.kind(), EndpointErrorKind::Address);
+    assert!(error.to_string().contains("`ftp://127.0.0.1`"), "{error}");
+    let error = local_trust(b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n");
+    assert_eq!(error.kind(), EndpointErrorKind::TrustedRoots);
+}
+
+fn local_trust(pem: &[u8]) -> EndpointError {
+    let endpoint = Endpoint::at(ProviderApi::OpenAiChat, "http://127.0.0.1:9/v1").unwrap();
+    endpoint.trust(&[pem.to_vec()]).unwrap_err()
 }
 
 /// An endpoint without retries.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ttsr::Channel;
 use ttsr::harness::{Failure, Provider, Scripted, ScriptedReply};
+use ttsr::{Channel, Event};
 use ttsr_agent::providers::{Chain, ProviderApi, ProviderNotice};
 
 use super::server::{Framing, Plan, Server};
@@ -32,6 +32,24 @@ fn the_next_model_answers_where_one_cannot() {
             let mut chain = Chain::new(failing(kind, status)).then("b", saying("from b"));
             let came = ask(&mut chain, &request()).await;
             assert_eq!(came.text(Channel::Text), "from b", "{kind}");
+        });
+    }
+}
+
+#[test]
+fn a_reply_that_ends_or_fails_before_it_begins_is_the_next_models() {
+    let silent = ScriptedReply::default();
+    let failed = ScriptedReply::default().event(Event::Error {
+        kind: "overloaded_error".into(),
+        message: "busy".into(),
+    });
+    for (first, name) in [(silent, "silent"), (failed, "failed")] {
+        runtime().block_on(async {
+            let mut chain = Chain::new(Scripted::new([first])).then("b", saying("from b"));
+            assert_eq!(chain.models(), ["", "b"]);
+            assert_eq!(format!("{chain:?}"), r#"Chain(["", "b"])"#);
+            let came = ask(&mut chain, &request()).await;
+            assert_eq!(came.text(Channel::Text), "from b", "{name}");
         });
     }
 }

@@ -45,6 +45,26 @@ fn g102_a_second_opener_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
+fn a_file_that_someone_else_shortens_is_not_compacted() {
+    let folder = Folder::new();
+    let (mut store, _) = Store::open(folder.file()).unwrap();
+    store.append(vec![said("one")]).unwrap();
+    assert_eq!((store.path(), store.next_seq()), (&*folder.file(), 2));
+    assert!(format!("{store:?}").starts_with("Store { path: "));
+    let file = std::fs::OpenOptions::new().write(true).open(folder.file());
+    let file = file.unwrap();
+    let written = file.metadata().unwrap().len();
+    file.set_len(written - 1).unwrap();
+    let error = store.compact().unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Disk);
+    let text = error.to_string();
+    assert!(
+        text.ends_with("the disk failed: the file was changed by someone else"),
+        "{text}"
+    );
+}
+
+#[test]
 #[cfg(unix)]
 fn g103_links_folders_and_pipes_are_refused() {
     let folder = Folder::new();
