@@ -71,7 +71,7 @@ pub struct AgentTurn<'a, P: Provider + ?Sized> {
 
 impl<P: Provider + ?Sized> std::fmt::Debug for AgentTurn<'_, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Turn")
+        f.debug_struct("AgentTurn")
             .field("processor", &self.processor)
             .field("max_replies", &self.max_replies)
             .finish_non_exhaustive()

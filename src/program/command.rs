@@ -215,10 +215,10 @@ impl FileGlobs {
         Ok((!globs.is_empty()).then_some(files))
     }
 
-    fn is_match(&self, path: &str, cache: &mut GlobScratch) -> bool {
+    fn is_match(&self, path: &str, scratch: &mut GlobScratch) -> bool {
         let mut applies = |scope: &Option<PathScope>| {
             let scope = scope.as_ref();
-            scope.is_some_and(|scope| scope.contains_with(path, cache))
+            scope.is_some_and(|scope| scope.contains_with(path, scratch))
         };
         let is_included =
             applies(&self.relative) || path.starts_with('/') && applies(&self.absolute);

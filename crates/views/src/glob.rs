@@ -226,15 +226,15 @@ impl Glob {
         self.is_match_with(text, &mut GlobScratch::default())
     }
 
-    /// Returns true if the glob matches the whole text. Allocates only if the cache has not been used for a glob and a
+    /// Returns true if the glob matches the whole text. Allocates only if the scratch has not been used for a glob and a
     /// text of this size.
     #[must_use]
-    pub fn is_match_with(&self, text: &str, cache: &mut GlobScratch) -> bool {
-        cache.is_folded = false;
-        self.matches(text, cache)
+    pub fn is_match_with(&self, text: &str, scratch: &mut GlobScratch) -> bool {
+        scratch.is_folded = false;
+        self.matches(text, scratch)
     }
 
-    fn matches(&self, text: &str, cache: &mut GlobScratch) -> bool {
+    fn matches(&self, text: &str, scratch: &mut GlobScratch) -> bool {
         let begins_so = text.len() >= self.prefix.len()
             && match self.case_insensitive {
                 true => text.as_bytes()[..self.prefix.len()]
@@ -256,12 +256,12 @@ impl Glob {
                 GlobStrategy::Literal => head == Some(0),
                 GlobStrategy::Contains(needle) => {
                     let text = match self.case_insensitive {
-                        true => cache.fold(text),
+                        true => scratch.fold(text),
                         false => text,
                     };
                     memmem::find(text.as_bytes(), needle.as_bytes()).is_some()
                 }
-                GlobStrategy::Nfa(nfa) => nfa.matches(text, self.case_insensitive, cache),
+                GlobStrategy::Nfa(nfa) => nfa.matches(text, self.case_insensitive, scratch),
             }
     }
 
@@ -324,13 +324,13 @@ impl StateList {
 }
 
 impl GlobNfa {
-    fn matches(&self, text: &str, case_insensitive: bool, cache: &mut GlobScratch) -> bool {
+    fn matches(&self, text: &str, case_insensitive: bool, scratch: &mut GlobScratch) -> bool {
         let GlobScratch {
             current,
             next,
             stack,
             ..
-        } = cache;
+        } = scratch;
         current.reset(self.states.len());
         next.reset(self.states.len());
         self.add(0, current, stack);
@@ -533,12 +533,12 @@ impl GlobSet {
         self.is_match_with(text, &mut GlobScratch::default())
     }
 
-    /// Returns true if any glob matches the whole text. Allocates only if the cache has not been used for a glob and a
+    /// Returns true if any glob matches the whole text. Allocates only if the scratch has not been used for a glob and a
     /// text of this size.
     #[must_use]
-    pub fn is_match_with(&self, text: &str, cache: &mut GlobScratch) -> bool {
-        cache.is_folded = false;
-        self.globs.iter().any(|glob| glob.matches(text, cache))
+    pub fn is_match_with(&self, text: &str, scratch: &mut GlobScratch) -> bool {
+        scratch.is_folded = false;
+        self.globs.iter().any(|glob| glob.matches(text, scratch))
     }
 
     /// Returns the index of the last glob that matches the whole text.
@@ -547,13 +547,13 @@ impl GlobSet {
         self.last_match_with(text, &mut GlobScratch::default())
     }
 
-    /// Returns the index of the last glob that matches the whole text. Allocates only if the cache has not been used
+    /// Returns the index of the last glob that matches the whole text. Allocates only if the scratch has not been used
     /// for a glob and a text of this size.
     #[must_use]
-    pub fn last_match_with(&self, text: &str, cache: &mut GlobScratch) -> Option<usize> {
-        cache.is_folded = false;
+    pub fn last_match_with(&self, text: &str, scratch: &mut GlobScratch) -> Option<usize> {
+        scratch.is_folded = false;
         self.globs
             .iter()
-            .rposition(|glob| glob.matches(text, cache))
+            .rposition(|glob| glob.matches(text, scratch))
     }
 }

@@ -196,10 +196,10 @@ impl PathScope {
         self.globs.applies(path, &mut GlobScratch::default())
     }
 
-    /// Returns true if the file is in scope. Allocates only if the cache has not been used for globs and a path of this
+    /// Returns true if the file is in scope. Allocates only if the scratch has not been used for globs and a path of this
     /// size.
-    pub fn contains_with(&self, path: &str, cache: &mut GlobScratch) -> bool {
-        self.globs.applies(Some(path), cache) == Some(true)
+    pub fn contains_with(&self, path: &str, scratch: &mut GlobScratch) -> bool {
+        self.globs.applies(Some(path), scratch) == Some(true)
     }
 }
 
@@ -241,14 +241,14 @@ impl GlobList {
         })
     }
 
-    fn applies(&self, name: Option<&str>, cache: &mut GlobScratch) -> Option<bool> {
+    fn applies(&self, name: Option<&str>, scratch: &mut GlobScratch) -> Option<bool> {
         match name {
             None if self.includes_any => None,
             None => Some(true),
             Some(_) if self.excludes.is_empty() => Some(true),
-            Some(name) if !self.excludes_any => Some(self.set.is_match_with(name, cache)),
+            Some(name) if !self.excludes_any => Some(self.set.is_match_with(name, scratch)),
             Some(name) => {
-                let last = self.set.last_match_with(name, cache);
+                let last = self.set.last_match_with(name, scratch);
                 Some(last.map_or(!self.includes_any, |glob| !self.excludes[glob]))
             }
         }

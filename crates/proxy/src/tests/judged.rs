@@ -3,12 +3,11 @@
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
-use tokio::sync::mpsc;
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
 use super::{
-    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, server, start,
-    within,
+    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, open_server,
+    server, start, within,
 };
 use crate::BlockEnding;
 
@@ -78,18 +77,7 @@ async fn a_stream_is_redacted_in_both_versions_of_http() {
 
 #[tokio::test]
 async fn a_block_cancels_the_server_and_ends_the_stream_for_the_client() {
-    let (told, mut heard) = mpsc::unbounded_channel();
-    let upstream = server(move |_| {
-        let (sender, body) = ScriptedBody::new();
-        told.send(sender).unwrap();
-        async move {
-            let mut response = Response::new(body);
-            let kind = "text/event-stream".parse().unwrap();
-            response.headers_mut().insert("content-type", kind);
-            response
-        }
-    })
-    .await;
+    let (upstream, mut heard) = open_server("text/event-stream").await;
     let proxy = start(config(upstream.address, Http::One), pack(Action::Abort)).await;
     let request = client(Http::One).request(post(&proxy, "/local/v1/chat/completions"));
     let sent = tokio::spawn(async move { collected(request.await.unwrap()).await });
@@ -227,18 +215,7 @@ async fn a_connection_that_breaks_within_a_call_is_an_error_for_the_client() {
 
 #[tokio::test]
 async fn a_held_reply_is_kept_alive_and_stopped_in_the_end() {
-    let (told, mut heard) = mpsc::unbounded_channel();
-    let upstream = server(move |_| {
-        let (sender, body) = ScriptedBody::new();
-        told.send(sender).unwrap();
-        async move {
-            let mut response = Response::new(body);
-            let kind = "text/event-stream".parse().unwrap();
-            response.headers_mut().insert("content-type", kind);
-            response
-        }
-    })
-    .await;
+    let (upstream, mut heard) = open_server("text/event-stream").await;
     let mut config = config(upstream.address, Http::One);
     config.limits.keep_alive_time = std::time::Duration::from_millis(20);
     config.limits.hold_time = std::time::Duration::from_millis(200);

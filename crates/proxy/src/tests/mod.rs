@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::client::legacy::Client;
@@ -113,6 +114,24 @@ where
         }
     });
     ScriptedServer { address, requests }
+}
+
+/// Starts a server whose responses have that content type. The frames of each are sent by the test.
+pub(crate) async fn open_server(
+    content_type: &'static str,
+) -> (ScriptedServer, mpsc::UnboundedReceiver<ScriptedFrames>) {
+    let (told, heard) = mpsc::unbounded_channel();
+    let server = server(move |_| {
+        let (sender, body) = ScriptedBody::new();
+        told.send(sender).unwrap();
+        async move {
+            let mut response = Response::new(body);
+            let kind = HeaderValue::from_static(content_type);
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+    });
+    (server.await, heard)
 }
 
 /// A proxy in a task of its own.

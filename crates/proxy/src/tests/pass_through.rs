@@ -8,7 +8,10 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use ttsr_testing::Random;
 
-use super::{Http, ScriptedBody, client, collected, config, get, no_rules, server, start, within};
+use super::{
+    Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
+    within,
+};
 use crate::Proxy;
 
 /// Every pair of versions: towards the client and towards the server.
@@ -141,13 +144,7 @@ async fn a_client_that_goes_away_cancels_the_request_to_the_server() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_the_server_back() {
-    let (told, mut heard) = mpsc::unbounded_channel();
-    let upstream = server(move |_| {
-        let (sender, body) = ScriptedBody::new();
-        told.send(sender).unwrap();
-        async move { Response::new(body) }
-    })
-    .await;
+    let (upstream, mut heard) = open_server("application/octet-stream").await;
     let proxy = start(config(upstream.address, Http::One), no_rules()).await;
     let mut socket = TcpStream::connect(proxy.address).await.unwrap();
     socket
@@ -284,13 +281,7 @@ async fn a_server_that_sends_nothing_is_given_up_after_the_idle_time() {
 
 #[tokio::test]
 async fn the_end_of_the_proxy_waits_for_requests_in_progress() {
-    let (told, mut heard) = mpsc::unbounded_channel();
-    let upstream = server(move |_| {
-        let (sender, body) = ScriptedBody::new();
-        told.send(sender).unwrap();
-        async move { Response::new(body) }
-    })
-    .await;
+    let (upstream, mut heard) = open_server("application/octet-stream").await;
     let proxy = start(config(upstream.address, Http::One), no_rules()).await;
     let request = client(Http::One).request(get(&proxy.url("/local/x")));
     let response = tokio::spawn(async move { collected(request.await.unwrap()).await });
