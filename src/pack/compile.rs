@@ -17,8 +17,8 @@ use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
-    FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Program, RuleScope,
-    ViewKey, ViewRules,
+    FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Program, ReleasePlan,
+    RuleScope, ViewKey, ViewRules,
 };
 use crate::rule::{Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -99,7 +99,7 @@ pub(super) fn compile(
         scope(rule, &mut globs)
             .map_err(|error| CompileError::at(rule, CompileErrorKind::Scope(error)))
     });
-    let scopes = scopes.collect::<Result<_, _>>()?;
+    let scopes: Vec<RuleScope> = scopes.collect::<Result<_, _>>()?;
     let allow_entries = allow_entries(&rules, allows, &mut globs)?;
     // An allow entry with globs on the text may reject the first match, so the rule needs the later ones too.
     let is_allowed_by_text = |index: usize| {
@@ -127,6 +127,8 @@ pub(super) fn compile(
         })?;
     }
     Ok(Program {
+        release: ReleasePlan::new(&rules),
+        has_origins: scopes.iter().any(RuleScope::has_origin),
         channels,
         scopes,
         conditions,

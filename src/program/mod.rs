@@ -9,6 +9,7 @@ mod capture;
 mod command;
 mod condition;
 mod detector_spec;
+mod release_plan;
 mod scope;
 mod view_key;
 
@@ -34,6 +35,7 @@ pub(crate) use command::{
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
+pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};
 
@@ -51,6 +53,10 @@ pub(crate) struct Program {
     pub(crate) conditions: Vec<Option<Box<CompoundCondition>>>,
     /// The allow entries that apply to a rule.
     pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
+    /// The text that waits before it is released, in [`Mode::Live`](crate::Mode::Live).
+    pub(crate) release: ReleasePlan,
+    /// True if a rule is limited to agents, models or providers.
+    pub(crate) has_origins: bool,
 }
 
 impl Program {
