@@ -35,6 +35,7 @@ use super::table::{PublishedState, StateId, Table, TableConfig};
 use super::utf8::{Symbol, Utf8Decoder};
 use speculative::Tile;
 
+pub(crate) use short_input::pad;
 pub use short_input::{IdleRun, is_short};
 
 /// The automaton of a set of patterns.

@@ -164,8 +164,6 @@ pub(crate) struct ShortInput {
     pub(crate) state: StateId,
     /// The bits of all states on the way, ORed.
     pub(crate) bits: u32,
-    /// The bytes of the delta, padded with zeros.
-    pub(crate) padded: [u8; SHORT],
     /// The columns of the bytes, padded with `STAY`.
     columns: u128,
     len: usize,
@@ -178,14 +176,6 @@ pub(crate) struct ReportLists<'a> {
     pub(crate) now: &'a [AtomicU32],
     /// Ended before the last symbol, which was needed to decide it.
     pub(crate) late: &'a [AtomicU32],
-}
-
-impl ShortInput {
-    /// Returns the number of bytes of the delta.
-    #[inline(always)]
-    pub(crate) fn len(&self) -> u32 {
-        self.len as u32
-    }
 }
 
 /// The cells of a full row besides its columns.
@@ -338,7 +328,6 @@ impl Table {
         ShortInput {
             state,
             bits,
-            padded,
             columns,
             len,
         }

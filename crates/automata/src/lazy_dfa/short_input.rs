@@ -4,13 +4,13 @@
 //! | entry point | used for |
 //! |---|---|
 //! | [`DfaCursor::push_short`] | one automaton, ASCII, no suffixes: needs the cursor alone, tried first |
-//! | [`LazyDfa::push_short`] | any automaton; several step together by its phases, `try_step_short` and `accept_short` |
-//! | [`LazyDfa::push_short_tracking_idle`] | automata whose callers need to know where the search was idle |
+//! | [`LazyDfa::push_short`] | one automaton of any kind |
+//! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does |
 //!
 //! Contract: an entry point accepts a whole delta or declines it. If it declines, the state of the search is unchanged.
 //! None of them reports or builds a state.
 
-use super::super::table::{SHORT, ShortInput};
+use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
 
 /// The progress of [`Matcher::run`](crate::Matcher::run), in bytes.
@@ -75,9 +75,9 @@ impl LazyDfa {
             return None;
         }
         if bytes.is_ascii() {
-            if let Some(short) = self.try_step_short(cursor, bytes) {
-                self.accept_short(cursor, &short);
-                return Some(short.padded);
+            if let Some(state) = self.try_step_short(cursor, bytes) {
+                self.accept_short(cursor, state, bytes.len());
+                return Some(pad(bytes));
             }
         } else if self.push_short_plain(cursor, bytes).is_some() {
             return Some(pad(bytes));
@@ -123,13 +123,10 @@ impl LazyDfa {
         None
     }
 
-    /// Steps a short delta without changing the cursor.
-    #[inline(always)]
-    pub(crate) fn try_step_short(
-        &self,
-        cursor: &mut DfaCursor,
-        bytes: &[u8],
-    ) -> Option<ShortInput> {
+    /// Steps a delta of 1 to [`SHORT`] ASCII bytes without moving the cursor. Returns the last state, or `None` if a
+    /// state on the way is special or the cursor is no state of the table.
+    #[inline]
+    pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<StateId> {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
@@ -141,38 +138,38 @@ impl LazyDfa {
                 Some(extra) => extra.try_step_short(table, &short),
                 None => true,
             };
-        is_plain.then_some(short)
+        is_plain.then_some(short.state)
     }
 
-    /// Moves the cursor to where [`LazyDfa::try_step_short`] stepped.
-    #[inline(always)]
-    pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, short: &ShortInput) {
+    /// Moves the cursor to the state that [`LazyDfa::try_step_short`] returned for a delta of `len` bytes.
+    #[inline]
+    pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, state: StateId, len: usize) {
         // Nothing was stepped since `try_step_short`: `next` of every suffix is still the state after this delta.
-        cursor.state = short.state;
-        cursor.stepped = cursor.stepped.wrapping_add(short.len());
+        cursor.state = state;
+        cursor.stepped = cursor.stepped.wrapping_add(len as u32);
         if let Some(extra) = &mut cursor.extra {
             extra.accept_step(cursor.generation.dead);
         }
         cursor.decoder.passed_ascii();
     }
 
-    /// As [`LazyDfa::push_short`] for ASCII and a single state; also returns the number of leading bytes after which
-    /// the search was last [idle](LazyDfa::is_idle).
+    /// As [`LazyDfa::accept_short`] for an automaton without cuts. Returns the number of leading bytes after which the
+    /// search was last [idle](LazyDfa::is_idle).
     #[inline]
-    pub(crate) fn push_short_tracking_idle(
+    pub(crate) fn accept_short_tracking_idle(
         &self,
         cursor: &mut DfaCursor,
+        state: StateId,
         bytes: &[u8],
-    ) -> Option<([u8; SHORT], usize)> {
-        if !is_short(bytes) {
-            return None;
+    ) -> usize {
+        if cursor.generation.is_start_state(state) {
+            self.accept_short(cursor, state, bytes.len());
+            return bytes.len();
         }
-        let padded = pad(bytes);
-        if !padded.is_ascii() {
-            return None;
-        }
-        let idle_until = self.push_short_plain(cursor, bytes)?;
-        Some((padded, idle_until))
+        // The states on the way are not known. The bytes are stepped again, with a test of each state.
+        let run = self.run(cursor, bytes);
+        debug_assert_eq!((run.stepped, cursor.state), (bytes.len(), state));
+        run.idle_until
     }
 
     /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns
@@ -212,7 +209,7 @@ impl LazyDfa {
 }
 
 /// Returns a short delta padded with zeros.
-fn pad(bytes: &[u8]) -> [u8; SHORT] {
+pub(crate) fn pad(bytes: &[u8]) -> [u8; SHORT] {
     let mut padded = [0; SHORT];
     padded[..bytes.len()].copy_from_slice(bytes);
     padded

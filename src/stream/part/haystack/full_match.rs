@@ -13,7 +13,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use ttsr_automata::{Cursor, Matcher, SHORT};
+use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
 use ttsr_views::chunk::{Chunk, ChunkBuffer};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
@@ -74,34 +74,43 @@ impl FullMatchReader {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported. Returns false, and changes nothing, if the
+    /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
     /// delta is not of that kind.
     #[inline]
-    pub(super) fn push_short(
+    pub(super) fn try_short(
+        &mut self,
+        rules: &FullMatchRules,
+        bytes: &[u8],
+        limit: usize,
+    ) -> Option<ShortStep> {
+        let has_room = self.stretch.bytes().len() + bytes.len() < limit;
+        match has_room && self.has_nothing_to_resolve() {
+            true => rules.matcher.try_step_short(&mut self.cursor, bytes),
+            false => None,
+        }
+    }
+
+    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    #[inline]
+    pub(super) fn accept_short(
         &mut self,
         rules: &FullMatchRules,
         piece: Chunk<'_>,
-        limit: usize,
-    ) -> bool {
-        let len = piece.bytes.len();
-        let has_room = self.stretch.bytes().len() + len < limit;
-        if !has_room || !self.has_nothing_to_resolve() {
-            return false;
-        }
-        let Some((padded, idle_until)) = rules
+        padded: &[u8; SHORT],
+        step: ShortStep,
+    ) {
+        let FullMatchReader { cursor, .. } = self;
+        let idle_until = rules
             .matcher
-            .push_short_tracking_idle(&mut self.cursor, piece.bytes)
-        else {
-            return false;
-        };
+            .accept_short_tracking_idle(cursor, piece.bytes, step);
         if idle_until > 0 {
             self.drop_stretch();
-            self.before.push_short(padded, idle_until);
+            self.before.push_short(*padded, idle_until);
         }
-        if idle_until < len {
-            self.stretch.push(piece.slice(idle_until..len));
+        if idle_until < piece.bytes.len() {
+            self.stretch
+                .push(piece.slice(idle_until..piece.bytes.len()));
         }
-        true
     }
 
     /// Reads a piece.
