@@ -91,6 +91,18 @@ impl PartText {
         if len == 0 {
             return;
         }
+        if live.is_empty() && self.scalars.is_none() {
+            // No rule has redacted anything yet.
+            if len == self.waiting.len() {
+                std::mem::swap(&mut self.waiting, out);
+            } else {
+                out.extend_from_slice(&self.waiting[..len]);
+                self.waiting.drain(..len);
+            }
+            self.base += len as u64;
+            self.redact_from = self.base;
+            return;
+        }
         let piece = RedactedPiece {
             bytes: &self.waiting[..len],
             base: self.base,

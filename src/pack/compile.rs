@@ -414,7 +414,9 @@ fn compile_channel(
     if !has_others && builders.iter().all(ViewBuilder::is_empty) {
         return Ok(None);
     }
-    let views = builders.into_iter().map(|builder| builder.build(limits));
+    let views = builders
+        .into_iter()
+        .map(|builder| builder.build(conditions, limits));
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
     Ok(Some(ChannelRules {
         raw: views.remove(0),
@@ -524,7 +526,15 @@ impl ViewBuilder {
         });
     }
 
-    fn build(self, limits: &Limits) -> Result<ViewRules, TooManyClasses> {
+    fn build(
+        self,
+        conditions: &[Option<Box<CompoundCondition>>],
+        limits: &Limits,
+    ) -> Result<ViewRules, TooManyClasses> {
+        let compares_positions = |pattern: &FullMatchPattern| {
+            let condition = conditions[pattern.rule.index()].as_deref();
+            condition.is_some_and(CompoundCondition::compares_positions)
+        };
         let ViewBuilder {
             key,
             hirs,
@@ -542,6 +552,7 @@ impl ViewBuilder {
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
+                    counts_text: patterns.iter().any(compares_positions),
                     patterns: patterns.into_boxed_slice(),
                     holds,
                     is_unbroken,

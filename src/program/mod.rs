@@ -132,6 +132,8 @@ pub(crate) struct FullMatchRules {
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// True if text is held back until these patterns are decided.
     pub(crate) holds: bool,
+    /// True if a condition compares positions in lines or characters, so that those before a match must be counted.
+    pub(crate) counts_text: bool,
     /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
     pub(crate) is_unbroken: bool,
 }

@@ -269,17 +269,20 @@ impl Matcher {
         lazy.accept_short(&mut cursor.first, step.0, bytes.len());
     }
 
-    /// As [`accept_short`](Self::accept_short). Returns the number of leading bytes after which the search was last
-    /// idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// As [`try_step_short`](Self::try_step_short). Also returns the number of leading bytes after which the search was
+    /// last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
     #[inline]
-    pub fn accept_short_tracking_idle(
+    pub fn try_step_short_tracking_idle(
         &self,
-        cursor: &mut Cursor,
+        cursor: &Cursor,
         bytes: &[u8],
-        step: ShortStep,
-    ) -> usize {
+    ) -> Option<(ShortStep, usize)> {
+        if !self.more.is_empty() || !is_short(bytes) {
+            return None;
+        }
         let Automaton { lazy, .. } = &self.first;
-        lazy.accept_short_tracking_idle(&mut cursor.first, step.0, bytes)
+        let (state, idle_until) = lazy.try_step_short_tracking_idle(&cursor.first, bytes)?;
+        Some((ShortStep(state), idle_until))
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.

@@ -5,11 +5,12 @@
 //! |---|---|
 //! | [`DfaCursor::push_short`] | one automaton, ASCII, no suffixes: needs the cursor alone, tried first |
 //! | [`LazyDfa::push_short`] | one automaton of any kind |
-//! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does |
+//! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does; with `_tracking_idle` for callers that need to know where the search was idle |
 //!
 //! Contract: an entry point accepts a whole delta or declines it. If it declines, the state of the search is unchanged.
 //! None of them reports or builds a state.
 
+use super::super::look::LookBehind;
 use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
 
@@ -153,23 +154,22 @@ impl LazyDfa {
         cursor.decoder.passed_ascii();
     }
 
-    /// As [`LazyDfa::accept_short`] for an automaton without cuts. Returns the number of leading bytes after which the
-    /// search was last [idle](LazyDfa::is_idle).
+    /// As [`LazyDfa::try_step_short`] for an automaton without cuts. Also returns the number of leading bytes after which
+    /// the search was last [idle](LazyDfa::is_idle), 0 if it never was.
     #[inline]
-    pub(crate) fn accept_short_tracking_idle(
+    pub(crate) fn try_step_short_tracking_idle(
         &self,
-        cursor: &mut DfaCursor,
-        state: StateId,
+        cursor: &DfaCursor,
         bytes: &[u8],
-    ) -> usize {
-        if cursor.generation.is_start_state(state) {
-            self.accept_short(cursor, state, bytes.len());
-            return bytes.len();
+    ) -> Option<(StateId, usize)> {
+        if !cursor.is_single_state() {
+            return None;
         }
-        // The states on the way are not known. The bytes are stepped again, with a test of each state.
-        let run = self.run(cursor, bytes);
-        debug_assert_eq!((run.stepped, cursor.state), (bytes.len(), state));
-        run.idle_until
+        let generation = &*cursor.generation;
+        let last_idle = generation.start_states[LookBehind::ALL.len() - 1];
+        let table = &generation.table;
+        let (short, idle_until) = table.short_tracking_idle(cursor.state, bytes, last_idle);
+        (!table.any_special(short.bits)).then_some((short.state, idle_until))
     }
 
     /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns

@@ -131,18 +131,27 @@ impl RepetitionDetector {
     }
 
     /// Consumes bytes while no period is tracked. Returns their number, up to the first one that proposes a period.
+    #[inline]
     fn skip(&mut self, bytes: &[u8]) -> usize {
-        let mut kept = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
-            self.run = if byte <= b' ' { 0 } else { self.run + 1 };
-            if self.run == 0 || self.run >= GRAM {
-                self.keep(&bytes[kept..=at]);
-                kept = at + 1;
-                let distance = self.sample();
-                if distance != 0 {
-                    self.propose(distance);
-                    return kept;
-                }
+        let (mut kept, mut at) = (0, 0);
+        while at < bytes.len() {
+            // From sample to sample: after the next blank, or where the last bytes have had none for a whole gram.
+            let solid = leading_solid(&bytes[at..]);
+            let dense = GRAM.saturating_sub(self.run).max(1);
+            if solid >= dense {
+                (at, self.run) = (at + dense, self.run + dense);
+            } else if at + solid < bytes.len() {
+                (at, self.run) = (at + solid + 1, 0);
+            } else {
+                self.run += solid;
+                break;
+            }
+            self.keep(&bytes[kept..at]);
+            kept = at;
+            let distance = self.sample();
+            if distance != 0 {
+                self.propose(distance);
+                return kept;
             }
         }
         self.keep(&bytes[kept..]);
@@ -153,7 +162,7 @@ impl RepetitionDetector {
     #[inline]
     fn step(&mut self, byte: u8) -> Option<u64> {
         self.keep(&[byte]);
-        self.run = if byte <= b' ' { 0 } else { self.run + 1 };
+        self.run = if is_blank(byte) { 0 } else { self.run + 1 };
         let is_sample = self.run == 0 || self.run >= GRAM;
         let proposed = if is_sample { self.sample() } else { 0 };
         let mut hit = None;
@@ -366,6 +375,35 @@ impl Detector for RepetitionDetector {
     }
 
     fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
+}
+
+/// Returns true for blanks and control characters.
+fn is_blank(byte: u8) -> bool {
+    byte <= b' '
+}
+
+/// Returns the number of bytes before the first blank or control character.
+#[inline]
+fn leading_solid(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    let mut words = bytes.chunks_exact(8);
+    let mut solid = 0;
+    for word in &mut words {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        // The high bit of a byte is set if the byte is below 0x21. A borrow can only set it wrongly above the first
+        // such byte.
+        let blanks = word.wrapping_sub(ONES * 0x21) & !word & (ONES * 0x80);
+        if blanks != 0 {
+            return solid + blanks.trailing_zeros() as usize / 8;
+        }
+        solid += 8;
+    }
+    let rest = words.remainder();
+    solid
+        + rest
+            .iter()
+            .position(|&byte| is_blank(byte))
+            .unwrap_or(rest.len())
 }
 
 /// Returns the first of the two slots of a gram. With one slot, two grams of a unit that share it would replace each

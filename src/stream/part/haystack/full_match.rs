@@ -36,9 +36,9 @@ pub(super) struct FullMatchReader {
 struct PrecedingText {
     /// Its last bytes.
     window: Window,
-    /// Number of line feeds.
+    /// Number of line feeds; 0 unless [`FullMatchRules::counts_text`].
     lines: u64,
-    /// Number of characters.
+    /// Number of characters; 0 unless [`FullMatchRules::counts_text`].
     chars: u64,
 }
 
@@ -74,18 +74,20 @@ impl FullMatchReader {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
-    /// delta is not of that kind.
+    /// The fast path: steps a short delta in which no pattern is reported. Returns the step, and the number of leading
+    /// bytes after which no match was in progress; or `None`, and changes nothing, if the delta is not of that kind.
     #[inline]
     pub(super) fn try_short(
-        &mut self,
+        &self,
         rules: &FullMatchRules,
         bytes: &[u8],
         limit: usize,
-    ) -> Option<ShortStep> {
+    ) -> Option<(ShortStep, usize)> {
         let has_room = self.stretch.bytes().len() + bytes.len() < limit;
         match has_room && self.has_nothing_to_resolve() {
-            true => rules.matcher.try_step_short(&mut self.cursor, bytes),
+            true => rules
+                .matcher
+                .try_step_short_tracking_idle(&self.cursor, bytes),
             false => None,
         }
     }
@@ -97,15 +99,15 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         piece: Chunk<'_>,
         padded: &[u8; SHORT],
-        step: ShortStep,
+        (step, idle_until): (ShortStep, usize),
     ) {
-        let FullMatchReader { cursor, .. } = self;
-        let idle_until = rules
+        rules
             .matcher
-            .accept_short_tracking_idle(cursor, piece.bytes, step);
+            .accept_short(&mut self.cursor, piece.bytes, step);
         if idle_until > 0 {
-            self.drop_stretch();
-            self.before.push_short(*padded, idle_until);
+            self.drop_stretch(rules);
+            self.before
+                .push_short(*padded, idle_until, rules.counts_text);
         }
         if idle_until < piece.bytes.len() {
             self.stretch
@@ -162,7 +164,7 @@ impl FullMatchReader {
                 idle_until = at;
                 continue;
             }
-            self.skip(piece.slice(from..idle_until));
+            self.skip(rules, piece.slice(from..idle_until));
             self.stretch.push(piece.slice(idle_until..at));
             let end = TextEnd {
                 offset: piece.end(at - 1),
@@ -171,7 +173,7 @@ impl FullMatchReader {
             self.resolve_stretch(rules, admission, scope, end);
             (from, idle_until) = (at, at);
         }
-        self.skip(piece.slice(from..idle_until));
+        self.skip(rules, piece.slice(from..idle_until));
         self.stretch
             .push(piece.slice(idle_until..piece.bytes.len()));
     }
@@ -244,17 +246,18 @@ impl FullMatchReader {
 
     /// Skips bytes that follow the stretch. No match is in progress at their end, and no pattern was reported in the
     /// stretch or in them.
-    fn skip(&mut self, piece: Chunk<'_>) {
+    fn skip(&mut self, rules: &FullMatchRules, piece: Chunk<'_>) {
         if !piece.bytes.is_empty() {
-            self.drop_stretch();
-            self.before.push(piece.bytes);
+            self.drop_stretch(rules);
+            self.before.push(piece.bytes, rules.counts_text);
         }
     }
 
     /// Ends the stretch without a search.
-    fn drop_stretch(&mut self) {
+    #[inline]
+    fn drop_stretch(&mut self, rules: &FullMatchRules) {
         if !self.stretch.is_empty() {
-            self.before.push(self.stretch.bytes());
+            self.before.push(self.stretch.bytes(), rules.counts_text);
             self.stretch.clear();
         }
     }
@@ -276,7 +279,7 @@ impl FullMatchReader {
                 self.add_match(rules, admission, scope, found);
             }
         }
-        self.drop_stretch();
+        self.drop_stretch(rules);
         let position = TextPosition {
             offset: end.offset,
             line: self.before.lines,
@@ -402,18 +405,23 @@ impl PrecedingText {
         self.window.last(BEFORE)
     }
 
-    fn push(&mut self, bytes: &[u8]) {
-        self.lines += lines(bytes);
-        self.chars += chars(bytes);
+    /// Appends bytes, and counts their lines and characters if a condition needs them.
+    fn push(&mut self, bytes: &[u8], counts_text: bool) {
+        if counts_text {
+            self.lines += lines(bytes);
+            self.chars += chars(bytes);
+        }
         self.window.push(bytes);
     }
 
-    /// Appends the first `len` bytes of `padded`: at least one, all of them ASCII.
+    /// As [`push`](Self::push) for the first `len` bytes of `padded`: at least one, all of them ASCII.
     #[inline(always)]
-    fn push_short(&mut self, padded: [u8; SHORT], len: usize) {
-        let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
-        self.lines += lines(&kept.to_le_bytes());
-        self.chars += len as u64;
+    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts_text: bool) {
+        if counts_text {
+            let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
+            self.lines += lines(&kept.to_le_bytes());
+            self.chars += len as u64;
+        }
         self.window.push_short(padded, len);
     }
 }

@@ -23,7 +23,8 @@ const MOST_STEPS: usize = 8;
 /// The steps of several automata over one short delta, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct ShortSteps {
-    steps: [Option<ShortStep>; MOST_STEPS],
+    /// Each step with the number of leading bytes after which no match was in progress.
+    steps: [Option<(ShortStep, usize)>; MOST_STEPS],
     added: usize,
     taken: usize,
 }
@@ -31,7 +32,7 @@ pub(super) struct ShortSteps {
 impl ShortSteps {
     /// Adds a step. Returns false if there is none, or no room for it.
     #[inline]
-    fn add(&mut self, step: Option<ShortStep>) -> bool {
+    fn add(&mut self, step: Option<(ShortStep, usize)>) -> bool {
         let Some(slot) = self.steps.get_mut(self.added) else {
             return false;
         };
@@ -42,7 +43,7 @@ impl ShortSteps {
 
     /// Returns the next step.
     #[inline]
-    fn next(&mut self) -> ShortStep {
+    fn next(&mut self) -> (ShortStep, usize) {
         let step = self.steps[self.taken];
         self.taken += 1;
         step.expect("each reader takes the steps that it added")
@@ -130,10 +131,16 @@ impl HaystackReader {
         limit: usize,
         steps: &mut ShortSteps,
     ) -> bool {
-        if !view.patterns.is_empty() && !steps.add(self.first_end.try_short(&view.matcher, bytes)) {
+        if !view.patterns.is_empty()
+            && !steps.add(
+                self.first_end
+                    .try_short(&view.matcher, bytes)
+                    .map(|step| (step, 0)),
+            )
+        {
             return false;
         }
-        let mut full = self.full.iter_mut().zip(&view.full);
+        let mut full = self.full.iter().zip(&view.full);
         full.all(|(full, rules)| steps.add(full.try_short(rules, bytes, limit)))
     }
 
@@ -148,7 +155,7 @@ impl HaystackReader {
     ) {
         if !view.patterns.is_empty() {
             self.first_end
-                .accept_short(&view.matcher, piece.bytes, padded, steps.next());
+                .accept_short(&view.matcher, piece.bytes, padded, steps.next().0);
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             full.accept_short(rules, piece, padded, steps.next());
