@@ -1125,7 +1125,7 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
     let mut cursor = matcher.start();
     // This builds the states.
     matcher.push(&mut cursor, text, |event| panic!("{event:?}"));
-    matcher.push(&mut cursor, b" x ab", |event| panic!("{event:?}"));
+    matcher.push(&mut cursor, b" x ab x ", |event| panic!("{event:?}"));
     matcher.restart(&mut cursor);
     let run = matcher.run(&mut cursor, text);
     assert_eq!((run.stepped, run.idle_until), (text.len(), text.len() - 2));

@@ -65,9 +65,11 @@ impl FullMatchReader {
 
     /// Returns the offset of the first byte that a match in progress or an undecided match may contain.
     pub(super) fn undecided_from(&self) -> Option<u64> {
-        let stretch = self.stretch.chunk_at(0).map(|piece| piece.start(0));
-        let conditions = self.conditions.undecided_from(|_| true);
-        stretch.into_iter().chain(conditions).min()
+        let stretch = self.stretch.start();
+        match self.conditions.undecided_from(|_| true) {
+            None => stretch,
+            Some(pending) => Some(stretch.map_or(pending, |start| start.min(pending))),
+        }
     }
 
     pub(super) fn count(&self, counters: &mut Counters) {

@@ -140,8 +140,12 @@ impl HaystackReader {
         {
             return false;
         }
-        let mut full = self.full.iter().zip(&view.full);
-        full.all(|(full, rules)| steps.add(full.try_short(rules, bytes, limit)))
+        for (full, rules) in self.full.iter().zip(&view.full) {
+            if !steps.add(full.try_short(rules, bytes, limit)) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
