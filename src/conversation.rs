@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::pack::Pack;
+use crate::program::ReleasePlan;
 use crate::rule::{Action, Channel, Mode, Partial, ToolOutcome};
 use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
@@ -26,7 +27,7 @@ pub use outcome::{
     CallReview, Cut, CutSource, DecisionRecord, Flow, Note, RetainedText, RetryOptions,
 };
 pub(crate) use redact::push_json_escaped;
-use release::{PartText, ReleasePlan};
+use release::PartText;
 pub use screen::ScreenedText;
 #[cfg(feature = "harness")]
 pub(crate) use screen::TextEdits;
@@ -272,9 +273,11 @@ impl Conversation {
     }
 
     fn plan(&self, pack: &Pack) -> ReleasePlan {
-        let mut plan = ReleasePlan::new(pack.rules(), self.session.mode());
-        let reviews = |rule: &crate::rule::Rule| rule.action == Action::Consult;
-        if self.streams_tool_input && (self.is_loop || !pack.rules().iter().any(reviews)) {
+        if self.session.mode() == Mode::Shadow {
+            return ReleasePlan::default();
+        }
+        let mut plan = pack.program().release;
+        if self.streams_tool_input && (self.is_loop || !plan.reviews) {
             plan.gates_input = false;
         }
         plan

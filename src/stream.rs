@@ -836,6 +836,9 @@ impl Stream {
     /// Removes the hits of rules that are out of scope, and sorts the others.
     fn sort_hits(&mut self) {
         let SharedState { results, state } = &mut *self.shared;
+        if results.hits.is_empty() && state.redactions.is_empty() {
+            return;
+        }
         if let Some(excluded) = &state.excluded {
             // A rule is excluded from the whole stream, so this cannot suppress a later hit that would have counted.
             let is_in_scope = |rule: RuleId| !excluded[rule.index()];

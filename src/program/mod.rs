@@ -9,6 +9,7 @@ mod capture;
 mod command;
 mod condition;
 mod detector_spec;
+mod release_plan;
 mod scope;
 mod view_key;
 
@@ -34,6 +35,7 @@ pub(crate) use command::{
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
+pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};
 
@@ -51,6 +53,10 @@ pub(crate) struct Program {
     pub(crate) conditions: Vec<Option<Box<CompoundCondition>>>,
     /// The allow entries that apply to a rule.
     pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
+    /// The text that waits before it is released, in [`Mode::Live`](crate::Mode::Live).
+    pub(crate) release: ReleasePlan,
+    /// True if a rule is limited to agents, models or providers.
+    pub(crate) has_origins: bool,
 }
 
 impl Program {
@@ -126,6 +132,8 @@ pub(crate) struct FullMatchRules {
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// True if text is held back until these patterns are decided.
     pub(crate) holds: bool,
+    /// True if a condition compares positions in lines or characters, so that those before a match must be counted.
+    pub(crate) counts_text: bool,
     /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
     pub(crate) is_unbroken: bool,
 }

@@ -324,6 +324,16 @@ impl ChunkBuffer {
         self.chunks(index..index + 1).next()
     }
 
+    /// Returns the offset in the part at which the first byte starts, or `None` if nothing is buffered.
+    #[inline]
+    pub fn start(&self) -> Option<u64> {
+        let &(_, offsets, _) = self.marks.first()?;
+        Some(match offsets {
+            OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => at,
+            OffsetMap::Replacement { start, .. } => start,
+        })
+    }
+
     /// Removes everything and keeps the allocation.
     #[inline]
     pub fn clear(&mut self) {
@@ -359,6 +369,8 @@ mod tests {
             let bytes: Vec<u8> = chunks(&whole).concat_bytes();
             assert_eq!(bytes, &b"abc\nde"[range]);
         }
+        assert_eq!((whole.start(), cut.start()), (Some(10), Some(10)));
+        assert_eq!(ChunkBuffer::default().start(), None);
         let last = whole.chunks(4..6).next().unwrap();
         assert_eq!((last.start(0), last.end(1), last.decided(1)), (15, 17, 17));
         assert_eq!(last.decided_no_earlier(20).decided(0), 20);

@@ -10,9 +10,10 @@ use super::admit::{Admission, HaystackScope, TextEnd};
 use super::ast::CodeTrees;
 use super::commands::CallCommandReader;
 use super::detectors::DetectorReader;
-use super::haystack::HaystackReader;
+use super::haystack::{HaystackReader, ShortSteps};
 use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
+use ttsr_automata::SHORT;
 use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
 use ttsr_views::code::CodeView;
 use ttsr_views::edit::{EditLimits, EditView};
@@ -141,6 +142,67 @@ impl Views {
             self.enter_command(admission, arg, piece.decided(0));
         }
         self.with_shell(admission, |shell, sink| shell.push(piece, sink));
+    }
+
+    /// The fast path: steps a short delta that the views pass on unchanged and in which no pattern is reported, and adds
+    /// the steps. Returns false, and changes nothing, if the delta is not of that kind.
+    #[inline]
+    pub(super) fn try_short(
+        &mut self,
+        rules: &ChannelRules,
+        bytes: &[u8],
+        limit: usize,
+        steps: &mut ShortSteps,
+    ) -> bool {
+        let passes = |markdown: &MarkdownView| markdown.passes(bytes);
+        if !self.is_markdown_only() || !self.markdown.as_ref().is_none_or(passes) {
+            return false;
+        }
+        let mut readers = self.outputs.readers.iter_mut().zip(&rules.views);
+        readers.all(|(reader, view)| match (reader.accepts_tag, &reader.fold) {
+            (false, _) => true,
+            // The first piece of a haystack opens it.
+            (true, None) => reader.is_open && reader.reader.try_short(view, bytes, limit, steps),
+            (true, Some(_)) => false,
+        })
+    }
+
+    /// Moves over a delta that [`try_short`](Self::try_short) has stepped.
+    #[inline]
+    pub(super) fn accept_short(
+        &mut self,
+        admission: &mut Admission<'_>,
+        piece: Chunk<'_>,
+        padded: &[u8; SHORT],
+        steps: &mut ShortSteps,
+    ) {
+        let end = piece.end(piece.bytes.len() - 1);
+        if let Some(markdown) = &mut self.markdown {
+            markdown.pass(piece.bytes, end);
+            self.outputs.markdown_end = end;
+        }
+        let rules = admission.context.rules;
+        for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
+            if reader.accepts_tag {
+                reader.reader.accept_short(view, piece, padded, steps);
+                reader.end = end;
+            }
+        }
+        for detector in &mut self.outputs.detectors {
+            detector.push(admission, HaystackScope::default(), piece);
+        }
+    }
+
+    /// Returns true if no view but Markdown reads the part, and nothing needs its output but readers and detectors.
+    fn is_markdown_only(&self) -> bool {
+        #[cfg(feature = "ast")]
+        if self.outputs.trees.is_some() {
+            return false;
+        }
+        self.edits.is_none()
+            && self.shell.is_none()
+            && self.code.is_none()
+            && self.commands.is_none()
     }
 
     /// Reads a piece for the readers and detectors that see the whole haystack.
