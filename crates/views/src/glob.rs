@@ -28,7 +28,7 @@ mod tests;
 
 use std::fmt;
 
-use memchr::{memchr, memmem};
+use memchr::{memchr_iter, memmem};
 
 use parse::{Token, parse};
 
@@ -125,12 +125,14 @@ pub struct Glob {
 }
 
 /// Two properties of each text that a glob matches. A text without one of them is not stepped.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Required {
     /// The bytes with which such a text can begin; `None` if it can begin with any, or be empty.
     first: Option<ByteSet>,
-    /// A byte that it contains.
-    byte: Option<u8>,
+    /// A literal that it contains, and the index of a byte of it that few texts have. Empty if the glob ignores case or
+    /// has no literal.
+    literal: Box<[u8]>,
+    rare: usize,
 }
 
 /// A set of bytes.
@@ -151,20 +153,20 @@ impl Required {
     fn new(tokens: &[Token], options: GlobOptions) -> Required {
         let mut first = ByteSet::default();
         let is_limited = add_first_bytes(tokens, options, &mut first);
+        let literal = match options.case_insensitive {
+            true => Vec::new(),
+            false => longest_literal(tokens),
+        };
         // Letters stand in many texts, and other characters in few.
-        let rank = |byte: &u8| match byte {
+        let rank = |index: &usize| match literal[*index] {
             b'a'..=b'z' | b'A'..=b'Z' | b'/' => 0,
             b'0'..=b'9' => 1,
             _ => 2,
         };
-        let literals = tokens.iter().filter_map(|token| match token {
-            Token::Literal(char) if char.is_ascii() => Some(*char as u8),
-            _ => None,
-        });
-        let literals = literals.filter(|byte| !options.case_insensitive || rank(byte) > 0);
         Required {
             first: is_limited.then_some(first),
-            byte: literals.max_by_key(rank),
+            rare: (0..literal.len()).max_by_key(rank).unwrap_or_default(),
+            literal: literal.into(),
         }
     }
 
@@ -175,8 +177,32 @@ impl Required {
             (Some(_), None) => false,
             (None, _) => true,
         };
-        begins_so && self.byte.is_none_or(|byte| memchr(byte, text).is_some())
+        begins_so && (self.literal.is_empty() || self.is_in(text))
     }
+
+    /// Returns true if the text contains the literal.
+    fn is_in(&self, text: &[u8]) -> bool {
+        let mut places = memchr_iter(self.literal[self.rare], text);
+        places.any(|at| {
+            let from = at.checked_sub(self.rare);
+            from.is_some_and(|from| text[from..].starts_with(&self.literal))
+        })
+    }
+}
+
+/// Returns the longest run of literal characters, in UTF-8.
+fn longest_literal(tokens: &[Token]) -> Vec<u8> {
+    let (mut longest, mut run) = (String::new(), String::new());
+    for token in tokens {
+        match token {
+            Token::Literal(char) => run.push(*char),
+            _ => run.clear(),
+        }
+        if run.len() > longest.len() {
+            longest.clone_from(&run);
+        }
+    }
+    longest.into_bytes()
 }
 
 /// Adds the bytes with which a match of these tokens can begin. Returns false if it can begin with any byte, or be empty.
