@@ -18,6 +18,12 @@ unsafe impl GlobalAlloc for CountingCalls {
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are those of the system's allocator.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's obligations are those of the system's allocator.

@@ -255,14 +255,15 @@ impl OpenPart {
         }
     }
 
-    /// The fast path: steps a short delta of text in which no pattern is reported. Returns false, and changes nothing,
-    /// if the delta is not of that kind.
+    /// The fast path: steps a short delta of text in which no pattern is reported, or counts a delta that no rule reads.
+    /// Returns false, and changes nothing, if the delta is not of that kind.
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
-        let (PartReader::Text(reader), true) = (&mut self.reader, is_short(bytes)) else {
-            return false;
+        let is_done = match &mut self.reader {
+            PartReader::Text(reader) => is_short(bytes) && reader.push_short(bytes),
+            PartReader::Unwatched => true,
+            PartReader::Whole(_) | PartReader::ToolInput(_) => false,
         };
-        let is_done = reader.push_short(bytes);
         if is_done {
             self.delivered += bytes.len() as u64;
         }
