@@ -15,6 +15,10 @@ pub(crate) struct SseFrames {
     is_line_empty: bool,
     /// True if the last byte was a CR, to which an LF belongs.
     after_cr: bool,
+    /// True if a line of the stream ended with CRLF.
+    has_crlf: bool,
+    /// True if the event ends with the CR of a blank line whose LF has not arrived.
+    is_ending: bool,
     has_begun: bool,
 }
 
@@ -36,13 +40,21 @@ impl SseFrames {
         self.searched -= start;
     }
 
-    /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event if it
-    /// has arrived, and else begins the next one.
+    /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event. It is
+    /// waited for if the stream has lines that end with CRLF; an LF that comes all the same begins the next event.
     fn next_end(&mut self) -> Option<usize> {
+        if self.is_ending {
+            let next = self.pending.get(self.searched)?;
+            self.is_ending = false;
+            self.after_cr = false;
+            self.searched += usize::from(*next == b'\n');
+            return Some(self.searched);
+        }
         while let Some(&byte) = self.pending.get(self.searched) {
             self.searched += 1;
             let is_second_half = std::mem::take(&mut self.after_cr) && byte == b'\n';
             if is_second_half {
+                self.has_crlf = true;
                 continue;
             }
             if byte != b'\n' && byte != b'\r' {
@@ -54,6 +66,9 @@ impl SseFrames {
                 if self.after_cr && self.pending.get(self.searched) == Some(&b'\n') {
                     self.after_cr = false;
                     self.searched += 1;
+                } else if self.after_cr && self.has_crlf && self.searched == self.pending.len() {
+                    self.is_ending = true;
+                    return None;
                 }
                 return Some(self.searched);
             }

@@ -8,8 +8,7 @@ use ttsr_testing::{Random, cassette, scale, skip};
 use ttsr_wire::{Reader, WireFormat};
 
 use super::replies::{Piece, stream};
-use super::{APIS, SETTINGS, aborting, judge_with};
-use crate::judge::ReplyJudge;
+use super::{APIS, SETTINGS, aborting, judge_with, new_judge};
 use crate::routes::ModelApi;
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -53,6 +52,8 @@ fn api_of(body: &[u8]) -> Option<ModelApi> {
         WireFormat::AnthropicMessages => Some(ModelApi::AnthropicMessages),
         WireFormat::OpenAiChat => Some(ModelApi::OpenAiChat),
         WireFormat::OpenAiResponses => Some(ModelApi::OpenAiResponses),
+        WireFormat::Gemini => Some(ModelApi::Gemini),
+        WireFormat::Ollama => Some(ModelApi::OllamaChat),
         _ => None,
     }
 }
@@ -84,7 +85,7 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
             let Some(api) = api_of(&body) else { continue };
             let name = format!("{}@{number}", path.display());
             if body.trim_ascii_start().starts_with(b"{") {
-                let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+                let mut judge = new_judge(api, &pack, SETTINGS);
                 assert_eq!(judge.judge_whole(body.clone()).unwrap(), body, "{name}");
                 wholes += 1;
                 continue;

@@ -10,15 +10,37 @@ mod replies;
 
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
-use super::{BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
+use super::{BodyFrames, BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
-pub(super) const APIS: [ModelApi; 3] = [
+/// The APIs with reasoning and tool calls.
+pub(super) const APIS: [ModelApi; 5] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
+    ModelApi::Gemini,
+    ModelApi::OllamaChat,
 ];
+
+/// The APIs with text alone.
+pub(super) const TEXT_APIS: [ModelApi; 2] = [ModelApi::OpenAiCompletions, ModelApi::OllamaGenerate];
+
+pub(super) fn every_api() -> impl Iterator<Item = ModelApi> {
+    APIS.into_iter().chain(TEXT_APIS)
+}
+
+/// The framing in which a server of the API streams.
+pub(super) fn frames_of(api: ModelApi) -> BodyFrames {
+    match api {
+        ModelApi::OllamaChat | ModelApi::OllamaGenerate => BodyFrames::lines(),
+        _ => BodyFrames::events(),
+    }
+}
+
+pub(super) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> ReplyJudge {
+    ReplyJudge::new(api, frames_of(api), pack, settings).unwrap()
+}
 
 pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
     ending: BlockEnding::Soft,
@@ -41,7 +63,7 @@ pub(super) fn judge_with<'p>(
     settings: JudgeSettings,
     pieces: impl IntoIterator<Item = &'p [u8]>,
 ) -> Judged {
-    let mut judge = ReplyJudge::new(api, pack, settings).unwrap();
+    let mut judge = new_judge(api, pack, settings);
     let mut sent = Vec::new();
     for piece in pieces {
         judge.push(piece);
