@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::event_log::{EventLog, LoggedEvent, UnscannedPath};
+use crate::event_log::{EventLog, ProxyLogEvent, UnscannedPath};
 use crate::judge::{ReplyJudge, ReplyReport};
 use crate::metrics::ProxyMetrics;
 use crate::routes::ModelApi;
@@ -21,7 +21,7 @@ pub(crate) struct RequestAccount {
 }
 
 impl RequestAccount {
-    fn log(&self, event: LoggedEvent) {
+    fn log(&self, event: ProxyLogEvent) {
         if let Some(log) = &self.log {
             log.write(self.number, event);
         }
@@ -29,19 +29,19 @@ impl RequestAccount {
 
     pub(crate) fn passed(&self, status: u16) {
         ProxyTotals::add(&self.totals.passed, 1);
-        self.log(LoggedEvent::Passed { status });
+        self.log(ProxyLogEvent::Passed { status });
     }
 
     pub(crate) fn refused(&self, reason: &str) {
         ProxyTotals::add(&self.totals.refused, 1);
-        self.log(LoggedEvent::Refused {
+        self.log(ProxyLogEvent::Refused {
             reason: reason.to_owned(),
         });
     }
 
     pub(crate) fn failed(&self, reason: &str) {
         ProxyTotals::add(&self.totals.failed, 1);
-        self.log(LoggedEvent::Failed {
+        self.log(ProxyLogEvent::Failed {
             reason: reason.to_owned(),
         });
     }
@@ -50,7 +50,7 @@ impl RequestAccount {
     pub(crate) fn judged(&self, api: ModelApi, streamed: bool, judge: &ReplyJudge) {
         for decision in judge.decisions() {
             self.metrics.add(decision);
-            self.log(LoggedEvent::of_decision(decision));
+            self.log(ProxyLogEvent::of_decision(decision));
         }
         self.replied(api, streamed, &judge.report());
     }
@@ -62,7 +62,7 @@ impl RequestAccount {
             return;
         }
         let unscanned = report.unscanned.iter();
-        self.log(LoggedEvent::Reply {
+        self.log(ProxyLogEvent::Reply {
             api: api.name().to_owned(),
             streamed,
             stopped: report.is_blocked,

@@ -203,7 +203,9 @@ impl JudgedBody {
                 None => {
                     self.server = None;
                     if self.judge.finish().is_err() {
-                        self.error = Some("the reply ended within a tool call".into());
+                        self.error = Some(
+                            "the reply ended within a tool call or a text that a rule holds".into(),
+                        );
                     }
                 }
             }

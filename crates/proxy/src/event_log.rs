@@ -17,15 +17,15 @@ use ttsr::DecisionRecord;
 ///
 /// # Example: a line
 /// ```
-/// use ttsr_proxy::{LogLine, LoggedEvent};
+/// use ttsr_proxy::{ProxyLogLine, ProxyLogEvent};
 /// let line = r#"{"proxy":1,"at":1767225600000,"request":4,"event":"refused","reason":"no server"}"#;
-/// let line: LogLine = serde_json::from_str(line)?;
+/// let line: ProxyLogLine = serde_json::from_str(line)?;
 /// assert_eq!(line.request, 4);
-/// assert!(matches!(line.event, LoggedEvent::Refused { reason } if reason == "no server"));
+/// assert!(matches!(line.event, ProxyLogEvent::Refused { reason } if reason == "no server"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogLine {
+pub struct ProxyLogLine {
     /// The version of the format, which is 1.
     #[serde(rename = "proxy")]
     pub version: u32,
@@ -35,14 +35,14 @@ pub struct LogLine {
     pub request: u64,
     /// The event.
     #[serde(flatten)]
-    pub event: LoggedEvent,
+    pub event: ProxyLogEvent,
 }
 
 /// An event in the log of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum LoggedEvent {
+pub enum ProxyLogEvent {
     /// A rule or a limit decided.
     Decision {
         /// The full id of the rule.
@@ -119,10 +119,10 @@ pub struct UnscannedPath {
     pub bytes: u64,
 }
 
-impl LoggedEvent {
+impl ProxyLogEvent {
     /// Returns the event of a decision, without its message and without the text that matched.
-    pub(crate) fn of_decision(decision: &DecisionRecord) -> LoggedEvent {
-        LoggedEvent::Decision {
+    pub(crate) fn of_decision(decision: &DecisionRecord) -> ProxyLogEvent {
+        ProxyLogEvent::Decision {
             rule: decision.rule.clone(),
             limit: decision.limit.clone(),
             action: decision.action.name().to_owned(),
@@ -160,10 +160,10 @@ impl EventLog {
         EventLog(Arc::new(Mutex::new(to)))
     }
 
-    pub(crate) fn write(&self, request: u64, event: LoggedEvent) {
+    pub(crate) fn write(&self, request: u64, event: ProxyLogEvent) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = since.map_or(0, |since| since.as_millis() as u64);
-        let line = LogLine {
+        let line = ProxyLogLine {
             version: 1,
             at,
             request,

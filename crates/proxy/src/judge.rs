@@ -11,7 +11,7 @@ mod json_edit;
 mod parts;
 mod sse_frames;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -161,21 +161,27 @@ impl ReplyJudge {
     /// Ends the event stream after the last byte of the server.
     ///
     /// # Errors
-    /// If the reply is not complete: its tool call, which clients would repair and run, is not released. What may leave
-    /// is in [`take`](Self::take) all the same.
+    /// If the reply is not complete and something is held: a tool call, which clients would repair and run, or a text that
+    /// is the start of a match. It is not released. What may leave is in [`take`](Self::take) all the same.
     pub(crate) fn finish(&mut self) -> Result<(), BrokenOff> {
         if self.is_over {
             return Ok(());
         }
         let frame = self.frames.finish();
-        let mut events = Vec::new();
+        let (mut events, mut ending) = (Vec::new(), Vec::new());
         let malformed = self.reader.malformed_events();
         self.reader.push(&frame, &mut |_, event| events.push(event));
-        self.reader.finish(&mut |_, event| events.push(event));
+        if self.frames.data(&frame).is_some() {
+            // The end of the event, so that what follows is the end of the input alone.
+            self.reader
+                .push(b"\n\n", &mut |_, event| events.push(event));
+        }
+        self.reader.finish(&mut |_, event| ending.push(event));
         // Bytes in no known framing are not the data of an event.
         let is_unframed = |event: &Event| matches!(event, Event::Unscanned { .. });
-        let has_text =
-            self.has_data || self.frames.data(&frame).is_some() || events.iter().any(is_unframed);
+        let has_text = self.has_data
+            || self.frames.data(&frame).is_some()
+            || events.iter().chain(&ending).any(is_unframed);
         let is_unread = has_text && !self.is_recognized();
         let is_partial = self
             .frames
@@ -183,7 +189,18 @@ impl ReplyJudge {
             .is_some_and(|data| self.frames.is_partial(&data));
         let is_damaged = is_unread || is_partial || self.reader.malformed_events() > malformed;
         self.judge_frame(frame, &events, is_damaged);
-        let is_complete = self.is_over || self.held.is_empty();
+        // The end of a reply that did not come to its end lets out nothing.
+        let is_broken =
+            |event: &Event| matches!(event, Event::Finish { reason } if is_broken_off(reason));
+        let drops_held =
+            ending.iter().any(is_broken) && !self.held.is_empty() && !self.is_lenient();
+        if drops_held {
+            self.held.clear();
+        }
+        if !self.is_over {
+            self.judge_frame(Vec::new(), &ending, false);
+        }
+        let is_complete = self.is_over || self.held.is_empty() && !drops_held;
         self.is_over = true;
         is_complete.then_some(()).ok_or(BrokenOff)
     }
@@ -290,7 +307,6 @@ impl ReplyJudge {
             if let Err(block) = self.parts.apply(event, &mut texts) {
                 return self.block(&block);
             }
-            let is_broken_off = |reason: &str| matches!(reason, "truncated" | "error");
             if let Event::Finish { reason } = event
                 && self.api.end_completes_calls()
                 && !is_broken_off(reason)
@@ -399,6 +415,11 @@ impl ReplyJudge {
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
     }
+}
+
+/// Returns true for the reasons of replies that did not come to their end.
+fn is_broken_off(reason: &str) -> bool {
+    matches!(reason, "truncated" | "error")
 }
 
 fn not_rewritten() -> Block {

@@ -78,7 +78,7 @@ mod upstream;
 
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
-pub use event_log::{EventLog, LogLine, LoggedEvent, UnscannedPath};
+pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
 pub use pack_slot::PackSlot;
 pub use server::Proxy;
 pub use token::ProxyToken;

@@ -3,10 +3,10 @@
 
 mod blocks;
 mod corpus;
-mod legal;
+pub(crate) mod legal;
 mod random;
 mod redactions;
-mod replies;
+pub(crate) mod replies;
 
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
@@ -15,7 +15,7 @@ use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
 /// The APIs with reasoning and tool calls.
-pub(super) const APIS: [ModelApi; 5] = [
+pub(crate) const APIS: [ModelApi; 5] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
@@ -24,25 +24,25 @@ pub(super) const APIS: [ModelApi; 5] = [
 ];
 
 /// The APIs with text alone.
-pub(super) const TEXT_APIS: [ModelApi; 2] = [ModelApi::OpenAiCompletions, ModelApi::OllamaGenerate];
+pub(crate) const TEXT_APIS: [ModelApi; 2] = [ModelApi::OpenAiCompletions, ModelApi::OllamaGenerate];
 
-pub(super) fn every_api() -> impl Iterator<Item = ModelApi> {
+pub(crate) fn every_api() -> impl Iterator<Item = ModelApi> {
     APIS.into_iter().chain(TEXT_APIS)
 }
 
 /// The framing in which a server of the API streams.
-pub(super) fn frames_of(api: ModelApi) -> BodyFrames {
+pub(crate) fn frames_of(api: ModelApi) -> BodyFrames {
     match api {
         ModelApi::OllamaChat | ModelApi::OllamaGenerate => BodyFrames::lines(),
         _ => BodyFrames::events(),
     }
 }
 
-pub(super) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> ReplyJudge {
+pub(crate) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> ReplyJudge {
     ReplyJudge::new(api, frames_of(api), pack, settings).unwrap()
 }
 
-pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
+pub(crate) const SETTINGS: JudgeSettings = JudgeSettings {
     ending: BlockEnding::Soft,
     is_fail_open: false,
     mode: Mode::Live,
@@ -51,13 +51,13 @@ pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
 
 /// The result of one judged stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub(super) sent: String,
-    pub(super) ended: Result<(), BrokenOff>,
-    pub(super) report: ReplyReport,
+pub(crate) struct Judged {
+    pub(crate) sent: String,
+    pub(crate) ended: Result<(), BrokenOff>,
+    pub(crate) report: ReplyReport,
 }
 
-pub(super) fn judge_with<'p>(
+pub(crate) fn judge_with<'p>(
     api: ModelApi,
     pack: &Pack,
     settings: JudgeSettings,
@@ -78,19 +78,19 @@ pub(super) fn judge_with<'p>(
     }
 }
 
-pub(super) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
+pub(crate) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
     judge_with(api, pack, SETTINGS, [stream.as_bytes()])
 }
 
 /// A pack of one rule for text, reasoning and tool input.
-pub(super) fn pack_of(pattern: Pattern, change: impl FnOnce(&mut Rule)) -> Pack {
+pub(crate) fn pack_of(pattern: Pattern, change: impl FnOnce(&mut Rule)) -> Pack {
     let mut rule = Rule::new("demo/rule", vec![pattern]);
     rule.on = ttsr::Channel::STREAMED.to_vec();
     change(&mut rule);
     Pack::builder().rule(rule).build().unwrap()
 }
 
-pub(super) fn aborting(pattern: &str) -> Pack {
+pub(crate) fn aborting(pattern: &str) -> Pack {
     pack_of(Pattern::literal(pattern), |rule| {
         rule.action = Action::Abort;
         rule.message = Some("Not this.".into());

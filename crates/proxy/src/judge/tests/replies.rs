@@ -7,7 +7,7 @@ use ttsr_wire::Reader;
 use crate::routes::ModelApi;
 
 /// One part of a reply, in deltas.
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Text(&'a [&'a str]),
     Reasoning(&'a [&'a str]),
     /// The name and the input.
@@ -25,7 +25,7 @@ impl Piece<'_> {
 }
 
 /// Returns the event stream of a reply, one string for each event.
-pub(super) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
+pub(crate) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
     match api {
         ModelApi::AnthropicMessages => messages(pieces),
         ModelApi::OpenAiChat => chat(pieces),
@@ -36,7 +36,7 @@ pub(super) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
     }
 }
 
-pub(super) fn stream(api: ModelApi, pieces: &[Piece<'_>]) -> String {
+pub(crate) fn stream(api: ModelApi, pieces: &[Piece<'_>]) -> String {
     events(api, pieces).concat()
 }
 
@@ -331,7 +331,7 @@ fn responses(pieces: &[Piece<'_>]) -> Vec<String> {
 }
 
 /// Returns the reply to a request without `stream`.
-pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
+pub(crate) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
     let joined = |piece: &Piece<'_>| piece.deltas().concat();
     match api {
         ModelApi::AnthropicMessages => {
@@ -432,17 +432,17 @@ pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
 
 /// The texts and ends that a client reads from the bytes that it received.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The texts by channel, each part on a line of its own.
-    pub(super) text: String,
-    pub(super) reasoning: String,
-    pub(super) input: String,
-    pub(super) tools: Vec<String>,
-    pub(super) finishes: Vec<String>,
-    pub(super) errors: Vec<String>,
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) input: String,
+    pub(crate) tools: Vec<String>,
+    pub(crate) finishes: Vec<String>,
+    pub(crate) errors: Vec<String>,
 }
 
-pub(super) fn seen(sent: &str) -> Seen {
+pub(crate) fn seen(sent: &str) -> Seen {
     let mut seen = Seen::default();
     let mut channels = Vec::new();
     let mut reader = Reader::new("sent");
