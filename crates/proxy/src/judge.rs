@@ -21,7 +21,6 @@ use ttsr_wire::Reader;
 
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
-use crate::totals::add_path;
 use api::{ReplyApi, reply_api};
 pub(crate) use frames::BodyFrames;
 use json_edit::rewrite;
@@ -415,6 +414,13 @@ impl ReplyJudge {
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
     }
+}
+
+/// Adds bytes to a path, or to `…` if there are as many paths as `most`.
+pub(crate) fn add_path(paths: &mut BTreeMap<String, u64>, most: usize, path: &str, bytes: u64) {
+    let is_counted = paths.len() < most || paths.contains_key(path);
+    let path = if is_counted { path } else { "…" };
+    *paths.entry(path.to_owned()).or_default() += bytes;
 }
 
 /// Returns true for the reasons of replies that did not come to their end.

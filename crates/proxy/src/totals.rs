@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::judge::ReplyReport;
+use crate::judge::{ReplyReport, add_path};
 
 /// The counters of a proxy since its start.
 #[derive(Debug, Default)]
@@ -103,11 +103,4 @@ impl ProxyTotals {
     pub(crate) fn add(counter: &AtomicU64, count: u64) {
         counter.fetch_add(count, Ordering::Relaxed);
     }
-}
-
-/// Adds bytes to a path, or to `…` if there are as many paths as `most`.
-pub(crate) fn add_path(paths: &mut BTreeMap<String, u64>, most: usize, path: &str, bytes: u64) {
-    let is_counted = paths.len() < most || paths.contains_key(path);
-    let path = if is_counted { path } else { "…" };
-    *paths.entry(path.to_owned()).or_default() += bytes;
 }
