@@ -74,9 +74,8 @@ impl FormatReader for CohereReader {
             _ => return self.replies.count_unread(record, &[], kind, on),
         };
         let delta = record.get("delta");
-        match delta.and_then(|delta| delta.get("message")) {
-            Some(message) => read_message(reply, index, message, on),
-            None => {}
+        if let Some(message) = delta.and_then(|delta| delta.get("message")) {
+            read_message(reply, index, message, on);
         }
         if let Some(delta) = delta {
             reply.count_unread(delta, &REPLY, "delta", on);
