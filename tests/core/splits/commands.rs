@@ -25,9 +25,9 @@ struct ModelCommand {
     flags: Vec<(String, Option<String>)>,
     variables: Vec<(String, String)>,
     written: Vec<String>,
-    /// The files that operands, values of flags and redirections may name, each with the number of its event.
+    /// The files that operands and values of flags may name, each with the number of its event.
     read: Vec<(usize, String)>,
-    /// Those of redirections.
+    /// The files that redirections name.
     redirected: Vec<(usize, String)>,
     runs_input: bool,
     /// The file whose code the command runs.
@@ -113,7 +113,6 @@ impl CommandSink for Model {
                 if operator.contains('>') {
                     command.written.push(path(target.text));
                 } else if operator == "<" {
-                    command.read.push((at, path(target.text)));
                     command.redirected.push((at, path(target.text)));
                 }
             }
@@ -171,11 +170,11 @@ impl Model {
     fn read_files(&self, id: CommandId) -> impl Iterator<Item = (usize, &str)> {
         // A wrapped command has the redirections of its wrappers, but not their operands.
         let all = self.with_wrappers(id);
-        let redirected = all.into_iter().skip(1).flat_map(|it| &it.redirected);
+        let redirected = all.into_iter().flat_map(|it| &it.redirected);
         let command = &self.commands[&id];
         let reads = !INERT.contains(&command.name.as_str());
-        let read = command.read.iter().chain(redirected).filter(move |_| reads);
-        let files = read.chain(&command.run);
+        let read = command.read.iter().filter(move |_| reads);
+        let files = read.chain(redirected).chain(&command.run);
         files.map(|(at, path)| (*at, path.as_str()))
     }
 
@@ -223,7 +222,7 @@ impl Model {
     fn reads(&self, id: CommandId, file: &str) -> bool {
         let names = |id: CommandId| {
             let all = self.with_wrappers(id);
-            let redirected = all[1..].iter().flat_map(|it| &it.redirected);
+            let redirected = all.iter().flat_map(|it| &it.redirected);
             let mut read = self.commands[&id].read.iter().chain(redirected);
             read.any(|(_, path)| path.rsplit('/').next() == Some(file))
         };
@@ -250,7 +249,7 @@ impl Model {
 }
 
 /// The programs of [`PIECES`] that do not read the files that their operands name.
-const INERT: [&str; 2] = ["echo", "rm"];
+const INERT: [&str; 3] = ["echo", "rm", "find"];
 
 /// A rule, and the function that judges the same of a complete command.
 type ModelRule = (&'static str, fn(&Model, CommandId) -> bool);

@@ -34,6 +34,11 @@ impl ReaderState {
         self.constants.values.clone()
     }
 
+    /// Forgets all values, and returns them.
+    pub(super) fn forget(&mut self) -> ConstantValues {
+        std::mem::take(&mut self.constants.values)
+    }
+
     /// Restores the values at the end of a subshell.
     pub(super) fn restore(&mut self, values: ConstantValues) {
         self.constants.values = values;

@@ -192,6 +192,9 @@ impl CommandLayer {
         value: Option<usize>,
         cx: &mut ReadContext<'_, S>,
     ) -> FlagEffect {
+        if matches!(name, b"-i" | b"--ignore-environment") {
+            self.clears_environment |= self.spec.is_some_and(|spec| spec.names.contains(&"env"));
+        }
         match kind {
             OptionKind::Flag | OptionKind::Optional if self.action == ProgramAction::Shell => {
                 match name {

@@ -43,6 +43,8 @@ pub(super) struct CommandLayer {
     script: Option<Box<ScriptReader>>,
     /// The words of `parallel`, for each argument of which the script is read.
     parallel: Option<Box<ParallelTemplate>>,
+    /// True if the commands that the program runs do not get its variables: `env -i`.
+    pub(super) clears_environment: bool,
     /// True if a word after the name of the program has been read.
     has_arguments: bool,
 }
@@ -121,6 +123,7 @@ impl CommandLayer {
             ShellSyntax::Posix => program_spec(name).or_else(|| windows_spec(name)),
             _ => windows_spec(name).or_else(|| program_spec(name)),
         };
+        let spec = spec.or_else(|| capital_spec(name));
         cx.emit(CommandEvent::Word(word.in_role(
             id,
             WordRole::Program { name },
@@ -153,6 +156,7 @@ impl CommandLayer {
             input: LayerInput::Stdin,
             script: None,
             parallel: None,
+            clears_environment: false,
             has_arguments: false,
         }
     }
@@ -618,7 +622,12 @@ impl SimpleReader {
                 let command = layer.id;
                 let syntax = layer.script_syntax();
                 outputs_are_code(command, word, cx);
+                let is_clear = self.layers.iter().any(|layer| layer.clears_environment);
+                let values = is_clear.then(|| cx.state.forget());
                 let streams = run_script(word.text, (syntax, place.1), command, &self.stdin, cx);
+                if let Some(values) = values {
+                    cx.state.restore(values);
+                }
                 self.add_streams(streams);
             }
             OptionKind::Code => {
@@ -657,6 +666,18 @@ impl SimpleReader {
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
     }
+}
+
+/// Returns the program whose name is written with capital letters, as file systems that ignore case find it.
+fn capital_spec(name: &[u8]) -> Option<&'static ProgramSpec> {
+    let mut buffer = [0; NAME];
+    let lower = buffer.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    if *lower == *name {
+        return None;
+    }
+    program_spec(lower)
 }
 
 /// Returns the name of a program without directories, and without the suffix of an executable file of Windows.
