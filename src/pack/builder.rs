@@ -10,6 +10,7 @@ use super::lint::LintTrial;
 use super::source::Files;
 use super::{Check, LoadError, Lock, Pack, builtin, did_you_mean, finish};
 use crate::limits::Limits;
+use crate::program::Places;
 use crate::rule::{Action, Rule};
 
 /// Collects the sources and the terms of a [`Pack`]. Nothing is read before [`build`](Self::build), and the order of the
@@ -40,7 +41,7 @@ use crate::rule::{Action, Rule};
 pub struct PackBuilder {
     inputs: Vec<PackInput>,
     limits: Limits,
-    root: Option<PathBuf>,
+    places: Places,
     terms: Terms,
 }
 
@@ -109,10 +110,36 @@ impl PackBuilder {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn root(self, root: impl Into<PathBuf>) -> PackBuilder {
-        PackBuilder {
-            root: Some(root.into()),
-            ..self
-        }
+        let root = root.into().to_string_lossy().into_owned();
+        let places = Places {
+            root: Some(root),
+            ..self.places
+        };
+        PackBuilder { places, ..self }
+    }
+
+    /// Sets the home directory of the user who runs the commands of tool calls. A path below it in a command is compared
+    /// as it is written and with `~` in place of the folder. The folder must be absolute; it is compared as text and
+    /// never read. Default: only `~`, `$HOME` and `${HOME}` name the home directory.
+    ///
+    /// # Example: the home directory written in full
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId};
+    /// let pack = Pack::builder().builtin("std/shell-safety").home("/srv/people/ada").build()?;
+    /// let mut stream = pack.stream();
+    /// stream.open(PartId(0), Channel::ToolInput);
+    /// let _ = stream.tool(PartId(0), "bash", "call");
+    /// let hits = stream.push(PartId(0), br#"{"command":"rm -rf /srv/people/ada"}"#).len();
+    /// assert_eq!(hits + stream.finish().len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn home(self, home: impl Into<PathBuf>) -> PackBuilder {
+        let home = home.into().to_string_lossy().into_owned();
+        let places = Places {
+            home: Some(home),
+            ..self.places
+        };
+        PackBuilder { places, ..self }
     }
 
     /// Sets the actions that rules may take. Actions no stronger than [`Action::Warn`] need no grant. A rule with another
@@ -234,7 +261,7 @@ impl PackBuilder {
         let PackBuilder {
             inputs,
             limits,
-            root,
+            places,
             terms,
         } = self;
         let mut check = Check::new(&limits);
@@ -248,7 +275,7 @@ impl PackBuilder {
             }
         }
         compose::gather(&mut check, &mut files);
-        finish(check.finish(&terms), limits, root)
+        finish(check.finish(&terms), limits, places)
     }
 
     fn with(mut self, input: PackInput) -> PackBuilder {

@@ -15,7 +15,7 @@ use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet, Places,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Program, ReleasePlan,
     RuleScope, ViewKey, ViewRules,
@@ -90,7 +90,7 @@ pub(super) fn compile(
     rules: Vec<Rule>,
     allows: &[Allow],
     limits: Limits,
-    root: Option<String>,
+    places: Places,
     mode: MatchMode,
 ) -> Result<Program, CompileError> {
     let mut globs = GlobCache::default();
@@ -119,7 +119,7 @@ pub(super) fn compile(
     };
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let commands = compile_commands(channel, &rules, &limits, &mut globs)?;
+        let commands = compile_commands(channel, &rules, &limits, &places, &mut globs)?;
         let compiled = compile_channel(channel, &sources, commands, &mut names, &limits);
         *channel_rules = compiled.map_err(|TooManyClasses| {
             let last = rules.last().expect("no rules have no character classes");
@@ -135,7 +135,7 @@ pub(super) fn compile(
         allows: allow_entries,
         rules,
         limits,
-        root,
+        places,
     })
 }
 
@@ -328,9 +328,10 @@ fn compile_commands<'r>(
     channel: Channel,
     rules: &'r [Rule],
     limits: &Limits,
+    places: &Places,
     globs: &mut GlobCache<'r>,
 ) -> Result<CommandSet, CompileError> {
-    let mut set = CommandSet::default();
+    let mut set = CommandSet::new(places.home.as_deref());
     if channel != Channel::ToolInput {
         return Ok(set);
     }

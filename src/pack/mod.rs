@@ -5,7 +5,7 @@
 //! which execute the program, are not known here.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 mod builder;
@@ -38,7 +38,7 @@ pub use lock::Lock;
 pub use ttsr_automata::AutomatonSize;
 
 use crate::limits::{Limits, SCAN_STRETCH_BYTES};
-use crate::program::{ChannelRules, MatchMode, Program};
+use crate::program::{ChannelRules, MatchMode, Places, Program};
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
 pub(crate) use captures::{CapturedTexts, Captures};
@@ -231,6 +231,12 @@ impl Pack {
         self.inner.program.root()
     }
 
+    /// Returns the home directory that paths in commands are compared with.
+    #[must_use]
+    pub fn home(&self) -> Option<&str> {
+        self.inner.program.places.home.as_deref()
+    }
+
     /// Returns true if a rule can hit on that channel and, on [`Channel::ToolInput`] and [`Channel::ToolOutput`], for that
     /// tool. `None` is a tool that is not known yet. If no rule can hit, the host need not push the text.
     ///
@@ -302,8 +308,8 @@ impl Pack {
             stretch_bytes: self.limits().stretch_bytes.max(SCAN_STRETCH_BYTES),
             ..self.limits().clone()
         };
-        let root = self.inner.program.root.clone();
-        let program = compile::compile(rules, &allows, limits, root, MatchMode::Every).ok()?;
+        let places = self.inner.program.places.clone();
+        let program = compile::compile(rules, &allows, limits, places, MatchMode::Every).ok()?;
         Some(Pack {
             inner: Arc::new(Inner {
                 program,
@@ -340,6 +346,7 @@ impl fmt::Debug for Pack {
             .field("allows", &self.allows().len())
             .field("warnings", &self.inner.warnings.len())
             .field("root", &self.root())
+            .field("home", &self.home())
             .finish_non_exhaustive()
     }
 }
@@ -361,7 +368,7 @@ pub fn schema() -> String {
 }
 
 /// Builds the pack from checked rules: the last step of every load.
-fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack, LoadError> {
+fn finish(loaded: Loaded, limits: Limits, places: Places) -> Result<Pack, LoadError> {
     let Loaded {
         rules,
         allows,
@@ -372,10 +379,9 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
     if report.has_errors() {
         return Err(LoadError::new(report.into_diagnostics()));
     }
-    let root = root.map(|root| root.to_string_lossy().into_owned());
     let captures = rules.iter().map(Captures::from_rule).collect();
     let pack_states = limits.pack_states;
-    let program = compile::compile(rules, &allows, limits, root, MatchMode::First)
+    let program = compile::compile(rules, &allows, limits, places, MatchMode::First)
         .map_err(|error| refused(&error, pack_states))?;
     let warnings = report.into_diagnostics();
     Ok(Pack {

@@ -19,7 +19,7 @@ mod value;
 use format::{
     Day, ExpandedStrings, ExpectedAction, Flag, Globs, Grants, GroupReference, Integer,
     IntegerRange, KnownNamesFormat, ListOf, LiteralStrings, NameList, OneOf, OneOrMore,
-    OptionalOneOf, PackNames, PipedCommand, RetryThen, RuleGlobs, TableArray, Thousandths,
+    OptionalOneOf, PackNames, RelatedCommand, RetryThen, RuleGlobs, TableArray, Thousandths,
     WordsFormat, check_ast, rule_id,
 };
 #[cfg(debug_assertions)]
@@ -626,40 +626,55 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     NO_FLAGS,
     OPERAND,
     OPERANDS_ALL,
+    LAST_OPERAND,
+    MIN_OPERANDS,
+    MAX_OPERANDS,
     ENV,
     REDIRECT_TO,
     READS,
     STDIN_IS_CODE,
+    FILE_IS_CODE,
     Key::new(
         "pattern.pipe-to",
-        requirement!(pipe_to, PipedCommand),
+        requirement!(pipe_to, RelatedCommand),
         "A command that gets the output of this one through a pipe.",
     )
-    .form(PIPED_FORM)
+    .form(RELATED_FORM)
     .role(KeyRole::Requirement),
     Key::new(
         "pattern.pipe-from",
-        requirement!(pipe_from, PipedCommand),
+        requirement!(pipe_from, RelatedCommand),
         "A command whose output this one gets through a pipe, or runs as code.",
     )
-    .form(PIPED_FORM)
+    .form(RELATED_FORM)
+    .role(KeyRole::Requirement),
+    Key::new(
+        "pattern.runs",
+        requirement!(runs, RelatedCommand),
+        "A command that this one runs: its words, as `sudo` and `find -exec` do, or its script, as `sh -c` does.",
+    )
+    .form(RELATED_FORM)
     .role(KeyRole::Requirement),
 ];
 
-/// The keys of a command that another one is piped to or from.
-pub(super) const PIPED: &[Key<Pattern>] = &[
+/// The keys of a command that another one is piped to or from, or that another one runs.
+pub(super) const RELATED: &[Key<Pattern>] = &[
     COMMAND,
     FLAGS,
     NO_FLAGS,
     OPERAND,
     OPERANDS_ALL,
+    LAST_OPERAND,
+    MIN_OPERANDS,
+    MAX_OPERANDS,
     ENV,
     REDIRECT_TO,
     READS,
     STDIN_IS_CODE,
+    FILE_IS_CODE,
 ];
 
-const PIPED_FORM: &str = "write it as a pattern: `{ command = \"sh\" }`";
+const RELATED_FORM: &str = "write it as a pattern: `{ command = \"sh\" }`";
 
 const COMMAND: Key<Pattern> = Key::new(
     "pattern.command",
@@ -704,6 +719,30 @@ const OPERANDS_ALL: Key<Pattern> = Key::new(
 )
 .role(KeyRole::Requirement);
 
+const LAST_OPERAND: Key<Pattern> = Key::new(
+    "pattern.last-operand",
+    requirement!(last_operand, WordsFormat::FILLED),
+    "A regular expression that matches in the last operand. The match is certain when the command ends.",
+)
+.role(KeyRole::Requirement);
+
+const MIN_OPERANDS: Key<Pattern> = Key::new(
+    "pattern.min-operands",
+    requirement!(min_operands, Integer(1, OPERANDS)),
+    "The smallest number of operands.",
+)
+.role(KeyRole::Requirement);
+
+const MAX_OPERANDS: Key<Pattern> = Key::new(
+    "pattern.max-operands",
+    requirement!(max_operands, Integer(0, OPERANDS)),
+    "The largest number of operands; 0 for a command without operands. The match is certain when the command ends.",
+)
+.role(KeyRole::Requirement);
+
+/// The largest number of operands that a pattern can count to.
+const OPERANDS: i64 = 1000;
+
 const ENV: Key<Pattern> = Key::new(
     "pattern.env",
     requirement!(env, ExpandedStrings::ANY),
@@ -732,6 +771,13 @@ const STDIN_IS_CODE: Key<Pattern> = Key::new(
     "pattern.stdin-is-code",
     requirement!(stdin_is_code, Flag),
     "The command runs its standard input, or the output of another command, as code.",
+)
+.role(KeyRole::Requirement);
+
+const FILE_IS_CODE: Key<Pattern> = Key::new(
+    "pattern.file-is-code",
+    requirement!(file_is_code, Flag),
+    "The command runs the code of a file that an earlier command of the same call has written.",
 )
 .role(KeyRole::Requirement);
 

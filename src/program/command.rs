@@ -43,14 +43,17 @@ impl From<PatternError> for CommandPatternError {
 /// The command patterns of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct CommandSet {
-    /// The patterns of rules, and those of `pipe-to` and `pipe-from`.
+    /// The patterns of rules, and those of `pipe-to`, `pipe-from` and `runs`.
     patterns: Vec<CommandPattern>,
     /// The patterns for each name of a program without wildcards, in lower case.
     by_name: HashMap<Box<[u8]>, Vec<u32>>,
     /// The patterns whose program has wildcards.
     by_glob: Vec<(Glob, u32)>,
+    /// The home directory of the user who runs the commands, without a slash at the end, if the host says which.
+    home: Option<Box<str>>,
     /// True if a rule holds text back until these patterns are decided.
     holds: bool,
+    /// True if a pattern has `reads` or `file-is-code`.
     reads_files: bool,
 }
 
@@ -73,22 +76,27 @@ pub(crate) struct CommandOwner {
 /// A compiled command pattern.
 #[derive(Debug)]
 pub(crate) struct CommandPattern {
-    /// The rule of the pattern; `None` for a pattern of `pipe-to` or `pipe-from`.
+    /// The rule of the pattern; `None` for a pattern of `pipe-to`, `pipe-from` or `runs`.
     pub(crate) owner: Option<CommandOwner>,
     subcommands: Vec<Glob>,
     flags: Vec<Vec<FlagSpelling>>,
     no_flags: Vec<FlagSpelling>,
     operand: Option<PikeVm>,
     operands_all: Option<PikeVm>,
+    last_operand: Option<PikeVm>,
+    min_operands: u32,
+    max_operands: u32,
     env: Vec<(Glob, Option<Glob>)>,
     redirect_to: Option<FileGlobs>,
     reads: Option<FileGlobs>,
     /// The bits of [`requirement`] that a match needs.
-    required: u8,
+    required: u16,
     /// The pattern of the command that this one writes to.
     pub(crate) pipe_to: Option<u32>,
     /// The pattern of the command that writes to this one.
     pub(crate) pipe_from: Option<u32>,
+    /// The pattern of a command that this one runs.
+    pub(crate) runs: Option<u32>,
 }
 
 /// One spelling of a flag, with a glob on its value.
@@ -104,11 +112,20 @@ pub(crate) struct CommandProgress {
     pub(crate) pattern: u32,
     /// Number of subcommands that have matched.
     subcommands: u8,
+    operands: u32,
     /// One bit for each entry of `flags`.
     flags: u32,
     /// The bits of [`requirement`] that are met.
-    met: u8,
+    met: u16,
     pub(crate) state: ProgressState,
+}
+
+/// The normalized text of an operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperandPaths<'a> {
+    pub(crate) path: &'a [u8],
+    /// The same path with `~` in place of the home directory, if it is written in full.
+    pub(crate) below_home: Option<&'a [u8]>,
 }
 
 /// The state of a pattern for one command.
@@ -127,15 +144,20 @@ pub(crate) enum ProgressState {
 /// Requirements of a pattern besides its subcommands and flags, one bit each.
 mod requirement {
     /// An operand matches `operand`.
-    pub(super) const OPERAND: u8 = 1;
+    pub(super) const OPERAND: u16 = 1;
     /// An operand matches `operands-all`.
-    pub(super) const OPERANDS_ALL: u8 = 1 << 1;
-    pub(super) const ENV: u8 = 1 << 2;
-    pub(super) const REDIRECT_TO: u8 = 1 << 3;
-    pub(super) const READS: u8 = 1 << 4;
-    pub(super) const STDIN_IS_CODE: u8 = 1 << 5;
+    pub(super) const OPERANDS_ALL: u16 = 1 << 1;
+    pub(super) const ENV: u16 = 1 << 2;
+    pub(super) const REDIRECT_TO: u16 = 1 << 3;
+    pub(super) const READS: u16 = 1 << 4;
+    pub(super) const STDIN_IS_CODE: u16 = 1 << 5;
     /// The command has ended: a later word could have ruled the match out.
-    pub(super) const END: u8 = 1 << 6;
+    pub(super) const END: u16 = 1 << 6;
+    /// The last operand so far matches `last-operand`.
+    pub(super) const LAST_OPERAND: u16 = 1 << 7;
+    /// There are at least `min-operands` operands.
+    pub(super) const MIN_OPERANDS: u16 = 1 << 8;
+    pub(super) const FILE_IS_CODE: u16 = 1 << 9;
 }
 
 /// Globs on texts in which `*` matches everything.
@@ -227,6 +249,23 @@ impl FileGlobs {
 }
 
 impl CommandSet {
+    /// Creates a set without patterns. `home` is the home directory of the user who runs the commands.
+    pub(crate) fn new(home: Option<&str>) -> CommandSet {
+        let home = home.map(|home| home.trim_end_matches('/'));
+        CommandSet {
+            home: home.filter(|home| !home.is_empty()).map(Box::from),
+            ..CommandSet::default()
+        }
+    }
+
+    /// Returns a normalized path below the home directory with `~` in place of that directory, and `None` for another
+    /// path.
+    pub(crate) fn from_home(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let rest = path.strip_prefix(self.home.as_deref()?.as_bytes())?;
+        let is_below = rest.is_empty() || rest.starts_with(b"/");
+        is_below.then(|| [b"~", rest].concat())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
@@ -235,7 +274,7 @@ impl CommandSet {
         self.holds
     }
 
-    /// Returns true if a pattern has `reads`.
+    /// Returns true if a pattern has `reads` or `file-is-code`.
     pub(crate) fn reads_files(&self) -> bool {
         self.reads_files
     }
@@ -270,7 +309,8 @@ impl CommandSet {
         limits: &Limits,
     ) -> Result<u32, CommandPatternError> {
         let compiled = CommandPattern::compile(pattern, owner, limits)?;
-        self.reads_files |= compiled.reads.is_some();
+        let file_is_code = compiled.required & requirement::FILE_IS_CODE != 0;
+        self.reads_files |= compiled.reads.is_some() || file_is_code;
         let index = self.patterns.len() as u32;
         self.patterns.push(compiled);
         let program = program(pattern);
@@ -285,14 +325,18 @@ impl CommandSet {
             }
             None => self.by_glob.push((Glob::new(program, NAME)?, index)),
         }
-        let piped = pattern.command.as_deref();
-        if let Some(to) = piped.and_then(|command| command.pipe_to.as_deref()) {
+        let related = pattern.command.as_deref();
+        if let Some(to) = related.and_then(|command| command.pipe_to.as_deref()) {
             let to = self.add_pattern(to, None, limits)?;
             self.patterns[index as usize].pipe_to = Some(to);
         }
-        if let Some(from) = piped.and_then(|command| command.pipe_from.as_deref()) {
+        if let Some(from) = related.and_then(|command| command.pipe_from.as_deref()) {
             let from = self.add_pattern(from, None, limits)?;
             self.patterns[index as usize].pipe_from = Some(from);
+        }
+        if let Some(run) = related.and_then(|command| command.runs.as_deref()) {
+            let run = self.add_pattern(run, None, limits)?;
+            self.patterns[index as usize].runs = Some(run);
         }
         Ok(index)
     }
@@ -362,6 +406,7 @@ impl CommandPattern {
         };
         let no_flags = wanted.no_flags.iter().map(|entry| spellings(entry));
         let no_flags = no_flags.collect::<Result<Vec<_>, _>>()?;
+        let min_operands = wanted.min_operands.unwrap_or(0);
         let required = [
             (wanted.operand.is_some(), requirement::OPERAND),
             (wanted.operands_all.is_some(), requirement::OPERANDS_ALL),
@@ -369,10 +414,16 @@ impl CommandPattern {
             (!wanted.redirect_to.is_empty(), requirement::REDIRECT_TO),
             (!wanted.reads.is_empty(), requirement::READS),
             (wanted.stdin_is_code, requirement::STDIN_IS_CODE),
+            (wanted.file_is_code, requirement::FILE_IS_CODE),
             (
-                !wanted.no_flags.is_empty() || wanted.operands_all.is_some(),
+                !wanted.no_flags.is_empty()
+                    || wanted.operands_all.is_some()
+                    || wanted.last_operand.is_some()
+                    || wanted.max_operands.is_some(),
                 requirement::END,
             ),
+            (wanted.last_operand.is_some(), requirement::LAST_OPERAND),
+            (min_operands > 0, requirement::MIN_OPERANDS),
         ];
         let required = required.into_iter().filter(|(is_required, _)| *is_required);
         Ok(CommandPattern {
@@ -388,12 +439,16 @@ impl CommandPattern {
             no_flags: no_flags.into_iter().flatten().collect(),
             operand: regex(&wanted.operand)?,
             operands_all: regex(&wanted.operands_all)?,
+            last_operand: regex(&wanted.last_operand)?,
+            min_operands,
+            max_operands: wanted.max_operands.unwrap_or(u32::MAX),
             env: wanted.env.iter().map(variable).collect::<Result<_, _>>()?,
             redirect_to: FileGlobs::new(&wanted.redirect_to)?,
             reads: FileGlobs::new(&wanted.reads)?,
             required: required.fold(0, |bits, (_, bit)| bits | bit),
             pipe_to: None,
             pipe_from: None,
+            runs: None,
         })
     }
 }
@@ -426,6 +481,7 @@ impl CommandProgress {
         CommandProgress {
             pattern,
             subcommands: 0,
+            operands: 0,
             flags: 0,
             met: 0,
             state: ProgressState::Open,
@@ -437,7 +493,7 @@ impl CommandProgress {
         matches!(self.state, ProgressState::Met | ProgressState::Reported)
     }
 
-    fn set(&mut self, bit: u8, is_met: bool) {
+    fn set(&mut self, bit: u16, is_met: bool) {
         if is_met {
             self.met |= bit;
         }
@@ -449,14 +505,15 @@ impl CommandProgress {
         }
     }
 
-    /// Adds a subcommand or an operand, which `index` others precede in the command. `path` is the normalized text.
+    /// Adds a subcommand or an operand, which `index` others precede in the command. `paths` are the normalized text, and
+    /// its spelling below the home directory.
     pub(crate) fn add_operand(
         &mut self,
         pattern: &CommandPattern,
         index: u32,
         is_subcommand: bool,
         text: &[u8],
-        path: &[u8],
+        paths: OperandPaths<'_>,
         cache: &mut CommandCache,
     ) {
         if let Some(glob) = pattern.subcommands.get(index as usize) {
@@ -470,9 +527,20 @@ impl CommandProgress {
             return;
         }
         let mut found = |vm: &Option<PikeVm>| {
-            let vm = vm.as_ref();
-            vm.map(|vm| vm.is_match(path, &mut cache.pike))
+            let vm = vm.as_ref()?;
+            let below_home = paths.below_home;
+            let mut is_match = |path: &[u8]| vm.is_match(path, &mut cache.pike);
+            Some(is_match(paths.path) || below_home.is_some_and(is_match))
         };
+        self.operands = self.operands.saturating_add(1);
+        if self.operands > pattern.max_operands {
+            return self.refuse();
+        }
+        let is_enough = self.operands >= pattern.min_operands;
+        self.set(requirement::MIN_OPERANDS, is_enough);
+        self.met &= !requirement::LAST_OPERAND;
+        let is_last = found(&pattern.last_operand) == Some(true);
+        self.set(requirement::LAST_OPERAND, is_last);
         self.set(requirement::OPERAND, found(&pattern.operand) == Some(true));
         match found(&pattern.operands_all) {
             Some(false) => self.refuse(),
@@ -541,6 +609,10 @@ impl CommandProgress {
 
     pub(crate) fn set_stdin_is_code(&mut self) {
         self.set(requirement::STDIN_IS_CODE, true);
+    }
+
+    pub(crate) fn set_file_is_code(&mut self) {
+        self.set(requirement::FILE_IS_CODE, true);
     }
 
     pub(crate) fn end(&mut self) {

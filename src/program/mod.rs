@@ -31,7 +31,7 @@ use ttsr_views::path::ArgScope;
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
     CommandCache, CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet,
-    MAX_FLAGS, ProgressState,
+    MAX_FLAGS, OperandPaths, ProgressState,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
@@ -44,8 +44,7 @@ pub(crate) use view_key::{ViewKey, ViewSource};
 pub(crate) struct Program {
     pub(crate) rules: Vec<Rule>,
     pub(crate) limits: Limits,
-    /// The folder that absolute paths of tool calls are made relative to.
-    pub(crate) root: Option<String>,
+    pub(crate) places: Places,
     /// In the order of [`Channel::ALL`]; `None` where no rule reads the channel.
     pub(crate) channels: [Option<ChannelRules>; Channel::ALL.len()],
     pub(crate) scopes: Vec<RuleScope>,
@@ -59,6 +58,15 @@ pub(crate) struct Program {
     pub(crate) has_origins: bool,
 }
 
+/// The folders of the host that paths of tool calls are compared with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    /// The workspace: absolute paths below it are made relative to it.
+    pub(crate) root: Option<String>,
+    /// The home directory of the user who runs the commands.
+    pub(crate) home: Option<String>,
+}
+
 impl Program {
     pub(crate) fn rule(&self, id: RuleId) -> &Rule {
         &self.rules[id.index()]
@@ -69,7 +77,7 @@ impl Program {
     }
 
     pub(crate) fn root(&self) -> Option<&str> {
-        self.root.as_deref()
+        self.places.root.as_deref()
     }
 
     /// Returns the rules that read `channel`, or `None` if no rule does.

@@ -169,6 +169,14 @@ pub struct CommandRequirements {
     /// A regular expression that matches in each operand of the command, of which there is at least one. The match
     /// becomes certain when the command ends.
     pub operands_all: Option<String>,
+    /// A regular expression that matches in the last operand of the command, which is the target of `cp` and `mv`. The
+    /// match becomes certain when the command ends.
+    pub last_operand: Option<String>,
+    /// The smallest number of operands.
+    pub min_operands: Option<u32>,
+    /// The largest number of operands; 0 for a command without operands. The match becomes certain when the command
+    /// ends.
+    pub max_operands: Option<u32>,
     /// Globs on the names of variables that are set for the command, with a glob on the value after `=`: one applies.
     pub env: Vec<String>,
     /// Globs on the files that the command writes by a redirection, in the form of [`paths`](super::Rule::paths).
@@ -178,10 +186,14 @@ pub struct CommandRequirements {
     pub reads: Vec<String>,
     /// The command runs its standard input, or the output of another command, as code.
     pub stdin_is_code: bool,
+    /// The command runs the code of a file that an earlier command of the same call has written.
+    pub file_is_code: bool,
     /// A command that gets the output of this one through a pipe.
     pub pipe_to: Option<Box<Pattern>>,
     /// A command whose output this one gets through a pipe or as code.
     pub pipe_from: Option<Box<Pattern>>,
+    /// A command that this one runs: its words, as `sudo` and `find -exec` do, or its script, as `sh -c` does.
+    pub runs: Option<Box<Pattern>>,
 }
 
 /// A kind of text inside a part.

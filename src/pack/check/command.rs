@@ -102,12 +102,17 @@ fn requirement_faults(
         no_flags,
         operand,
         operands_all,
+        last_operand,
+        min_operands,
+        max_operands,
         env,
         redirect_to,
         reads,
         stdin_is_code: _,
+        file_is_code: _,
         pipe_to,
         pipe_from,
+        runs,
     } = requirements;
     if flags.len() > MAX_FLAGS {
         let message = format!("`flags` has more than {MAX_FLAGS} entries");
@@ -117,9 +122,20 @@ fn requirement_faults(
         let faults = entries.iter().flat_map(|entry| flag_faults(entry));
         found.extend(faults.map(|fault| (key, fault)));
     }
-    for (key, text) in [("operand", operand), ("operands-all", operands_all)] {
+    for (key, text) in [
+        ("operand", operand),
+        ("operands-all", operands_all),
+        ("last-operand", last_operand),
+    ] {
         let fault = text.as_deref().and_then(|text| operand_fault(text, limits));
         found.extend(fault.map(|fault| (key, fault)));
+    }
+    let needs_operand = operand.is_some() || operands_all.is_some() || last_operand.is_some();
+    let least = min_operands.unwrap_or(0).max(u32::from(needs_operand));
+    if let Some(most) = max_operands.filter(|most| *most < least) {
+        let message = format!("no command has at least {least} and at most {most} operands");
+        let help = "raise `max-operands`, or remove it";
+        found.push(("max-operands", malformed(message).with_help(help)));
     }
     for entry in env {
         let (name, value) = entry.split_once('=').unwrap_or((entry, "*"));
@@ -141,17 +157,20 @@ fn requirement_faults(
             }
         }
     }
-    for (key, piped) in [("pipe-to", pipe_to), ("pipe-from", pipe_from)] {
-        let Some(piped) = piped else { continue };
-        let has_pipe = |it: &CommandRequirements| it.pipe_to.is_some() || it.pipe_from.is_some();
-        if piped.kind != PatternKind::Command || piped.command.as_deref().is_some_and(has_pipe) {
-            let message = format!("`{key}` is a command without `pipe-to` and `pipe-from`");
+    for (key, related) in [("pipe-to", pipe_to), ("pipe-from", pipe_from), ("runs", runs)] {
+        let Some(related) = related else { continue };
+        let has_relation = |it: &CommandRequirements| {
+            it.pipe_to.is_some() || it.pipe_from.is_some() || it.runs.is_some()
+        };
+        let is_single = related.command.as_deref().is_none_or(|it| !has_relation(it));
+        if related.kind != PatternKind::Command || !is_single {
+            let message = format!("`{key}` is a command without `pipe-to`, `pipe-from` and `runs`");
             found.push((key, malformed(message)));
             continue;
         }
-        let fault = pattern::fault(piped, limits);
+        let fault = pattern::fault(related, limits);
         found.extend(fault.map(|fault| (key, fault)));
-        let inner = faults(piped, limits).into_iter();
+        let inner = faults(related, limits).into_iter();
         found.extend(inner.map(|(_, fault)| (key, fault)));
     }
 }

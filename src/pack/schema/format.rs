@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::key::{
     Format, Key, KeyInfo, Shape, TableKind, alternatives, check, read_table, shapes, values,
 };
-use super::{CASE, KeyValue, PATTERN, PIPED};
+use super::{CASE, KeyValue, PATTERN, RELATED};
 use crate::limits::Limits;
 use crate::pack::check::actions::case_fault;
 use crate::pack::check::draft::Place;
@@ -1066,6 +1066,7 @@ fn read_pattern(
         for (key, operand) in [
             ("operand", &mut command.operand),
             ("operands-all", &mut command.operands_all),
+            ("last-operand", &mut command.last_operand),
         ] {
             if let (Some(operand), Some(value)) = (operand.as_mut(), table.get(key)) {
                 read_operand(operand, value, key, reader);
@@ -1074,7 +1075,8 @@ fn read_pattern(
     }
     for (key, fault) in command::faults(&pattern, reader.limits) {
         // The faults in these values have been reported where they are written.
-        let is_reported = ["operand", "operands-all", "pipe-to", "pipe-from"].contains(&key);
+        let reported = ["operand", "operands-all", "last-operand", "pipe-to", "pipe-from", "runs"];
+        let is_reported = reported.contains(&key);
         if !is_reported {
             let span = table.get(key).map_or(value.span(), Spanned::span);
             reader.fault(fault, span);
@@ -1108,12 +1110,12 @@ fn read_operand(
     }
 }
 
-/// A pattern of a command before or after another one in a pipeline.
-pub(super) struct PipedCommand;
+/// A pattern of a command before or after another one in a pipeline, or of one that another one runs.
+pub(super) struct RelatedCommand;
 
-impl Format<Option<Box<Pattern>>> for PipedCommand {
+impl Format<Option<Box<Pattern>>> for RelatedCommand {
     fn shape(&self) -> Shape {
-        Shape::Table(shapes(PIPED, TableKind::Rule))
+        Shape::Table(shapes(RELATED, TableKind::Rule))
     }
 
     fn read(
@@ -1123,12 +1125,12 @@ impl Format<Option<Box<Pattern>>> for PipedCommand {
         reader: &mut RuleReader<'_>,
     ) -> Option<Option<Box<Pattern>>> {
         let name = quote(head.name());
-        let piped = read_pattern(PIPED, value, (&name, &name, head.form), reader)?;
-        Some(Some(Box::new(piped)))
+        let related = read_pattern(RELATED, value, (&name, &name, head.form), reader)?;
+        Some(Some(Box::new(related)))
     }
 
     fn write(&self, value: &Option<Box<Pattern>>) -> KeyValue {
-        let table = value.as_ref().map(|piped| values(PIPED, &**piped));
+        let table = value.as_ref().map(|related| values(RELATED, &**related));
         table.map_or(KeyValue::Absent, KeyValue::Table)
     }
 }

@@ -4,6 +4,7 @@
 //! Memory is bounded: a command that has ended is dropped when [`ENDED`] others have ended after it.
 
 mod tracked;
+mod written;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,7 +13,8 @@ use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition::{FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use crate::program::{
-    CommandCache, CommandPattern, CommandProgress, CommandSet, ConditionExtent, ProgressState,
+    CommandCache, CommandPattern, CommandProgress, CommandSet, ConditionExtent, OperandPaths,
+    ProgressState,
 };
 use crate::stream::Counters;
 use ttsr_views::chunk::Chunk;
@@ -23,7 +25,8 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
-use tracked::{TEXT, TrackedCommand};
+use tracked::{PROGRAM, TEXT, TrackedCommand};
+use written::WrittenFiles;
 
 /// The most commands that are kept after they have ended.
 const ENDED: usize = 64;
@@ -52,6 +55,7 @@ struct Commands {
     ended: usize,
     /// True if a match may have become complete.
     has_changed: bool,
+    written: WrittenFiles,
     /// Dropped commands, whose buffers are reused.
     spare: Vec<TrackedCommand>,
     /// Buffers of a single event.
@@ -159,7 +163,7 @@ impl CommandSink for CommandMatcher<'_, '_> {
     fn event(&mut self, event: CommandEvent<'_>, decided: u64) {
         let set = self.set;
         match event {
-            CommandEvent::Begin { command, parent } => self.commands.begin(command, parent),
+            CommandEvent::Begin { command, parent } => self.commands.begin(set, command, parent),
             CommandEvent::Word(word) => self.commands.add_word(set, &word),
             CommandEvent::Assignment {
                 command,
@@ -174,7 +178,12 @@ impl CommandSink for CommandMatcher<'_, '_> {
             } => self
                 .commands
                 .add_redirection(set, command, operator, &target),
-            CommandEvent::Pipe { from, to } => self.commands.connect(set, from, to),
+            CommandEvent::Pipe { from, to } | CommandEvent::Output { from, to } => {
+                self.commands.connect(set, from, to);
+            }
+            CommandEvent::FileIsCode { command, file } => {
+                self.commands.run_file(set, command, &file);
+            }
             CommandEvent::OutputIsCode { command, from } => {
                 self.commands.connect(set, from, command);
                 self.commands
@@ -274,7 +283,7 @@ impl Commands {
         self.known.iter().rposition(|known| known.id == id)
     }
 
-    fn begin(&mut self, id: CommandId, parent: Option<ParentCommand>) {
+    fn begin(&mut self, set: &CommandSet, id: CommandId, parent: Option<ParentCommand>) {
         let mut command = self.spare.pop().unwrap_or_default();
         (command.id, command.parent) = (id, parent);
         let wrapper = parent.filter(|parent| parent.relation == ParentRelation::Wrapped);
@@ -282,9 +291,16 @@ impl Commands {
             let wrapper = &self.known[index];
             command.variables.copy_from(&wrapper.variables);
             command.written.copy_from(&wrapper.written);
-            command.read.copy_from(&wrapper.read);
+            command.redirected.copy_from(&wrapper.redirected);
+            command.read.copy_from(&wrapper.redirected);
         }
         self.known.push_back(command);
+        let index = self.known.len() - 1;
+        let redirected = std::mem::take(&mut self.known[index].redirected);
+        for path in redirected.iter() {
+            self.connect_writers(set, index, path);
+        }
+        self.known[index].redirected = redirected;
     }
 
     /// Applies `change` to the patterns of a command.
@@ -325,7 +341,12 @@ impl Commands {
         set.begin(name, &mut command.progress, &mut self.cache);
         command.quote(word);
         command.passes_files = files::passes_operands(name);
+        command.reads_operands = files::reads_operands(name);
         command.fetches = files::fetches(name);
+        command.saves_downloads = files::saves_downloads(name, None);
+        command
+            .program
+            .extend_from_slice(&name[..name.len().min(PROGRAM)]);
         command.start = command.start.min(word.span.start);
         let TrackedCommand {
             progress,
@@ -359,6 +380,11 @@ impl Commands {
         match &word.role {
             WordRole::Subcommand | WordRole::Operand => {
                 let path = operand_text(word);
+                let below_home = set.from_home(&path);
+                let paths = OperandPaths {
+                    path: &path,
+                    below_home: below_home.as_deref(),
+                };
                 let is_subcommand = word.role == WordRole::Subcommand;
                 self.change_at(set, index, |progress, pattern, cache| {
                     progress.add_operand(
@@ -366,27 +392,32 @@ impl Commands {
                         word.index,
                         is_subcommand,
                         word.text,
-                        &path,
+                        paths,
                         cache,
                     );
                 });
                 if !is_subcommand {
                     self.add_reads(set, index, word, &path);
+                    self.known[index].add_written_operand(&path);
                 }
             }
             WordRole::Flag { name, value } => {
+                self.known[index].add_flag(name);
                 self.change_at(set, index, |progress, pattern, cache| {
                     progress.add_flag(pattern, name, *value, false, cache);
                 });
-                if value.is_some() {
+                if let Some(value) = value {
                     self.add_reads(set, index, word, &operand_text(word));
+                    self.known[index].add_output(name, value);
                 }
             }
             WordRole::Value { flag } => {
                 self.change_at(set, index, |progress, pattern, cache| {
                     progress.add_flag(pattern, flag, Some(word.text), true, cache);
                 });
-                self.add_reads(set, index, word, &operand_text(word));
+                let path = operand_text(word);
+                self.add_reads(set, index, word, &path);
+                self.known[index].add_output(flag, &path);
             }
             _ => {}
         }
@@ -440,19 +471,36 @@ impl Commands {
                 continue;
             };
             if operator.contains('>') {
-                let written = &mut self.known[index].written;
-                if written.len() < KEPT {
-                    written.push(path.as_bytes());
-                }
-                self.change_at(set, index, |progress, pattern, cache| {
-                    progress.add_written_file(pattern, &path, cache);
-                });
+                self.add_written(set, index, &path);
             }
             if operator.starts_with('<') {
+                let redirected = &mut self.known[index].redirected;
+                if redirected.len() < KEPT {
+                    redirected.push(path.as_bytes());
+                }
                 self.add_read(set, index, &path);
+                self.connect_writers(set, index, path.as_bytes());
             }
         }
         self.ids = ids;
+    }
+
+    /// Adds a file that a command writes by a redirection.
+    fn add_written(&mut self, set: &CommandSet, index: usize, path: &str) {
+        let below_home = set.from_home(path.as_bytes());
+        let below_home = below_home.as_deref().map(String::from_utf8_lossy);
+        for path in [Some(Cow::Borrowed(path)), below_home]
+            .into_iter()
+            .flatten()
+        {
+            let written = &mut self.known[index].written;
+            if written.len() < KEPT {
+                written.push(path.as_bytes());
+            }
+            self.change_at(set, index, |progress, pattern, cache| {
+                progress.add_written_file(pattern, &path, cache);
+            });
+        }
     }
 
     /// Adds the files that a word may name.
@@ -472,19 +520,60 @@ impl Commands {
             _ => false,
         };
         match marked {
-            Some(path) => self.add_read(set, index, path),
+            Some(path) => {
+                let path = normalize_path(path.as_bytes(), word.traits);
+                let path = String::from_utf8_lossy(&path);
+                self.add_read_operand(set, index, &path);
+            }
             None if fetches && !is_sent => {}
             None => {
-                self.add_read(set, index, value);
+                self.add_read_operand(set, index, value);
                 if *value != *text {
-                    self.add_read(set, index, &text);
+                    self.add_read_operand(set, index, &text);
                 }
             }
         }
     }
 
-    /// Adds a file that a command reads, for the command and for those that get its output.
+    /// Adds a file that a command reads, also by its path below the home directory.
     fn add_read(&mut self, set: &CommandSet, index: usize, path: &str) {
+        self.add_read_path(set, index, path);
+        if let Some(below_home) = set.from_home(path.as_bytes()) {
+            self.add_read_path(set, index, &String::from_utf8_lossy(&below_home));
+        }
+    }
+
+    /// Adds a file that a word of a command names, and the output of the commands that have written it.
+    fn add_read_operand(&mut self, set: &CommandSet, index: usize, path: &str) {
+        self.add_read(set, index, path);
+        if self.known[index].reads_operands {
+            self.connect_writers(set, index, path.as_bytes());
+        }
+    }
+
+    /// Adds the output of the commands that have written a file to the input of a command. Returns true if there is one.
+    fn connect_writers(&mut self, set: &CommandSet, index: usize, path: &[u8]) -> bool {
+        let to = self.known[index].id;
+        let mut is_written = false;
+        for file in 0..self.written.len() {
+            if let Some(from) = self.written.writer(file, path) {
+                self.connect(set, from, to);
+                is_written = true;
+            }
+        }
+        is_written
+    }
+
+    /// Records that a command runs the code of a file, if a command of the call has written it.
+    fn run_file(&mut self, set: &CommandSet, id: CommandId, file: &CommandWord<'_>) {
+        let Some(index) = self.index(id) else { return };
+        if self.connect_writers(set, index, &operand_text(file)) {
+            self.change(set, id, |progress, _, _| progress.set_file_is_code());
+        }
+    }
+
+    /// Adds the path of a file that a command reads, for the command and for those that get its output.
+    fn add_read_path(&mut self, set: &CommandSet, index: usize, path: &str) {
         let command = &mut self.known[index];
         if command.read.len() < KEPT {
             command.read.push(path.as_bytes());
@@ -556,6 +645,10 @@ impl Commands {
     fn end(&mut self, set: &CommandSet, id: CommandId) {
         self.change(set, id, |progress, _, _| progress.end());
         let Some(index) = self.index(id) else { return };
+        let command = &self.known[index];
+        for path in command.written_files() {
+            self.written.add(path, id);
+        }
         let command = &mut self.known[index];
         self.ended += usize::from(!std::mem::replace(&mut command.is_ended, true));
         // The output of a substitution is part of a word of its parent.
@@ -615,7 +708,25 @@ impl Commands {
             let mut others = self.known.iter().enumerate();
             others.any(|(at, other)| other.sources.contains(&command.id) && has(at, wanted))
         };
-        pattern.pipe_to.is_none_or(passes_output) && pattern.pipe_from.is_none_or(gets_input)
+        let runs = |wanted: u32| {
+            let mut others = self.known.iter().enumerate();
+            others.any(|(at, other)| has(at, wanted) && self.is_run_by(other, command.id))
+        };
+        pattern.pipe_to.is_none_or(passes_output)
+            && pattern.pipe_from.is_none_or(gets_input)
+            && pattern.runs.is_none_or(runs)
+    }
+
+    /// Returns true if `runner` runs the command, directly or not.
+    fn is_run_by(&self, command: &TrackedCommand, runner: CommandId) -> bool {
+        let mut parent = command.parent;
+        while let Some(of) = parent.filter(|it| it.relation != ParentRelation::Substitution) {
+            if of.command == runner {
+                return true;
+            }
+            parent = self.index(of.command).and_then(|at| self.known[at].parent);
+        }
+        false
     }
 }
 

@@ -9,7 +9,8 @@ use ttsr::{Channel, Pack, PartId};
 use ttsr_testing::{Random, scale};
 use ttsr_views::chunk::Chunk;
 use ttsr_views::command::{
-    CommandEvent, CommandId, CommandLimits, CommandReader, CommandSink, ParentRelation, WordRole,
+    CommandEvent, CommandId, CommandLimits, CommandReader, CommandSink, ParentCommand,
+    ParentRelation, WordRole,
 };
 
 const TEXTS: usize = 40_000;
@@ -24,39 +25,64 @@ struct ModelCommand {
     flags: Vec<(String, Option<String>)>,
     variables: Vec<(String, String)>,
     written: Vec<String>,
-    read: Vec<String>,
+    /// The files that operands and values of flags may name, each with the number of its event.
+    read: Vec<(usize, String)>,
+    /// The files that redirections name.
+    redirected: Vec<(usize, String)>,
     runs_input: bool,
+    /// The file whose code the command runs.
+    run: Option<(usize, String)>,
     sources: BTreeSet<CommandId>,
-    wrapper: Option<CommandId>,
+    parent: Option<ParentCommand>,
+    /// The number of the event that ends the command.
+    end: usize,
 }
 
 #[derive(Default)]
 struct Model {
     commands: BTreeMap<CommandId, ModelCommand>,
+    /// The number of events so far.
+    events: usize,
 }
 
 fn utf8(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Returns the path that a word of [`PIECES`] names.
+fn path(text: &[u8]) -> String {
+    let text = utf8(text);
+    text.strip_prefix("./").unwrap_or(&text).to_owned()
+}
+
 impl CommandSink for Model {
     fn event(&mut self, event: CommandEvent<'_>, _: u64) {
+        self.events += 1;
+        let at = self.events;
         match event {
             CommandEvent::Begin { command, parent } => {
-                let known = self.commands.entry(command).or_default();
-                let Some(parent) = parent else { return };
-                match parent.relation {
-                    ParentRelation::Wrapped => known.wrapper = Some(parent.command),
-                    ParentRelation::Substitution => {
-                        let outer = self.commands.entry(parent.command).or_default();
-                        outer.sources.insert(command);
-                    }
-                    ParentRelation::Script => {}
+                self.commands.entry(command).or_default().parent = parent;
+                let substitution =
+                    parent.filter(|it| it.relation == ParentRelation::Substitution);
+                if let Some(parent) = substitution {
+                    let outer = self.commands.entry(parent.command).or_default();
+                    outer.sources.insert(command);
                 }
             }
             CommandEvent::Word(word) => {
                 let text = utf8(word.text);
                 let command = self.commands.entry(word.command).or_default();
+                let file = match &word.role {
+                    WordRole::Operand | WordRole::Value { .. } => Some(text.as_str()),
+                    WordRole::Flag { value, .. } => value.map(|_| text.as_str()),
+                    _ => None,
+                };
+                if let Some(file) = file {
+                    // `if=b` names the file `b`.
+                    let value = file.rsplit('=').next().unwrap_or(file);
+                    command.read.push((at, path(value.as_bytes())));
+                    command.read.push((at, path(file.as_bytes())));
+                }
                 match word.role {
                     WordRole::Program { name } => command.name = utf8(name),
                     WordRole::Subcommand => command.operands.push((true, text)),
@@ -85,13 +111,17 @@ impl CommandSink for Model {
             } => {
                 let command = self.commands.entry(command).or_default();
                 if operator.contains('>') {
-                    command.written.push(utf8(target.text));
+                    command.written.push(path(target.text));
                 } else if operator == "<" {
-                    command.read.push(utf8(target.text));
+                    command.redirected.push((at, path(target.text)));
                 }
             }
-            CommandEvent::Pipe { from, to } => {
+            CommandEvent::Pipe { from, to } | CommandEvent::Output { from, to } => {
                 self.commands.entry(to).or_default().sources.insert(from);
+            }
+            CommandEvent::FileIsCode { command, file } => {
+                let file = (at, path(file.text));
+                self.commands.entry(command).or_default().run = Some(file);
             }
             CommandEvent::OutputIsCode { command, from } => {
                 let command = self.commands.entry(command).or_default();
@@ -100,6 +130,9 @@ impl CommandSink for Model {
             }
             CommandEvent::StdinIsCode { command, .. } => {
                 self.commands.entry(command).or_default().runs_input = true;
+            }
+            CommandEvent::End { command, .. } => {
+                self.commands.entry(command).or_default().end = at;
             }
             _ => {}
         }
@@ -120,9 +153,12 @@ impl Model {
         let mut found = BTreeSet::new();
         let mut left = vec![id];
         while let Some(next) = left.pop() {
-            for source in &self.commands[&next].sources {
-                if found.insert(*source) {
-                    left.push(*source);
+            let command = &self.commands[&next];
+            let through_files = self.read_files(next).flat_map(|(at, path)| self.writers(path, at));
+            let direct = command.sources.iter().copied();
+            for source in direct.chain(through_files) {
+                if found.insert(source) {
+                    left.push(source);
                 }
             }
         }
@@ -130,13 +166,45 @@ impl Model {
         found
     }
 
+    /// Returns the files that a command reads or runs, each with the number of the event.
+    fn read_files(&self, id: CommandId) -> impl Iterator<Item = (usize, &str)> {
+        // A wrapped command has the redirections of its wrappers, but not their operands.
+        let all = self.with_wrappers(id);
+        let redirected = all.into_iter().flat_map(|it| &it.redirected);
+        let command = &self.commands[&id];
+        let reads = !INERT.contains(&command.name.as_str());
+        let read = command.read.iter().filter(move |_| reads);
+        let files = read.chain(redirected).chain(&command.run);
+        files.map(|(at, path)| (*at, path.as_str()))
+    }
+
+    /// Returns the commands that ended before an event and have written to the path.
+    fn writers(&self, path: &str, before: usize) -> Vec<CommandId> {
+        let ended = self.commands.iter().filter(|(_, it)| it.end < before);
+        let writers = ended.filter(|(id, _)| self.writes(**id, path));
+        writers.map(|(id, _)| *id).collect()
+    }
+
     /// Returns a command and those that wrap it.
     fn with_wrappers(&self, id: CommandId) -> Vec<&ModelCommand> {
         let mut all = vec![&self.commands[&id]];
-        while let Some(wrapper) = all[all.len() - 1].wrapper {
-            all.push(&self.commands[&wrapper]);
+        let wrapper = |it: &ModelCommand| {
+            let parent = it.parent;
+            parent.filter(|parent| parent.relation == ParentRelation::Wrapped)
+        };
+        while let Some(parent) = wrapper(all[all.len() - 1]) {
+            all.push(&self.commands[&parent.command]);
         }
         all
+    }
+
+    /// Returns true if the first command runs the second one: its words or its script.
+    fn runs(&self, id: CommandId, other: CommandId) -> bool {
+        let Some(parent) = self.commands[&other].parent else {
+            return false;
+        };
+        parent.relation != ParentRelation::Substitution
+            && (parent.command == id || self.runs(id, parent.command))
     }
 
     fn has_flag(&self, id: CommandId, names: &[&str]) -> bool {
@@ -152,31 +220,41 @@ impl Model {
 
     /// Returns true if a command reads a file of that name, as [`RULES`] use it.
     fn reads(&self, id: CommandId, file: &str) -> bool {
-        // `if=b` and `a/b` name the file `b`.
-        let is_file = |text: &str| text.rsplit(['=', '/']).next() == Some(file);
-        let own = |id: CommandId| {
-            let command = &self.commands[&id];
-            let mut operands = self.operands(id, 0).into_iter();
-            let is_redirected = self
-                .with_wrappers(id)
-                .iter()
-                .any(|it| it.read.iter().any(|path| is_file(path)));
-            let mut values = command.flags.iter().filter_map(|(_, value)| value.as_ref());
-            is_redirected || operands.any(is_file) || values.any(|value| is_file(value))
+        let names = |id: CommandId| {
+            let all = self.with_wrappers(id);
+            let redirected = all.iter().flat_map(|it| &it.redirected);
+            let mut read = self.commands[&id].read.iter().chain(redirected);
+            read.any(|(_, path)| path.rsplit('/').next() == Some(file))
         };
-        let inert = ["echo", "rm"];
         let sources = self.sources(id);
         let mut passed = sources
             .iter()
-            .filter(|source| !inert.contains(&self.commands[source].name.as_str()));
-        own(id) || passed.any(|source| own(*source))
+            .filter(|source| !INERT.contains(&self.commands[source].name.as_str()));
+        names(id) || passed.any(|source| names(*source))
+    }
+
+    /// Returns true if a command writes to the path: by a redirection, or as its operand.
+    fn writes(&self, id: CommandId, target: &str) -> bool {
+        let all = self.with_wrappers(id);
+        let mut redirected = all.iter().flat_map(|it| &it.written);
+        let operands = self.operands(id, 0);
+        let mut outputs = match self.commands[&id].name.as_str() {
+            "cp" => &operands[operands.len().saturating_sub(1)..],
+            "tee" => &operands[..operands.len().min(4)],
+            _ => &[],
+        }
+        .iter();
+        redirected.any(|it| it == target) || outputs.any(|it| path(it.as_bytes()) == target)
     }
 }
+
+/// The programs of [`PIECES`] that do not read the files that their operands name.
+const INERT: [&str; 3] = ["echo", "rm", "find"];
 
 /// A rule, and the function that judges the same of a complete command.
 type ModelRule = (&'static str, fn(&Model, CommandId) -> bool);
 
-const RULES: [ModelRule; 12] = [
+const RULES: [ModelRule; 19] = [
     ("command = 'rm'", |model, id| {
         model.commands[&id].name == "rm"
     }),
@@ -267,9 +345,70 @@ const RULES: [ModelRule; 12] = [
                 && model.sources(id).iter().any(is_cat)
         },
     ),
+    (
+        "command = '{cat,cp}', pipe-to = { command = '*', file-is-code = true }",
+        |model, id| {
+            let runs = |other: &CommandId| {
+                let run = model.commands[other].run.iter();
+                let is_written = run
+                    .into_iter()
+                    .any(|(at, path)| !model.writers(path, *at).is_empty());
+                is_written && model.sources(*other).contains(&id)
+            };
+            ["cat", "cp"].contains(&model.commands[&id].name.as_str())
+                && model.commands.keys().any(runs)
+        },
+    ),
+    ("command = 'rm', max-operands = 0", |model, id| {
+        model.commands[&id].name == "rm" && model.operands(id, 0).is_empty()
+    }),
+    ("command = 'foo bar', max-operands = 1", |model, id| {
+        let command = &model.commands[&id];
+        let is_bar = command
+            .operands
+            .first()
+            .is_some_and(|(_, text)| text == "bar");
+        command.name == "foo" && is_bar && model.operands(id, 1).len() <= 1
+    }),
+    ("command = '{rm,cat}', min-operands = 2", |model, id| {
+        ["rm", "cat"].contains(&model.commands[&id].name.as_str())
+            && model.operands(id, 0).len() >= 2
+    }),
+    ("command = 'cp', last-operand = '^b'", |model, id| {
+        let operands = model.operands(id, 0);
+        model.commands[&id].name == "cp"
+            && operands.last().is_some_and(|last| last.starts_with('b'))
+    }),
+    (
+        "command = '{sudo,find,sh}', runs = { command = 'rm', flags = ['-r'] }",
+        |model, id| {
+            let is_rm = |other: &&CommandId| {
+                model.commands[other].name == "rm" && model.has_flag(**other, &["-r"])
+            };
+            ["sudo", "find", "sh"].contains(&model.commands[&id].name.as_str())
+                && model
+                    .commands
+                    .keys()
+                    .filter(is_rm)
+                    .any(|other| model.runs(id, *other))
+        },
+    ),
+    (
+        "command = 'find', operand = 'b', runs = { command = '{rm,cat}', min-operands = 1 }",
+        |model, id| {
+            let mut operands = model.operands(id, 0).into_iter();
+            let runs = |other: &CommandId| {
+                let is_named = ["rm", "cat"].contains(&model.commands[other].name.as_str());
+                is_named && !model.operands(*other, 0).is_empty() && model.runs(id, *other)
+            };
+            model.commands[&id].name == "find"
+                && operands.any(|it| it.contains('b'))
+                && model.commands.keys().any(runs)
+        },
+    ),
 ];
 
-const PIECES: [&str; 54] = [
+const PIECES: [&str; 66] = [
     "rm ",
     "rm ",
     "cat ",
@@ -324,6 +463,18 @@ const PIECES: [&str; 54] = [
     "\nb\n",
     "eval ",
     "sh -c 'rm b' ",
+    "cp ",
+    "tee ",
+    " > a ",
+    " < a ",
+    "find b -exec ",
+    " \\; ",
+    "cat b > a; ",
+    "nc a ",
+    "sh a; ",
+    "./a ",
+    "V=$(cat b); ",
+    "nc $V ",
 ];
 
 fn pack() -> Pack {

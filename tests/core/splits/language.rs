@@ -85,7 +85,7 @@ fn command(random: &mut Random) -> String {
         "git push",
         "b*",
     ];
-    const REQUIREMENTS: [&str; 14] = [
+    const REQUIREMENTS: [&str; 19] = [
         "flags = ['-r|-R']",
         "flags = ['-f']",
         "flags = ['-f|--force', '-r']",
@@ -94,6 +94,11 @@ fn command(random: &mut Random) -> String {
         "operand = 'b'",
         "operand = '^(?:foo|~|/)'",
         "operands-all = '[a-z]'",
+        "last-operand = '^[b/]'",
+        "min-operands = 2",
+        "file-is-code = true",
+        "max-operands = 1",
+        "runs = { command = '{foo,bar,git}', max-operands = 2 }",
         "env = ['key', 'b*=1?']",
         "redirect-to = ['b*', '/']",
         "reads = ['foo', 'b*']",

@@ -82,8 +82,9 @@ fn write_format(
 }
 
 /// Writes a text as a word that a shell reads as that text.
-fn write_quoted(operand: &MappedText, text: &mut MappedText) {
-    let mark = OffsetMap::Replacement { start: 0, end: 0 };
+pub(super) fn write_quoted(operand: &MappedText, text: &mut MappedText) {
+    let start = operand.chunks(0).next().map_or(0, |chunk| chunk.start(0));
+    let mark = OffsetMap::Replacement { start, end: start };
     text.push(b"'", mark);
     for chunk in operand.chunks(0) {
         for index in 0..chunk.bytes.len() {

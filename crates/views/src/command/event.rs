@@ -83,6 +83,21 @@ pub enum CommandEvent<'a> {
         /// The command that writes the code.
         from: CommandId,
     },
+    /// The command runs the code of a file: its program with a folder, the script of a shell or an interpreter, or the
+    /// operand of `source`.
+    FileIsCode {
+        /// The command.
+        command: CommandId,
+        /// The path, as an operand.
+        file: CommandWord<'a>,
+    },
+    /// A word of a command contains the output of another one, which a variable holds. Emitted before the word.
+    Output {
+        /// The command that has written the output.
+        from: CommandId,
+        /// The command whose word contains it.
+        to: CommandId,
+    },
     /// A chunk of code that the command runs in a language other than that of shells.
     Code {
         /// The command.

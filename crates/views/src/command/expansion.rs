@@ -1,7 +1,8 @@
 //! Parameter expansion: variables that the text sets to constants, and `$IFS`.
 
 use super::super::chunk::OffsetMap;
-use super::event::{CommandSink, WordTraits};
+use super::event::{CommandEvent, CommandId, CommandSink, WordTraits};
+use super::ids::CommandIds;
 use super::lexer::LexContext;
 use super::list::ListReader;
 use super::script::ScriptReader;
@@ -17,12 +18,53 @@ const FACTOR: u64 = 8;
 /// The variables that the text has set to constants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Constants {
-    values: Vec<(Vec<u8>, Vec<u8>)>,
+    values: ConstantValues,
+    /// The variables that hold the output of commands, and these commands.
+    outputs: Vec<(Vec<u8>, CommandIds)>,
     /// The number of bytes that values have added to the text.
     added: u64,
 }
 
+/// The names of variables with their values.
+pub(super) type ConstantValues = Vec<(Vec<u8>, Vec<u8>)>;
+
 impl ReaderState {
+    /// Returns the values that a subshell may change.
+    pub(super) fn constants(&self) -> ConstantValues {
+        self.constants.values.clone()
+    }
+
+    /// Forgets all values, and returns them.
+    pub(super) fn forget(&mut self) -> ConstantValues {
+        std::mem::take(&mut self.constants.values)
+    }
+
+    /// Restores the values at the end of a subshell.
+    pub(super) fn restore(&mut self, values: ConstantValues) {
+        self.constants.values = values;
+    }
+
+    /// Records the commands whose output a variable holds; none if it holds something else.
+    pub(super) fn assign_output(&mut self, name: &[u8], commands: &[CommandId]) {
+        let outputs = &mut self.constants.outputs;
+        outputs.retain(|(known, _)| known != name);
+        if commands.is_empty() || name.len() > VALUE {
+            return;
+        }
+        if outputs.len() < self.limits.expansions {
+            outputs.push((name.to_vec(), commands.into()));
+        } else {
+            self.counters.expansions += 1;
+        }
+    }
+
+    /// Returns the commands whose output a variable holds.
+    fn output(&self, name: &[u8]) -> CommandIds {
+        let mut outputs = self.constants.outputs.iter();
+        let known = outputs.find(|(known, _)| known == name);
+        known.map_or_else(CommandIds::default, |(_, commands)| *commands)
+    }
+
     /// Records the value of a variable; `None` if it is unknown.
     pub(super) fn assign(&mut self, name: &[u8], value: Option<&[u8]>) {
         let values = &mut self.constants.values;
@@ -74,6 +116,14 @@ impl ScriptReader {
         let list = self.list();
         let Some(value) = value else {
             list.word.mark_expanded();
+            let outputs = cx.state.output(name);
+            if !outputs.is_empty() {
+                let to = list.begin(cx);
+                for &from in outputs.iter() {
+                    cx.emit(CommandEvent::Output { from, to });
+                }
+                list.word.add_substitutions(&outputs);
+            }
             return;
         };
         let span = list.expansion_span(cx.state.at);

@@ -50,9 +50,12 @@ impl CommandLayer {
         if !self.spec.is_some_and(ProgramSpec::reads_abbreviations) {
             return None;
         }
-        let mut matching = all().filter(|(name, _)| abbreviates(name));
-        let first = matching.next()?;
-        matching.all(|other| other.0 == first.0).then_some(first)
+        // The options of a program are not those of its subcommands.
+        tables.into_iter().find_map(|table| {
+            let mut matching = options_of(table).filter(|(name, _)| abbreviates(name));
+            let first = matching.next()?;
+            Some(matching.all(|other| other.0 == first.0).then_some(first))
+        })?
     }
 
     /// Reads a word as flags. Returns `None` if it is an operand.
@@ -189,6 +192,9 @@ impl CommandLayer {
         value: Option<usize>,
         cx: &mut ReadContext<'_, S>,
     ) -> FlagEffect {
+        if matches!(name, b"-i" | b"--ignore-environment") {
+            self.clears_environment |= self.spec.is_some_and(|spec| spec.names.contains(&"env"));
+        }
         match kind {
             OptionKind::Flag | OptionKind::Optional if self.action == ProgramAction::Shell => {
                 match name {

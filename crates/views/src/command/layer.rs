@@ -5,6 +5,7 @@ use super::event::{
     CommandEvent, CommandId, CommandSink, CommandWord, ParentCommand, ParentRelation, WordRole,
 };
 use super::ids::CommandIds;
+use super::parallel::ParallelTemplate;
 use super::program::{
     FlagStyle, OptionKind, ProgramAction, ProgramSpec, SubcommandSpec, program_spec, windows_spec,
 };
@@ -40,6 +41,10 @@ pub(super) struct CommandLayer {
     input: LayerInput,
     /// The script that consists of the words from here on.
     script: Option<Box<ScriptReader>>,
+    /// The words of `parallel`, for each argument of which the script is read.
+    parallel: Option<Box<ParallelTemplate>>,
+    /// True if the commands that the program runs do not get its variables: `env -i`.
+    pub(super) clears_environment: bool,
     /// True if a word after the name of the program has been read.
     has_arguments: bool,
 }
@@ -118,11 +123,16 @@ impl CommandLayer {
             ShellSyntax::Posix => program_spec(name).or_else(|| windows_spec(name)),
             _ => windows_spec(name).or_else(|| program_spec(name)),
         };
+        let spec = spec.or_else(|| capital_spec(name));
         cx.emit(CommandEvent::Word(word.in_role(
             id,
             WordRole::Program { name },
             0,
         )));
+        if name.len() < word.bytes().len() {
+            let file = word.in_role(id, WordRole::Operand, 0);
+            cx.emit(CommandEvent::FileIsCode { command: id, file });
+        }
         let action = spec.map_or(ProgramAction::None, |spec| spec.action);
         if action == ProgramAction::Source {
             outputs_are_code(id, word, cx);
@@ -145,6 +155,8 @@ impl CommandLayer {
             is_terminated: false,
             input: LayerInput::Stdin,
             script: None,
+            parallel: None,
+            clears_environment: false,
             has_arguments: false,
         }
     }
@@ -208,6 +220,13 @@ impl CommandLayer {
         self.operands += 1;
     }
 
+    /// Reports that the command runs the code of the file that the word names.
+    fn runs_file<S: CommandSink>(&self, word: &ReadWord<'_>, cx: &mut ReadContext<'_, S>) {
+        let file = word.in_role(self.id, WordRole::Operand, self.index);
+        let command = self.id;
+        cx.emit(CommandEvent::FileIsCode { command, file });
+    }
+
     /// Records that an option determines the source of the code.
     pub(super) fn set_input(&mut self, input: LayerInput) {
         let keeps = match self.input {
@@ -236,6 +255,8 @@ impl CommandLayer {
             cx.counters().deep_scripts += 1;
             return false;
         }
+        let is_parallel = self.spec.is_some_and(|spec| spec.names == ["parallel"]);
+        self.parallel = is_parallel.then(Box::default);
         self.script = Some(Box::new(ScriptReader::nested(
             syntax,
             level + 1,
@@ -257,9 +278,10 @@ impl CommandLayer {
     /// Reads a word of the script that consists of the words of the command.
     fn read_joined<S: CommandSink>(&mut self, word: &ReadWord<'_>, cx: &mut ReadContext<'_, S>) {
         self.operand(word, cx);
-        if word.bytes().starts_with(b":::") {
-            self.finish(cx);
-            self.action = ProgramAction::None;
+        let most = cx.state.limits.word;
+        if let Some(template) = &mut self.parallel
+            && !template.extend(word, most)
+        {
             return;
         }
         outputs_are_code(self.id, word, cx);
@@ -274,6 +296,23 @@ impl CommandLayer {
             }
         }
         cx.state.at = at;
+    }
+
+    /// Returns the command that `parallel` runs for the word, if the word is one of its arguments.
+    fn parallel_command<S: CommandSink>(
+        &mut self,
+        word: &ReadWord<'_>,
+        cx: &mut ReadContext<'_, S>,
+    ) -> Option<MappedText> {
+        let template = self.parallel.as_mut()?;
+        if !template.is_argument(word) {
+            return None;
+        }
+        if template.is_full(cx.state.limits.expansions) {
+            cx.counters().expansions += 1;
+            return None;
+        }
+        Some(template.fill(word))
     }
 
     /// Reads a subcommand. Returns false if the word is an operand.
@@ -368,6 +407,12 @@ impl SimpleReader {
         let Some(layer) = self.layers.last_mut() else {
             return;
         };
+        if let Some(command) = layer.parallel_command(word, cx) {
+            layer.operand(word, cx);
+            let (id, syntax) = (layer.id, layer.script_syntax());
+            let streams = run_script(&command, (syntax, place.1), id, &self.stdin, cx);
+            return self.add_streams(streams);
+        }
         if layer.script.is_some() {
             return layer.read_joined(word, cx);
         }
@@ -383,6 +428,9 @@ impl SimpleReader {
                 },
                 cx,
             );
+            if flag == "-File" {
+                layer.runs_file(word, cx);
+            }
             return self.read_value(word, kind, place, cx);
         }
         let first = !std::mem::replace(&mut layer.has_arguments, true);
@@ -442,7 +490,9 @@ impl SimpleReader {
                 if let Some((name, value)) = assignment(word.bytes()) {
                     if layer.action == ProgramAction::Assignments {
                         let known = constant(word, value).map(<[u8]>::to_vec);
-                        self.exported.push((word.bytes()[..name].to_vec(), known));
+                        let variable = &word.bytes()[..name];
+                        self.exported.push((variable.to_vec(), known));
+                        cx.state.assign_output(variable, word.substitutions);
                     }
                     assign(layer.id, word, name, value, cx);
                 }
@@ -469,6 +519,9 @@ impl SimpleReader {
             }
             ProgramAction::Source => {
                 outputs_are_code(layer.id, word, cx);
+                if layer.operands == 0 {
+                    layer.runs_file(word, cx);
+                }
                 layer.operand(word, cx);
             }
             ProgramAction::Echo => {
@@ -514,6 +567,7 @@ impl SimpleReader {
             LayerInput::Stdin => {
                 layer.input = LayerInput::Other;
                 outputs_are_code(layer.id, word, cx);
+                layer.runs_file(word, cx);
             }
             _ => {}
         }
@@ -568,7 +622,12 @@ impl SimpleReader {
                 let command = layer.id;
                 let syntax = layer.script_syntax();
                 outputs_are_code(command, word, cx);
+                let is_clear = self.layers.iter().any(|layer| layer.clears_environment);
+                let values = is_clear.then(|| cx.state.forget());
                 let streams = run_script(word.text, (syntax, place.1), command, &self.stdin, cx);
+                if let Some(values) = values {
+                    cx.state.restore(values);
+                }
                 self.add_streams(streams);
             }
             OptionKind::Code => {
@@ -607,6 +666,18 @@ impl SimpleReader {
         let spec = layer.and_then(|layer| layer.spec);
         self.written.is_format = spec.is_some_and(|spec| spec.names == ["printf"]);
     }
+}
+
+/// Returns the program whose name is written with capital letters, as file systems that ignore case find it.
+fn capital_spec(name: &[u8]) -> Option<&'static ProgramSpec> {
+    let mut buffer = [0; NAME];
+    let lower = buffer.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    if *lower == *name {
+        return None;
+    }
+    program_spec(lower)
 }
 
 /// Returns the name of a program without directories, and without the suffix of an executable file of Windows.

@@ -169,7 +169,7 @@ impl ScriptReader {
             LexToken::Escape(escape) => self.end_escape(escape, cx),
             LexToken::Redirection(operator) => self.redirect(operator),
             LexToken::Ampersand | LexToken::Bar => self.end_pipeline(cx),
-            LexToken::OpenParen => self.list().open_subshell(),
+            LexToken::OpenParen => self.list().open_subshell(cx.state.constants()),
         }
         self.token_bytes.clear();
     }
@@ -562,6 +562,9 @@ impl ScriptReader {
         self.end_list();
         self.contexts.pop();
         let list = self.lists.pop().unwrap_or_default();
+        if let Some(values) = list.saved {
+            cx.state.restore(values);
+        }
         self.list().word.add_substitutions(&list.outputs);
     }
 
@@ -758,7 +761,7 @@ impl ScriptReader {
         } else if self.list().word.begun && self.syntax == ShellSyntax::Posix {
             // The name of a function.
             self.list().drop_function_name();
-            self.list().open_subshell();
+            self.list().open_subshell(cx.state.constants());
         } else if self.syntax == ShellSyntax::PowerShell {
             // A subexpression, whose output is an argument.
             self.begin_token(LexToken::None, byte);
@@ -769,7 +772,7 @@ impl ScriptReader {
         } else {
             self.end_word(cx);
             self.end_pipeline(cx);
-            self.list().open_subshell();
+            self.list().open_subshell(cx.state.constants());
         }
     }
 
@@ -788,7 +791,7 @@ impl ScriptReader {
             return true;
         }
         self.token_bytes.clear();
-        self.list().open_subshell();
+        self.list().open_subshell(cx.state.constants());
         false
     }
 
@@ -798,7 +801,8 @@ impl ScriptReader {
             return;
         }
         self.end_pipeline(cx);
-        if self.list().close_subshell() {
+        if let Some(values) = self.list().close_subshell() {
+            cx.state.restore(values);
             return;
         }
         if self.lists.len() > 1 && !self.in_backquotes() && !self.list().discards() {

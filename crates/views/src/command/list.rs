@@ -2,6 +2,7 @@
 
 use super::echo::WrittenText;
 use super::event::{CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation};
+use super::expansion::ConstantValues;
 use super::ids::CommandIds;
 use super::simple::SimpleReader;
 use super::word::{InputByte, ReadWord, WordBuffer, assignment};
@@ -45,6 +46,8 @@ pub(super) struct ListReader {
     /// The end of the last `;`.
     semicolon: u64,
     pub(super) expansion_start: u64,
+    /// The values of variables before the substitution that the list is.
+    pub(super) saved: Option<ConstantValues>,
 }
 
 /// The position of the next word in the grammar of compound commands.
@@ -85,6 +88,8 @@ struct CompoundCommand {
     kind: CompoundKind,
     stdin: CommandIds,
     outputs: CommandIds,
+    /// The values of variables before the compound command.
+    saved: ConstantValues,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +139,7 @@ impl ListReader {
                 true => ListScope::Backquotes,
                 false => ListScope::Commands,
             },
+            saved: Some(cx.state.constants()),
             ..ListReader::new(Some(parent), &[])
         }
     }
@@ -213,34 +219,35 @@ impl ListReader {
                 kind,
                 stdin: self.stdin,
                 outputs: CommandIds::default(),
+                saved: ConstantValues::default(),
             });
         }
     }
 
-    fn close(&mut self, kind: CompoundKind) -> bool {
-        if self
-            .compounds
-            .last()
-            .is_none_or(|compound| compound.kind != kind)
-        {
-            return false;
-        }
+    /// Ends the innermost compound command. Returns the values of variables before it, or `None` if it is of another kind.
+    fn close(&mut self, kind: CompoundKind) -> Option<ConstantValues> {
+        self.compounds.last().filter(|it| it.kind == kind)?;
         self.end_pipeline();
-        if let Some(compound) = self.compounds.pop() {
-            self.ended = compound.outputs;
-        }
+        let compound = self.compounds.pop()?;
+        self.ended = compound.outputs;
         self.stdin = match self.compounds.last() {
             Some(compound) => compound.stdin,
             None => self.list_stdin,
         };
-        true
+        Some(compound.saved)
     }
 
-    pub(super) fn open_subshell(&mut self) {
+    /// Begins a subshell, in which variables have the values `saved`.
+    pub(super) fn open_subshell(&mut self, saved: ConstantValues) {
+        let open = self.compounds.len();
         self.open(CompoundKind::Subshell);
+        if let Some(subshell) = self.compounds.get_mut(open) {
+            subshell.saved = saved;
+        }
     }
 
-    pub(super) fn close_subshell(&mut self) -> bool {
+    /// Ends the subshell. Returns the values of variables before it, or `None` if none is open.
+    pub(super) fn close_subshell(&mut self) -> Option<ConstantValues> {
         self.close(CompoundKind::Subshell)
     }
 

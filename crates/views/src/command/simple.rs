@@ -375,8 +375,9 @@ pub(super) fn record<S: CommandSink>(
     value: usize,
     cx: &mut ReadContext<'_, S>,
 ) {
-    cx.state
-        .assign(&word.bytes()[..name], constant(word, value));
+    let variable = &word.bytes()[..name];
+    cx.state.assign(variable, constant(word, value));
+    cx.state.assign_output(variable, word.substitutions);
 }
 
 /// Returns the value of an assignment, if it is constant.

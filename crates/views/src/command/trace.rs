@@ -100,6 +100,10 @@ impl CommandSink for CommandTrace {
                     .inputs
                     .push(format!("runs the output of {}", from.0));
             }
+            CommandEvent::Output { from, to } => {
+                let shown = format!("has the output of {}", from.0);
+                self.command(to).inputs.push(shown);
+            }
             CommandEvent::Code { command, chunk, .. } => {
                 self.command(command).code.extend_from_slice(chunk.bytes);
             }
@@ -108,7 +112,8 @@ impl CommandSink for CommandTrace {
                 let code = text(&std::mem::take(&mut traced.code));
                 traced.inputs.push(format!("code:<{code}>"));
             }
-            CommandEvent::End { .. } => {}
+            // The file is one of the words.
+            CommandEvent::FileIsCode { .. } | CommandEvent::End { .. } => {}
         }
     }
 }

@@ -3,10 +3,17 @@
 use std::borrow::Cow;
 
 use crate::program::CommandProgress;
+use ttsr_views::command::files::{self, WrittenOperands};
 use ttsr_views::command::{CommandId, CommandWord, ParentCommand};
 
 /// The most bytes of a command that are quoted, and of a path or a value that is kept.
 pub(super) const TEXT: usize = 1024;
+
+/// The most files that the words of a command name as outputs.
+const OUTPUTS: usize = 4;
+
+/// The longest name of a program that is kept, in bytes.
+pub(super) const PROGRAM: usize = 64;
 
 /// Texts in one buffer, which is reused.
 #[derive(Debug, Default)]
@@ -29,6 +36,12 @@ impl TextList {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         let ranges = starts.zip(self.ends.iter().copied());
         ranges.map(|(from, to)| &self.bytes[from..to])
+    }
+
+    /// Returns the text with that index.
+    pub(super) fn get(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
     }
 
     /// Returns the texts, which are paths, as UTF-8.
@@ -61,6 +74,17 @@ pub(super) struct TrackedCommand {
     /// The files that redirections write and read.
     pub(super) written: TextList,
     pub(super) read: TextList,
+    /// Those of `read` that redirections name, which the commands that this one wraps read too.
+    pub(super) redirected: TextList,
+    /// The name of the program, at most [`PROGRAM`] bytes.
+    pub(super) program: Vec<u8>,
+    /// The files that operands and flags name and that the program writes.
+    outputs: TextList,
+    /// The files that downloads of its URLs are written to, if the program saves them.
+    downloads: TextList,
+    pub(super) saves_downloads: bool,
+    /// True if the operands of the program may be files that it reads.
+    pub(super) reads_operands: bool,
     /// True if the operands of the program may be files that it passes on.
     pub(super) passes_files: bool,
     /// True if the operands of the program are URLs.
@@ -85,6 +109,12 @@ impl Default for TrackedCommand {
             variables: TextList::default(),
             written: TextList::default(),
             read: TextList::default(),
+            redirected: TextList::default(),
+            program: Vec::new(),
+            outputs: TextList::default(),
+            downloads: TextList::default(),
+            saves_downloads: false,
+            reads_operands: true,
             passes_files: true,
             fetches: false,
             is_ended: false,
@@ -105,6 +135,10 @@ impl TrackedCommand {
         buffers.variables.clear();
         buffers.written.clear();
         buffers.read.clear();
+        buffers.redirected.clear();
+        buffers.program.clear();
+        buffers.outputs.clear();
+        buffers.downloads.clear();
         buffers.text.clear();
         *self = TrackedCommand {
             progress: buffers.progress,
@@ -112,9 +146,60 @@ impl TrackedCommand {
             variables: buffers.variables,
             written: buffers.written,
             read: buffers.read,
+            redirected: buffers.redirected,
+            program: buffers.program,
+            outputs: buffers.outputs,
+            downloads: buffers.downloads,
             text: buffers.text,
             ..TrackedCommand::default()
         };
+    }
+
+    /// Adds an operand that may be a file that the program writes.
+    pub(super) fn add_written_operand(&mut self, path: &[u8]) {
+        if self.fetches && self.downloads.len() < OUTPUTS {
+            let file = files::downloaded_file(path).filter(|file| file.len() <= TEXT);
+            if let Some(file) = file {
+                self.downloads.push(file);
+            }
+        }
+        let assigned = path.strip_prefix(b"of=");
+        let is_assigned = assigned.is_some() && self.outputs.len() < OUTPUTS;
+        let path = assigned.unwrap_or(path);
+        let keeps = match files::written_operands(&self.program) {
+            WrittenOperands::None => return,
+            WrittenOperands::All => self.outputs.len() < OUTPUTS,
+            WrittenOperands::Assigned => is_assigned,
+            WrittenOperands::First => self.outputs.len() == 0,
+            WrittenOperands::Last => {
+                self.outputs.clear();
+                true
+            }
+        };
+        if keeps && path.len() <= TEXT {
+            self.outputs.push(path);
+        }
+    }
+
+    /// Adds the value of a flag that may be a file that the program writes.
+    pub(super) fn add_output(&mut self, flag: &[u8], path: &[u8]) {
+        let is_written = files::is_written(&self.program, flag);
+        if is_written && self.outputs.len() < OUTPUTS && path.len() <= TEXT {
+            self.outputs.push(path);
+        }
+    }
+
+    pub(super) fn add_flag(&mut self, flag: &[u8]) {
+        self.saves_downloads |= files::saves_downloads(&self.program, Some(flag));
+    }
+
+    /// Returns the files that the command writes: the targets of its redirections, and those that its words name.
+    pub(super) fn written_files(&self) -> impl Iterator<Item = &[u8]> {
+        let downloads = self.downloads.iter().filter(|_| self.saves_downloads);
+        self.written
+            .iter()
+            .chain(self.outputs.iter())
+            .chain(downloads)
     }
 
     /// Adds a word to the quoted text, if a pattern may match. The flags of one word have the same span.

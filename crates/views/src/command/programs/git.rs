@@ -38,7 +38,7 @@ const GIT: &[SubcommandSpec] = &[
     SubcommandSpec::runs("bisect run", 0, ""),
     SubcommandSpec::new(
         "checkout",
-        "-2 -3 -b= -B= -d -f -l -m -p -q -t? --conflict= --detach --force --guess --ignore-other-worktrees --ignore-skip-worktree-bits --merge --no-guess --no-overlay \
+        "-2 -3 -U= --unified= --inter-hunk-context= -b= -B= -d -f -l -m -p -q -t? --conflict= --detach --force --guess --ignore-other-worktrees --ignore-skip-worktree-bits --merge --no-guess --no-overlay \
         --no-progress --no-track --orphan= --ours --overlay --overwrite-ignore --patch --pathspec-file-nul --pathspec-from-file= --progress --quiet --recurse-submodules? --theirs --track?",
     ),
     SubcommandSpec::new(
@@ -152,7 +152,7 @@ const GIT: &[SubcommandSpec] = &[
     ),
     SubcommandSpec::new(
         "restore",
-        "-2 -3 -m -p -q -s= -S -W --conflict= --ignore-skip-worktree-bits --ignore-unmerged --merge --no-overlay --ours --overlay --patch --pathspec-file-nul --pathspec-from-file= \
+        "-2 -3 -U= --unified= --inter-hunk-context= -m -p -q -s= -S -W --conflict= --ignore-skip-worktree-bits --ignore-unmerged --merge --no-overlay --ours --overlay --patch --pathspec-file-nul --pathspec-from-file= \
         --progress --quiet --recurse-submodules --source= --staged --theirs --worktree",
     ),
     SubcommandSpec::new(
