@@ -272,7 +272,7 @@ impl MarkdownView {
             } else {
                 regions
             },
-            language: None,
+            ..Tag::default()
         }
     }
 }

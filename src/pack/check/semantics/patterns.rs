@@ -140,7 +140,7 @@ fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyF
         (written.region.iter().find(is_markdown), &rule.on[..])
     {
         let message = format!("tool calls have no region `{}`", region.name());
-        let help = "add `text` or `reasoning` to `on`, or use `added`, `file`, `shell`, `comment`, `string` or `code-only`";
+        let help = "add `text` or `reasoning` to `on`, or use `added`, `file`, `shell`, `comment`, `string`, `code-only` or `uncommented`";
         found.push((
             key,
             Fault::new(&code::UNREACHABLE_SCOPE, message).with_help(help),
@@ -178,6 +178,6 @@ fn group(region: &Region) -> Option<u8> {
         }
         Region::Added | Region::Removed => Some(1),
         Region::Comment | Region::String | Region::CodeOnly => Some(2),
-        Region::Quote | Region::File | Region::Shell => None,
+        Region::Quote | Region::File | Region::Shell | Region::Uncommented => None,
     }
 }
