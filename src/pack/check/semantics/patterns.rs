@@ -162,7 +162,12 @@ fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
     pairs.find(|(one, other)| {
         let is_one_language =
             is_code(one) && is_code(other) && [one, other].contains(&&&Region::Code);
-        one != other && group(one).is_some() && group(one) == group(other) && !is_one_language
+        let is_comment = matches!(
+            (one, other),
+            (Region::Comment, Region::Uncommented) | (Region::Uncommented, Region::Comment)
+        );
+        let is_group = group(one).is_some() && group(one) == group(other);
+        one != other && (is_comment || is_group && !is_one_language)
     })
 }
 
