@@ -58,10 +58,7 @@ impl ViewKey {
     /// Returns true if the pattern distinguishes comments, strings and the rest of code.
     pub(crate) fn distinguishes_code(&self) -> bool {
         self.regions.intersects(
-            RegionSet::COMMENT
-                | RegionSet::STRING
-                | RegionSet::CODE_ONLY
-                | RegionSet::UNCOMMENTED,
+            RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY | RegionSet::UNCOMMENTED,
         )
     }
 }

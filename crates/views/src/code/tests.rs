@@ -294,13 +294,23 @@ fn comments_and_strings_are_what_the_pictures_say() {
 fn strings_are_reduced_to_quotes_and_comments_are_left_out() {
     let mut wrong = Vec::new();
     for (language, text, code_only, uncommented) in [
-        ("py", "f(\"a 'b'\", c) # d", "f(\"\", c) #", "f(\"a b\", c) "),
+        (
+            "py",
+            "f(\"a 'b'\", c) # d",
+            "f(\"\", c) #",
+            "f(\"a b\", c) ",
+        ),
         ("py", "a = '''b\"c''' + d", "a = '' + d", "a = 'bc' + d"),
         ("py", "f'a{b}' 'c'", "f'' ''", "f'a{b}' 'c'"),
         ("py", "'' + a", "' + a", "' + a"),
         ("js", "f(`a${b}c`)", "f(`{b}`)", "f(`a${b}c`)"),
         ("js", "catch (e) {/* a */}", "catch (e) {/}", "catch (e) {}"),
-        ("js", "/'/.test(a) // b\nc", "//.test(a) /\nc", "//.test(a) \nc"),
+        (
+            "js",
+            "/'/.test(a) // b\nc",
+            "//.test(a) /\nc",
+            "//.test(a) \nc",
+        ),
         ("js", "a['eval']('b')", "a['']('')", "a['eval']('b')"),
         ("js", "\"a['eval'](b)\"", "\"\"", "\"a[eval](b)\""),
         ("js", "'a\\'b' \"c\"", "'' \"\"", "'a\\b' \"c\""),

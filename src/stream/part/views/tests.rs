@@ -662,7 +662,8 @@ fn code_is_read_once_its_file_is_named() {
         pack("uncommented", r#"f"select a""#),
         pack("comment", "# todo"),
     );
-    let content = r##""content":"# eval(a)\nb = \"eval(c)\"\neval(\"d, e\") # todo\nf(f\"select 'a'\")""##;
+    let content =
+        r##""content":"# eval(a)\nb = \"eval(c)\"\neval(\"d, e\") # todo\nf(f\"select 'a'\")""##;
     let late = |path: &str| format!(r#"{{{content},"path":"{path}","mode":1}}"#);
     for (pack, expected) in [
         (&eval, r#"eval("")"#),
@@ -677,7 +678,8 @@ fn code_is_read_once_its_file_is_named() {
         let early = format!(r#"{{"path":"a.py",{content}}}"#);
         check(pack, Channel::ToolInput, &early, &[expected]);
         // Edits of several files, of which only the last is named by the path after it.
-        let edits = format!(r#"{{"files":[{{"path":"a.rs",{content}}},{{{content},"path":"a.py"}}]}}"#);
+        let edits =
+            format!(r#"{{"files":[{{"path":"a.rs",{content}}},{{{content},"path":"a.py"}}]}}"#);
         check(pack, Channel::ToolInput, &edits, &[expected]);
     }
     // The match is certain at the end of the name.
@@ -715,7 +717,11 @@ fn late_code_is_limited_and_counted() {
             late_code_bytes: limit,
             ..crate::Limits::default()
         };
-        let pack = Pack::builder().toml("t", text).limits(limits).build().unwrap();
+        let pack = Pack::builder()
+            .toml("t", text)
+            .limits(limits)
+            .build()
+            .unwrap();
         let input = br#"{"content":"a;rm","path":"a.rs","content":"","content":"b"}"#;
         for size in [1, 3, input.len()] {
             let mut stream = pack.stream();
