@@ -25,7 +25,6 @@ use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pike::{self, PikeVm};
-use ttsr_views::chunk::RegionSet;
 use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
@@ -232,9 +231,8 @@ impl ChannelRules {
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
     pub(crate) fn distinguishes_code(&self) -> bool {
-        let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
-        views.any(|view| view.key.regions.intersects(kinds))
+        views.any(|view| view.key.distinguishes_code())
     }
 
     /// Returns true if first ends in the unchanged text decide every rule of this channel.
