@@ -70,7 +70,7 @@ enum Class {
 
 /// The part that a byte has in a comment or a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum TokenPart {
     /// The first byte, or the last byte of a string.
     Delimiter,
     Content,
@@ -81,13 +81,13 @@ const INTERRUPTED: RegionSet = RegionSet(RegionSet::CODE_ONLY.0 | RegionSet::UNC
 
 impl Class {
     #[inline]
-    fn regions(self, role: Role) -> RegionSet {
-        match (self, role) {
+    fn regions(self, part: TokenPart) -> RegionSet {
+        match (self, part) {
             (Class::Code, _) => INTERRUPTED,
-            (Class::Comment, Role::Delimiter) => RegionSet::COMMENT | RegionSet::CODE_ONLY,
-            (Class::Comment, Role::Content) => RegionSet::COMMENT,
-            (Class::String, Role::Delimiter) => RegionSet::STRING | INTERRUPTED,
-            (Class::String, Role::Content) => RegionSet::STRING | RegionSet::UNCOMMENTED,
+            (Class::Comment, TokenPart::Delimiter) => RegionSet::COMMENT | RegionSet::CODE_ONLY,
+            (Class::Comment, TokenPart::Content) => RegionSet::COMMENT,
+            (Class::String, TokenPart::Delimiter) => RegionSet::STRING | INTERRUPTED,
+            (Class::String, TokenPart::Content) => RegionSet::STRING | RegionSet::UNCOMMENTED,
         }
     }
 }
@@ -159,7 +159,7 @@ impl CodeView {
                 }
                 LexStep::EndsString => {
                     self.class = Class::String;
-                    self.emit_as(Role::Delimiter, chunk.slice(at..at + 1), sink);
+                    self.emit_as(TokenPart::Delimiter, chunk.slice(at..at + 1), sink);
                     from = at + 1;
                 }
                 LexStep::Pending => {
@@ -216,31 +216,31 @@ impl CodeView {
         };
         if self.told.is_some_and(|told| told.regions.contains(kind)) {
             // Ends the preceding comment or string. A cut would also end the haystacks around both.
-            let code = self.tagged(Class::Code.regions(Role::Content));
+            let code = self.tagged(Class::Code.regions(TokenPart::Content));
             sink.set_tag(code, first.start(0), first.decided(0));
             self.told = None;
         }
-        self.emit_as(Role::Delimiter, first, sink);
+        self.emit_as(TokenPart::Delimiter, first, sink);
     }
 
     /// Emits code, or the content of a comment or a string.
     fn emit(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         if self.class != Class::String {
-            return self.emit_as(Role::Content, chunk, sink);
+            return self.emit_as(TokenPart::Content, chunk, sink);
         }
         let mut rest = chunk;
         while let Some(at) = memchr3(b'"', b'\'', b'`', rest.bytes) {
-            self.emit_as(Role::Content, rest.slice(0..at), sink);
+            self.emit_as(TokenPart::Content, rest.slice(0..at), sink);
             let quote = self.tagged(RegionSet::STRING);
             self.emit_tagged(quote, rest.slice(at..at + 1), sink);
             rest = rest.slice(at + 1..rest.bytes.len());
         }
-        self.emit_as(Role::Content, rest, sink);
+        self.emit_as(TokenPart::Content, rest, sink);
     }
 
     #[inline]
-    fn emit_as(&mut self, role: Role, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
-        let tag = self.tagged(self.class.regions(role));
+    fn emit_as(&mut self, part: TokenPart, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
+        let tag = self.tagged(self.class.regions(part));
         self.emit_tagged(tag, chunk, sink);
     }
 
