@@ -275,7 +275,7 @@ impl Conversation {
             return ReleasePlan::default();
         }
         let mut plan = pack.program().release;
-        if self.streams_tool_input && (self.is_loop || !plan.reviews) {
+        if self.streams_tool_input && (self.is_loop || !pack.program().has_reviews) {
             plan.gates_input = false;
         }
         plan

@@ -53,6 +53,8 @@ pub(crate) struct Program {
     pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
     /// The text that waits before it is released, in [`Mode::Live`](crate::Mode::Live).
     pub(crate) release: ReleasePlan,
+    /// True if a rule asks a reviewer, whatever its mode.
+    pub(crate) has_reviews: bool,
     /// True if a rule is limited to agents, models or providers.
     pub(crate) has_origins: bool,
 }
