@@ -880,6 +880,49 @@ fn b5_an_old_prompt_that_was_deleted_is_restored_and_the_model_is_not_asked() {
 }
 
 #[test]
+fn e8_a_journal_that_cannot_be_opened_names_its_path() {
+    let folder = Folder::outside();
+    std::fs::write(folder.0.join("file"), "").unwrap();
+    std::fs::create_dir(folder.0.join("folder")).unwrap();
+    // One path leads through a file, and the other one is a folder.
+    for path in ["file/acts.json", "folder"] {
+        let failure = ActJournal::open(folder.0.join(path)).unwrap_err();
+        assert_eq!(failure.kind(), "io", "{path}");
+        assert!(failure.to_string().contains(path), "{failure}");
+    }
+}
+
+/// With more continuations than the journal keeps, files are still added, and no prompt is deleted.
+#[test]
+fn e8_a_full_journal_keeps_the_prompt_of_a_further_continuation() {
+    block_on(async {
+        let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
+        let folder = Folder::outside();
+        let (part, plays) = continuation_prompt(&folder, text);
+        let imitation = Imitation::start(vec![plays]).await;
+        let prompt = json!([{ "info": { "id": "msg_u1", "role": "user" }, "parts": [part] }]);
+        for _ in 0..2 {
+            imitation.answer_json("/session/ses_1/message?limit=20", &prompt.to_string());
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.unwrap().as_secs();
+        let entries: Vec<Value> = (0..ActJournal::MAX_CONTINUATIONS)
+            .map(|id| json!({ "id": id, "at": now, "session": format!("ses_{}", id + 10), "prompt": null }))
+            .collect();
+        let journal = folder.0.join("acts.json");
+        let written = json!({ "version": 1, "acts": [], "continuations": entries });
+        std::fs::write(&journal, written.to_string()).unwrap();
+        let is_own_end =
+            |seen: &WatchEvent| matches!(seen, WatchEvent::Done(act) if act.session() == "ses_1");
+        run_until(&imitation, &journal, Duration::ZERO, is_own_end).await;
+        let of_session = |line: &&String| line.contains("/ses_1/");
+        let lines = whats(&imitation);
+        let lines: Vec<_> = lines.iter().filter(of_session).collect();
+        assert_eq!(lines, [STOP, PROMPT, PROMPT]);
+    });
+}
+
+#[test]
 fn e8_a_journal_that_cannot_be_written_is_told_and_the_act_goes_on() {
     block_on(async {
         let folder = Folder::outside();
