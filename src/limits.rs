@@ -55,7 +55,7 @@ pub struct Limits {
     /// linear, and is slower until a new table replaces the full one. While streams still use the full table, both
     /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
     /// rules that hold or redact, and one more for rules that need whole matches. Default 64 MiB, of which only the
-    /// used part is resident. A table starts with room for 16 MiB of its budget (32 MiB for an automaton of 128 or
+    /// used part is resident. A table starts with room for 4 MiB of its budget (32 MiB for an automaton of 128 or
     /// more patterns), and reserves three times its room as address space. On WebAssembly, where a reservation is
     /// resident, it starts with room for 256 KiB (2 MiB). Each further table has room for four times as much as the one
     /// before.
