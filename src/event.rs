@@ -92,7 +92,7 @@ pub enum Event {
     Unscanned {
         /// Number of bytes of string content that were not scanned.
         bytes: u64,
-        /// The kind of event, as the provider names it.
+        /// The path of the strings in the event, or the kind of the damage.
         kind: String,
     },
     /// Tokens used, as the provider counts them.

@@ -105,7 +105,6 @@ impl Pack {
 
 impl Session {
     pub(crate) fn new(pack: Pack) -> Session {
-        let rules = pack.rules().len();
         let mut session = Session {
             pack,
             generation: 0,
@@ -117,8 +116,8 @@ impl Session {
             mode: Mode::Live,
             origin: Origin::default(),
             excluded: None,
-            live: Ledger::new(rules),
-            shadow: Ledger::new(rules),
+            live: Ledger::default(),
+            shadow: Ledger::default(),
             decisions: Vec::new(),
             pasts: Pasts::new(),
             known: None,

@@ -5,54 +5,10 @@
 use super::outcome::replacement_of;
 use super::redact::{RedactedPiece, RedactionEdit, floor_char};
 use super::scalars::ScalarTracker;
-use crate::rule::{Action, Channel, Mode, Rule};
+use crate::program::ReleasePlan;
+use crate::rule::Channel;
 use crate::stream::{Redaction, Stream};
 use crate::verdict::{PartId, RuleId};
-
-/// The way in which the text of each streamed channel is released, under the rules of one pack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReleasePlan {
-    /// By the place of the channel in [`Channel::STREAMED`]: true if a live rule holds or redacts text there.
-    holds: [bool; 3],
-    /// True if a live rule redacts tool input.
-    redacts_input: bool,
-    /// True if tool input waits until its call is complete, because a live rule may cut or review the call.
-    pub(super) gates_input: bool,
-    /// True if a live rule retries and keeps text of the reply.
-    pub(super) keeps_text: bool,
-}
-
-impl ReleasePlan {
-    pub(super) fn new(rules: &[Rule], mode: Mode) -> ReleasePlan {
-        let mut plan = ReleasePlan::default();
-        if mode == Mode::Shadow {
-            return plan;
-        }
-        for rule in rules.iter().filter(|rule| rule.mode == Mode::Live) {
-            for (holds, channel) in plan.holds.iter_mut().zip(Channel::STREAMED) {
-                *holds |= rule.holds() && rule.on.contains(&channel);
-            }
-            let reads_input = rule.on.contains(&Channel::ToolInput);
-            plan.redacts_input |= reads_input && rule.action == Action::Redact;
-            plan.gates_input |=
-                reads_input && (rule.action.cuts() || rule.action == Action::Consult);
-            plan.keeps_text |=
-                rule.action == Action::Retry && rule.partial != crate::rule::Partial::Discard;
-        }
-        plan
-    }
-
-    /// Returns true if text of some part may wait before it leaves.
-    #[cfg(feature = "harness")]
-    pub(super) fn delays_text(&self) -> bool {
-        self.gates_input || self.holds.contains(&true)
-    }
-
-    fn holds(&self, channel: Channel) -> bool {
-        let index = Channel::STREAMED.iter().position(|known| *known == channel);
-        index.is_some_and(|index| self.holds[index])
-    }
-}
 
 /// The text of one part that the host has not taken.
 #[derive(Debug)]
@@ -133,6 +89,18 @@ impl PartText {
         }
         let len = self.releasable_len(stream);
         if len == 0 {
+            return;
+        }
+        if live.is_empty() && self.scalars.is_none() {
+            // No rule has redacted anything yet.
+            if len == self.waiting.len() {
+                std::mem::swap(&mut self.waiting, out);
+            } else {
+                out.extend_from_slice(&self.waiting[..len]);
+                self.waiting.drain(..len);
+            }
+            self.base += len as u64;
+            self.redact_from = self.base;
             return;
         }
         let piece = RedactedPiece {

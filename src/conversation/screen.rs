@@ -25,6 +25,19 @@ pub struct ScreenedText {
     pub decisions: Vec<DecisionRecord>,
 }
 
+impl ScreenedText {
+    /// Returns the result for a text on which no rule decides.
+    fn unchanged(text: &str) -> ScreenedText {
+        ScreenedText {
+            flow: Flow::Go,
+            text: text.to_owned(),
+            headers: Vec::new(),
+            fallback: None,
+            decisions: Vec::new(),
+        }
+    }
+}
+
 /// The changes that rules make to a whole text. They can be applied later, and to the texts that it was joined from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextEdits {
@@ -157,14 +170,15 @@ impl Conversation {
         tool: Option<&str>,
         text: &str,
     ) -> ScreenedText {
+        if self.session.pack().program().channel(channel).is_none() {
+            // No rule reads the channel, so nothing can be decided.
+            return ScreenedText::unchanged(text);
+        }
         let (checked, edits) = self.read_whole(channel, outcome, tool, text);
         let stream = checked.stream();
         let mut screened = ScreenedText {
-            flow: Flow::Go,
-            text: String::new(),
             headers: edits.headers.clone(),
-            fallback: None,
-            decisions: Vec::new(),
+            ..ScreenedText::unchanged("")
         };
         for decision in checked.decisions() {
             let message = stream.message(decision);

@@ -18,9 +18,9 @@ use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
-    RuleScope, ViewKey, ViewRules,
+    ReleasePlan, RuleScope, ViewKey, ViewRules,
 };
-use crate::rule::{Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
+use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
@@ -99,7 +99,7 @@ pub(super) fn compile(
         scope(rule, &mut globs)
             .map_err(|error| CompileError::at(rule, CompileErrorKind::Scope(error)))
     });
-    let scopes = scopes.collect::<Result<_, _>>()?;
+    let scopes: Vec<RuleScope> = scopes.collect::<Result<_, _>>()?;
     let allow_entries = allow_entries(&rules, allows, &mut globs)?;
     // An allow entry with globs on the text may reject the first match, so the rule needs the later ones too.
     let is_allowed_by_text = |index: usize| {
@@ -127,6 +127,9 @@ pub(super) fn compile(
         })?;
     }
     Ok(Program {
+        release: ReleasePlan::new(&rules),
+        has_reviews: rules.iter().any(|rule| rule.action == Action::Consult),
+        has_origins: scopes.iter().any(RuleScope::has_origin),
         channels,
         scopes,
         conditions,
@@ -413,7 +416,9 @@ fn compile_channel(
     if !has_others && builders.iter().all(ViewBuilder::is_empty) {
         return Ok(None);
     }
-    let views = builders.into_iter().map(|builder| builder.build(limits));
+    let views = builders
+        .into_iter()
+        .map(|builder| builder.build(conditions, limits));
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
     Ok(Some(ChannelRules {
         raw: views.remove(0),
@@ -523,7 +528,15 @@ impl ViewBuilder {
         });
     }
 
-    fn build(self, limits: &Limits) -> Result<ViewRules, TooManyClasses> {
+    fn build(
+        self,
+        conditions: &[Option<Box<CompoundCondition>>],
+        limits: &Limits,
+    ) -> Result<ViewRules, TooManyClasses> {
+        let compares_positions = |pattern: &FullMatchPattern| {
+            let condition = conditions[pattern.rule.index()].as_deref();
+            condition.is_some_and(CompoundCondition::compares_positions)
+        };
         let ViewBuilder {
             key,
             hirs,
@@ -541,6 +554,7 @@ impl ViewBuilder {
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
+                    counts_text: patterns.iter().any(compares_positions),
                     patterns: patterns.into_boxed_slice(),
                     holds,
                     is_unbroken,

@@ -103,6 +103,12 @@ impl CompoundCondition {
         }
     }
 
+    /// Returns true if positions in lines or characters decide the condition.
+    pub(crate) fn compares_positions(&self) -> bool {
+        let has_several = self.all > 0 || self.sequence > 0 || self.has_none;
+        has_several || self.first.is_some() || self.last.is_some()
+    }
+
     /// Returns true if each match is reported, not only the first of a part.
     pub(crate) fn reports_every(&self) -> bool {
         self.mode == MatchMode::Every

@@ -9,6 +9,7 @@ mod capture;
 mod command;
 mod condition;
 mod detector_spec;
+mod release_plan;
 mod scope;
 mod view_key;
 
@@ -24,7 +25,6 @@ use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pike::{self, PikeVm};
-use ttsr_views::chunk::RegionSet;
 use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
@@ -34,6 +34,7 @@ pub(crate) use command::{
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
+pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};
 
@@ -50,6 +51,12 @@ pub(crate) struct Program {
     pub(crate) conditions: Vec<Option<Box<CompoundCondition>>>,
     /// The allow entries that apply to a rule.
     pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
+    /// The text that waits before it is released, in [`Mode::Live`](crate::Mode::Live).
+    pub(crate) release: ReleasePlan,
+    /// True if a rule asks a reviewer, whatever its mode.
+    pub(crate) has_reviews: bool,
+    /// True if a rule is limited to agents, models or providers.
+    pub(crate) has_origins: bool,
 }
 
 /// The folders of the host that paths of tool calls are compared with.
@@ -134,6 +141,8 @@ pub(crate) struct FullMatchRules {
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// True if text is held back until these patterns are decided.
     pub(crate) holds: bool,
+    /// True if a condition compares positions in lines or characters, so that those before a match must be counted.
+    pub(crate) counts_text: bool,
     /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
     pub(crate) is_unbroken: bool,
 }
@@ -224,9 +233,8 @@ impl ChannelRules {
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
     pub(crate) fn distinguishes_code(&self) -> bool {
-        let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
-        views.any(|view| view.key.regions.intersects(kinds))
+        views.any(|view| view.key.distinguishes_code())
     }
 
     /// Returns true if first ends in the unchanged text decide every rule of this channel.

@@ -20,6 +20,13 @@ pub(crate) struct RuleScope {
     pub(crate) is_critical: bool,
 }
 
+impl RuleScope {
+    /// Returns true if the rule is limited to agents, models or providers.
+    pub(crate) fn has_origin(&self) -> bool {
+        self.agents.is_some() || self.models.is_some() || self.providers.is_some()
+    }
+}
+
 /// An `[[allow]]` entry: a match for which all of its fields hold does not count. `None` is no restriction.
 #[derive(Debug)]
 pub(crate) struct AllowEntry {

@@ -3,6 +3,8 @@
 //! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the acts of
 //! live rules, one for those that [shadow](crate::Mode::Shadow) rules would have done.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::rule::{Action, Repeat, Rule, Severity};
@@ -11,8 +13,9 @@ use crate::verdict::Suppression;
 /// The counts of all rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
-    /// By rule.
-    pub(super) acts: Vec<Acts>,
+    /// By index of the rule. A rule that never acted has no entry: most rules of most sessions never act, and a session
+    /// must not pay for each of them at its start and at each turn.
+    acts: BTreeMap<u32, Acts>,
 }
 
 /// The counts of one rule.
@@ -34,14 +37,19 @@ pub(super) struct Acts {
 }
 
 impl Ledger {
-    pub(super) fn new(rules: usize) -> Ledger {
-        Ledger {
-            acts: vec![Acts::default(); rules],
-        }
+    /// Returns the counts of every rule that has acted, by index.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Acts)> {
+        let acts = self.acts.iter();
+        acts.map(|(&place, &acts)| (place as usize, acts))
+    }
+
+    /// Sets the counts of the rule at that index.
+    pub(super) fn set(&mut self, place: usize, acts: Acts) {
+        self.acts.insert(key(place), acts);
     }
 
     pub(super) fn begin_turn(&mut self) {
-        for acts in &mut self.acts {
+        for acts in self.acts.values_mut() {
             acts.turn = 0;
             acts.retries = 0;
             acts.delivered = acts.delivered.saturating_add(acts.reserved);
@@ -89,9 +97,10 @@ impl Ledger {
 
     /// Counts an act whose fate the host has not told.
     pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
-        let Some(acts) = self.acts_mut(place) else {
+        let Some(place) = place else {
             return;
         };
+        let acts = self.acts.entry(key(place)).or_default();
         acts.reserved = acts.reserved.saturating_add(1);
         acts.turn = acts.turn.saturating_add(1);
         acts.session = acts.session.saturating_add(1);
@@ -134,7 +143,7 @@ impl Ledger {
     /// Lets the rule act again because its messages left the context. Acts that are not delivered yet still count, and so
     /// does the allowance.
     pub(super) fn rearm(&mut self, place: usize) {
-        if let Some(acts) = self.acts.get_mut(place) {
+        if let Some(acts) = self.acts.get_mut(&key(place)) {
             acts.delivered = 0;
             if acts.reserved == 0 {
                 acts.latest = None;
@@ -142,14 +151,19 @@ impl Ledger {
         }
     }
 
-    fn acts(&self, place: Option<usize>) -> Acts {
-        let acts = place.and_then(|place| self.acts.get(place));
+    /// Returns the counts of the rule at that index.
+    pub(super) fn acts(&self, place: Option<usize>) -> Acts {
+        let acts = place.and_then(|place| self.acts.get(&key(place)));
         acts.copied().unwrap_or_default()
     }
 
     fn acts_mut(&mut self, place: Option<usize>) -> Option<&mut Acts> {
-        self.acts.get_mut(place?)
+        self.acts.get_mut(&key(place?))
     }
+}
+
+fn key(place: usize) -> u32 {
+    u32::try_from(place).expect("packs are limited far below 2^32 rules")
 }
 
 fn is_spent(acts: u32, bound: Option<u32>) -> bool {

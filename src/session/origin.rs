@@ -39,6 +39,9 @@ pub struct Origin {
 impl Origin {
     /// Returns for each rule true if it is out of scope; `None` if no rule is.
     pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
+        if !pack.program().has_origins {
+            return None;
+        }
         let flags: Box<[bool]> = pack
             .program()
             .scopes

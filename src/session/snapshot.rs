@@ -127,11 +127,9 @@ impl Session {
         guidance: impl Iterator<Item = &'g PendingGuidance>,
         is_turn_open: bool,
     ) -> Snapshot {
-        let ledgers = self.live.acts.iter().zip(&self.shadow.acts);
-        let rules = (0..).map(RuleId).zip(self.pack.rules()).zip(ledgers);
-        let acted = rules.filter(|((id, _), (live, shadow))| {
-            [**live, **shadow] != [Acts::default(), Acts::default()] || self.pasts.contains_key(id)
-        });
+        let rules = (0..).map(RuleId).zip(self.pack.rules());
+        let acted =
+            rules.filter(|(id, _)| self.has_acted(id.index()) || self.pasts.contains_key(id));
         Snapshot {
             version: VERSION,
             turn: self.turn,
@@ -148,11 +146,11 @@ impl Session {
                 .collect(),
             is_turn_open,
             rules: acted
-                .map(|((id, rule), (live, shadow))| RuleSnapshot {
+                .map(|(id, rule)| RuleSnapshot {
                     id: rule.id.clone(),
                     hash: content_hash(rule),
-                    live: *live,
-                    shadow: *shadow,
+                    live: self.live.acts(Some(id.index())),
+                    shadow: self.shadow.acts(Some(id.index())),
                     past: self.pasts.get(&id).cloned(),
                 })
                 .collect(),
@@ -188,17 +186,23 @@ impl Session {
         let places: Vec<Option<usize>> = self.pack.rules().iter().map(place).collect();
         let mut lost = Vec::new();
         for (rule, place) in places.iter().enumerate() {
-            let acted = [self.live.acts[rule], self.shadow.acts[rule]];
-            if place.is_none() && acted != [Acts::default(), Acts::default()] {
+            if place.is_none() && self.has_acted(rule) {
                 lost.push(Lost::new(&self.pack.rules()[rule].id, &pack));
             }
         }
-        self.live.replace(&places, pack.rules().len());
-        self.shadow.replace(&places, pack.rules().len());
+        self.live.replace(&places);
+        self.shadow.replace(&places);
         self.retire(places);
         self.pack = pack;
         self.update_excluded();
         lost
+    }
+
+    /// Returns true if the rule at that index has counts other than 0.
+    fn has_acted(&self, place: usize) -> bool {
+        let ledgers = [&self.live, &self.shadow];
+        let counts = ledgers.map(|ledger| ledger.acts(Some(place)));
+        counts != [Acts::default(), Acts::default()]
     }
 }
 
@@ -232,8 +236,8 @@ impl Pack {
             let place = self.find(&kept.id).map(RuleId::index);
             match place.filter(|place| content_hash(&self.rules()[*place]) == kept.hash) {
                 Some(place) => {
-                    session.live.acts[place] = kept.live;
-                    session.shadow.acts[place] = kept.shadow;
+                    session.live.set(place, kept.live);
+                    session.shadow.set(place, kept.shadow);
                     if let (Some(past), Ok(id)) = (&kept.past, u32::try_from(place)) {
                         session.pasts.insert(RuleId(id), past.clone());
                     }
@@ -256,15 +260,15 @@ impl Lost {
 }
 
 impl Ledger {
-    /// Moves the state of each rule to its new index, in a pack of `rules` rules.
-    fn replace(&mut self, places: &[Option<usize>], rules: usize) {
-        let mut acts = vec![Acts::default(); rules];
-        for (old, place) in self.acts.iter().zip(places) {
-            if let Some(place) = place {
-                acts[*place] = *old;
+    /// Moves the counts to the rules of another pack: `places` has the new index of each rule that it still has.
+    fn replace(&mut self, places: &[Option<usize>]) {
+        let mut moved = Ledger::default();
+        for (old, acts) in self.entries() {
+            if let Some(place) = places[old] {
+                moved.set(place, acts);
             }
         }
-        self.acts = acts;
+        *self = moved;
     }
 }
 

@@ -13,7 +13,7 @@ use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
 use admit::{Admission, HaystackScope, PartContext, TextEnd};
-use haystack::{FirstEndReader, HaystackReader, MatchContext};
+use haystack::{FirstEndReader, HaystackReader, MatchContext, ShortSteps, padded};
 use limits::PartLimits;
 use scope::PartScope;
 use tool_input::ToolInputReader;
@@ -255,14 +255,15 @@ impl OpenPart {
         }
     }
 
-    /// The fast path: steps a short delta of text in which no pattern is reported. Returns false, and changes nothing,
-    /// if the delta is not of that kind.
+    /// The fast path: steps a short delta of text in which no pattern is reported, or counts a delta that no rule reads.
+    /// Returns false, and changes nothing, if the delta is not of that kind.
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
-        let (PartReader::Text(reader), true) = (&mut self.reader, is_short(bytes)) else {
-            return false;
+        let is_done = match &mut self.reader {
+            PartReader::Text(reader) => is_short(bytes) && reader.push_short(bytes),
+            PartReader::Unwatched => true,
+            PartReader::Whole(_) | PartReader::ToolInput(_) => false,
         };
-        let is_done = reader.push_short(bytes);
         if is_done {
             self.delivered += bytes.len() as u64;
         }
@@ -296,7 +297,11 @@ impl OpenPart {
             PartReader::Text(reader) => {
                 reader.push_verbatim(&rules.raw, admission, HaystackScope::default(), bytes, at);
             }
-            PartReader::Whole(reader) => reader.push(admission, bytes, at),
+            PartReader::Whole(reader) => {
+                if !is_short || !reader.push_short(admission, bytes, at) {
+                    reader.push(admission, bytes, at);
+                }
+            }
             PartReader::ToolInput(reader) => {
                 reader.push(admission, self.limits.as_deref_mut(), bytes);
             }
@@ -356,6 +361,30 @@ impl PartReader {
 }
 
 impl MatchReader {
+    /// The fast path: reads a short delta that the views pass on unchanged and in which no pattern is reported. Returns
+    /// false, and changes nothing, if the delta is not of that kind.
+    fn push_short(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
+        let rules = admission.context.rules;
+        let limit = admission.context.program.limits().stretch_bytes;
+        let steps = &mut ShortSteps::default();
+        // All automata are stepped before any of them moves.
+        let is_plain = self.reader.try_short(&rules.raw, bytes, limit, steps)
+            && match &mut self.views {
+                Some(views) => views.try_short(rules, bytes, limit, steps),
+                None => true,
+            };
+        if !is_plain {
+            return false;
+        }
+        let (piece, padded) = (Chunk::verbatim(bytes, at), padded(bytes));
+        self.reader.accept_short(&rules.raw, piece, &padded, steps);
+        if let Some(views) = &mut self.views {
+            views.accept_short(admission, piece, &padded, steps);
+        }
+        admission.resolve_queued();
+        true
+    }
+
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
         let piece = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;

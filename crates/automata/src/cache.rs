@@ -12,8 +12,9 @@
 //! 5. No step changes anything if it runs out of budget. The cursor then continues in the fallback with the same set.
 //! 6. The budget covers rows, keys and encoded sets. It is checked before anything is allocated.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::determinize::state_repr;
@@ -65,6 +66,8 @@ pub(super) struct CacheBuilder {
     /// The contribution of the start closure to a successor, by look-behind and column.
     start_contributions: Vec<Option<Box<Successor>>>,
     columns: usize,
+    /// The patterns that the end of the haystack decides, by state; see [`at_end`](Self::at_end).
+    ends: BTreeMap<u32, Arc<[u32]>>,
     /// The steps taken in the fallback.
     fallback_steps: usize,
     scratch: StateSet,
@@ -95,6 +98,9 @@ const SYMBOLS_PER_STATE: u32 = 2;
 
 /// With at most this number of states no verdict is reached: every table starts empty, and all of its states are new.
 const MIN_STATES_TO_JUDGE: usize = 8192;
+
+/// The most states whose patterns at the end of a haystack are kept. It bounds them to some hundred kilobytes.
+const MOST_ENDS: usize = 4096;
 
 /// An encoded state set, as a range of [`CacheBuilder::codes`].
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +137,7 @@ impl CacheBuilder {
             // Contributions are computed on first use: of all pairs of look-behind and column, text uses few.
             start_contributions: (0..LookBehind::ALL.len() * columns).map(|_| None).collect(),
             columns,
+            ends: BTreeMap::new(),
             fallback_steps: 0,
             scratch: StateSet::default(),
             bit_states: BitStateSet::default(),
@@ -486,8 +493,22 @@ impl CacheBuilder {
         successor.before
     }
 
-    /// Returns the patterns that match because the haystack ends here.
-    pub(super) fn at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
+    /// Returns the patterns that match because the haystack ends in that state. They are computed once for each state,
+    /// as long as [`MOST_ENDS`] states are known.
+    pub(super) fn at_end(&mut self, nfa: &Nfa, table: &Table, state: StateId) -> Arc<[u32]> {
+        if let Some(patterns) = self.ends.get(&state.bits()) {
+            return Arc::clone(patterns);
+        }
+        let state_set = self.state_set(table, state);
+        let patterns: Arc<[u32]> = self.set_at_end(nfa, &state_set).into();
+        if self.ends.len() < MOST_ENDS {
+            self.ends.insert(state.bits(), Arc::clone(&patterns));
+        }
+        patterns
+    }
+
+    /// Returns the patterns that match because the haystack ends with these states.
+    pub(super) fn set_at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
         // The set leaves the start closure out, so it is added again (invariant 2 of `determinize`).
         let start_closure: &[u32] = match state_set.cut {
             None => &self.start_closures[state_set.before as usize].states,

@@ -35,6 +35,7 @@ use super::table::{PublishedState, StateId, Table, TableConfig};
 use super::utf8::{Symbol, Utf8Decoder};
 use speculative::Tile;
 
+pub(crate) use short_input::pad;
 pub use short_input::{IdleRun, is_short};
 
 /// The automaton of a set of patterns.
@@ -65,6 +66,8 @@ struct DfaCache {
     table: Table,
     /// The states without a partial match, by look-behind.
     start_states: [StateId; LookBehind::ALL.len()],
+    /// For each of them, true if the end of the haystack decides no pattern there.
+    ends_quietly: [bool; LookBehind::ALL.len()],
     /// The state of a suffix that can no longer match.
     dead: StateId,
     /// The start state of the suffix of each cut, by look-behind, where it is built.
@@ -133,9 +136,11 @@ impl DfaCache {
         let mut cache = CacheBuilder::new(nfa, &table, config.budget);
         let (start_states, dead) = cache.build_first_states(&table);
         let suffixes = nfa.cuts.len() * LookBehind::ALL.len();
+        let ends_quietly = start_states.map(|state| cache.at_end(nfa, &table, state).is_empty());
         DfaCache {
             table,
             start_states,
+            ends_quietly,
             dead,
             suffixes: (0..suffixes).map(|_| PublishedState::new()).collect(),
             initial_cuts: cache.initial_cuts().into(),
@@ -150,6 +155,14 @@ impl DfaCache {
         // bit, and nearly every id is below that. Prefilters and `for_spans` rule it out.
         // The start states have the first rows.
         state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
+    }
+
+    /// Returns true if the state has no partial match, and the end of the haystack decides no pattern there.
+    // PERF: most haystacks end in such a state; the lock and the lookup of `CacheBuilder::at_end` are saved.
+    #[inline]
+    fn ends_quietly(&self, state: StateId) -> bool {
+        let index = self.start_states.iter().position(|start| *start == state);
+        index.is_some_and(|index| self.ends_quietly[index])
     }
 
     /// Returns the state at the start of a haystack.
@@ -361,26 +374,34 @@ impl LazyDfa {
         if !self.nfa.has_look {
             return;
         }
-        let generation = Arc::clone(&cursor.generation);
+        let generation = &*cursor.generation;
+        if !cursor.in_fallback() && !cursor.has_suffixes() && generation.ends_quietly(cursor.state)
+        {
+            return;
+        }
         let mut cache = generation.lock();
-        // The fallback has the NFA states of the search and of all suffixes in one form, whether the cursor was in the
-        // table or not.
-        self.enter_fallback(cursor, &cache);
-        let nfa_cursor = cursor
-            .extra
-            .as_mut()
-            .and_then(|extra| extra.nfa_cursor.take());
-        let nfa_cursor = nfa_cursor.expect("the cursor has left the table");
-        let search = nfa_cursor.state_set();
-        let suffixes = nfa_cursor.suffixes.iter().map(|(_, state_set)| state_set);
-        for state_set in [&search].into_iter().chain(suffixes) {
-            for pattern in cache.at_end(&self.nfa, state_set) {
+        let mut report = |patterns: &[u32]| {
+            for &pattern in patterns {
                 on(MatchEvent {
                     pattern,
                     at: 0,
                     back: 0,
                 });
             }
+        };
+        let extra = cursor.extra.as_deref();
+        if let Some(nfa_cursor) = extra.and_then(|extra| extra.nfa_cursor.as_ref()) {
+            let search = nfa_cursor.state_set();
+            let suffixes = nfa_cursor.suffixes.iter().map(|(_, state_set)| state_set);
+            for state_set in [&search].into_iter().chain(suffixes) {
+                report(&cache.set_at_end(&self.nfa, state_set));
+            }
+            return;
+        }
+        let suffixes = extra.into_iter().flat_map(|extra| &extra.suffixes);
+        let states = [cursor.state].into_iter();
+        for state in states.chain(suffixes.map(|suffix| suffix.state)) {
+            report(&cache.at_end(&self.nfa, &generation.table, state));
         }
     }
 

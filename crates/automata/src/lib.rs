@@ -77,7 +77,7 @@ use partition::{Partition, PartitionPlan, SimplifiedPattern};
 use simd::SimdLevel;
 pub use table::SHORT;
 use table::sparse::SparseRows;
-use table::{FIRST_BUDGET, TableConfig};
+use table::{FIRST_BUDGET, StateId, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
 // A delta is stepped in all automata before any cursor moves, and the results are kept on the stack meanwhile.
@@ -123,6 +123,10 @@ pub struct Cursor {
     // `None` for one automaton, so that such a cursor allocates nothing.
     more: Option<Box<[lazy_dfa::DfaCursor]>>,
 }
+
+/// A short delta that a matcher has stepped without moving its cursor.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortStep(StateId);
 
 impl Cursor {
     /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
@@ -246,20 +250,39 @@ impl Matcher {
         }
     }
 
-    /// As [`push_short`](Self::push_short) for ASCII; also returns the number of leading bytes after which the search
-    /// was last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
+    /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if it declined: a state on the way
+    /// is special, a byte is not ASCII, or there are several automata. A caller with several matchers steps all of them,
+    /// and moves all cursors with [`accept_short`](Self::accept_short) if none declined.
     #[inline]
-    pub fn push_short_tracking_idle(
-        &self,
-        cursor: &mut Cursor,
-        bytes: &[u8],
-    ) -> Option<([u8; SHORT], usize)> {
-        if !self.more.is_empty() {
+    pub fn try_step_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<ShortStep> {
+        if !self.more.is_empty() || !is_short(bytes) {
             return None;
         }
-        self.first
-            .lazy
-            .push_short_tracking_idle(&mut cursor.first, bytes)
+        let state = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
+        Some(ShortStep(state))
+    }
+
+    /// Moves the cursor over a delta that [`try_step_short`](Self::try_step_short) has stepped from where it is.
+    #[inline]
+    pub fn accept_short(&self, cursor: &mut Cursor, bytes: &[u8], step: ShortStep) {
+        let Automaton { lazy, .. } = &self.first;
+        lazy.accept_short(&mut cursor.first, step.0, bytes.len());
+    }
+
+    /// As [`try_step_short`](Self::try_step_short). Also returns the number of leading bytes after which the search was
+    /// last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
+    #[inline]
+    pub fn try_step_short_tracking_idle(
+        &self,
+        cursor: &Cursor,
+        bytes: &[u8],
+    ) -> Option<(ShortStep, usize)> {
+        if !self.more.is_empty() || !is_short(bytes) {
+            return None;
+        }
+        let Automaton { lazy, .. } = &self.first;
+        let (state, idle_until) = lazy.try_step_short_tracking_idle(&cursor.first, bytes)?;
+        Some((ShortStep(state), idle_until))
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
@@ -324,6 +347,9 @@ impl Matcher {
     /// [`push_short`](Self::push_short) over several automata: all of them accept the delta, or none steps it.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         // First step all automata without moving a cursor: if one declines, none may have moved.
+        if !is_short(bytes) || !bytes.is_ascii() {
+            return None;
+        }
         let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
         let cursors = cursor.more.as_deref_mut()?;
         let mut shorts = [first; MOST_SHORT];
@@ -336,13 +362,14 @@ impl Matcher {
             }
         }
         // All of them have accepted. From here on nothing can fail.
-        self.first.lazy.accept_short(&mut cursor.first, &first);
+        let len = bytes.len();
+        self.first.lazy.accept_short(&mut cursor.first, first, len);
         for ((automaton, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
             if !cursor.is_exhausted() {
-                automaton.lazy.accept_short(cursor, short);
+                automaton.lazy.accept_short(cursor, *short, len);
             }
         }
-        Some(first.padded)
+        Some(lazy_dfa::pad(bytes))
     }
 
     /// Ends a run of bytes: later bytes cannot complete a character that began in it.

@@ -164,8 +164,6 @@ pub(crate) struct ShortInput {
     pub(crate) state: StateId,
     /// The bits of all states on the way, ORed.
     pub(crate) bits: u32,
-    /// The bytes of the delta, padded with zeros.
-    pub(crate) padded: [u8; SHORT],
     /// The columns of the bytes, padded with `STAY`.
     columns: u128,
     len: usize,
@@ -178,14 +176,6 @@ pub(crate) struct ReportLists<'a> {
     pub(crate) now: &'a [AtomicU32],
     /// Ended before the last symbol, which was needed to decide it.
     pub(crate) late: &'a [AtomicU32],
-}
-
-impl ShortInput {
-    /// Returns the number of bytes of the delta.
-    #[inline(always)]
-    pub(crate) fn len(&self) -> u32 {
-        self.len as u32
-    }
 }
 
 /// The cells of a full row besides its columns.
@@ -287,17 +277,31 @@ impl Table {
     }
 
     /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
-    /// with `STAY`. This is the body of the loops over blocks; `lazy_dfa::search` lists all loops that step a state.
+    /// with `STAY`.
     #[inline(always)]
     pub(crate) fn step_block(
+        &self,
+        state: StateId,
+        columns: [u8; BLOCK],
+        bits: &mut u32,
+    ) -> StateId {
+        self.step_block_with(state, columns, bits, |_| ())
+    }
+
+    /// As [`step_block`](Self::step_block), and calls `visit` with each state. This is the body of the loops over
+    /// blocks; `lazy_dfa::search` lists all loops that step a state.
+    #[inline(always)]
+    fn step_block_with(
         &self,
         mut state: StateId,
         columns: [u8; BLOCK],
         bits: &mut u32,
+        mut visit: impl FnMut(StateId),
     ) -> StateId {
         for column in columns {
             state = self.next(state, usize::from(column));
             *bits |= state.bits();
+            visit(state);
         }
         state
     }
@@ -323,6 +327,31 @@ impl Table {
     /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes.
     #[inline(always)]
     pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
+        self.short_with(state, bytes, |_| ())
+    }
+
+    /// As [`short`](Self::short). Also returns the number of leading bytes after which the state was last `last_idle` or
+    /// a state with a lower row, 0 if it never was.
+    #[inline(always)]
+    pub(crate) fn short_tracking_idle(
+        &self,
+        state: StateId,
+        bytes: &[u8],
+        last_idle: StateId,
+    ) -> (ShortInput, usize) {
+        let (mut stepped, mut idle_until) = (0, 0);
+        let short = self.short_with(state, bytes, |state| {
+            stepped += 1;
+            if state.bits() <= last_idle.bits() {
+                idle_until = stepped;
+            }
+        });
+        // The padding repeats the last state.
+        (short, idle_until.min(bytes.len()))
+    }
+
+    #[inline(always)]
+    fn short_with(&self, state: StateId, bytes: &[u8], visit: impl FnMut(StateId)) -> ShortInput {
         let (padded, columns) = match self.level {
             // SAFETY: as in `push_short`.
             #[cfg(target_arch = "x86_64")]
@@ -332,13 +361,12 @@ impl Table {
         let len = bytes.len().min(SHORT);
         // The columns of other bytes are unspecified. Such a delta ends in `UNKNOWN`, so the caller declines it.
         let (state, bits) = match short_input::is_ascii(padded) {
-            true => short_input::steps(self, state, columns, len),
+            true => short_input::steps_with(self, state, columns, len, visit),
             false => (self.unknown(), self.unknown().bits()),
         };
         ShortInput {
             state,
             bits,
-            padded,
             columns,
             len,
         }

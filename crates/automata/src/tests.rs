@@ -1125,7 +1125,7 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
     let mut cursor = matcher.start();
     // This builds the states.
     matcher.push(&mut cursor, text, |event| panic!("{event:?}"));
-    matcher.push(&mut cursor, b" x ab", |event| panic!("{event:?}"));
+    matcher.push(&mut cursor, b" x ab x ", |event| panic!("{event:?}"));
     matcher.restart(&mut cursor);
     let run = matcher.run(&mut cursor, text);
     assert_eq!((run.stepped, run.idle_until), (text.len(), text.len() - 2));
@@ -1134,14 +1134,17 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
     assert_eq!(matcher.run(&mut cursor, b" x\xE6\x97").stepped, 2);
     assert!(matcher.is_idle(&cursor));
     // A short delta is tracked if it is ASCII.
-    assert_eq!(
-        matcher.push_short_tracking_idle(&mut cursor, "x日".as_bytes()),
-        None
-    );
-    let tracked = matcher.push_short_tracking_idle(&mut cursor, b" x ab");
-    let mut padded = [0; SHORT];
-    padded[..5].copy_from_slice(b" x ab");
-    assert_eq!(tracked, Some((padded, 3)));
+    let mut tracked = |delta: &[u8]| {
+        let (step, idle_until) = matcher.try_step_short_tracking_idle(&cursor, delta)?;
+        matcher.accept_short(&mut cursor, delta, step);
+        Some(idle_until)
+    };
+    assert_eq!(tracked("x日".as_bytes()), None);
+    assert_eq!(tracked(b" x ab"), Some(3));
+    // Idle at the end.
+    assert_eq!(tracked(b" x "), Some(3));
+    // Longer than a short delta.
+    assert_eq!(tracked(&[b' '; SHORT + 1]), None);
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(crate) struct FormatArg {
     pub(crate) format: OutputFormat,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PackArgs {
     /// A built-in pack, or a rule file or folder of rule files; may be repeated [default: all built-in
     /// packs]
@@ -75,7 +75,7 @@ impl PackArgs {
 }
 
 /// The packs of a subcommand that reads tool calls, and the workspace the calls refer to.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct WorkspaceArgs {
     #[command(flatten)]
     pub(crate) packs: PackArgs,
@@ -83,7 +83,7 @@ pub(crate) struct WorkspaceArgs {
     pub(crate) root: RootArg,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RootArg {
     /// The workspace to which globs in `paths` are relative. An absolute path below it matches as a relative path; any
     /// other absolute path matches as it is [default: the top level of the git work tree that contains the current

@@ -1,4 +1,6 @@
-//! `ttsr log`: shows the log of a session stored on disk.
+//! `ttsr log`: shows the log of a session stored on disk, or that of a proxy.
+
+mod proxy;
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -13,6 +15,7 @@ use ttsr::Action;
 use ttsr::harness::event::{AbortRecord, DecisionEvent, FinishRecord, LoopEvent};
 use ttsr::harness::{Content, Message};
 use ttsr_agent::store::{Entry, Record as StoredRecord, StoreReader, StoredItem};
+use ttsr_proxy::ProxyLogEvent;
 use ttsr_views::glob::{Glob, GlobOptions};
 
 use crate::args::FormatArg;
@@ -20,7 +23,7 @@ use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
-/// Show the log of a session: decisions, requests and messages, with their times
+/// Show the log of a session or of a proxy: decisions, requests and messages, with their times
 ///
 /// The file is neither locked nor changed, so the log of a running session can be read. `--rule`, `--action` and
 /// `--turn` select entries. A line with a wrong checksum is reported and skipped, and so is the incomplete last
@@ -38,7 +41,7 @@ pub(crate) struct Options {
     turn: Option<u64>,
     #[command(flatten)]
     format: FormatArg,
-    /// The session file
+    /// The session file, or the file of `ttsr proxy --log`
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -50,7 +53,11 @@ fn action(name: &str) -> Result<Action, String> {
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let because =
         |why: &dyn Display| CommandError::Message(format!("{}: {why}", options.file.display()));
-    let file = File::open(&options.file).map_err(|error| because(&error))?;
+    let mut file = File::open(&options.file).map_err(|error| because(&error))?;
+    if proxy::is_proxy_log(&mut file).map_err(|error| because(&error))? {
+        let mut out = RecordWriter::new(options.format.format);
+        return proxy::show(file, &LogFilter::new(options)?, &mut out);
+    }
     let reader = StoreReader::new(file).map_err(|error| because(&error))?;
     let mut log = SessionLog {
         filter: LogFilter::new(options)?,
@@ -87,6 +94,21 @@ impl LogFilter {
             action: options.action,
             turn: options.turn,
         })
+    }
+
+    /// Returns true for an event of a proxy, which has no turns.
+    fn wants_proxy(&self, event: &ProxyLogEvent) -> bool {
+        let (rule, action) = match event {
+            ProxyLogEvent::Decision { rule, action, .. } => {
+                (rule.as_deref(), Action::from_name(action))
+            }
+            ProxyLogEvent::Reply { by, .. } => (by.as_deref(), None),
+            _ => (None, None),
+        };
+        let is_rule = |glob: &Glob| rule.is_some_and(|rule| glob.is_match(rule));
+        self.turn.is_none()
+            && self.rule.as_ref().is_none_or(is_rule)
+            && self.action.is_none_or(|wanted| action == Some(wanted))
     }
 
     fn wants(&self, entry: &Entry, turn: u64) -> bool {

@@ -1,30 +1,43 @@
 //! `ttsr proxy`: applies rules to the replies of model providers, for any client that can be given a base URL.
 
+mod clients;
+mod reload;
+mod settings;
+
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus as ChildStatus};
 use std::time::Duration;
 
 use clap::Args;
 use ttsr::Mode;
-use ttsr_proxy::{BlockEnding, Mount, Proxy, ProxyConfig, TotalsSnapshot, UpstreamUrl};
+use ttsr_proxy::{
+    BlockEnding, EventLog, Mount, Proxy, ProxyConfig, ProxyToken, TotalsSnapshot, UpstreamUrl,
+};
 
 use crate::args::WorkspaceArgs;
 use crate::load::NOT_HERE;
 use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
+use reload::PackWatch;
+use settings::ProxySettings;
 
 /// Apply rules to the replies of model providers, between any client and its provider
 ///
 /// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
-/// OPENAI_API_BASE set to it, and ends with the exit code of the command. Without one, it listens until it is
-/// interrupted. Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not;
-/// requests to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and
-/// the built-in packs for OpenCode's own agents and tools are not loaded.
+/// OPENAI_API_BASE set to it, and ends with the exit code of the command; Codex and OpenCode get the setting that they
+/// take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat Completions,
+/// Responses and Completions, Gemini and Ollama are judged, streamed or not; requests to other APIs of models are
+/// refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs for OpenCode's own agents and
+/// tools are not loaded. Packs that are files are loaded again when they change.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The address to listen on, which must be a loopback address [default: 127.0.0.1:8787, or a free port for a command]
+    /// The address to listen on [default: 127.0.0.1:8787, or a free port for a command]
+    ///
+    /// An address that other machines reach needs a token.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
@@ -36,6 +49,15 @@ pub(crate) struct Options {
     /// A value of the Host header to accept in addition to loopback names; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// The token that requests must have in the header x-ttsr-token [default: that of TTSR_PROXY_TOKEN, if it is set]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// Append events to this file, as JSON without text of requests and replies; `ttsr log` shows it
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// The file with the table `proxy` [default: ttsr.toml in the current folder, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// End a stopped reply as a failure instead of a normal end, for runs without a user
     #[arg(long)]
     hard: bool,
@@ -57,6 +79,9 @@ const OPENAI: [&str; 2] = ["OPENAI_BASE_URL", "OPENAI_API_BASE"];
 
 const ANTHROPIC: &str = "ANTHROPIC_BASE_URL";
 
+/// The variable with the token.
+const TOKEN: &str = "TTSR_PROXY_TOKEN";
+
 /// The time in which requests are completed after the command has ended: nobody reads their responses.
 const AFTER_COMMAND: Duration = Duration::from_secs(1);
 
@@ -73,15 +98,21 @@ fn upstream(text: &str) -> Result<(Option<String>, UpstreamUrl), String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = load::load_in_or(&options.packs, None, &NOT_HERE)?;
+    let settings = ProxySettings::read(options.config.as_deref())?;
+    let mut packs = options.packs.clone();
+    if packs.packs.packs.is_empty() {
+        packs.packs.packs.clone_from(&settings.packs);
+    }
+    let pack = load::load_in_or(&packs, None, &NOT_HERE)?;
     let is_wrapping = !options.command.is_empty();
-    let (config, suffix) = config(options, is_wrapping)?;
+    let (config, suffix) = config(options, &settings, is_wrapping)?;
     let usual = if is_wrapping {
         "127.0.0.1:0"
     } else {
         "127.0.0.1:8787"
     };
-    let address = options.listen.as_deref().unwrap_or(usual);
+    let of_file = settings.listen.as_deref().filter(|_| !is_wrapping);
+    let address = options.listen.as_deref().or(of_file).unwrap_or(usual);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -91,14 +122,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             .await
             .map_err(|error| message(&error))?;
         let totals = proxy.totals();
+        let watch = PackWatch::begin(&packs, proxy.pack())?;
         if options.fail_open {
             print_message(&"--fail-open: replies that cannot be judged pass unread");
         }
         let ended = match options.command.split_first() {
             Some((program, arguments)) => {
-                let mut command = Command::new(program);
-                command.args(arguments);
                 let base = format!("http://{}", proxy.address());
+                let mut command = clients::command_of(program, arguments, &base, suffix);
                 command.env(ANTHROPIC, format!("{base}/anthropic"));
                 for name in OPENAI {
                     command.env(name, format!("{base}/openai{suffix}"));
@@ -107,7 +138,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
             }
             None => serve(proxy).await,
         };
-        print_message(&ProxySummary(totals.snapshot()));
+        drop(watch);
+        print_message(&ProxySummary(totals.snapshot(), totals.unscanned()));
         ended
     });
     // A thread that waits for a command must not delay the end of the process.
@@ -122,6 +154,7 @@ fn message(error: &dyn std::fmt::Display) -> CommandError {
 /// Returns the configuration, and the path of OpenAI's API below its mount.
 fn config(
     options: &Options,
+    settings: &ProxySettings,
     is_wrapping: bool,
 ) -> Result<(ProxyConfig, &'static str), CommandError> {
     let mut config = ProxyConfig {
@@ -137,8 +170,11 @@ fn config(
             Mode::Live
         },
         is_fail_open: options.fail_open,
+        token: token(options)?,
+        log: log(options)?,
         ..ProxyConfig::default()
     };
+    settings.apply(&mut config)?;
     let mut suffix = "/v1";
     if is_wrapping {
         config.limits.drain_time = AFTER_COMMAND;
@@ -160,6 +196,23 @@ fn config(
         }
     }
     Ok((config, suffix))
+}
+
+/// Returns the token of the options, or else that of the environment, which other users cannot see.
+fn token(options: &Options) -> Result<Option<ProxyToken>, CommandError> {
+    let of_environment = || env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    let token = options.token.clone().or_else(of_environment);
+    let token = token.map(ProxyToken::new).transpose();
+    token.map_err(|error| message(&error))
+}
+
+fn log(options: &Options) -> Result<Option<EventLog>, CommandError> {
+    let Some(path) = &options.log else {
+        return Ok(None);
+    };
+    let log = EventLog::append_to(path);
+    let because = |error| CommandError::Message(format!("{}: {error}", path.display()));
+    log.map(Some).map_err(because)
 }
 
 /// Returns the first of these variables that is set and not empty.
@@ -274,7 +327,7 @@ fn exit_code(status: ChildStatus) -> u8 {
 }
 
 /// The line that is printed at the end.
-struct ProxySummary(TotalsSnapshot);
+struct ProxySummary(TotalsSnapshot, BTreeMap<String, u64>);
 
 impl std::fmt::Display for ProxySummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -301,6 +354,10 @@ impl std::fmt::Display for ProxySummary {
                 ", {} not scanned",
                 Quantity(totals.unscanned_bytes, "byte")
             )?;
+            let most = self.1.iter().max_by_key(|(_, bytes)| **bytes);
+            if let Some((path, _)) = most {
+                write!(f, " ({})", Escaped(path))?;
+            }
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,9 +11,10 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::account::RequestAccount;
 use crate::config::ProxyLimits;
 use crate::judge::ReplyJudge;
-use crate::totals::ProxyTotals;
+use crate::routes::ModelApi;
 
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
@@ -129,7 +129,8 @@ pub(crate) struct JudgedBody {
     /// `None` once nothing is read any more, which closes the stream to the server.
     server: Option<ServerBody>,
     judge: ReplyJudge,
-    totals: Arc<ProxyTotals>,
+    api: ModelApi,
+    account: RequestAccount,
     keep_alive_time: Duration,
     hold_time: Duration,
     /// Set while events are held back and none has left.
@@ -149,13 +150,15 @@ impl JudgedBody {
     pub(crate) fn new(
         server: ServerBody,
         judge: ReplyJudge,
-        totals: Arc<ProxyTotals>,
+        api: ModelApi,
+        account: RequestAccount,
         limits: &ProxyLimits,
     ) -> JudgedBody {
         JudgedBody {
             server: Some(server),
             judge,
-            totals,
+            api,
+            account,
             keep_alive_time: limits.keep_alive_time,
             hold_time: limits.hold_time,
             hold: None,
@@ -200,7 +203,9 @@ impl JudgedBody {
                 None => {
                     self.server = None;
                     if self.judge.finish().is_err() {
-                        self.error = Some("the reply ended within a tool call".into());
+                        self.error = Some(
+                            "the reply ended within a tool call or a text that a rule holds".into(),
+                        );
                     }
                 }
             }
@@ -237,6 +242,6 @@ impl JudgedBody {
 
 impl Drop for JudgedBody {
     fn drop(&mut self) {
-        self.totals.add_reply(&self.judge.report());
+        self.account.judged(self.api, true, &self.judge);
     }
 }

@@ -9,15 +9,18 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use ttsr::Mode;
 
 use crate::error::ProxyError;
+use crate::event_log::EventLog;
+use crate::token::ProxyToken;
 
-/// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com` and `/openai` to
-/// `https://api.openai.com`.
+/// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com`, `/openai` to
+/// `https://api.openai.com`, `/gemini` to `https://generativelanguage.googleapis.com` and `/ollama` to
+/// `http://127.0.0.1:11434`.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// The servers by prefix of the path. The longest prefix that matches a path applies.
     pub mounts: Vec<Mount>,
     /// The server for paths that no mount matches. Without one, the paths of the known APIs go to the mounts
-    /// `/anthropic` and `/openai`, and other paths are answered with status 404.
+    /// `/anthropic`, `/openai`, `/gemini` and `/ollama`, and other paths are answered with status 404.
     pub fallback: Option<UpstreamUrl>,
     /// Values of the `Host` header that are accepted in addition to `localhost` and the loopback addresses, without a port.
     pub hosts: Vec<String>,
@@ -28,6 +31,11 @@ pub struct ProxyConfig {
     /// Passes replies that cannot be read, and requests to APIs whose replies cannot be judged. By default both are
     /// refused.
     pub is_fail_open: bool,
+    /// The token that each request must have, except those to `/healthz`. Without one, only loopback addresses are
+    /// listened on.
+    pub token: Option<ProxyToken>,
+    /// The log of events.
+    pub log: Option<EventLog>,
     /// The bounds.
     pub limits: ProxyLimits,
 }
@@ -44,22 +52,29 @@ pub enum BlockEnding {
 
 impl Default for ProxyConfig {
     fn default() -> ProxyConfig {
-        let https = |host: &'static str| UpstreamUrl {
-            scheme: Scheme::HTTPS,
+        let at = |scheme: Scheme, host: &'static str| UpstreamUrl {
+            scheme,
             authority: Authority::from_static(host),
             path: String::new(),
             is_http2: false,
         };
         ProxyConfig {
             mounts: vec![
-                Mount::new("/anthropic", https("api.anthropic.com")),
-                Mount::new("/openai", https("api.openai.com")),
+                Mount::new("/anthropic", at(Scheme::HTTPS, "api.anthropic.com")),
+                Mount::new("/openai", at(Scheme::HTTPS, "api.openai.com")),
+                Mount::new(
+                    "/gemini",
+                    at(Scheme::HTTPS, "generativelanguage.googleapis.com"),
+                ),
+                Mount::new("/ollama", at(Scheme::HTTP, "127.0.0.1:11434")),
             ],
             fallback: None,
             hosts: Vec::new(),
             ending: BlockEnding::default(),
             mode: Mode::Live,
             is_fail_open: false,
+            token: None,
+            log: None,
             limits: ProxyLimits::default(),
         }
     }

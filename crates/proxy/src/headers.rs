@@ -9,6 +9,8 @@ use hyper::header::{
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 
+use crate::token::TOKEN;
+
 /// The fields that concern one connection. `Keep-Alive` and `Proxy-Connection` are not in the standard; section 7.6.1 asks
 /// to remove them all the same.
 const OF_ONE_CONNECTION: [HeaderName; 9] = [
@@ -40,6 +42,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 /// Turns the header fields of a client's request into those of the request to the server.
 pub(crate) fn prepare_request(headers: &mut HeaderMap, received: Version) {
     remove_hop_by_hop(headers);
+    headers.remove(TOKEN);
     // The client of hyper sets the host of the URL. An expectation was met when the body was first read.
     headers.remove(HOST);
     headers.remove(EXPECT);
@@ -89,6 +92,7 @@ mod tests {
             ("proxy-authorization", "Basic x"),
             ("expect", "100-continue"),
             ("host", "localhost"),
+            ("x-ttsr-token", "0123456789abcdef"),
             ("authorization", "Bearer key"),
             ("x-api-key", "key"),
             ("via", "1.1 other"),

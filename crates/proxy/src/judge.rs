@@ -6,27 +6,31 @@
 //! cuts, the events that have not left are dropped, and `api` ends the reply.
 
 mod api;
+mod frames;
 mod json_edit;
 mod parts;
 mod sse_frames;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use serde_json::Value;
-use ttsr::{Action, Event, Mode, Pack};
+use ttsr::{Action, DecisionRecord, Event, Mode, Pack};
 use ttsr_wire::Reader;
 
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
 use api::{ReplyApi, reply_api};
+pub(crate) use frames::BodyFrames;
 use json_edit::rewrite;
 use parts::{Block, FrameTexts, JudgedParts};
-use sse_frames::{SseFrames, sse_data, with_data};
 
 /// The name of streams to which the provider gives no id.
 const UNNAMED: &str = "reply";
+
+/// The most paths of a reply whose strings are counted separately.
+const PATHS: usize = 64;
 
 /// The settings of the judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +65,10 @@ pub(crate) struct ReplyReport {
     pub(crate) redactions: u64,
     /// Number of warnings.
     pub(crate) warnings: u64,
-    /// Bytes of strings that no reader judges.
-    pub(crate) unscanned_bytes: u64,
+    /// The full id of the rule that stopped the reply.
+    pub(crate) rule: Option<String>,
+    /// Bytes of strings that no reader knows, by their path.
+    pub(crate) unscanned: BTreeMap<String, u64>,
 }
 
 /// The server's bytes ended before the reply was complete.
@@ -83,7 +89,7 @@ pub(crate) struct ReplyJudge {
     settings: JudgeSettings,
     api: Box<dyn ReplyApi>,
     reader: Reader,
-    frames: SseFrames,
+    frames: BodyFrames,
     parts: JudgedParts,
     held: VecDeque<HeldFrame>,
     held_bytes: usize,
@@ -97,13 +103,18 @@ pub(crate) struct ReplyJudge {
 }
 
 impl ReplyJudge {
-    /// Returns the judgement of a reply of that API, or `None` if the API cannot be judged.
-    pub(crate) fn new(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> Option<ReplyJudge> {
+    /// Returns the judgement of a reply of that API, streamed in `frames`, or `None` if the API cannot be judged.
+    pub(crate) fn new(
+        api: ModelApi,
+        frames: BodyFrames,
+        pack: &Pack,
+        settings: JudgeSettings,
+    ) -> Option<ReplyJudge> {
         let api = reply_api(api)?;
         Some(ReplyJudge {
             settings,
             reader: Reader::new(UNNAMED),
-            frames: SseFrames::default(),
+            frames,
             // Messages never repeats a part.
             parts: JudgedParts::new(
                 pack,
@@ -132,7 +143,11 @@ impl ReplyJudge {
             let mut events = Vec::new();
             let malformed = self.reader.malformed_events();
             self.reader.push(&frame, &mut |_, event| events.push(event));
-            let is_damaged = self.reader.malformed_events() > malformed;
+            let is_partial = self
+                .frames
+                .data(&frame)
+                .is_some_and(|data| self.frames.is_partial(&data));
+            let is_damaged = is_partial || self.reader.malformed_events() > malformed;
             self.judge_frame(frame, &events, is_damaged);
         }
         if self.held_bytes + self.frames.pending_len() > self.settings.held_bytes {
@@ -145,25 +160,46 @@ impl ReplyJudge {
     /// Ends the event stream after the last byte of the server.
     ///
     /// # Errors
-    /// If the reply is not complete: its tool call, which clients would repair and run, is not released. What may leave
-    /// is in [`take`](Self::take) all the same.
+    /// If the reply is not complete and something is held: a tool call, which clients would repair and run, or a text that
+    /// is the start of a match. It is not released. What may leave is in [`take`](Self::take) all the same.
     pub(crate) fn finish(&mut self) -> Result<(), BrokenOff> {
         if self.is_over {
             return Ok(());
         }
         let frame = self.frames.finish();
-        let mut events = Vec::new();
+        let (mut events, mut ending) = (Vec::new(), Vec::new());
         let malformed = self.reader.malformed_events();
         self.reader.push(&frame, &mut |_, event| events.push(event));
-        self.reader.finish(&mut |_, event| events.push(event));
+        if self.frames.data(&frame).is_some() {
+            // The end of the event, so that what follows is the end of the input alone.
+            self.reader
+                .push(b"\n\n", &mut |_, event| events.push(event));
+        }
+        self.reader.finish(&mut |_, event| ending.push(event));
         // Bytes in no known framing are not the data of an event.
         let is_unframed = |event: &Event| matches!(event, Event::Unscanned { .. });
-        let has_text =
-            self.has_data || sse_data(&frame).is_some() || events.iter().any(is_unframed);
+        let has_text = self.has_data
+            || self.frames.data(&frame).is_some()
+            || events.iter().chain(&ending).any(is_unframed);
         let is_unread = has_text && !self.is_recognized();
-        let is_damaged = is_unread || self.reader.malformed_events() > malformed;
+        let is_partial = self
+            .frames
+            .data(&frame)
+            .is_some_and(|data| self.frames.is_partial(&data));
+        let is_damaged = is_unread || is_partial || self.reader.malformed_events() > malformed;
         self.judge_frame(frame, &events, is_damaged);
-        let is_complete = self.is_over || self.held.is_empty();
+        // The end of a reply that did not come to its end lets out nothing.
+        let is_broken =
+            |event: &Event| matches!(event, Event::Finish { reason } if is_broken_off(reason));
+        let drops_held =
+            ending.iter().any(is_broken) && !self.held.is_empty() && !self.is_lenient();
+        if drops_held {
+            self.held.clear();
+        }
+        if !self.is_over {
+            self.judge_frame(Vec::new(), &ending, false);
+        }
+        let is_complete = self.is_over || self.held.is_empty() && !drops_held;
         self.is_over = true;
         is_complete.then_some(()).ok_or(BrokenOff)
     }
@@ -191,6 +227,11 @@ impl ReplyJudge {
     /// Ends a reply whose events were held back for too long.
     pub(crate) fn time_out(&mut self) {
         self.block(&Block::new("no rule could decide in time"));
+    }
+
+    /// Returns the decisions so far.
+    pub(crate) fn decisions(&self) -> impl Iterator<Item = &DecisionRecord> {
+        self.parts.decisions()
     }
 
     /// Returns the acts of rules so far.
@@ -233,6 +274,7 @@ impl ReplyJudge {
             Err(block) => block,
         };
         self.report.is_blocked = true;
+        self.report.rule = block.rule.clone();
         match (self.settings.ending, serde_json::from_slice::<Value>(&body)) {
             (BlockEnding::Soft, Ok(reply)) => Ok(self
                 .api
@@ -250,7 +292,7 @@ impl ReplyJudge {
                 return;
             }
         }
-        let data = sse_data(&bytes);
+        let data = self.frames.data(&bytes);
         let hold = data
             .as_deref()
             .map(|data| self.api.hold(data))
@@ -264,7 +306,6 @@ impl ReplyJudge {
             if let Err(block) = self.parts.apply(event, &mut texts) {
                 return self.block(&block);
             }
-            let is_broken_off = |reason: &str| matches!(reason, "truncated" | "error");
             if let Event::Finish { reason } = event
                 && self.api.end_completes_calls()
                 && !is_broken_off(reason)
@@ -309,14 +350,16 @@ impl ReplyJudge {
             let edits = self.parts.edits(&frame.texts);
             let bytes = match edits.is_empty() {
                 true => Some(frame.bytes),
-                false => sse_data(&frame.bytes)
+                false => self
+                    .frames
+                    .data(&frame.bytes)
                     .and_then(|data| rewrite(&data, &edits))
-                    .map(|data| with_data(&frame.bytes, &data)),
+                    .map(|data| self.frames.with_data(&frame.bytes, &data)),
             };
             let Some(bytes) = bytes else {
                 return self.block(&not_rewritten());
             };
-            if let Some(data) = sse_data(&bytes) {
+            if let Some(data) = self.frames.data(&bytes) {
                 self.api.sent(&data);
             }
             self.out.extend_from_slice(&bytes);
@@ -329,6 +372,7 @@ impl ReplyJudge {
         self.held_bytes = 0;
         self.is_over = true;
         self.report.is_blocked = true;
+        self.report.rule = block.rule.clone();
         self.api
             .end(&block.reason(), self.settings.ending, &mut self.out);
     }
@@ -355,7 +399,9 @@ impl ReplyJudge {
         let mut is_too_long = false;
         for event in events {
             if let Event::Unscanned { bytes, kind } = event {
-                self.report.unscanned_bytes += bytes;
+                if *bytes > 0 {
+                    add_path(&mut self.report.unscanned, PATHS, kind, *bytes);
+                }
                 is_too_long |= kind == "too-many-parts";
             }
         }
@@ -368,6 +414,18 @@ impl ReplyJudge {
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
     }
+}
+
+/// Adds bytes to a path, or to `…` if there are as many paths as `most`.
+pub(crate) fn add_path(paths: &mut BTreeMap<String, u64>, most: usize, path: &str, bytes: u64) {
+    let is_counted = paths.len() < most || paths.contains_key(path);
+    let path = if is_counted { path } else { "…" };
+    *paths.entry(path.to_owned()).or_default() += bytes;
+}
+
+/// Returns true for the reasons of replies that did not come to their end.
+fn is_broken_off(reason: &str) -> bool {
+    matches!(reason, "truncated" | "error")
 }
 
 fn not_rewritten() -> Block {

@@ -12,8 +12,8 @@
 //!
 //! # Replies
 //!
-//! Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not. Each event is
-//! read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of a tool call leave
+//! Replies of Anthropic Messages, OpenAI Chat Completions, Completions and Responses, Gemini and Ollama are judged, streamed
+//! or not. Each event is read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of a tool call leave
 //! together, once the call is complete and judged. A redaction rewrites the events that have the text; a cut drops the
 //! events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that cannot be read is
 //! refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by [`ProxyLimits::held_bytes`] for each stream.
@@ -58,20 +58,28 @@
     allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
 )]
 
+mod account;
 mod body;
 mod config;
 mod error;
+mod event_log;
 mod headers;
 mod judge;
+mod metrics;
+mod pack_slot;
 mod routes;
 mod server;
 mod service;
 #[cfg(test)]
 mod tests;
+mod token;
 mod totals;
 mod upstream;
 
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
+pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
+pub use pack_slot::PackSlot;
 pub use server::Proxy;
+pub use token::ProxyToken;
 pub use totals::{ProxyTotals, TotalsSnapshot};

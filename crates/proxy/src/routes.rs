@@ -10,8 +10,28 @@ pub(crate) enum ModelApi {
     AnthropicMessages,
     OpenAiChat,
     OpenAiResponses,
+    OpenAiCompletions,
+    Gemini,
+    OllamaChat,
+    OllamaGenerate,
     /// Another API of a model, whose replies this version cannot judge.
     Unjudged,
+}
+
+impl ModelApi {
+    /// The name in the log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ModelApi::AnthropicMessages => "anthropic-messages",
+            ModelApi::OpenAiChat => "openai-chat",
+            ModelApi::OpenAiResponses => "openai-responses",
+            ModelApi::OpenAiCompletions => "openai-completions",
+            ModelApi::Gemini => "gemini",
+            ModelApi::OllamaChat => "ollama-chat",
+            ModelApi::OllamaGenerate => "ollama-generate",
+            ModelApi::Unjudged => "unjudged",
+        }
+    }
 }
 
 /// The destination of a request.
@@ -46,6 +66,8 @@ pub(crate) fn route<'c>(
         (None, None) => {
             let name = match api(method, uri.path()) {
                 Some(ModelApi::AnthropicMessages) => "/anthropic",
+                Some(ModelApi::Gemini) => "/gemini",
+                Some(ModelApi::OllamaChat | ModelApi::OllamaGenerate) => "/ollama",
                 Some(_) => "/openai",
                 None if is_anthropic => "/anthropic",
                 None if uri.path().starts_with("/v1/") => "/openai",
@@ -76,11 +98,15 @@ fn api(method: &Method, path: &str) -> Option<ModelApi> {
         // A stored reply. Its items and their number are not replies.
         [.., "responses", _] if method == Method::GET => Some(ModelApi::OpenAiResponses),
         [.., "chat", "completions", _] if method == Method::GET => Some(ModelApi::OpenAiChat),
-        [.., "completions" | "complete"] if is_post => Some(ModelApi::Unjudged),
-        [.., "api", "chat" | "generate"] if is_post => Some(ModelApi::Unjudged),
-        [.., last] if is_post && last.to_ascii_lowercase().ends_with("generatecontent") => {
-            Some(ModelApi::Unjudged)
-        }
+        [.., "completions"] if is_post => Some(ModelApi::OpenAiCompletions),
+        [.., "complete"] if is_post => Some(ModelApi::Unjudged),
+        [.., "api", "chat"] if is_post => Some(ModelApi::OllamaChat),
+        [.., "api", "generate"] if is_post => Some(ModelApi::OllamaGenerate),
+        [.., last] if is_post => match last.rsplit_once(':')?.1 {
+            "generatecontent" | "streamgeneratecontent" => Some(ModelApi::Gemini),
+            method if method.ends_with("generatecontent") => Some(ModelApi::Unjudged),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -185,7 +211,10 @@ mod tests {
 
     #[test]
     fn an_api_is_known_however_its_path_is_written() {
-        use ModelApi::{AnthropicMessages, OpenAiChat, OpenAiResponses, Unjudged};
+        use ModelApi::{
+            AnthropicMessages, Gemini, OllamaChat, OllamaGenerate, OpenAiChat, OpenAiCompletions,
+            OpenAiResponses, Unjudged,
+        };
         for (method, path, want) in [
             ("POST", "/v1/messages", Some(AnthropicMessages)),
             ("POST", "//v1//%6dessages/", Some(AnthropicMessages)),
@@ -198,13 +227,22 @@ mod tests {
             ("POST", "/v1/responses", Some(OpenAiResponses)),
             ("GET", "/v1/responses/resp_1", Some(OpenAiResponses)),
             ("GET", "/v1/responses/resp_1/input_items", None),
-            ("POST", "/v1/completions", Some(Unjudged)),
-            ("POST", "/api/chat", Some(Unjudged)),
+            ("POST", "/v1/completions", Some(OpenAiCompletions)),
+            ("POST", "/v1/complete", Some(Unjudged)),
+            ("POST", "/api/chat", Some(OllamaChat)),
+            ("POST", "/api/generate", Some(OllamaGenerate)),
             (
                 "POST",
                 "/v1beta/models/g:streamGenerateContent",
+                Some(Gemini),
+            ),
+            ("POST", "/v1beta/models/g%3AgenerateContent", Some(Gemini)),
+            (
+                "POST",
+                "/v1beta/models/g:batchGenerateContent",
                 Some(Unjudged),
             ),
+            ("POST", "/v1beta/models/g:countTokens", None),
             ("GET", "/v1/models", None),
         ] {
             assert_eq!(api(&method.parse().unwrap(), path), want, "{method} {path}");

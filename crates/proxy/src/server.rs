@@ -17,6 +17,7 @@ use ttsr::Pack;
 
 use crate::config::{ProxyConfig, ProxyLimits};
 use crate::error::ProxyError;
+use crate::pack_slot::PackSlot;
 use crate::service::ProxyService;
 use crate::totals::ProxyTotals;
 
@@ -35,15 +36,16 @@ impl Proxy {
     /// Opens the socket at `address`, such as `127.0.0.1:8787`; port 0 takes a free one.
     ///
     /// # Errors
-    /// If the address is not a loopback address, or if the socket cannot be opened.
+    /// If the address is not a loopback address and the configuration has no token, or if the socket cannot be opened.
     pub async fn bind(config: ProxyConfig, pack: Pack, address: &str) -> Result<Proxy, ProxyError> {
         let because =
             |error: io::Error| ProxyError::new(format!("cannot listen on {address}: {error}"));
         let found = tokio::net::lookup_host(address).await.map_err(because)?;
         let found: Vec<SocketAddr> = found.collect();
-        if let Some(open) = found.iter().find(|found| !found.ip().is_loopback()) {
+        let open = found.iter().find(|found| !found.ip().is_loopback());
+        if let (Some(open), None) = (open, &config.token) {
             return Err(ProxyError::new(format!(
-                "{open} is not a loopback address: whoever reaches the proxy could use it"
+                "{open} is not a loopback address: whoever reaches the proxy could use it, so a token is needed"
             )));
         }
         let listener = TcpListener::bind(&found[..]).await.map_err(because)?;
@@ -64,6 +66,12 @@ impl Proxy {
     #[must_use]
     pub fn totals(&self) -> Arc<ProxyTotals> {
         Arc::clone(&self.service.totals)
+    }
+
+    /// The pack of replies that begin, to replace it while the proxy runs.
+    #[must_use]
+    pub fn pack(&self) -> Arc<PackSlot> {
+        Arc::clone(&self.service.pack)
     }
 
     /// Answers requests until `stop` is complete. Then no connection is accepted, and requests in progress are

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use http_body_util::Limited;
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -15,11 +17,14 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use ttsr::{Mode, Pack};
 
+use crate::account::RequestAccount;
 use crate::body::{JudgedBody, ResponseBody, ServerBody};
 use crate::config::ProxyConfig;
 use crate::error::ProxyError;
 use crate::headers::{names_accepted_host, prepare_request, remove_hop_by_hop};
-use crate::judge::{JudgeSettings, ReplyJudge, ReplyReport};
+use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport};
+use crate::metrics::{self, ProxyMetrics};
+use crate::pack_slot::PackSlot;
 use crate::routes::{ModelApi, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::UpstreamClients;
@@ -28,7 +33,8 @@ use crate::upstream::UpstreamClients;
 pub(crate) struct ProxyService {
     pub(crate) config: ProxyConfig,
     pub(crate) totals: Arc<ProxyTotals>,
-    pack: Pack,
+    pub(crate) pack: Arc<PackSlot>,
+    metrics: Arc<ProxyMetrics>,
     upstream: UpstreamClients,
     in_progress: Arc<Semaphore>,
 }
@@ -44,14 +50,16 @@ impl fmt::Debug for ProxyService {
 
 impl ProxyService {
     pub(crate) fn new(config: ProxyConfig, pack: Pack) -> Result<ProxyService, ProxyError> {
+        let totals = Arc::<ProxyTotals>::default();
+        let permits = config.limits.requests.min(Semaphore::MAX_PERMITS);
+        let in_progress = Arc::new(Semaphore::new(permits));
         Ok(ProxyService {
             upstream: UpstreamClients::new(&config.limits)?,
-            in_progress: Arc::new(Semaphore::new(
-                config.limits.requests.min(Semaphore::MAX_PERMITS),
-            )),
+            metrics: Arc::new(ProxyMetrics::new(&totals, &in_progress, permits)),
+            in_progress,
             config,
-            totals: Arc::default(),
-            pack,
+            totals,
+            pack: Arc::new(PackSlot::new(pack)),
         })
     }
 
@@ -61,44 +69,78 @@ impl ProxyService {
         &self,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, Infallible> {
+        let account = self.account();
         if !names_accepted_host(&request, &self.config.hosts) {
             let message = "the Host header names another host than this proxy";
-            return Ok(self.refuse(StatusCode::MISDIRECTED_REQUEST, message));
+            return Ok(refuse(&account, StatusCode::MISDIRECTED_REQUEST, message));
         }
         if request.uri().path() == "/healthz" {
-            return Ok(health(request.method()));
+            return Ok(own_page(request.method(), "text/plain", "ok\n"));
         }
-        ProxyTotals::add(&self.totals.requests, 1);
-        Ok(self.forward(request).await)
+        let token = self.config.token.as_ref();
+        if token.is_some_and(|token| !token.is_in(request.headers())) {
+            let message = "the header x-ttsr-token does not have the token of this proxy";
+            return Ok(refuse(&account, StatusCode::FORBIDDEN, message));
+        }
+        if request.uri().path() == "/metrics" {
+            let text = self.metrics.text().unwrap_or_default();
+            return Ok(own_page(request.method(), metrics::CONTENT_TYPE, &text));
+        }
+        let number = self.totals.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let account = RequestAccount { number, ..account };
+        Ok(self.forward(request, &account).await)
     }
 
-    async fn forward(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+    /// Returns the account of a request that begins, without its number.
+    fn account(&self) -> RequestAccount {
+        RequestAccount {
+            totals: Arc::clone(&self.totals),
+            metrics: Arc::clone(&self.metrics),
+            log: self.config.log.clone(),
+            number: 0,
+            began: Instant::now(),
+        }
+    }
+
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+        account: &RequestAccount,
+    ) -> Response<ResponseBody> {
         let limits = &self.config.limits;
         let (mut head, body) = request.into_parts();
         let is_anthropic = head.headers.contains_key("anthropic-version");
         let Some(route) = route(&self.config, &head.method, &head.uri, is_anthropic) else {
-            return self.refuse(
+            return refuse(
+                account,
                 StatusCode::NOT_FOUND,
                 "no server is configured for this path",
             );
         };
         if head.method == Method::CONNECT {
-            return self.refuse(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported");
+            return refuse(
+                account,
+                StatusCode::METHOD_NOT_ALLOWED,
+                "CONNECT is not supported",
+            );
         }
         if body.size_hint().lower() > limits.request_bytes {
-            return self.refuse(
+            return refuse(
+                account,
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body of the request is too long",
             );
         }
         let Ok(permit) = Arc::clone(&self.in_progress).try_acquire_owned() else {
-            return self.refuse(
+            return refuse(
+                account,
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many requests at the same time",
             );
         };
         let Ok(uri) = route.upstream.join(route.rest) else {
-            return self.refuse(
+            return refuse(
+                account,
                 StatusCode::BAD_REQUEST,
                 "the path cannot be joined to the server's",
             );
@@ -106,7 +148,7 @@ impl ProxyService {
         let (upstream, api) = (route.upstream.clone(), route.api);
         if api == Some(ModelApi::Unjudged) && !self.config.is_fail_open {
             let message = "rules cannot judge the replies of this API; --fail-open passes them";
-            return self.refuse(StatusCode::BAD_REQUEST, message);
+            return refuse(account, StatusCode::BAD_REQUEST, message);
         }
         let judged_api = api.filter(|api| *api != ModelApi::Unjudged);
         prepare_request(&mut head.headers, head.version);
@@ -125,23 +167,23 @@ impl ProxyService {
         let response = match answered {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_connect() => {
-                return self.fail("cannot connect to the server");
+                return fail(account, "cannot connect to the server");
             }
-            Ok(Err(_)) => return self.fail("the server did not answer"),
-            Err(_) => return self.fail("the server did not answer in time"),
+            Ok(Err(_)) => return fail(account, "the server did not answer"),
+            Err(_) => return fail(account, "the server did not answer in time"),
         };
         let status = response.status();
         if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-            return self.fail("the server redirects, which is not followed");
+            return fail(account, "the server redirects, which is not followed");
         }
         let (mut head, body) = response.into_parts();
         remove_hop_by_hop(&mut head.headers);
         let body = ServerBody::new(body, limits.idle_time, permit);
         // An error has a message of the server and no content of a model.
         let judged = match judged_api.filter(|_| status.is_success()) {
-            Some(api) => self.judge(api, &mut head.headers, body).await,
+            Some(api) => self.judge(api, &mut head.headers, body, account).await,
             None => {
-                ProxyTotals::add(&self.totals.passed, 1);
+                account.passed(status.as_u16());
                 Ok(ResponseBody::Through(body))
             }
         };
@@ -161,6 +203,7 @@ impl ProxyService {
         api: ModelApi,
         headers: &mut HeaderMap,
         body: ServerBody,
+        account: &RequestAccount,
     ) -> Result<ResponseBody, Response<ResponseBody>> {
         let settings = JudgeSettings::new(&self.config);
         let is_encoded = headers
@@ -169,45 +212,45 @@ impl ProxyService {
             .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
         if is_encoded {
             let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
-            self.totals.add_reply(&ReplyReport {
+            let report = ReplyReport {
                 is_unreadable: true,
                 is_blocked: !is_passed,
                 ..ReplyReport::default()
-            });
+            };
+            account.replied(api, false, &report);
             return match is_passed {
                 true => Ok(ResponseBody::Through(body)),
-                false => Err(self.fail("the server compressed a reply that must be read")),
+                false => Err(fail(
+                    account,
+                    "the server compressed a reply that must be read",
+                )),
             };
         }
-        let is_stream = headers.get(CONTENT_TYPE).is_some_and(|kind| {
-            let kind = kind.as_bytes().to_ascii_lowercase();
-            kind.starts_with(b"text/event-stream")
-        });
+        let frames = headers.get(CONTENT_TYPE).and_then(streamed_frames);
         // A checksum of the server does not hold for a reply that rules change.
         for name in ["content-digest", "repr-digest", "digest", "content-md5"] {
             headers.remove(name);
         }
         headers.remove(CONTENT_LENGTH);
-        if is_stream {
-            let judge = ReplyJudge::new(api, &self.pack, settings);
-            let judge = judge.ok_or_else(|| self.fail("the API cannot be judged"))?;
-            let judged =
-                JudgedBody::new(body, judge, Arc::clone(&self.totals), &self.config.limits);
+        if let Some(frames) = frames {
+            let judge = ReplyJudge::new(api, frames, &self.pack.current(), settings);
+            let judge = judge.ok_or_else(|| fail(account, "the API cannot be judged"))?;
+            let judged = JudgedBody::new(body, judge, api, account.clone(), &self.config.limits);
             return Ok(ResponseBody::Judged(Box::new(judged)));
         }
         let bytes = body.collect(self.config.limits.reply_bytes).await;
-        let bytes = bytes.map_err(|error| self.fail(&error.to_string()))?;
-        let judge = ReplyJudge::new(api, &self.pack, settings);
-        let mut judge = judge.ok_or_else(|| self.fail("the API cannot be judged"))?;
+        let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
+        let judge = ReplyJudge::new(api, BodyFrames::events(), &self.pack.current(), settings);
+        let mut judge = judge.ok_or_else(|| fail(account, "the API cannot be judged"))?;
         let judged = judge.judge_whole(bytes);
-        self.totals.add_reply(&judge.report());
+        account.judged(api, false, &judge);
         match judged {
             Ok(bytes) => {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
                 Ok(ResponseBody::Whole(Some(bytes.into())))
             }
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
-            Err(block) if judge.report().is_unreadable => Err(self.fail(&block.message)),
+            Err(block) if judge.report().is_unreadable => Err(fail(account, &block.message)),
             Err(block) => {
                 let status = StatusCode::BAD_REQUEST;
                 Err(error_response(
@@ -218,33 +261,44 @@ impl ProxyService {
             }
         }
     }
+}
 
-    /// Answers a request that is not sent.
-    fn refuse(&self, status: StatusCode, message: &str) -> Response<ResponseBody> {
-        ProxyTotals::add(&self.totals.refused, 1);
-        error_response(
-            status,
-            "invalid_request_error",
-            &format!("ttsr proxy: {message}"),
-        )
-    }
+/// Answers a request that is not sent.
+fn refuse(account: &RequestAccount, status: StatusCode, message: &str) -> Response<ResponseBody> {
+    account.refused(message);
+    let message = format!("ttsr proxy: {message}");
+    error_response(status, "invalid_request_error", &message)
+}
 
-    /// Answers a request whose response is missing or not usable.
-    fn fail(&self, message: &str) -> Response<ResponseBody> {
-        ProxyTotals::add(&self.totals.failed, 1);
-        let message = format!("ttsr proxy: {message}");
-        error_response(StatusCode::BAD_GATEWAY, "api_error", &message)
+/// Answers a request whose response is missing or not usable.
+fn fail(account: &RequestAccount, message: &str) -> Response<ResponseBody> {
+    account.failed(message);
+    let message = format!("ttsr proxy: {message}");
+    error_response(StatusCode::BAD_GATEWAY, "api_error", &message)
+}
+
+/// Returns the framing of a body of that type, or `None` if it is judged whole.
+fn streamed_frames(content_type: &HeaderValue) -> Option<BodyFrames> {
+    let kind = content_type.as_bytes().to_ascii_lowercase();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    match kind.trim_ascii() {
+        b"text/event-stream" => Some(BodyFrames::events()),
+        b"application/x-ndjson" | b"application/ndjson" | b"application/jsonl" => {
+            Some(BodyFrames::lines())
+        }
+        _ => None,
     }
 }
 
-fn health(method: &Method) -> Response<ResponseBody> {
+/// Answers a request for a page of the proxy itself.
+fn own_page(method: &Method, kind: &'static str, text: &str) -> Response<ResponseBody> {
     if method != Method::GET && method != Method::HEAD {
         let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "");
         let allowed = HeaderValue::from_static("GET, HEAD");
         response.headers_mut().insert(ALLOW, allowed);
         return response;
     }
-    text_response(StatusCode::OK, "text/plain", "ok\n")
+    text_response(StatusCode::OK, kind, text)
 }
 
 /// Returns an error in the form that the clients of Anthropic's and of OpenAI's APIs both read.

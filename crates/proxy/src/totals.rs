@@ -1,8 +1,10 @@
 //! Counters of a proxy, shared between its connections and its owner.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use crate::judge::ReplyReport;
+use crate::judge::{ReplyReport, add_path};
 
 /// The counters of a proxy since its start.
 #[derive(Debug, Default)]
@@ -17,7 +19,11 @@ pub struct ProxyTotals {
     pub(crate) redactions: AtomicU64,
     pub(crate) warnings: AtomicU64,
     pub(crate) unscanned_bytes: AtomicU64,
+    unscanned: Mutex<BTreeMap<String, u64>>,
 }
+
+/// The most paths that are counted separately; later ones are counted under `…`.
+const PATHS: usize = 256;
 
 /// The values of [`ProxyTotals`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +77,27 @@ impl ProxyTotals {
         Self::add(&self.unreadable, u64::from(report.is_unreadable));
         Self::add(&self.redactions, report.redactions);
         Self::add(&self.warnings, report.warnings);
-        Self::add(&self.unscanned_bytes, report.unscanned_bytes);
+        if report.unscanned.is_empty() {
+            return;
+        }
+        let mut paths = self
+            .unscanned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (path, bytes) in &report.unscanned {
+            Self::add(&self.unscanned_bytes, *bytes);
+            add_path(&mut paths, PATHS, path, *bytes);
+        }
+    }
+
+    /// Returns the bytes of strings that no reader knows by their path in the reply, such as `choices[].delta.sound`.
+    #[must_use]
+    pub fn unscanned(&self) -> BTreeMap<String, u64> {
+        let paths = self
+            .unscanned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        paths.clone()
     }
 
     pub(crate) fn add(counter: &AtomicU64, count: u64) {

@@ -175,6 +175,27 @@ impl MarkdownView {
         self.last = last;
     }
 
+    /// Returns true if the view would emit these bytes unchanged, in one chunk and with the tag of the chunk before:
+    /// they are in the middle of a line of prose or code, and none of them can end it or begin a code span.
+    #[inline]
+    pub fn passes(&self, bytes: &[u8]) -> bool {
+        let tag = match self.line.phase {
+            LinePhase::Prose if self.spans.is_idle() => self.text(),
+            LinePhase::Code => self.code(),
+            _ => return false,
+        };
+        self.last.open && self.last.tag == Some(tag) && memchr2(b'\n', b'`', bytes).is_none()
+    }
+
+    /// Moves over bytes that [`passes`](Self::passes) has accepted, whose last one ends at offset `end` of the part.
+    #[inline]
+    pub fn pass(&mut self, bytes: &[u8], end: u64) {
+        if self.line.phase == LinePhase::Prose {
+            self.spans.pass(bytes);
+        }
+        self.last.end = end;
+    }
+
     /// Ends the text at `end`: emits the buffers and resets the state.
     pub fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let mut last = self.last;
@@ -272,7 +293,7 @@ impl MarkdownView {
             } else {
                 regions
             },
-            language: None,
+            ..Tag::default()
         }
     }
 }

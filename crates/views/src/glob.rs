@@ -28,7 +28,7 @@ mod tests;
 
 use std::fmt;
 
-use memchr::memmem;
+use memchr::{memchr_iter, memmem};
 
 use parse::{Token, parse};
 
@@ -120,7 +120,117 @@ pub struct Glob {
     /// The literal begin and end of the glob. A text that begins or ends otherwise is not stepped.
     prefix: Box<str>,
     suffix: Box<str>,
+    required: Required,
     case_insensitive: bool,
+}
+
+/// Two properties of each text that a glob matches. A text without one of them is not stepped.
+#[derive(Clone, Debug, Default)]
+struct Required {
+    /// The bytes with which such a text can begin; `None` if it can begin with any, or be empty.
+    first: Option<FirstBytes>,
+    /// A literal that it contains, and the index of a byte of it that few texts have. Empty if the glob ignores case or
+    /// has no literal.
+    literal: Box<[u8]>,
+    rare: usize,
+}
+
+/// The bytes with which a text can begin.
+#[derive(Clone, Copy, Debug, Default)]
+struct FirstBytes([u64; 4]);
+
+impl FirstBytes {
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0
+    }
+}
+
+impl Required {
+    fn new(tokens: &[Token], options: GlobOptions) -> Required {
+        let mut first = FirstBytes::default();
+        let is_limited = add_first_bytes(tokens, options, &mut first);
+        let literal = match options.case_insensitive {
+            true => Vec::new(),
+            false => longest_literal(tokens),
+        };
+        // Letters stand in many texts, and other characters in few.
+        let rank = |index: &usize| match literal[*index] {
+            b'a'..=b'z' | b'A'..=b'Z' | b'/' => 0,
+            b'0'..=b'9' => 1,
+            _ => 2,
+        };
+        Required {
+            first: is_limited.then_some(first),
+            rare: (0..literal.len()).max_by_key(rank).unwrap_or_default(),
+            literal: literal.into(),
+        }
+    }
+
+    #[inline]
+    fn agrees(&self, text: &[u8]) -> bool {
+        let begins_so = match (&self.first, text.first()) {
+            (Some(first), Some(&byte)) => first.contains(byte),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        begins_so && (self.literal.is_empty() || self.is_in(text))
+    }
+
+    /// Returns true if the text contains the literal.
+    fn is_in(&self, text: &[u8]) -> bool {
+        let mut places = memchr_iter(self.literal[self.rare], text);
+        places.any(|at| {
+            let from = at.checked_sub(self.rare);
+            from.is_some_and(|from| text[from..].starts_with(&self.literal))
+        })
+    }
+}
+
+/// Returns the longest run of literal characters, in UTF-8.
+fn longest_literal(tokens: &[Token]) -> Vec<u8> {
+    let (mut longest, mut run) = (String::new(), String::new());
+    for token in tokens {
+        match token {
+            Token::Literal(char) => run.push(*char),
+            _ => run.clear(),
+        }
+        if run.len() > longest.len() {
+            longest.clone_from(&run);
+        }
+    }
+    longest.into_bytes()
+}
+
+/// Adds the bytes with which a match of these tokens can begin. Returns false if it can begin with any byte, or be empty.
+fn add_first_bytes(tokens: &[Token], options: GlobOptions, to: &mut FirstBytes) -> bool {
+    let Some(token) = tokens.first() else {
+        return false;
+    };
+    match token {
+        Token::Literal(char) => {
+            let mut add = |char: char| to.insert(char.encode_utf8(&mut [0; 4]).as_bytes()[0]);
+            add(*char);
+            if options.case_insensitive {
+                add(char.to_ascii_lowercase());
+                add(char.to_ascii_uppercase());
+            }
+            true
+        }
+        // An alternative that can be empty is followed by the next token; such a group counts as any byte.
+        Token::Group(globs) => {
+            !globs.is_empty() && globs.iter().all(|glob| add_first_bytes(glob, options, to))
+        }
+        Token::Any
+        | Token::Star
+        | Token::FolderPrefix
+        | Token::FolderSuffix
+        | Token::Folders
+        | Token::Class(_) => false,
+    }
 }
 
 /// The way a glob is matched. Literals are in lower case if the glob ignores case.
@@ -213,6 +323,7 @@ impl Glob {
             matcher,
             prefix: prefix.into(),
             suffix: suffix.into(),
+            required: Required::new(&tokens, options),
             case_insensitive: options.case_insensitive,
         })
     }
@@ -252,6 +363,7 @@ impl Glob {
             false => tail == suffix,
         });
         ends_so
+            && self.required.agrees(text.as_bytes())
             && match &self.matcher {
                 GlobStrategy::Literal => head == Some(0),
                 GlobStrategy::Contains(needle) => {

@@ -3,9 +3,9 @@
 //! Source: the reference of `POST /v1/messages` and its page on streaming.
 //!
 //! Also reads whole messages (the reply to a request without `stream`) and a `message_start` with content in it. Text,
-//! thinking and tool input are judged, and so are `tool_result` and `mcp_tool_result`, whose `is_error` is the outcome of
-//! the call. Signatures are known metadata; redacted thinking, citations and the results of other server tools are
-//! counted.
+//! thinking and tool input are judged. The output of a tool is what a `tool_result` or `mcp_tool_result` has, whose
+//! `is_error` is the outcome of the call, what the results of Anthropic's own tools have, and citations. Signatures,
+//! encrypted content and redacted thinking are known metadata.
 
 use super::FormatReader;
 use super::json::JsonValue;
@@ -53,7 +53,7 @@ impl AnthropicReader {
 
     fn start(&mut self, message: &JsonValue<'_>, on: EventSink<'_>) {
         let reply = self.replies.begin(message.text("id").as_deref(), on);
-        reply.count_unscanned(message.unread(&MESSAGE), "message_start", on);
+        reply.count_unread(message, &MESSAGE, "message", on);
         usage(reply, message, on);
         for (index, block) in (0..).zip(message.list("content")) {
             start_block(reply, &mut self.calls, index, block, on);
@@ -73,8 +73,7 @@ impl FormatReader for AnthropicReader {
                 if let Some(message) = record.get("message") {
                     self.start(message, on);
                 }
-                self.replies
-                    .count_unscanned(record.unread(&["message"]), kind, on);
+                self.replies.count_unread(record, &["message"], kind, on);
             }
             "message" => {
                 self.start(record, on);
@@ -85,43 +84,39 @@ impl FormatReader for AnthropicReader {
                 if let Some(block) = record.get("content_block") {
                     start_block(reply, &mut self.calls, index, block, on);
                 }
-                reply.count_unscanned(record.unread(&["content_block"]), kind, on);
+                reply.count_unread(record, &["content_block"], kind, on);
             }
             "content_block_delta" => {
                 let reply = self.replies.reply(None, on);
                 if let Some(delta) = record.get("delta") {
                     block_delta(reply, index, delta, on);
                 }
-                reply.count_unscanned(record.unread(&["delta"]), kind, on);
+                reply.count_unread(record, &["delta"], kind, on);
             }
             "content_block_stop" => {
                 end_block(self.replies.reply(None, on), index, on);
-                self.replies.count_unscanned(record.unread(&[]), kind, on);
+                self.replies.count_unread(record, &[], kind, on);
             }
             "message_delta" => {
                 let reply = self.replies.reply(None, on);
                 usage(reply, record, on);
                 if let Some(delta) = record.get("delta") {
-                    reply.count_unscanned(delta.unread(&MESSAGE), kind, on);
+                    reply.count_unread(delta, &MESSAGE, "message_delta.delta", on);
                     reply.reason = delta
                         .text("stop_reason")
                         .map(|reason| reason.into_owned())
                         .or(reply.reason.take());
                 }
-                reply.count_unscanned(
-                    record.unread(&["delta", "usage", "context_management"]),
-                    kind,
-                    on,
-                );
+                reply.count_unread(record, &["delta", "usage", "context_management"], kind, on);
             }
             "message_stop" => {
-                self.replies.count_unscanned(record.unread(&[]), kind, on);
+                self.replies.count_unread(record, &[], kind, on);
                 self.replies.finish("message_stop", on);
             }
             "error" => error(self.replies.reply(None, on), record, on),
             // `ping`, and kinds that this version does not know.
             _ if record.get("error").is_some() => error(self.replies.reply(None, on), record, on),
-            _ => self.replies.count_unscanned(record.unread(&[]), kind, on),
+            _ => self.replies.count_unread(record, &[], kind, on),
         }
     }
 
@@ -149,14 +144,25 @@ fn start_block(
             let naming = PartSpec::new(&key, &name, Channel::Text);
             reply.open(naming, on);
             reply.push_delta(naming, block.bytes("text").unwrap_or_default(), on);
-            reply.count_unscanned(block.unread(&["text"]), &kind, on);
+            for citation in block.list("citations") {
+                tool_strings(reply, index, citation, "citations[]", None, on);
+            }
+            reply.count_unread(block, &["text", "citations"], &kind, on);
         }
+        "compaction" => {
+            let key = key(index, Channel::Text);
+            let naming = PartSpec::new(&key, &name, Channel::Text);
+            reply.open(naming, on);
+            reply.push_delta(naming, block.bytes("content").unwrap_or_default(), on);
+            reply.count_unread(block, &["content", "encrypted_content"], &kind, on);
+        }
+        "redacted_thinking" => reply.count_unread(block, &["data"], &kind, on),
         "thinking" => {
             let key = key(index, Channel::Reasoning);
             let naming = PartSpec::new(&key, &name, Channel::Reasoning);
             reply.open(naming, on);
             reply.push_delta(naming, block.bytes("thinking").unwrap_or_default(), on);
-            reply.count_unscanned(block.unread(&["thinking", "signature"]), &kind, on);
+            reply.count_unread(block, &["thinking", "signature"], &kind, on);
         }
         "tool_use" | "server_tool_use" | "mcp_tool_use" => {
             let key = key(index, Channel::ToolInput);
@@ -178,14 +184,23 @@ fn start_block(
                 Some(input) => reply.push_whole(naming, input.string().unwrap_or(input.raw()), on),
                 None => {}
             }
-            reply.count_unscanned(
-                block.unread(&["name", "input", "caller", "server_name"]),
+            reply.count_unread(
+                block,
+                &["name", "input", "caller", "server_name"],
                 &kind,
                 on,
             );
         }
         "tool_result" | "mcp_tool_result" => tool_result(reply, calls, index, block, on),
-        _ => reply.count_unscanned(block.unread(&[]), &kind, on),
+        _ if kind.ends_with("_tool_result") => {
+            let call = block.text("tool_use_id");
+            let call = call.as_deref().map(|call| (call, calls.tool_of(call)));
+            if let Some(content) = block.get("content") {
+                tool_strings(reply, index, content, &format!("{kind}.content"), call, on);
+            }
+            reply.count_unread(block, &["content", "caller"], &kind, on);
+        }
+        _ => reply.count_unread(block, &[], &kind, on),
     }
 }
 
@@ -210,26 +225,23 @@ fn tool_result(
         false => ToolOutcome::Ok,
     };
     let mut output = Vec::new();
-    let mut rest = block.unread(&["content"]);
+    let kind = block.text("type").unwrap_or_default();
+    reply.count_unread(block, &["content", "server_name"], &kind, on);
+    let root = format!("{kind}.content[]");
     match block.get("content") {
         Some(content) if content.is_array() => {
             for item in content.items() {
                 output.extend_from_slice(item.bytes("text").unwrap_or_default());
-                rest += match item.is_object() {
-                    true => item.unread(&["text"]),
-                    false => item.content(),
-                };
+                reply.count_unread(item, &["text"], &root, on);
             }
         }
         Some(content) => match content.string() {
             Some(text) => output.extend_from_slice(text),
-            None => rest += content.content(),
+            None => reply.count_unread(content, &[], &root, on),
         },
         None => {}
     }
     reply.push_output(naming, outcome, &output, on);
-    let kind = block.text("type").unwrap_or_default();
-    reply.count_unscanned(rest, &kind, on);
 }
 
 fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
@@ -238,14 +250,52 @@ fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: 
         "text_delta" => (Channel::Text, "text"),
         "thinking_delta" => (Channel::Reasoning, "thinking"),
         "input_json_delta" => (Channel::ToolInput, "partial_json"),
-        "signature_delta" => return reply.count_unscanned(delta.unread(&["signature"]), &kind, on),
-        "citations_delta" => return reply.count_unscanned(delta.unread(&[]), &kind, on),
+        "signature_delta" => return reply.count_unread(delta, &["signature"], &kind, on),
+        "citations_delta" => {
+            if let Some(citation) = delta.get("citation") {
+                tool_strings(reply, index, citation, "citations[]", None, on);
+            }
+            return reply.count_unread(delta, &["citation"], &kind, on);
+        }
+        "compaction_delta" => (Channel::Text, "content"),
         _ => return unknown_delta(reply, index, delta, &kind, on),
     };
     let (key, name) = (key(index, channel), index.to_string());
     let naming = PartSpec::new(&key, &name, channel);
     reply.push_delta(naming, delta.bytes(member).unwrap_or_default(), on);
-    reply.count_unscanned(delta.unread(&[member]), &kind, on);
+    reply.count_unread(delta, &[member], &kind, on);
+}
+
+/// Members of citations and of the results of Anthropic's tools that are known metadata.
+const TOOL_METADATA: [&str; 6] = [
+    "encrypted_content",
+    "encrypted_index",
+    "encrypted_stdout",
+    "page_age",
+    "media_type",
+    "retrieved_at",
+];
+
+/// Reads the strings of a citation, or of the result of a tool of Anthropic, which has an `error_code` if it failed.
+fn tool_strings(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    value: &JsonValue<'_>,
+    name: &str,
+    call: Option<(&str, Option<&str>)>,
+    on: EventSink<'_>,
+) {
+    let group = index.to_string();
+    let naming = PartSpec {
+        tool: call.and_then(|(_, tool)| tool),
+        call: call.map(|(call, _)| call),
+        ..PartSpec::new(&group, name, Channel::ToolOutput)
+    };
+    let outcome = match value.get("error_code").is_some() {
+        true => ToolOutcome::Error,
+        false => ToolOutcome::Ok,
+    };
+    reply.push_tool_strings(naming, outcome, value, &TOOL_METADATA, on);
 }
 
 /// Reads a delta of an unknown kind: its strings are judged as text, other content is counted.
@@ -258,15 +308,17 @@ fn unknown_delta(
 ) {
     let (key, name) = (key(index, Channel::Text), index.to_string());
     let naming = PartSpec::new(&key, &name, Channel::Text);
-    let mut rest = 0;
+    reply.count_unknown(0, kind, on);
     for (member, value) in delta.members() {
         match value.string() {
             Some(_) if **member == *b"type" => {}
             Some(bytes) => reply.push_delta(naming, bytes, on),
-            None => rest += value.content(),
+            None => {
+                let root = format!("{kind}.{}", String::from_utf8_lossy(member));
+                reply.count_unread(value, &[], &root, on);
+            }
         }
     }
-    reply.count_unknown(rest, kind, on);
 }
 
 fn end_block(reply: &mut ReplyEmitter, index: u64, on: EventSink<'_>) {

@@ -4,12 +4,14 @@
 //!
 //! The name of an event is in the frame around it, or it is the only member of a line. `metadata`, which holds the
 //! usage, comes after `messageStop`, so the reply ends with `metadata`. Events of Anthropic's models that Bedrock
-//! passes on are read by [`anthropic`](super::anthropic). Signatures are known metadata.
+//! passes on are read by [`anthropic`](super::anthropic). Results of tools and citations are the output of a tool.
+//! Signatures and redacted reasoning are known metadata.
 
 use super::FormatReader;
 use super::json::JsonValue;
 use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
+use ttsr::rule::ToolOutcome;
 
 /// The names of events, which are also the members of a line.
 const KINDS: [&str; 6] = [
@@ -22,7 +24,9 @@ const KINDS: [&str; 6] = [
 ];
 
 /// The members that every event may have: its block, padding, and measurements.
-const EVENT: [&str; 7] = [
+const EVENT: [&str; 9] = [
+    "amazon-bedrock-trace",
+    "trace",
     "contentBlockIndex",
     "p",
     "usage",
@@ -75,7 +79,8 @@ impl ConverseReader {
             "metadata" => usage(reply, event, on),
             _ => {}
         }
-        reply.count_unscanned(event.unread(&read), kind, on);
+        trace(reply, event, on);
+        reply.count_unread(event, &read, kind, on);
         if kind == "metadata" && reply.reason.is_some() {
             self.replies.finish(kind, on);
         }
@@ -95,9 +100,12 @@ impl ConverseReader {
         }
         usage(reply, record, on);
         reply.reason = record.text("stopReason").map(|reason| reason.into_owned());
-        let rest = message.map_or(0, |message| message.unread(&["content"]));
+        if let Some(message) = message {
+            reply.count_unread(message, &["content"], "output.message", on);
+        }
+        trace(reply, record, on);
         let read = [&EVENT[..], &["output", "stopReason"]].concat();
-        reply.count_unscanned(rest + record.unread(&read), "message", on);
+        reply.count_unread(record, &read, "", on);
         self.replies.finish("message", on);
     }
 
@@ -130,8 +138,10 @@ impl FormatReader for ConverseReader {
             let name = String::from_utf8_lossy(name);
             !own(&name) && !EVENT.contains(&&*name) && name != "type"
         });
-        let rest = others.map(|(_, value)| value.content()).sum();
-        self.replies.count_unscanned(rest, "event", on);
+        for (name, value) in others {
+            let name = String::from_utf8_lossy(name);
+            self.replies.count_unread(value, &[], &name, on);
+        }
         for (name, value) in record.members() {
             let name = String::from_utf8_lossy(name);
             if KINDS.contains(&&*name) {
@@ -163,11 +173,10 @@ fn start_block(reply: &mut ReplyEmitter, index: u64, holder: &JsonValue<'_>, on:
             ..PartSpec::new(&key, &name, Channel::ToolInput)
         };
         reply.open(naming, on);
-        let rest = call.unread(&["name", "toolUseId", "input"]);
-        reply.count_unscanned(rest, "toolUse", on);
+        reply.count_unread(call, &["name", "toolUseId", "input"], "toolUse", on);
     }
     if holder.get("start").is_some() {
-        reply.count_unscanned(start.unread(&["toolUse"]), "contentBlockStart", on);
+        reply.count_unread(start, &["toolUse", "toolResult"], "contentBlockStart", on);
     }
 }
 
@@ -184,17 +193,53 @@ fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: 
         let inner = reasoning.get("reasoningText").unwrap_or(reasoning);
         let text = inner.bytes("text").unwrap_or_default();
         push_channel_delta(reply, index, Channel::Reasoning, text, on);
-        let read = ["text", "signature", "reasoningText"];
-        let rest = inner.unread(&read)
-            + if std::ptr::eq(inner, reasoning) {
-                0
-            } else {
-                reasoning.unread(&read)
-            };
-        reply.count_unscanned(rest, "reasoningContent", on);
+        let read = ["text", "signature", "reasoningText", "redactedContent"];
+        if !std::ptr::eq(inner, reasoning) {
+            reply.count_unread(inner, &read, "reasoningContent.reasoningText", on);
+        }
+        reply.count_unread(reasoning, &read, "reasoningContent", on);
     }
-    let rest = delta.unread(&["text", "toolUse", "reasoningContent"]);
-    reply.count_unscanned(rest, "contentBlockDelta", on);
+    for name in ["toolResult", "citation", "citationsContent"] {
+        if let Some(value) = delta.get(name) {
+            tool_strings(reply, index, name, value, on);
+        }
+    }
+    let read = [
+        "text",
+        "toolUse",
+        "reasoningContent",
+        "toolResult",
+        "citation",
+        "citationsContent",
+    ];
+    reply.count_unread(delta, &read, "contentBlockDelta", on);
+}
+
+/// Reads the output of a tool of the provider, or a citation.
+fn tool_strings(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    name: &str,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let group = index.to_string();
+    let naming = PartSpec::new(&group, name, Channel::ToolOutput);
+    let outcome = match value.text("status").as_deref() {
+        Some("error") => ToolOutcome::Error,
+        _ => ToolOutcome::Ok,
+    };
+    reply.push_tool_strings(naming, outcome, value, &["toolUseId", "format"], on);
+}
+
+/// Reads what a guardrail of Bedrock reports, which repeats text of the model, as the output of a tool.
+fn trace(reply: &mut ReplyEmitter, event: &JsonValue<'_>, on: EventSink<'_>) {
+    for name in ["amazon-bedrock-trace", "trace"] {
+        if let Some(value) = event.get(name) {
+            let naming = PartSpec::new(name, name, Channel::ToolOutput);
+            reply.push_tool_strings(naming, ToolOutcome::Ok, value, &["action"], on);
+        }
+    }
 }
 
 fn push_channel_delta(

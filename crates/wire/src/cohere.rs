@@ -2,12 +2,13 @@
 //!
 //! Source: the reference of `POST /v2/chat`, streaming and non-streaming.
 //!
-//! The plan is judged as reasoning. Citations repeat the text and are counted.
+//! The plan is judged as reasoning, and citations as the output of a tool.
 
 use super::FormatReader;
 use super::json::JsonValue;
 use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
 use ttsr::Channel;
+use ttsr::rule::ToolOutcome;
 
 /// The kinds of records that only this format has.
 pub(super) const KINDS: [&str; 11] = [
@@ -28,7 +29,7 @@ pub(super) const KINDS: [&str; 11] = [
 const REPLY: [&str; 4] = ["message", "finish_reason", "usage", "logprobs"];
 
 /// The same for the message in an event or in a whole reply.
-const MESSAGE: [&str; 3] = ["content", "tool_plan", "tool_calls"];
+const MESSAGE: [&str; 4] = ["content", "tool_plan", "tool_calls", "citations"];
 
 #[derive(Debug)]
 pub(super) struct CohereReader {
@@ -49,7 +50,7 @@ impl CohereReader {
             read_message(reply, 0, message, on);
         }
         end(reply, record, on);
-        reply.count_unscanned(record.unread(&REPLY), "message", on);
+        reply.count_unread(record, &REPLY, "", on);
         self.replies.finish("message", on);
     }
 }
@@ -70,18 +71,16 @@ impl FormatReader for CohereReader {
         let reply = match kind {
             "message-start" => self.replies.begin(id.as_deref(), on),
             kind if KINDS.contains(&kind) => self.replies.reply(id.as_deref(), on),
-            _ => return self.replies.count_unscanned(record.unread(&[]), kind, on),
+            _ => return self.replies.count_unread(record, &[], kind, on),
         };
         let delta = record.get("delta");
-        match delta.and_then(|delta| delta.get("message")) {
-            Some(message) if kind.starts_with("citation") => {
-                reply.count_unscanned(message.content(), kind, on);
-            }
-            Some(message) => read_message(reply, index, message, on),
-            None => {}
+        if let Some(message) = delta.and_then(|delta| delta.get("message")) {
+            read_message(reply, index, message, on);
         }
-        let rest = delta.map_or(0, |delta| delta.unread(&REPLY));
-        reply.count_unscanned(rest + record.unread(&["delta"]), kind, on);
+        if let Some(delta) = delta {
+            reply.count_unread(delta, &REPLY, "delta", on);
+        }
+        reply.count_unread(record, &["delta"], kind, on);
         match kind {
             "content-end" => reply.end_group(&format!("content {index}"), on),
             "tool-call-start" => reply.end_group("plan", on),
@@ -132,7 +131,11 @@ fn read_message(reply: &mut ReplyEmitter, index: u64, message: &JsonValue<'_>, o
     {
         tool_call(reply, index, call, on);
     }
-    reply.count_unscanned(message.unread(&MESSAGE), "message", on);
+    for citation in message.get("citations").map_or(&[][..], one_or_many) {
+        let naming = PartSpec::new("citations", "citations[]", Channel::ToolOutput);
+        reply.push_tool_strings(naming, ToolOutcome::Ok, citation, &[], on);
+    }
+    reply.count_unread(message, &MESSAGE, "message", on);
 }
 
 fn read_content(reply: &mut ReplyEmitter, index: u64, content: &JsonValue<'_>, on: EventSink<'_>) {
@@ -145,7 +148,7 @@ fn read_content(reply: &mut ReplyEmitter, index: u64, content: &JsonValue<'_>, o
             reply.push_delta(naming, bytes, on);
         }
     }
-    reply.count_unscanned(content.unread(&["text", "thinking"]), "content", on);
+    reply.count_unread(content, &["text", "thinking"], "message.content[]", on);
 }
 
 fn tool_call(reply: &mut ReplyEmitter, index: u64, call: &JsonValue<'_>, on: EventSink<'_>) {
@@ -161,8 +164,11 @@ fn tool_call(reply: &mut ReplyEmitter, index: u64, call: &JsonValue<'_>, on: Eve
     reply.open(naming, on);
     let arguments = function.and_then(|function| function.bytes("arguments"));
     reply.push_delta(naming, arguments.unwrap_or_default(), on);
-    let rest = function.map_or(0, |function| function.unread(&["name", "arguments"]));
-    reply.count_unscanned(rest + call.unread(&["function"]), "tool_calls", on);
+    if let Some(function) = function {
+        let root = "message.tool_calls[].function";
+        reply.count_unread(function, &["name", "arguments"], root, on);
+    }
+    reply.count_unread(call, &["function"], "message.tool_calls[]", on);
 }
 
 /// Reads the finish reason and the usage, from the last event or from a whole reply.

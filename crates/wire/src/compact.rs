@@ -38,7 +38,7 @@ impl FormatReader for CompactReader {
         for pair in line.list("deltas") {
             delta(reply, parts, pair, on);
         }
-        reply.count_unscanned(line.unread(&LINE), "compact", on);
+        reply.count_unread(line, &LINE, "compact", on);
         self.replies.finish("end", on);
     }
 
@@ -62,10 +62,10 @@ fn delta(
         .first()
         .and_then(|index| std::str::from_utf8(index.raw()).ok()?.parse::<usize>().ok());
     let (Some(index), [_, text]) = (index, pair.items()) else {
-        return reply.count_unscanned(pair.content(), "compact", on);
+        return reply.count_unread(pair, &[], "compact", on);
     };
     let (Some(part), Some(bytes)) = (parts.get(index), text.string()) else {
-        return reply.count_unscanned(text.content(), "compact", on);
+        return reply.count_unread(text, &[], "compact", on);
     };
     let channel = part
         .text("kind")

@@ -5,7 +5,7 @@
 //! The text of a candidate is one part, also across other parts; a thought is judged as reasoning; a function call is a
 //! part of its own, whole or, on request, in [`gemini_args`](super::gemini_args). A function response and the result of
 //! code that the provider runs are the output of a tool: a response with `error` and a result with an `outcome` other
-//! than `OUTCOME_OK` are errors. No chunk marks the end of the text, so it ends with the reply: at the end of the input,
+//! than `OUTCOME_OK` are errors. The sources of a grounded text are the output of a tool too. Data in base64 has no text. No chunk marks the end of the text, so it ends with the reply: at the end of the input,
 //! or if a chunk with another id follows a finish reason.
 
 use std::collections::BTreeMap;
@@ -30,17 +30,40 @@ const CHUNK: [&str; 8] = [
 ];
 
 /// The same for a candidate.
-const CANDIDATE: [&str; 6] = [
+const CANDIDATE: [&str; 10] = [
     "content",
     "finishReason",
     "finishMessage",
     "safetyRatings",
     "logprobsResult",
     "avgLogprobs",
+    "groundingMetadata",
+    "citationMetadata",
+    "urlContextMetadata",
+    "groundingAttributions",
+];
+
+/// Members of a candidate with the sources of the text, which searches of the provider found.
+const GROUNDING: [&str; 4] = [
+    "groundingMetadata",
+    "citationMetadata",
+    "urlContextMetadata",
+    "groundingAttributions",
+];
+
+/// Members of such sources that are known metadata.
+const GROUNDING_METADATA: [&str; 4] = [
+    "sdkBlob",
+    "urlRetrievalStatus",
+    "googleMapsWidgetContextToken",
+    "placeId",
 ];
 
 /// The same for a part.
-const PART: [&str; 7] = [
+const PART: [&str; 10] = [
+    "inlineData",
+    "fileData",
+    "videoMetadata",
     "text",
     "thought",
     "thoughtSignature",
@@ -141,7 +164,7 @@ impl FormatReader for GeminiReader {
             let output = output.map(|tokens| tokens.saturating_add(thoughts.unwrap_or(0)));
             reply.usage(usage.number("promptTokenCount"), output, on);
         }
-        reply.count_unscanned(chunk.unread(&CHUNK), "chunk", on);
+        reply.count_unread(chunk, &CHUNK, "", on);
     }
 
     fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
@@ -176,13 +199,20 @@ fn read_candidate(
         for part in content.list("parts") {
             read_part(reply, state, index, part, on);
         }
-        reply.count_unscanned(content.unread(&["parts"]), "content", on);
+        reply.count_unread(content, &["parts"], "candidates[].content", on);
     }
     if let Some(reason) = candidate.text("finishReason") {
         state.ended = true;
         reply.reason.get_or_insert(reason.into_owned());
     }
-    reply.count_unscanned(candidate.unread(&CANDIDATE), "candidate", on);
+    for name in GROUNDING {
+        if let Some(value) = candidate.get(name) {
+            let group = format!("{index} grounding");
+            let naming = PartSpec::new(&group, name, Channel::ToolOutput);
+            reply.push_tool_strings(naming, ToolOutcome::Ok, value, &GROUNDING_METADATA, on);
+        }
+    }
+    reply.count_unread(candidate, &CANDIDATE, "candidates[]", on);
 }
 
 fn read_part(
@@ -214,7 +244,7 @@ fn read_part(
     if let Some(answer) = part.get("functionResponse") {
         function_response(reply, state, candidate, answer, on);
     }
-    reply.count_unscanned(part.unread(&PART), "part", on);
+    reply.count_unread(part, &PART, "candidates[].content.parts[]", on);
 }
 
 /// Reads a function call, or the next fragment of an unfinished one.
@@ -254,14 +284,15 @@ fn function_call(
     }
     for piece in pieces {
         reply.push_delta(naming, &open.args.continue_with(piece), on);
-        reply.count_unscanned(
-            piece.unread(&["jsonPath", "stringValue", "nullValue"]),
+        reply.count_unread(
+            piece,
+            &["jsonPath", "stringValue", "nullValue"],
             "partialArgs",
             on,
         );
     }
-    let rest = call.unread(&["name", "args", "partialArgs"]);
-    reply.count_unscanned(rest, "functionCall", on);
+    let read = ["name", "args", "partialArgs"];
+    reply.count_unread(call, &read, "functionCall", on);
     match call
         .get("willContinue")
         .is_some_and(|more| more.raw() == b"true")
@@ -293,7 +324,7 @@ fn executable_code(
     };
     reply.push_delta(naming, code.bytes("code").unwrap_or_default(), on);
     reply.end(&key, on);
-    reply.count_unscanned(code.unread(&["code", "language"]), "executableCode", on);
+    reply.count_unread(code, &["code", "language"], "executableCode", on);
 }
 
 /// Reads the result of code that the provider ran.
@@ -316,8 +347,8 @@ fn execution_result(
     };
     let output = result.bytes("output").unwrap_or_default();
     reply.push_output(naming, outcome, output, on);
-    let rest = result.unread(&["outcome", "output"]);
-    reply.count_unscanned(rest, "codeExecutionResult", on);
+    let read = ["outcome", "output"];
+    reply.count_unread(result, &read, "codeExecutionResult", on);
 }
 
 /// Reads the output of a function, which the API defines as an object with any members; `error` says that it failed. A
@@ -348,8 +379,8 @@ fn function_response(
         };
         reply.push_output(naming, outcome, output.unwrap_or(response.raw()), on);
     }
-    let rest = answer.unread(&["name", "response", "willContinue", "scheduling"]);
-    reply.count_unscanned(rest, "functionResponse", on);
+    let read = ["name", "response", "willContinue", "scheduling"];
+    reply.count_unread(answer, &read, "functionResponse", on);
 }
 
 impl GeminiReply {

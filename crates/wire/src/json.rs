@@ -6,6 +6,7 @@
 //! value keeps its source text. This module knows no providers.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use memchr::memchr2;
 
@@ -117,28 +118,88 @@ impl<'a> JsonValue<'a> {
 
     /// Returns the length in bytes of all strings in the value except metadata.
     pub(super) fn content(&self) -> u64 {
-        match &self.node {
-            JsonNode::Scalar => 0,
-            JsonNode::String(bytes) => bytes.len() as u64,
-            JsonNode::Array(items) => items.iter().map(JsonValue::content).sum(),
-            JsonNode::Object(_) => self.unread(&[]),
-        }
+        self.unread(&[])
     }
 
-    /// Returns the length in bytes of all strings in the object except metadata and the members with a key in `read`.
-    /// Of duplicate keys only the last is read, so the others count.
+    /// Returns the length in bytes of the strings that [`Self::visit_unread`] visits.
     pub(super) fn unread(&self, read: &[&str]) -> u64 {
-        let mut seen = 0u64;
         let mut bytes = 0;
-        for (name, value) in self.members().iter().rev() {
-            let place = read.iter().position(|key| **name == *key.as_bytes());
-            let first = place.is_some_and(|place| seen & (1 << (place % 64)) == 0);
-            seen |= place.map_or(0, |place| 1 << (place % 64));
-            if !first && !is_metadata(name) {
-                bytes += value.content();
+        self.visit_unread(read, &JsonPath::Root(""), &mut |_, string| {
+            bytes += string.len() as u64;
+        });
+        bytes
+    }
+
+    /// Visits all strings of the value that are not empty, except metadata and the members of this object with a key in
+    /// `read`, each with its path below `path`. Of duplicate keys only the last is read, so the others are visited.
+    pub(super) fn visit_unread(
+        &self,
+        read: &[&str],
+        path: &JsonPath<'_>,
+        on: &mut dyn FnMut(&JsonPath<'_>, &[u8]),
+    ) {
+        match &self.node {
+            JsonNode::Scalar => {}
+            JsonNode::String(bytes) if bytes.is_empty() => {}
+            JsonNode::String(bytes) => on(path, bytes),
+            JsonNode::Array(items) => {
+                let path = JsonPath::Item(path);
+                items
+                    .iter()
+                    .for_each(|item| item.visit_unread(&[], &path, on));
+            }
+            JsonNode::Object(members) => {
+                let place = |name: &[u8]| read.iter().position(|key| *name == *key.as_bytes());
+                let mut last = vec![0; read.len()];
+                for (at, (name, _)) in members.iter().enumerate() {
+                    if let Some(place) = place(name) {
+                        last[place] = at;
+                    }
+                }
+                for (at, (name, value)) in members.iter().enumerate() {
+                    let is_read = place(name).is_some_and(|place| last[place] == at);
+                    if !is_read && !is_metadata(name) {
+                        value.visit_unread(&[], &JsonPath::Member(path, name), on);
+                    }
+                }
             }
         }
-        bytes
+    }
+}
+
+/// The path of a value, such as `choices[].delta.content`: members after dots, items of arrays without their number.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum JsonPath<'a> {
+    Root(&'a str),
+    Member(&'a JsonPath<'a>, &'a [u8]),
+    Item(&'a JsonPath<'a>),
+}
+
+impl JsonPath<'_> {
+    /// Returns true if the path leads through a member with one of these names.
+    pub(super) fn has_member(&self, names: &[&str]) -> bool {
+        match self {
+            JsonPath::Root(_) => false,
+            JsonPath::Item(parent) => parent.has_member(names),
+            JsonPath::Member(parent, name) => {
+                names.iter().any(|known| *known.as_bytes() == **name) || parent.has_member(names)
+            }
+        }
+    }
+}
+
+impl fmt::Display for JsonPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JsonPath::Root(name) => f.write_str(name),
+            JsonPath::Member(JsonPath::Root(""), name) => {
+                f.write_str(&String::from_utf8_lossy(name))
+            }
+            JsonPath::Member(parent, name) => {
+                write!(f, "{parent}.{}", String::from_utf8_lossy(name))
+            }
+            JsonPath::Item(parent) => write!(f, "{parent}[]"),
+        }
     }
 }
 
@@ -433,6 +494,11 @@ mod tests {
             "the first of the duplicate keys is not read"
         );
         assert_eq!(value.unread(&["y", "x"]), 2);
+        let mut places = Vec::new();
+        value.visit_unread(&["x"], &JsonPath::Root("r"), &mut |path, bytes| {
+            places.push(format!("{path} {}", bytes.len()));
+        });
+        assert_eq!(places, ["r.x 2", "r.y[] 3", "r.y[].z 1"]);
         assert_eq!(value.number("n"), Some(1));
     }
 }

@@ -30,9 +30,27 @@
 //! # Content and metadata
 //!
 //! Every string of a reply is one of three things. *Content* becomes a delta and is judged: text, reasoning, refusals,
-//! transcripts, tool arguments and code. *Known metadata* is neither judged nor counted: ids, `type`, `object`,
-//! `model`, `role`, `status`, signatures, and the members that a format lists by name. Every other string is counted by
-//! its length in bytes as [`Event::Unscanned`], so that a new member of an API is noticed.
+//! transcripts, tool arguments and code, and, as [`Channel::ToolOutput`](ttsr::Channel::ToolOutput), what a tool of the
+//! provider returned: citations, search results, outputs of code. *Known metadata* is neither judged nor counted: ids,
+//! `type`, `object`, `model`, `role`, `status`, padding, fingerprints, signatures, encrypted content, images, and the
+//! other members that a format lists by name. Every other string is counted by its length in bytes as
+//! [`Event::Unscanned`] with its path, such as `choices[].delta.sound`, so that a new member of an API is noticed.
+//!
+//! ```
+//! use ttsr::Event;
+//! use ttsr_wire::Reader;
+//! let body = br#"data: {"id":"c1","choices":[{"delta":{"content":"Hi","sound":"moo"}}]}"#;
+//! let mut unscanned = Vec::new();
+//! let mut on = |_: &str, event: Event| {
+//!     if let Event::Unscanned { bytes, kind } = event {
+//!         unscanned.push((bytes, kind));
+//!     }
+//! };
+//! let mut reader = Reader::new("body.txt");
+//! reader.push(body, &mut on);
+//! reader.finish(&mut on);
+//! assert_eq!(unscanned, [(3, "choices[].delta.sound".to_owned())]);
+//! ```
 
 mod anthropic;
 mod bedrock;

@@ -58,13 +58,14 @@ impl FormatReader for OllamaReader {
         read_message(reply, line, "response", &mut self.calls, on);
         if let Some(message) = line.get("message") {
             read_message(reply, message, "content", &mut self.calls, on);
-            reply.count_unscanned(
-                message.unread(&["content", "thinking", "tool_calls", "tool_name"]),
+            reply.count_unread(
+                message,
+                &["content", "thinking", "tool_calls", "tool_name"],
                 "message",
                 on,
             );
         }
-        reply.count_unscanned(line.unread(&LINE), "ollama", on);
+        reply.count_unread(line, &LINE, "", on);
         let counted = line.number("eval_count");
         reply.usage(line.number("prompt_eval_count"), counted, on);
         if line.get("done").is_some_and(|done| done.raw() == b"true") {
@@ -114,14 +115,9 @@ fn tool_call(reply: &mut ReplyEmitter, number: u64, call: &JsonValue<'_>, on: Ev
         reply.push_whole(naming, input.string().unwrap_or(input.raw()), on);
     }
     reply.end(&key, on);
-    let nested = if call.get("function").is_some() {
-        call.unread(&["function"])
-    } else {
-        0
-    };
-    reply.count_unscanned(
-        nested + function.unread(&["name", "arguments"]),
-        "tool_calls",
-        on,
-    );
+    let root = "message.tool_calls[]";
+    if call.get("function").is_some() {
+        reply.count_unread(call, &["function"], root, on);
+    }
+    reply.count_unread(function, &["name", "arguments"], root, on);
 }

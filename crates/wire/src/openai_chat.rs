@@ -8,16 +8,23 @@
 //! input, or if a chunk with another id follows a finish reason.
 //!
 //! Content: `content`, `refusal`, reasoning under its four names, transcripts of audio, names and arguments of calls.
+//! Annotations, citations and the results of tools that the server ran are the output of a tool.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::FormatReader;
-use super::json::JsonValue;
+use super::json::{JsonPath, JsonValue};
 use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY};
 use ttsr::Channel;
+use ttsr::rule::ToolOutcome;
 
 /// Members of a chunk that are read or are known metadata.
-const CHUNK: [&str; 9] = [
+const CHUNK: [&str; 14] = [
+    "annotations",
+    "citations",
+    "executed_tools",
+    "search_results",
+    "related_questions",
     "choices",
     "usage",
     "error",
@@ -44,7 +51,14 @@ const CHOICE: [&str; 10] = [
 ];
 
 /// The same for a delta.
-const DELTA: [&str; 10] = [
+const DELTA: [&str; 17] = [
+    "search_results",
+    "related_questions",
+    "annotations",
+    "citations",
+    "executed_tools",
+    "images",
+    "channel",
     "content",
     "refusal",
     "reasoning_content",
@@ -56,6 +70,22 @@ const DELTA: [&str; 10] = [
     "audio",
     "name",
 ];
+
+/// Members of a delta, a message or a chunk with the sources and results of tools that the server ran.
+const SOURCES: [&str; 5] = [
+    "annotations",
+    "citations",
+    "executed_tools",
+    "search_results",
+    "related_questions",
+];
+
+/// Members of such results that are known metadata.
+const SOURCE_METADATA: [&str; 3] = ["date", "last_updated", "encrypted_content"];
+
+/// The paths of a delta and of a whole message.
+const IN_DELTA: JsonPath<'_> = JsonPath::Root("choices[].delta");
+const IN_MESSAGE: JsonPath<'_> = JsonPath::Root("choices[].message");
 
 /// The names under which servers send reasoning.
 const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
@@ -138,8 +168,12 @@ impl FormatReader for OpenAiChatReader {
                 on,
             );
         }
-        self.replies
-            .count_unscanned(chunk.unread(&CHUNK), "chat.completion.chunk", on);
+        for name in SOURCES {
+            if let (Some(value), Some(_)) = (chunk.get(name), self.replies.current()) {
+                sources(self.replies.reply(None, on), name, name, value, on);
+            }
+        }
+        self.replies.count_unread(chunk, &CHUNK, "", on);
     }
 
     fn on_done(&mut self, on: EventSink<'_>) {
@@ -153,6 +187,18 @@ impl FormatReader for OpenAiChatReader {
     fn finish(&mut self, on: EventSink<'_>) {
         self.replies.close(on);
     }
+}
+
+/// Reads the sources or results of a tool that the server ran.
+fn sources(
+    reply: &mut ReplyEmitter,
+    group: &str,
+    name: &str,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let naming = PartSpec::new(group, name, Channel::ToolOutput);
+    reply.push_tool_strings(naming, ToolOutcome::Ok, value, &SOURCE_METADATA, on);
 }
 
 fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
@@ -182,17 +228,18 @@ fn read_choice(
     }
     match (choice.get("delta"), choice.get("message")) {
         (Some(delta), Some(message)) => {
-            read_delta(reply, state, index, delta, on);
+            read_delta(reply, state, index, delta, &IN_DELTA, on);
             read_repeated_message(reply, index, message, reason.is_some(), on);
         }
-        (Some(delta), None) | (None, Some(delta)) => read_delta(reply, state, index, delta, on),
+        (Some(delta), None) => read_delta(reply, state, index, delta, &IN_DELTA, on),
+        (None, Some(message)) => read_delta(reply, state, index, message, &IN_MESSAGE, on),
         (None, None) => {}
     }
     if let Some(reason) = reason {
         state.ended = true;
         reply.reason.get_or_insert(reason.into_owned());
     }
-    reply.count_unscanned(choice.unread(&CHOICE), "choice", on);
+    reply.count_unread(choice, &CHOICE, "choices[]", on);
 }
 
 /// Reads a message that comes with a delta: some servers repeat the message so far.
@@ -210,7 +257,7 @@ fn read_repeated_message(
     } else if reply.delivered(&key) != Some(content.len() as u64) {
         reply.count_unscanned(content.len() as u64, "message", on);
     }
-    reply.count_unscanned(message.unread(&["content"]), "message", on);
+    reply.count_unread_at(message, &["content"], &IN_MESSAGE, on);
 }
 
 fn read_delta(
@@ -218,11 +265,12 @@ fn read_delta(
     state: &mut ChatReply,
     choice: u64,
     delta: &JsonValue<'_>,
+    path: &JsonPath<'_>,
     on: EventSink<'_>,
 ) {
-    reasoning(reply, choice, delta, on);
+    reasoning(reply, choice, delta, path, on);
     match delta.get("content") {
-        Some(content) if content.is_array() => content_list(reply, choice, content, on),
+        Some(content) if content.is_array() => content_list(reply, choice, content, path, on),
         Some(content) => {
             let bytes = content.string().unwrap_or_default();
             reply.push_delta(
@@ -230,7 +278,9 @@ fn read_delta(
                 bytes,
                 on,
             );
-            reply.count_unscanned(content.unread(&[]), "content", on);
+            if content.string().is_none() {
+                reply.count_unread_at(content, &[], &JsonPath::Member(path, b"content"), on);
+            }
         }
         None => {}
     }
@@ -242,14 +292,19 @@ fn read_delta(
         );
     }
     for call in delta.list("tool_calls") {
-        tool_call(reply, state, choice, call, on);
+        tool_call(reply, state, choice, call, path, on);
     }
     if let Some(function) = delta.get("function_call") {
         let key = format!("choice/{choice}/function_call");
         let call = state.calls.entry((choice, u64::MAX)).or_default();
         append_tool_name(reply, call, function.text("name").as_deref(), on);
         push_tool_input(reply, &key, call, function.get("arguments"), on);
-        reply.count_unscanned(function.unread(&["name", "arguments"]), "function_call", on);
+        reply.count_unread_at(
+            function,
+            &["name", "arguments"],
+            &JsonPath::Member(path, b"function_call"),
+            on,
+        );
     }
     if let Some(audio) = delta.get("audio") {
         let transcript = audio.bytes("transcript").unwrap_or_default();
@@ -258,20 +313,37 @@ fn read_delta(
             transcript,
             on,
         );
-        reply.count_unscanned(audio.unread(&["transcript"]), "audio", on);
+        reply.count_unread_at(
+            audio,
+            &["transcript", "data"],
+            &JsonPath::Member(path, b"audio"),
+            on,
+        );
     }
-    reply.count_unscanned(delta.unread(&DELTA), "delta", on);
+    for name in SOURCES {
+        if let Some(value) = delta.get(name) {
+            let group = format!("choice/{choice} {name}");
+            sources(reply, &group, name, value, on);
+        }
+    }
+    reply.count_unread_at(delta, &DELTA, path, on);
 }
 
 /// Reads reasoning: under one name, as the same text under two names, or also as a list of details.
-fn reasoning(reply: &mut ReplyEmitter, choice: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
+fn reasoning(
+    reply: &mut ReplyEmitter,
+    choice: u64,
+    delta: &JsonValue<'_>,
+    path: &JsonPath<'_>,
+    on: EventSink<'_>,
+) {
     let mut first: &[u8] = &[];
     for name in REASONING {
         let Some(value) = delta.get(name) else {
             continue;
         };
         let Some(bytes) = value.string() else {
-            reply.count_unscanned(value.content(), name, on);
+            reply.count_unread_at(value, &[], &JsonPath::Member(path, name.as_bytes()), on);
             continue;
         };
         if !bytes.is_empty() && bytes != first {
@@ -297,18 +369,23 @@ fn reasoning(reply: &mut ReplyEmitter, choice: u64, delta: &JsonValue<'_>, on: E
             }
             None => reply.count_unscanned(text.len() as u64, "reasoning_details", on),
         }
-        reply.count_unscanned(
-            detail.unread(&["text", "summary", "signature", "format"]),
-            "reasoning_details",
-            on,
-        );
+        let read = ["text", "summary", "signature", "format", "data"];
+        let path = JsonPath::Member(path, b"reasoning_details");
+        reply.count_unread_at(detail, &read, &JsonPath::Item(&path), on);
     }
 }
 
 /// Reads content given as a list of typed items, which may include thinking.
-fn content_list(reply: &mut ReplyEmitter, choice: u64, content: &JsonValue<'_>, on: EventSink<'_>) {
+fn content_list(
+    reply: &mut ReplyEmitter,
+    choice: u64,
+    content: &JsonValue<'_>,
+    path: &JsonPath<'_>,
+    on: EventSink<'_>,
+) {
+    let path = JsonPath::Member(path, b"content");
+    let path = JsonPath::Item(&path);
     for piece in content.items() {
-        let kind = piece.text("type").unwrap_or_default();
         let (text, thinking) = (piece.bytes("text"), piece.get("thinking"));
         if let Some(text) = text {
             reply.push_delta(
@@ -326,14 +403,12 @@ fn content_list(reply: &mut ReplyEmitter, choice: u64, content: &JsonValue<'_>, 
             for bytes in thinking.string().into_iter().chain(texts) {
                 reply.push_delta(naming(&key, Channel::Reasoning), bytes, on);
             }
-            let rest = thinking
-                .items()
-                .iter()
-                .map(|item| item.unread(&["text"]))
-                .sum();
-            reply.count_unscanned(rest, "thinking", on);
+            let path = JsonPath::Member(&path, b"thinking");
+            for item in thinking.items() {
+                reply.count_unread_at(item, &["text"], &JsonPath::Item(&path), on);
+            }
         }
-        reply.count_unscanned(piece.unread(&["text", "thinking"]), &kind, on);
+        reply.count_unread_at(piece, &["text", "thinking", "signature"], &path, on);
     }
 }
 
@@ -342,6 +417,7 @@ fn tool_call(
     state: &mut ChatReply,
     choice: u64,
     item: &JsonValue<'_>,
+    path: &JsonPath<'_>,
     on: EventSink<'_>,
 ) {
     let id = item.text("id");
@@ -373,14 +449,14 @@ fn tool_call(
     append_tool_name(reply, call, name.as_deref(), on);
     let input = function.and_then(|function| function.get("arguments").or(function.get("input")));
     push_tool_input(reply, &key, call, input, on);
-    let rest = function.map_or(0, |function| {
-        function.unread(&["name", "arguments", "input"])
-    });
-    reply.count_unscanned(
-        rest + item.unread(&["function", "custom"]),
-        "tool_calls",
-        on,
-    );
+    let path = JsonPath::Member(path, b"tool_calls");
+    let path = JsonPath::Item(&path);
+    if let Some(function) = function {
+        let read = ["name", "arguments", "input"];
+        let path = JsonPath::Member(&path, b"function");
+        reply.count_unread_at(function, &read, &path, on);
+    }
+    reply.count_unread_at(item, &["function", "custom"], &path, on);
 }
 
 impl ChatReply {

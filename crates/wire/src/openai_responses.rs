@@ -5,7 +5,8 @@
 //! Items are identified by `output_index`, or else by id: some servers change an item's id in the stream. Content that
 //! an item, a `.done` event or the final response repeats is a snapshot; content that comes in no other form is a part.
 //! Items of every kind are read by their members, because `arguments`, `input`, `code` and the like mean the same in
-//! all kinds.
+//! all kinds. Annotations and what a tool of the provider returned are the output of a tool. Encrypted content and images
+//! are known metadata.
 
 use std::collections::HashMap;
 
@@ -13,6 +14,7 @@ use super::FormatReader;
 use super::json::JsonValue;
 use super::reply::{EventSink, PARTS, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY, TRUNCATED};
 use ttsr::Channel;
+use ttsr::rule::ToolOutcome;
 
 /// A kind of delta event: `event` is its name without `response.` and `.delta`.
 struct DeltaKind {
@@ -99,8 +101,26 @@ const INPUTS: [&str; 5] = ["arguments", "input", "code", "diff", "revised_prompt
 /// Members of an item that hold a tool's input as JSON.
 const OBJECTS: [&str; 3] = ["action", "operation", "queries"];
 
+/// Members of an item that hold what a tool of the provider returned.
+const OUTPUTS: [&str; 6] = ["results", "outputs", "output", "tools", "error", "title"];
+
+/// Properties of an image that the provider generated.
+const IMAGE: [&str; 4] = ["background", "output_format", "quality", "size"];
+
 /// All members of an item that are read or are known metadata.
-const ITEM: [&str; 16] = [
+const ITEM: [&str; 28] = [
+    "results",
+    "outputs",
+    "output",
+    "tools",
+    "error",
+    "title",
+    "result",
+    "background",
+    "output_format",
+    "quality",
+    "size",
+    "execution",
     "content",
     "summary",
     "name",
@@ -193,8 +213,6 @@ struct OutputItem {
     name: String,
     tool: Option<String>,
     call: Option<String>,
-    /// True if an event reported its annotations.
-    annotated: bool,
     /// True after it was done once and its unscanned bytes were counted.
     counted: bool,
 }
@@ -249,7 +267,7 @@ impl ResponsesReader {
         if let Some(error) = response.get("error") {
             read_error(reply, error, on);
         }
-        reply.count_unscanned(response.unread(&RESPONSE), kind, on);
+        reply.count_unread(response, &RESPONSE, kind, on);
         if FINAL.contains(&kind) {
             let details = response
                 .get("incomplete_details")
@@ -266,8 +284,7 @@ impl FormatReader for ResponsesReader {
     fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
         if let Some(response) = record.get("response") {
             self.response(kind, response, on);
-            self.replies
-                .count_unscanned(record.unread(&["response"]), kind, on);
+            self.replies.count_unread(record, &["response"], kind, on);
         } else if record.text("object").as_deref() == Some("response") {
             self.response("response", record, on);
         } else if kind == "error" || record.get("error").is_some() {
@@ -280,7 +297,7 @@ impl FormatReader for ResponsesReader {
             let (reply, items) = self.reply(record.text("response_id").as_deref(), on);
             read_event(reply, items, event, record, on);
         } else {
-            self.replies.count_unscanned(record.unread(&[]), kind, on);
+            self.replies.count_unread(record, &[], kind, on);
         }
     }
 
@@ -327,7 +344,7 @@ fn read_event(
             if let Some(item) = item {
                 read_item(reply, items, at, item, verb == "done", on);
             }
-            reply.count_unscanned(record.unread(&["item"]), event, on);
+            reply.count_unread(record, &["item"], event, on);
         }
         (
             "content_part.added"
@@ -347,11 +364,11 @@ fn read_event(
             if let Some(part) = record.get("part") {
                 read_part(reply, items, at, index, part, summary, on);
             }
-            reply.count_unscanned(record.unread(&["part"]), event, on);
+            reply.count_unread(record, &["part"], event, on);
         }
         // Audio in base64 has no text to scan.
         ("audio.delta" | "output_audio.delta", _) => {
-            reply.count_unscanned(record.unread(&["obfuscation"]), event, on)
+            reply.count_unread(record, &["obfuscation"], event, on)
         }
         (_, Some(Some(bytes))) => {
             let (key, name) = (items.key(at, stem, 0), items.name(at, stem, 0));
@@ -359,15 +376,18 @@ fn read_event(
                 reply.count_unknown(0, &format!("response.{event}"), on);
             }
             reply.push_delta(PartSpec::new(&key, &name, Channel::Text), bytes, on);
-            reply.count_unscanned(record.unread(&EVENT), event, on);
+            reply.count_unread(record, &EVENT, event, on);
         }
         _ => {
-            items.list[at].annotated |= event.contains("annotation");
-            reply.count_unscanned(
-                record.unread(&["obfuscation"]),
-                &format!("response.{event}"),
-                on,
-            );
+            if let Some(annotation) = record.get("annotation") {
+                tool_strings(reply, items, at, "annotations[]", annotation, on);
+            }
+            let read = [
+                &["annotation", "obfuscation", "partial_image_b64"],
+                &IMAGE[..],
+            ]
+            .concat();
+            reply.count_unread(record, &read, &format!("response.{event}"), on);
         }
     }
 }
@@ -404,11 +424,7 @@ fn read_delta_event(
         reply.push_delta(naming, bytes, on);
     }
     let read = [member, "obfuscation", "logprobs", "name"];
-    reply.count_unscanned(
-        record.unread(&read),
-        &format!("response.{}", stem.event),
-        on,
-    );
+    reply.count_unread(record, &read, &format!("response.{}", stem.event), on);
 }
 
 /// Reads all members of an item that was added or is done.
@@ -442,10 +458,13 @@ fn read_item(
     if done {
         reply.end_group(&at.to_string(), on);
     }
+    for member in OUTPUTS {
+        if let Some(value) = item.get(member) {
+            tool_strings(reply, items, at, member, value, on);
+        }
+    }
     if done && !std::mem::replace(&mut items.list[at].counted, true) {
-        let sealed = item.get("encrypted_content").map_or(0, JsonValue::content);
-        reply.count_unscanned(sealed, "encrypted_content", on);
-        reply.count_unscanned(item.unread(&ITEM), &kind, on);
+        reply.count_unread(item, &ITEM, &kind, on);
     }
 }
 
@@ -559,13 +578,45 @@ fn read_part(
         let bytes = part.bytes(member).unwrap_or_default();
         reply.push_whole(items.naming(at, &key, &name, channel), bytes, on);
     }
-    let annotations = if items.list[at].annotated {
-        "annotations"
-    } else {
-        ""
+    for annotation in part.list("annotations") {
+        tool_strings(reply, items, at, "annotations[]", annotation, on);
+    }
+    let read = [
+        "text",
+        "refusal",
+        "transcript",
+        "logprobs",
+        "annotations",
+        "signature",
+        "data",
+        "format",
+    ];
+    reply.count_unread(part, &read, &kind, on);
+}
+
+/// Reads an annotation, or what a tool of the provider returned.
+fn tool_strings(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    name: &str,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let item = &items.list[at];
+    let group = at.to_string();
+    // An annotation is part of a message, not of the result of a call.
+    let is_of_call = name != "annotations[]";
+    let naming = PartSpec {
+        tool: item.tool.as_deref().filter(|_| is_of_call),
+        call: item.call.as_deref().filter(|_| is_of_call),
+        ..PartSpec::new(&group, name, Channel::ToolOutput)
     };
-    let read = ["text", "refusal", "transcript", "logprobs", annotations];
-    reply.count_unscanned(part.unread(&read), &kind, on);
+    let outcome = match name {
+        "error" => ToolOutcome::Error,
+        _ => ToolOutcome::Ok,
+    };
+    reply.push_tool_strings(naming, outcome, value, &["encrypted_content"], on);
 }
 
 impl OutputItems {

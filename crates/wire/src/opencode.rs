@@ -519,7 +519,7 @@ impl OpenSession {
                 message.usage(part, on);
             }
             "step-start" | "snapshot" | "patch" => {}
-            kind => message.reply.count_unscanned(part.content(), kind, on),
+            kind => message.reply.count_unread(part, &[], kind, on),
         }
     }
 
@@ -662,7 +662,7 @@ impl OpenSession {
             ("step" | "tool", _) => {}
             _ => {
                 let on = &mut |id: &str, event| on(id, ServerNotice::Event(event));
-                message.reply.count_unscanned(event.content(), step, on);
+                message.reply.count_unread(event, &[], step, on);
             }
         }
     }
@@ -860,7 +860,7 @@ impl TrackedMessage {
                 self.reply.push_whole(naming, text, on);
                 self.reply.end(&key, on);
             }
-            _ => self.reply.count_unscanned(event.content(), verb, on),
+            _ => self.reply.count_unread(event, &[], verb, on),
         }
     }
 

@@ -127,7 +127,7 @@ impl FormatReader for RecordingReader {
             );
             reply.error(&kind, &message, on);
         }
-        reply.count_unscanned(line.unread(&LINE), "recording", on);
+        reply.count_unread(line, &LINE, "recording", on);
         if line.get("finish").is_some() {
             let reason = line.text("finish").unwrap_or_default().into_owned();
             self.finish_one(self.last, Some(reason), on);

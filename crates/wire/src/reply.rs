@@ -14,6 +14,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 
+use super::json::{JsonPath, JsonValue};
 use ttsr::rule::ToolOutcome;
 use ttsr::{Channel, Event, PartId};
 
@@ -310,6 +311,62 @@ impl ReplyEmitter {
         if bytes > 0 {
             self.count_unknown(bytes, kind, on);
         }
+    }
+
+    /// Counts the strings of `value` that nothing reads, except metadata and the members with a key in `read`. The kind
+    /// of each is its path, which begins with `root`.
+    pub(super) fn count_unread(
+        &self,
+        value: &JsonValue<'_>,
+        read: &[&str],
+        root: &str,
+        on: EventSink<'_>,
+    ) {
+        self.count_unread_at(value, read, &JsonPath::Root(root), on);
+    }
+
+    /// Counts as [`Self::count_unread`], for a value at that path.
+    pub(super) fn count_unread_at(
+        &self,
+        value: &JsonValue<'_>,
+        read: &[&str],
+        path: &JsonPath<'_>,
+        on: EventSink<'_>,
+    ) {
+        for (bytes, kind) in unread_strings(value, read, path) {
+            self.count_unknown(bytes, &kind, on);
+        }
+    }
+
+    /// Reads every string of `value` that is not metadata as the output of a tool, each as a part of its own, with the
+    /// outcome of the call. A string that the reply repeats at the same path is a snapshot of the first one. `naming`
+    /// has the group of the parts as its key and the name of the value as its name; `metadata` lists members of the
+    /// value and of the objects in it that are known metadata.
+    pub(super) fn push_tool_strings(
+        &mut self,
+        naming: PartSpec<'_>,
+        outcome: ToolOutcome,
+        value: &JsonValue<'_>,
+        metadata: &[&str],
+        on: EventSink<'_>,
+    ) {
+        value.visit_unread(&[], &JsonPath::Root(naming.name), &mut |path, text| {
+            if path.has_member(metadata) {
+                return;
+            }
+            let name = truncated_kind(&path.to_string());
+            let key = format!("{}/{path}={}", naming.key, String::from_utf8_lossy(text));
+            let naming = PartSpec {
+                key: &key,
+                name: &name,
+                channel: Channel::ToolOutput,
+                ..naming
+            };
+            if self.delivered(&key).is_some() {
+                return self.push_whole(naming, text, on);
+            }
+            self.push_output(naming, outcome, text, on);
+        });
     }
 
     /// Counts as [`Self::count_unscanned`], but reports zero bytes too: for an unknown kind whose strings were scanned.
@@ -667,6 +724,19 @@ impl ReplySequence {
         }
     }
 
+    /// Counts the strings of `value` that nothing reads, as [`ReplyEmitter::count_unread`] does.
+    pub(super) fn count_unread(
+        &mut self,
+        value: &JsonValue<'_>,
+        read: &[&str],
+        root: &str,
+        on: EventSink<'_>,
+    ) {
+        for (bytes, kind) in unread_strings(value, read, &JsonPath::Root(root)) {
+            self.count_unscanned(bytes, &kind, on);
+        }
+    }
+
     /// Ends the reply in progress, if there is one.
     pub(super) fn finish(&mut self, reason: &str, on: EventSink<'_>) {
         if let Some(reply) = self.current.take() {
@@ -693,6 +763,24 @@ fn add_pending(pending: &mut Vec<(u64, String)>, bytes: u64, kind: &str) {
         Some(place) => pending[place].0 += bytes,
         None => pending.push((bytes, kind)),
     }
+}
+
+/// The most paths of one value that are counted separately; the last one then receives the rest.
+const PATHS: usize = 16;
+
+/// Returns the number of bytes and the path of the strings that nothing reads.
+fn unread_strings(value: &JsonValue<'_>, read: &[&str], root: &JsonPath<'_>) -> Vec<(u64, String)> {
+    let mut found: Vec<(u64, String)> = Vec::new();
+    value.visit_unread(read, root, &mut |path, bytes| {
+        let bytes = bytes.len() as u64;
+        let path = path.to_string();
+        let place = found.iter().position(|(_, known)| *known == path);
+        match place.or((found.len() >= PATHS).then_some(PATHS - 1)) {
+            Some(place) => found[place].0 += bytes,
+            None => found.push((bytes, path)),
+        }
+    });
+    found
 }
 
 fn group_name(key: &str) -> &str {

@@ -10,7 +10,7 @@
 //!
 //! | loop | file | used for |
 //! |---|---|---|
-//! | `Table::step_block` | `table.rs` | four columns; the body of the next two loops |
+//! | `Table::step_block_with` | `table.rs` | four columns; the body of the next two loops |
 //! | `short_input::steps` | `table/short_input.rs` | short input: up to four blocks in a register |
 //! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input |
 //! | `push_plain` | `lazy_dfa/search.rs` | characters of a single state, up to a special state or a stop condition |

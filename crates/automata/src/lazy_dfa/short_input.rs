@@ -4,13 +4,14 @@
 //! | entry point | used for |
 //! |---|---|
 //! | [`DfaCursor::push_short`] | one automaton, ASCII, no suffixes: needs the cursor alone, tried first |
-//! | [`LazyDfa::push_short`] | any automaton; several step together by its phases, `try_step_short` and `accept_short` |
-//! | [`LazyDfa::push_short_tracking_idle`] | automata whose callers need to know where the search was idle |
+//! | [`LazyDfa::push_short`] | one automaton of any kind |
+//! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does; with `_tracking_idle` for callers that need to know where the search was idle |
 //!
 //! Contract: an entry point accepts a whole delta or declines it. If it declines, the state of the search is unchanged.
 //! None of them reports or builds a state.
 
-use super::super::table::{SHORT, ShortInput};
+use super::super::look::LookBehind;
+use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
 
 /// The progress of [`Matcher::run`](crate::Matcher::run), in bytes.
@@ -75,9 +76,9 @@ impl LazyDfa {
             return None;
         }
         if bytes.is_ascii() {
-            if let Some(short) = self.try_step_short(cursor, bytes) {
-                self.accept_short(cursor, &short);
-                return Some(short.padded);
+            if let Some(state) = self.try_step_short(cursor, bytes) {
+                self.accept_short(cursor, state, bytes.len());
+                return Some(pad(bytes));
             }
         } else if self.push_short_plain(cursor, bytes).is_some() {
             return Some(pad(bytes));
@@ -123,13 +124,10 @@ impl LazyDfa {
         None
     }
 
-    /// Steps a short delta without changing the cursor.
-    #[inline(always)]
-    pub(crate) fn try_step_short(
-        &self,
-        cursor: &mut DfaCursor,
-        bytes: &[u8],
-    ) -> Option<ShortInput> {
+    /// Steps a delta of 1 to [`SHORT`] ASCII bytes without moving the cursor. Returns the last state, or `None` if a
+    /// state on the way is special or the cursor is no state of the table.
+    #[inline]
+    pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<StateId> {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
@@ -141,38 +139,37 @@ impl LazyDfa {
                 Some(extra) => extra.try_step_short(table, &short),
                 None => true,
             };
-        is_plain.then_some(short)
+        is_plain.then_some(short.state)
     }
 
-    /// Moves the cursor to where [`LazyDfa::try_step_short`] stepped.
-    #[inline(always)]
-    pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, short: &ShortInput) {
+    /// Moves the cursor to the state that [`LazyDfa::try_step_short`] returned for a delta of `len` bytes.
+    #[inline]
+    pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, state: StateId, len: usize) {
         // Nothing was stepped since `try_step_short`: `next` of every suffix is still the state after this delta.
-        cursor.state = short.state;
-        cursor.stepped = cursor.stepped.wrapping_add(short.len());
+        cursor.state = state;
+        cursor.stepped = cursor.stepped.wrapping_add(len as u32);
         if let Some(extra) = &mut cursor.extra {
             extra.accept_step(cursor.generation.dead);
         }
         cursor.decoder.passed_ascii();
     }
 
-    /// As [`LazyDfa::push_short`] for ASCII and a single state; also returns the number of leading bytes after which
-    /// the search was last [idle](LazyDfa::is_idle).
+    /// As [`LazyDfa::try_step_short`] for an automaton without cuts. Also returns the number of leading bytes after which
+    /// the search was last [idle](LazyDfa::is_idle), 0 if it never was.
     #[inline]
-    pub(crate) fn push_short_tracking_idle(
+    pub(crate) fn try_step_short_tracking_idle(
         &self,
-        cursor: &mut DfaCursor,
+        cursor: &DfaCursor,
         bytes: &[u8],
-    ) -> Option<([u8; SHORT], usize)> {
-        if !is_short(bytes) {
+    ) -> Option<(StateId, usize)> {
+        if !cursor.is_single_state() {
             return None;
         }
-        let padded = pad(bytes);
-        if !padded.is_ascii() {
-            return None;
-        }
-        let idle_until = self.push_short_plain(cursor, bytes)?;
-        Some((padded, idle_until))
+        let generation = &*cursor.generation;
+        let last_idle = generation.start_states[LookBehind::ALL.len() - 1];
+        let table = &generation.table;
+        let (short, idle_until) = table.short_tracking_idle(cursor.state, bytes, last_idle);
+        (!table.any_special(short.bits)).then_some((short.state, idle_until))
     }
 
     /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns
@@ -212,7 +209,7 @@ impl LazyDfa {
 }
 
 /// Returns a short delta padded with zeros.
-fn pad(bytes: &[u8]) -> [u8; SHORT] {
+pub(crate) fn pad(bytes: &[u8]) -> [u8; SHORT] {
     let mut padded = [0; SHORT];
     padded[..bytes.len()].copy_from_slice(bytes);
     padded

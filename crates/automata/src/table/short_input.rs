@@ -14,11 +14,24 @@ pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
 /// Steps the columns of a delta of `len` bytes. The columns after `len` are `STAY`.
 #[inline(always)]
 pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
+    steps_with(table, state, columns, len, |_| ())
+}
+
+/// As [`steps`], and calls `visit` with each state on the way, those of the padding included.
+#[inline(always)]
+pub(super) fn steps_with(
+    table: &Table,
+    state: StateId,
+    columns: u128,
+    len: usize,
+    mut visit: impl FnMut(StateId),
+) -> (StateId, u32) {
     // The first state may have a sparse row, which `next` cannot read: its bit makes the caller decline (invariant 3 of
     // `lazy_dfa::search`). Steps on `STAY` add the bits of the last state again, so padding declines nothing.
     let (mut state, mut bits, mut columns, mut done) = (state, state.entry_bits(), columns, 0);
     loop {
-        state = table.step_block(state, (columns as u32).to_le_bytes(), &mut bits);
+        let block = (columns as u32).to_le_bytes();
+        state = table.step_block_with(state, block, &mut bits, &mut visit);
         done += BLOCK;
         columns >>= 8 * BLOCK;
         if done >= len {

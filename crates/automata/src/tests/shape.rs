@@ -239,7 +239,8 @@ fn describe_spans() -> String {
     let mut cursor = matcher.start();
     let (mut marked, mut run, mut pushed, mut idle_until, mut ends) = (0, 0, 0, 0, 0);
     for delta in deltas() {
-        if let Some((_, at)) = matcher.push_short_tracking_idle(&mut cursor, delta) {
+        if let Some((step, at)) = matcher.try_step_short_tracking_idle(&cursor, delta) {
+            matcher.accept_short(&mut cursor, delta, step);
             (marked, idle_until) = (marked + 1, idle_until + at);
             continue;
         }

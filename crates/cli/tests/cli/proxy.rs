@@ -188,3 +188,103 @@ fn wrong_addresses_are_errors() {
         assert!(text(&output.stderr).contains(reason), "{output:?}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn the_log_has_decisions_without_text_and_is_shown() {
+    let folder = Folder::new();
+    let log = folder.write("events.ndjson", "");
+    let log = log.to_str().unwrap();
+    let (output, _) = run_behind(&["--log", log], &["So: ", "forbidden", " more"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let written = std::fs::read_to_string(log).unwrap();
+    assert!(!written.contains("forbidden"), "{written}");
+    let shown = ttsr(&["log", log]).output().unwrap();
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.contains("abort by t/stop in text at 4..13"),
+        "{shown}"
+    );
+    assert!(shown.contains("stopped by t/stop"), "{shown}");
+    for (filter, count) in [("t/*", 2), ("t/key", 0)] {
+        let shown = ttsr(&["log", "--format", "json", "--rule", filter, log])
+            .output()
+            .unwrap();
+        let lines = text(&shown.stdout).lines();
+        let events = lines.filter(|line| line.contains("\"event\""));
+        assert_eq!(events.count(), count, "{filter}: {shown:?}");
+    }
+    std::fs::write(log, format!("{written}no json\n")).unwrap();
+    let shown = ttsr(&["log", log]).output().unwrap();
+    assert_eq!(shown.status.code(), Some(2), "{shown:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn codex_and_opencode_are_told_the_address_in_their_own_way() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    for (name, script, wants) in [
+        (
+            "codex",
+            "#!/bin/sh\nprintf '%s\\n' \"$@\"\n",
+            &[
+                "model_providers.ttsr.base_url=\"http://127.0.0.1:",
+                "/openai/v1\"",
+                "exec",
+            ][..],
+        ),
+        (
+            "opencode",
+            "#!/bin/sh\nprintf '%s' \"$OPENCODE_CONFIG_CONTENT\"\n",
+            &["/anthropic/v1", "/openai/v1", "\"share\":\"disabled\""],
+        ),
+    ] {
+        let path = folder.write(name, script);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = ttsr(&["proxy", "--", path.to_str().unwrap(), "exec"]);
+        command.env("OPENCODE_CONFIG_CONTENT", "{\"share\": \"disabled\"}");
+        let output = command.output().unwrap();
+        for want in wants {
+            assert!(text(&output.stdout).contains(want), "{want}: {output:?}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn packs_are_loaded_again_when_they_change_and_broken_ones_are_not() {
+    let folder = Folder::new();
+    let pack = folder.write("t.toml", PACK);
+    let settings = folder.write(
+        "ttsr.toml",
+        format!(
+            "[proxy]\nlisten = \"127.0.0.1:0\"\npacks = [\"{}\"]\n",
+            pack.display()
+        ),
+    );
+    let mut command = ttsr(&["proxy", "--config", settings.to_str().unwrap()]);
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("listening on"), "{first}");
+    let mut next = |sign: &str| {
+        let found = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find(|line| line.contains(sign));
+        assert!(found.is_some(), "{sign}");
+    };
+    std::fs::write(
+        &pack,
+        PACK.replace("[0-9]{4}", "[0-9]{5}")
+            .replace("key-1234", "key-12345"),
+    )
+    .unwrap();
+    next("packs loaded again");
+    std::fs::write(&pack, PACK.replace("schema = 1", "schema = one")).unwrap();
+    next("the packs from before stay in use");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}

@@ -4,7 +4,9 @@
 //! [`BlockEnding::Hard`], an end that clients treat as a failure that a new request would not change.
 
 mod chat;
+mod gemini;
 mod messages;
+mod ollama;
 mod responses;
 
 use serde_json::Value;
@@ -55,6 +57,10 @@ pub(crate) fn reply_api(api: ModelApi) -> Option<Box<dyn ReplyApi>> {
     match api {
         ModelApi::AnthropicMessages => Some(Box::<messages::MessagesReply>::default()),
         ModelApi::OpenAiChat => Some(Box::<chat::ChatReplyState>::default()),
+        ModelApi::OpenAiCompletions => Some(Box::new(chat::ChatReplyState::of_completions())),
+        ModelApi::Gemini => Some(Box::<gemini::GeminiReplyState>::default()),
+        ModelApi::OllamaChat => Some(Box::new(ollama::OllamaReplyState::new(true))),
+        ModelApi::OllamaGenerate => Some(Box::new(ollama::OllamaReplyState::new(false))),
         ModelApi::OpenAiResponses => Some(Box::<responses::ResponsesReply>::default()),
         ModelApi::Unjudged => None,
     }

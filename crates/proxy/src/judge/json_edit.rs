@@ -7,23 +7,31 @@
 const DEPTH: usize = 128;
 
 /// Members that name or describe content and have none. Their values stay, even if a text of the reply equals one.
-const METADATA: [&[u8]; 17] = [
+const METADATA: [&[u8]; 25] = [
     b"call_id",
     b"container",
+    b"created_at",
+    b"done_reason",
     b"encrypted_content",
+    b"finishReason",
     b"finish_reason",
     b"id",
     b"item_id",
     b"model",
+    b"modelVersion",
     b"name",
     b"object",
+    b"responseId",
     b"role",
     b"service_tier",
     b"signature",
     b"status",
     b"stop_reason",
     b"system_fingerprint",
+    b"thoughtSignature",
     b"tool_use_id",
+    b"tool_name",
+    b"toolUseId",
     b"type",
 ];
 

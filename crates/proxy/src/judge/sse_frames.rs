@@ -11,21 +11,27 @@ pub(crate) struct SseFrames {
     pending: Vec<u8>,
     /// Number of bytes of `pending` that were searched for the end of the event.
     searched: usize,
-    /// True if the line that ends at `searched` is empty so far.
-    is_line_empty: bool,
-    /// True if the last byte was a CR, to which an LF belongs.
-    after_cr: bool,
-    has_begun: bool,
+    /// True if the line that ends at `searched` is not empty.
+    is_in_line: bool,
+    last_cr: LastCr,
+    /// True if a line of the stream ended with CRLF.
+    has_crlf: bool,
+}
+
+/// A CR that was the last byte, to which an LF may belong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LastCr {
+    #[default]
+    None,
+    OfLine,
+    /// The event ends with it, and waits for the LF.
+    OfBlankLine,
 }
 
 impl SseFrames {
     /// Reads bytes and passes each complete event to `on`. The concatenation of all events and [`finish`](Self::finish)
     /// is the input.
     pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(Vec<u8>)) {
-        if !self.has_begun {
-            self.has_begun = true;
-            self.is_line_empty = true;
-        }
         self.pending.extend_from_slice(bytes);
         let mut start = 0;
         while let Some(end) = self.next_end() {
@@ -36,26 +42,47 @@ impl SseFrames {
         self.searched -= start;
     }
 
-    /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event if it
-    /// has arrived, and else begins the next one.
+    /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event. It is
+    /// waited for if the stream has lines that end with CRLF; an LF that comes all the same begins the next event.
     fn next_end(&mut self) -> Option<usize> {
+        if self.last_cr == LastCr::OfBlankLine {
+            let next = self.pending.get(self.searched)?;
+            self.last_cr = LastCr::None;
+            self.searched += usize::from(*next == b'\n');
+            return Some(self.searched);
+        }
         while let Some(&byte) = self.pending.get(self.searched) {
             self.searched += 1;
-            let is_second_half = std::mem::take(&mut self.after_cr) && byte == b'\n';
-            if is_second_half {
+            let last_cr = std::mem::take(&mut self.last_cr);
+            if last_cr == LastCr::OfLine && byte == b'\n' {
+                self.has_crlf = true;
                 continue;
             }
             if byte != b'\n' && byte != b'\r' {
-                self.is_line_empty = false;
+                self.is_in_line = true;
                 continue;
             }
-            self.after_cr = byte == b'\r';
-            if std::mem::replace(&mut self.is_line_empty, true) {
-                if self.after_cr && self.pending.get(self.searched) == Some(&b'\n') {
-                    self.after_cr = false;
-                    self.searched += 1;
+            let is_blank = !std::mem::replace(&mut self.is_in_line, false);
+            if byte == b'\n' {
+                if is_blank {
+                    return Some(self.searched);
                 }
-                return Some(self.searched);
+                continue;
+            }
+            match (is_blank, self.pending.get(self.searched)) {
+                (false, _) => self.last_cr = LastCr::OfLine,
+                (true, Some(next)) => {
+                    self.searched += usize::from(*next == b'\n');
+                    return Some(self.searched);
+                }
+                (true, None) if self.has_crlf => {
+                    self.last_cr = LastCr::OfBlankLine;
+                    return None;
+                }
+                (true, None) => {
+                    self.last_cr = LastCr::OfLine;
+                    return Some(self.searched);
+                }
             }
         }
         None

@@ -157,7 +157,7 @@ async fn what_cannot_be_judged_is_refused_unless_the_proxy_fails_open() {
     for is_fail_open in [false, true] {
         for (path, status) in [
             ("/local/v1/chat/completions", StatusCode::BAD_GATEWAY),
-            ("/local/v1/completions", StatusCode::BAD_REQUEST),
+            ("/local/v1/complete", StatusCode::BAD_REQUEST),
         ] {
             let mut config = config(upstream.address, Http::One);
             config.is_fail_open = is_fail_open;

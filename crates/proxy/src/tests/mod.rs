@@ -1,7 +1,10 @@
 //! Tests of the proxy over loopback: a scripted server, the proxy and a client in one runtime.
 
+mod failures;
 mod judged;
+mod operations;
 mod pass_through;
+mod schedules;
 
 use std::future::Future;
 use std::io;

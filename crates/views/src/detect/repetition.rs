@@ -1,12 +1,19 @@
 //! Text that repeats one unit without end, from a single character to several paragraphs.
 //!
-//! 1. A period is proposed if the last [`GRAM`] bytes occurred before: the distance between the two occurrences.
-//! 2. It is kept as long as every byte equals the byte one period before it. At most two periods are tracked at a time,
+//! 1. A *sample* is a position after a blank or a control character, or any position where the last [`GRAM`] bytes have
+//!    none. The last bytes alone decide it, so a unit has its samples at the same places each time it occurs, and at
+//!    least one in any [`GRAM`] bytes.
+//! 2. A period is proposed at a sample if the last [`GRAM`] bytes occurred before another sample: the distance between
+//!    the two occurrences.
+//! 3. It is kept as long as every byte equals the byte one period before it. At most two periods are tracked at a time,
 //!    because shorter ones come and go inside a unit.
-//! 3. Once it has held for a whole unit, the text is scanned backwards to the start of the repetition. The start is
-//!    therefore exact, and the cost of a byte is constant.
+//! 4. Once it has held for a whole unit, the text is scanned backwards to the start of the repetition. The start is
+//!    therefore exact, wherever the period was proposed, and the cost of a byte is constant.
 //!
-//! Memory: the last [`WINDOW`] bytes, and 64 KiB for the positions of hashed grams.
+//! A unit occurs at least three times before the limit. A period is proposed within two grams after the second
+//! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection.
+//!
+//! Memory: the last [`WINDOW`] bytes, and up to 32 KiB for the positions of samples.
 
 use super::{Detection, Detector, OffsetIndex};
 use crate::chunk::Chunk;
@@ -17,7 +24,11 @@ pub const WINDOW: usize = 16 << 10;
 pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
 /// The number of bytes that must recur for their distance to be proposed.
 pub const GRAM: usize = 16;
+/// The slots of the table of samples, and those with which a short text begins.
 const SLOTS: usize = 8 << 10;
+const FIRST_SLOTS: usize = 512;
+/// The bytes of text after which the table gets all of its slots.
+const FIRST_BYTES: u64 = 1 << 10;
 
 /// The limits above which repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +66,10 @@ pub struct RepetitionDetector {
     text: Vec<u8>,
     places: OffsetIndex,
     len: u64,
-    gram: u128,
-    /// A hash table of grams: the end of the last gram in each slot, and more bits of its hash.
-    seen: Vec<(u32, u32)>,
+    /// The number of bytes since the last blank or control character.
+    run: usize,
+    /// A hash table of the grams before samples: the position of the last sample in each slot; 0 for none.
+    samples: Vec<u32>,
     periods: [Period; 2],
     is_found: bool,
 }
@@ -84,8 +96,8 @@ impl RepetitionDetector {
             text: Vec::new(),
             places: OffsetIndex::default(),
             len: 0,
-            gram: 0,
-            seen: Vec::new(),
+            run: 0,
+            samples: Vec::new(),
             periods: [Period::default(); 2],
             is_found: false,
         }
@@ -102,22 +114,57 @@ impl RepetitionDetector {
         self.text[index as usize & (WINDOW - 1)]
     }
 
-    #[inline]
-    fn keep(&mut self, byte: u8) {
-        if self.text.len() < WINDOW {
-            self.text.push(byte);
-        } else {
-            self.text[self.len as usize & (WINDOW - 1)] = byte;
+    /// Appends bytes to the window.
+    fn keep(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let at = self.len as usize & (WINDOW - 1);
+            let (now, later) = rest.split_at(rest.len().min(WINDOW - at));
+            match self.text.get_mut(at..at + now.len()) {
+                Some(kept) => kept.copy_from_slice(now),
+                // The window is not full, so `at` is its end.
+                None => self.text.extend_from_slice(now),
+            }
+            self.len += now.len() as u64;
+            rest = later;
         }
+    }
+
+    /// Consumes bytes while no period is tracked. Returns their number, up to the first one that proposes a period.
+    #[inline]
+    fn skip(&mut self, bytes: &[u8]) -> usize {
+        let (mut kept, mut at) = (0, 0);
+        while at < bytes.len() {
+            // From sample to sample: after the next blank, or where the last bytes have had none for a whole gram.
+            let solid = leading_solid(&bytes[at..]);
+            let dense = GRAM.saturating_sub(self.run).max(1);
+            if solid >= dense {
+                (at, self.run) = (at + dense, self.run + dense);
+            } else if at + solid < bytes.len() {
+                (at, self.run) = (at + solid + 1, 0);
+            } else {
+                self.run += solid;
+                break;
+            }
+            self.keep(&bytes[kept..at]);
+            kept = at;
+            let distance = self.sample();
+            if distance != 0 {
+                self.propose(distance);
+                return kept;
+            }
+        }
+        self.keep(&bytes[kept..]);
+        bytes.len()
     }
 
     /// Consumes a byte. Returns the start of the repeated text if this byte exceeds the limit.
     #[inline]
     fn step(&mut self, byte: u8) -> Option<u64> {
-        self.keep(byte);
-        self.len += 1;
-        self.gram = self.gram << 8 | u128::from(byte);
-        let proposed = self.proposed();
+        self.keep(&[byte]);
+        self.run = if is_blank(byte) { 0 } else { self.run + 1 };
+        let is_sample = self.run == 0 || self.run >= GRAM;
+        let proposed = if is_sample { self.sample() } else { 0 };
         let mut hit = None;
         for at in 0..2 {
             if self.periods[at].distance != 0 {
@@ -130,23 +177,76 @@ impl RepetitionDetector {
         hit
     }
 
-    /// Returns the distance to the previous occurrence of the last gram; 0 if there is none.
+    /// Records a sample at the end of the text. Returns the distance to the previous sample with the same gram; 0 if
+    /// there is none.
     #[inline]
-    fn proposed(&mut self) -> usize {
+    fn sample(&mut self) -> usize {
         if self.len < GRAM as u64 {
             return 0;
         }
-        let folded = (self.gram as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            ^ ((self.gram >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
-        let hash = (folded ^ folded >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let (slot, tag) = ((hash >> 51) as usize & (SLOTS - 1), hash as u32);
-        if self.seen.is_empty() {
-            self.seen = vec![(0, 0); SLOTS];
+        self.make_slots();
+        let gram = self.gram(self.len);
+        let first = first_slot(gram, self.samples.len());
+        for slot in [first, first + 1] {
+            let distance = self.distance_to(self.samples[slot]);
+            if distance != 0 && self.gram(self.len - distance as u64) == gram {
+                self.samples[slot] = self.len as u32;
+                return distance;
+            }
         }
-        let before = std::mem::replace(&mut self.seen[slot], (self.len as u32, tag));
-        let distance = (self.len as u32).wrapping_sub(before.0) as usize;
-        let is_near = before.0 != 0 && before.1 == tag && distance <= UNIT_BYTES;
+        let older = first + usize::from(self.samples[first] > self.samples[first + 1]);
+        self.samples[older] = self.len as u32;
+        0
+    }
+
+    /// Returns the distance to the sample at that position; 0 if it is none, or farther away than the longest unit.
+    #[inline]
+    fn distance_to(&self, sample: u32) -> usize {
+        let distance = (self.len as u32).wrapping_sub(sample) as usize;
+        let is_near =
+            sample != 0 && distance <= UNIT_BYTES && distance as u64 + GRAM as u64 <= self.len;
         if is_near { distance } else { 0 }
+    }
+
+    /// Returns the [`GRAM`] bytes that end at `end`, which are in the window.
+    #[inline]
+    fn gram(&self, end: u64) -> u128 {
+        let at = (end - GRAM as u64) as usize & (WINDOW - 1);
+        if let Some(gram) = self
+            .text
+            .get(at..at + GRAM)
+            .and_then(|gram| gram.first_chunk())
+        {
+            return u128::from_le_bytes(*gram);
+        }
+        let bytes = std::array::from_fn(|index| self.byte(end - (GRAM - index) as u64));
+        u128::from_le_bytes(bytes)
+    }
+
+    /// Makes the table of samples, or enlarges it once the text is longer than most.
+    #[inline]
+    fn make_slots(&mut self) {
+        let wanted = if self.len <= FIRST_BYTES {
+            FIRST_SLOTS
+        } else {
+            SLOTS
+        };
+        if self.samples.len() != wanted {
+            self.resize(wanted);
+        }
+    }
+
+    // The text alone decides when the table grows and what is in it, so its cuts make no difference.
+    #[cold]
+    fn resize(&mut self, slots: usize) {
+        let mut known = std::mem::replace(&mut self.samples, vec![0; slots]);
+        known.sort_unstable();
+        for end in known.into_iter().filter(|end| *end != 0) {
+            // The table grows while the whole text is in the window.
+            let first = first_slot(self.gram(end.into()), slots);
+            let older = first + usize::from(self.samples[first] > self.samples[first + 1]);
+            self.samples[older] = end;
+        }
     }
 
     fn propose(&mut self, distance: usize) {
@@ -255,7 +355,12 @@ impl Detector for RepetitionDetector {
             return;
         }
         self.places.push(&chunk);
-        for (index, &byte) in chunk.bytes.iter().enumerate() {
+        let mut index = 0;
+        while let Some(&byte) = chunk.bytes.get(index) {
+            if self.periods[0].distance == 0 {
+                index += self.skip(&chunk.bytes[index..]);
+                continue;
+            }
             if let Some(start) = self.step(byte) {
                 self.is_found = true;
                 return found(Detection {
@@ -264,11 +369,50 @@ impl Detector for RepetitionDetector {
                     decided: chunk.decided(index),
                 });
             }
+            index += 1;
         }
         self.places.forget(self.len.saturating_sub(WINDOW as u64));
     }
 
     fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
+}
+
+/// Returns true for blanks and control characters.
+fn is_blank(byte: u8) -> bool {
+    byte <= b' '
+}
+
+/// Returns the number of bytes before the first blank or control character.
+#[inline]
+fn leading_solid(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    let mut words = bytes.chunks_exact(8);
+    let mut solid = 0;
+    for word in &mut words {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        // The high bit of a byte is set if the byte is below 0x21. A borrow can only set it wrongly above the first
+        // such byte.
+        let blanks = word.wrapping_sub(ONES * 0x21) & !word & (ONES * 0x80);
+        if blanks != 0 {
+            return solid + blanks.trailing_zeros() as usize / 8;
+        }
+        solid += 8;
+    }
+    let rest = words.remainder();
+    solid
+        + rest
+            .iter()
+            .position(|&byte| is_blank(byte))
+            .unwrap_or(rest.len())
+}
+
+/// Returns the first of the two slots of a gram. With one slot, two grams of a unit that share it would replace each
+/// other for ever.
+fn first_slot(gram: u128, slots: usize) -> usize {
+    let folded = (gram as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        ^ ((gram >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+    let hash = (folded ^ folded >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32;
+    hash as usize & (slots - 1) & !1
 }
 
 fn is_continuation(byte: u8) -> bool {

@@ -287,5 +287,6 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
              unscanned {unscanned:?}"
         );
         assert!(bodies_read > 0 && compared > 0);
+        assert_eq!(unscanned, BTreeMap::new(), "{folder}");
     }
 }

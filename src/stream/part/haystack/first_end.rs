@@ -7,7 +7,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
+use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT, ShortStep};
 use ttsr_views::chunk::{Chunk, OffsetMap};
 
 /// The state of the search for first ends.
@@ -66,6 +66,29 @@ impl FirstEndReader {
             self.window.keep(bytes.len());
         }
         is_done
+    }
+
+    /// Steps a short delta in which no pattern is reported, for a reader that has several automata to step. Returns
+    /// `None`, and changes nothing, if the delta is not of that kind.
+    #[inline]
+    pub(super) fn try_short(&mut self, matcher: &Matcher, bytes: &[u8]) -> Option<ShortStep> {
+        match self.is_confirming() {
+            true => None,
+            false => matcher.try_step_short(&mut self.cursor, bytes),
+        }
+    }
+
+    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    #[inline]
+    pub(super) fn accept_short(
+        &mut self,
+        matcher: &Matcher,
+        bytes: &[u8],
+        padded: &[u8; SHORT],
+        step: ShortStep,
+    ) {
+        matcher.accept_short(&mut self.cursor, bytes, step);
+        self.window.push_short(*padded, bytes.len());
     }
 
     /// Like [`push_short`](Self::push_short), for views with several automata or with a live suffix.

@@ -13,7 +13,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use ttsr_automata::{Cursor, Matcher, SHORT};
+use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
 use ttsr_views::chunk::{Chunk, ChunkBuffer};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
@@ -36,9 +36,9 @@ pub(super) struct FullMatchReader {
 struct PrecedingText {
     /// Its last bytes.
     window: Window,
-    /// Number of line feeds.
+    /// Number of line feeds; 0 unless [`FullMatchRules::counts_text`].
     lines: u64,
-    /// Number of characters.
+    /// Number of characters; 0 unless [`FullMatchRules::counts_text`].
     chars: u64,
 }
 
@@ -65,43 +65,56 @@ impl FullMatchReader {
 
     /// Returns the offset of the first byte that a match in progress or an undecided match may contain.
     pub(super) fn undecided_from(&self) -> Option<u64> {
-        let stretch = self.stretch.chunk_at(0).map(|piece| piece.start(0));
-        let conditions = self.conditions.undecided_from(|_| true);
-        stretch.into_iter().chain(conditions).min()
+        let stretch = self.stretch.start();
+        match self.conditions.undecided_from(|_| true) {
+            None => stretch,
+            Some(pending) => Some(stretch.map_or(pending, |start| start.min(pending))),
+        }
     }
 
     pub(super) fn count(&self, counters: &mut Counters) {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported. Returns false, and changes nothing, if the
-    /// delta is not of that kind.
+    /// The fast path: steps a short delta in which no pattern is reported. Returns the step, and the number of leading
+    /// bytes after which no match was in progress; or `None`, and changes nothing, if the delta is not of that kind.
     #[inline]
-    pub(super) fn push_short(
+    pub(super) fn try_short(
+        &self,
+        rules: &FullMatchRules,
+        bytes: &[u8],
+        limit: usize,
+    ) -> Option<(ShortStep, usize)> {
+        let has_room = self.stretch.bytes().len() + bytes.len() < limit;
+        match has_room && self.has_nothing_to_resolve() {
+            true => rules
+                .matcher
+                .try_step_short_tracking_idle(&self.cursor, bytes),
+            false => None,
+        }
+    }
+
+    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    #[inline]
+    pub(super) fn accept_short(
         &mut self,
         rules: &FullMatchRules,
         piece: Chunk<'_>,
-        limit: usize,
-    ) -> bool {
-        let len = piece.bytes.len();
-        let has_room = self.stretch.bytes().len() + len < limit;
-        if !has_room || !self.has_nothing_to_resolve() {
-            return false;
-        }
-        let Some((padded, idle_until)) = rules
+        padded: &[u8; SHORT],
+        (step, idle_until): (ShortStep, usize),
+    ) {
+        rules
             .matcher
-            .push_short_tracking_idle(&mut self.cursor, piece.bytes)
-        else {
-            return false;
-        };
+            .accept_short(&mut self.cursor, piece.bytes, step);
         if idle_until > 0 {
-            self.drop_stretch();
-            self.before.push_short(padded, idle_until);
+            self.drop_stretch(rules);
+            self.before
+                .push_short(*padded, idle_until, rules.counts_text);
         }
-        if idle_until < len {
-            self.stretch.push(piece.slice(idle_until..len));
+        if idle_until < piece.bytes.len() {
+            self.stretch
+                .push(piece.slice(idle_until..piece.bytes.len()));
         }
-        true
     }
 
     /// Reads a piece.
@@ -153,7 +166,7 @@ impl FullMatchReader {
                 idle_until = at;
                 continue;
             }
-            self.skip(piece.slice(from..idle_until));
+            self.skip(rules, piece.slice(from..idle_until));
             self.stretch.push(piece.slice(idle_until..at));
             let end = TextEnd {
                 offset: piece.end(at - 1),
@@ -162,7 +175,7 @@ impl FullMatchReader {
             self.resolve_stretch(rules, admission, scope, end);
             (from, idle_until) = (at, at);
         }
-        self.skip(piece.slice(from..idle_until));
+        self.skip(rules, piece.slice(from..idle_until));
         self.stretch
             .push(piece.slice(idle_until..piece.bytes.len()));
     }
@@ -235,17 +248,18 @@ impl FullMatchReader {
 
     /// Skips bytes that follow the stretch. No match is in progress at their end, and no pattern was reported in the
     /// stretch or in them.
-    fn skip(&mut self, piece: Chunk<'_>) {
+    fn skip(&mut self, rules: &FullMatchRules, piece: Chunk<'_>) {
         if !piece.bytes.is_empty() {
-            self.drop_stretch();
-            self.before.push(piece.bytes);
+            self.drop_stretch(rules);
+            self.before.push(piece.bytes, rules.counts_text);
         }
     }
 
     /// Ends the stretch without a search.
-    fn drop_stretch(&mut self) {
+    #[inline]
+    fn drop_stretch(&mut self, rules: &FullMatchRules) {
         if !self.stretch.is_empty() {
-            self.before.push(self.stretch.bytes());
+            self.before.push(self.stretch.bytes(), rules.counts_text);
             self.stretch.clear();
         }
     }
@@ -267,7 +281,7 @@ impl FullMatchReader {
                 self.add_match(rules, admission, scope, found);
             }
         }
-        self.drop_stretch();
+        self.drop_stretch(rules);
         let position = TextPosition {
             offset: end.offset,
             line: self.before.lines,
@@ -393,18 +407,23 @@ impl PrecedingText {
         self.window.last(BEFORE)
     }
 
-    fn push(&mut self, bytes: &[u8]) {
-        self.lines += lines(bytes);
-        self.chars += chars(bytes);
+    /// Appends bytes, and counts their lines and characters if a condition needs them.
+    fn push(&mut self, bytes: &[u8], counts_text: bool) {
+        if counts_text {
+            self.lines += lines(bytes);
+            self.chars += chars(bytes);
+        }
         self.window.push(bytes);
     }
 
-    /// Appends the first `len` bytes of `padded`: at least one, all of them ASCII.
+    /// As [`push`](Self::push) for the first `len` bytes of `padded`: at least one, all of them ASCII.
     #[inline(always)]
-    fn push_short(&mut self, padded: [u8; SHORT], len: usize) {
-        let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
-        self.lines += lines(&kept.to_le_bytes());
-        self.chars += len as u64;
+    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts_text: bool) {
+        if counts_text {
+            let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
+            self.lines += lines(&kept.to_le_bytes());
+            self.chars += len as u64;
+        }
         self.window.push_short(padded, len);
     }
 }

@@ -14,8 +14,49 @@ use crate::stream::Counters;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::FullMatchReader;
-use ttsr_automata::{SHORT, is_short};
+use ttsr_automata::{SHORT, ShortStep, is_short};
 use ttsr_views::chunk::Chunk;
+
+/// Most automata that the fast path steps over a delta.
+const MOST_STEPS: usize = 8;
+
+/// The steps of several automata over one short delta, in the order in which they were added.
+#[derive(Debug, Default)]
+pub(super) struct ShortSteps {
+    /// Each step with the number of leading bytes after which no match was in progress.
+    steps: [Option<(ShortStep, usize)>; MOST_STEPS],
+    added: usize,
+    taken: usize,
+}
+
+impl ShortSteps {
+    /// Adds a step. Returns false if there is none, or no room for it.
+    #[inline]
+    fn add(&mut self, step: Option<(ShortStep, usize)>) -> bool {
+        let Some(slot) = self.steps.get_mut(self.added) else {
+            return false;
+        };
+        *slot = step;
+        self.added += 1;
+        step.is_some()
+    }
+
+    /// Returns the next step.
+    #[inline]
+    fn next(&mut self) -> (ShortStep, usize) {
+        let step = self.steps[self.taken];
+        self.taken += 1;
+        step.expect("each reader takes the steps that it added")
+    }
+}
+
+/// Returns a short delta padded with zeros.
+#[inline]
+pub(super) fn padded(bytes: &[u8]) -> [u8; SHORT] {
+    let mut padded = [0; SHORT];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded
+}
 
 /// The state of a haystack that is being read, for all patterns of one view.
 #[derive(Debug)]
@@ -69,10 +110,59 @@ impl HaystackReader {
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             let limit = admission.context.program.limits().stretch_bytes;
-            if is_short && full.push_short(rules, piece, limit) {
-                continue;
+            let step = match is_short {
+                true => full.try_short(rules, piece.bytes, limit),
+                false => None,
+            };
+            match step {
+                Some(step) => full.accept_short(rules, piece, &padded(piece.bytes), step),
+                None => full.push(rules, admission, scope, piece),
             }
-            full.push(rules, admission, scope, piece);
+        }
+    }
+
+    /// The fast path of readers that step several automata: steps all of them over a short delta in which no pattern is
+    /// reported, and adds the steps. Returns false, and changes nothing, if the delta is not of that kind.
+    #[inline]
+    pub(super) fn try_short(
+        &mut self,
+        view: &ViewRules,
+        bytes: &[u8],
+        limit: usize,
+        steps: &mut ShortSteps,
+    ) -> bool {
+        if !view.patterns.is_empty()
+            && !steps.add(
+                self.first_end
+                    .try_short(&view.matcher, bytes)
+                    .map(|step| (step, 0)),
+            )
+        {
+            return false;
+        }
+        for (full, rules) in self.full.iter().zip(&view.full) {
+            if !steps.add(full.try_short(rules, bytes, limit)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    #[inline]
+    pub(super) fn accept_short(
+        &mut self,
+        view: &ViewRules,
+        piece: Chunk<'_>,
+        padded: &[u8; SHORT],
+        steps: &mut ShortSteps,
+    ) {
+        if !view.patterns.is_empty() {
+            self.first_end
+                .accept_short(&view.matcher, piece.bytes, padded, steps.next().0);
+        }
+        for (full, rules) in self.full.iter_mut().zip(&view.full) {
+            full.accept_short(rules, piece, padded, steps.next());
         }
     }
 

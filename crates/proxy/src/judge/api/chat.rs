@@ -1,4 +1,5 @@
-//! OpenAI's Chat Completions API and compatible servers. The reason of a block continues the content of each choice.
+//! OpenAI's Chat Completions API, its Completions API, and compatible servers. The reason of a block continues the
+//! content of each choice.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ use crate::config::BlockEnding;
 
 #[derive(Debug, Default)]
 pub(super) struct ChatReplyState {
+    /// True for the Completions API, whose choices have a text instead of a message.
+    is_completion: bool,
     id: Option<String>,
     model: String,
     created: u64,
@@ -53,6 +56,7 @@ struct ChatChoice {
     #[serde(default)]
     index: u64,
     delta: Option<ChatDelta>,
+    text: Option<Value>,
     finish_reason: Option<IgnoredAny>,
 }
 
@@ -65,10 +69,38 @@ struct ChatDelta {
 }
 
 impl ChatReplyState {
+    /// Returns the state of a reply of the Completions API.
+    pub(super) fn of_completions() -> ChatReplyState {
+        ChatReplyState {
+            is_completion: true,
+            ..ChatReplyState::default()
+        }
+    }
+
+    /// Returns a choice with that text, which ends for `finish_reason` if that is not null.
+    fn choice(&self, index: u64, text: &str, finish_reason: Value) -> Value {
+        if self.is_completion {
+            return json!({
+                "index": index, "text": text, "logprobs": null, "finish_reason": finish_reason,
+            });
+        }
+        let delta = match (text, finish_reason.is_null()) {
+            ("", false) => json!({}),
+            _ => json!({"content": text}),
+        };
+        json!({"index": index, "delta": delta, "finish_reason": finish_reason})
+    }
+
     fn push_chunk(&self, choices: Value, usage: Option<Value>, out: &mut Vec<u8>) {
         let mut chunk = json!({
-            "id": self.id.as_deref().unwrap_or("chatcmpl-ttsr"),
-            "object": "chat.completion.chunk",
+            "id": self.id.as_deref().unwrap_or(match self.is_completion {
+                true => "cmpl-ttsr",
+                false => "chatcmpl-ttsr",
+            }),
+            "object": match self.is_completion {
+                true => "text_completion",
+                false => "chat.completion.chunk",
+            },
             "created": self.created,
             "model": self.model,
             "choices": choices,
@@ -132,7 +164,8 @@ impl ReplyApi for ChatReplyState {
         for choice in event.choices {
             let sent = self.choices.entry(choice.index).or_default();
             let content = choice.delta.and_then(|delta| delta.content);
-            sent.has_text |= content.is_some_and(|text| text != "");
+            let content = content.or(choice.text);
+            sent.has_text |= content.is_some_and(|text| !text.is_null() && text != "");
             sent.is_over |= choice.finish_reason.is_some();
         }
     }
@@ -143,7 +176,7 @@ impl ReplyApi for ChatReplyState {
         let Some((index, _)) = open else {
             return out.extend_from_slice(COMMENT);
         };
-        let empty = json!([{"index": index, "delta": {"content": ""}, "finish_reason": null}]);
+        let empty = json!([self.choice(*index, "", Value::Null)]);
         self.push_chunk(empty, self.has_usage.then_some(Value::Null), out);
     }
 
@@ -174,14 +207,13 @@ impl ReplyApi for ChatReplyState {
                 true => format!("\n\n{reason}"),
                 false => reason.to_owned(),
             };
-            let mut delta = json!({"content": text});
-            if self.choices.is_empty() {
-                delta["role"] = json!("assistant");
+            let mut text = self.choice(index, &text, Value::Null);
+            if self.choices.is_empty() && !self.is_completion {
+                text["delta"]["role"] = json!("assistant");
             }
-            let text = json!([{"index": index, "delta": delta, "finish_reason": null}]);
-            push(text, none.clone());
-            let end = json!([{"index": index, "delta": {}, "finish_reason": finish_reason}]);
-            push(end, none.clone());
+            push(json!([text]), none.clone());
+            let end = self.choice(index, "", json!(finish_reason));
+            push(json!([end]), none.clone());
         }
         if self.has_usage {
             let unknown = || json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
@@ -205,6 +237,9 @@ impl ReplyApi for ChatReplyState {
             .as_array()
             .map_or(1, |choices| choices.len().max(1));
         let choice = |index| {
+            if self.is_completion {
+                return self.choice(index as u64, reason, json!("stop"));
+            }
             let message = json!({"role": "assistant", "content": reason, "refusal": null});
             json!({"index": index, "message": message, "logprobs": null, "finish_reason": "stop"})
         };

@@ -3,10 +3,15 @@
 use ttsr::{Action, Mode, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
-use super::{APIS, Judged, SETTINGS, aborting, judge, judge_with, pack_of};
+use super::{
+    APIS, Judged, SETTINGS, aborting, every_api, frames_of, judge, judge_with, new_judge, pack_of,
+};
 use crate::config::BlockEnding;
-use crate::judge::{BrokenOff, JudgeSettings, ReplyJudge};
-use crate::routes::ModelApi::{self, AnthropicMessages, OpenAiChat, OpenAiResponses};
+use crate::judge::{BodyFrames, BrokenOff, JudgeSettings};
+use crate::routes::ModelApi::{
+    self, AnthropicMessages, Gemini, OllamaChat, OllamaGenerate, OpenAiChat, OpenAiCompletions,
+    OpenAiResponses,
+};
 
 const HARD: JudgeSettings = JudgeSettings {
     ending: BlockEnding::Hard,
@@ -28,9 +33,12 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
         rule.action = Action::Redact
     });
     for api in APIS {
-        let text = stream(api, &usual());
+        let text = stream(api, &usual()).replace('\r', "");
         let crlf = text.replace('\n', "\r\n");
-        let commented = format!(": hello\n\n{text}\n: bye\n\n");
+        let commented = match frames_of(api) {
+            BodyFrames::Events(_) => format!(": hello\n\n{text}\n: bye\n\n"),
+            BodyFrames::Lines(_) => format!("\n\n{text}\n\n"),
+        };
         for text in [text, crlf, commented] {
             let bytes = text.as_bytes();
             let mut all: Vec<Vec<&[u8]>> = vec![bytes.chunks(1).collect(), vec![bytes]];
@@ -43,7 +51,7 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
             }
         }
         let body = whole(api, &usual()).to_string().into_bytes();
-        let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+        let mut judge = new_judge(api, &pack, SETTINGS);
         assert_eq!(judge.judge_whole(body.clone()).unwrap(), body);
     }
 }
@@ -52,7 +60,7 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
 fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
     for api in APIS {
         let pack = aborting("never");
-        let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+        let mut judge = new_judge(api, &pack, SETTINGS);
         let (mut sent, mut shown_early) = (String::new(), false);
         for event in events(api, &usual()) {
             judge.push(event.as_bytes());
@@ -68,6 +76,8 @@ fn text_leaves_as_it_arrives_and_a_call_leaves_whole_when_it_is_complete() {
         }
         assert!(shown_early, "{api:?}");
         assert_eq!(judge.finish(), Ok(()));
+        // In Gemini the end of the input ends the reply.
+        sent += &String::from_utf8(judge.take()).unwrap();
         assert_eq!(sent, stream(api, &usual()));
     }
 }
@@ -92,6 +102,10 @@ fn a_blocked_text_ends_with_the_reason_and_a_normal_stop() {
     for (api, text, finish) in [
         (AnthropicMessages, format!("So: for{reason}"), "end_turn"),
         (OpenAiChat, format!("So: for\n\n{reason}"), "stop"),
+        (OpenAiCompletions, format!("So: for\n\n{reason}"), "stop"),
+        (Gemini, format!("So: for\n\n{reason}"), "STOP"),
+        (OllamaChat, format!("So: for\n\n{reason}"), "stop"),
+        (OllamaGenerate, format!("So: for\n\n{reason}"), "stop"),
         (OpenAiResponses, format!("So: for{reason}"), "completed"),
     ] {
         let judged = blocked(api, SETTINGS, &pieces);
@@ -121,6 +135,10 @@ fn a_hard_block_ends_as_a_failure_that_no_client_retries() {
     for (api, finish, errors) in [
         (AnthropicMessages, "error", 1),
         (OpenAiChat, "content_filter", 0),
+        (OpenAiCompletions, "content_filter", 0),
+        (Gemini, "SAFETY", 0),
+        (OllamaChat, "error", 1),
+        (OllamaGenerate, "error", 1),
         (OpenAiResponses, "failed", 1),
     ] {
         let seen = seen(&blocked(api, HARD, &pieces).sent);
@@ -151,6 +169,8 @@ fn no_trace_of_a_blocked_call_is_sent_and_the_stop_reason_is_not_that_of_a_call(
         (AnthropicMessages, "end_turn"),
         (OpenAiChat, "stop"),
         (OpenAiResponses, "completed"),
+        (Gemini, "STOP"),
+        (OllamaChat, "stop"),
     ] {
         let judged = blocked(api, SETTINGS, &pieces);
         let seen = seen(&judged.sent);
@@ -169,6 +189,8 @@ fn a_call_that_left_before_another_was_blocked_runs() {
     for (api, finish) in [
         (AnthropicMessages, "tool_use"),
         (OpenAiResponses, "completed"),
+        (Gemini, "STOP"),
+        (OllamaChat, "stop"),
     ] {
         let seen = seen(&blocked(api, SETTINGS, &pieces).sent);
         assert_eq!(seen.tools, ["read"], "{api:?}");
@@ -182,13 +204,17 @@ fn a_call_that_left_before_another_was_blocked_runs() {
 #[test]
 fn a_reply_that_is_not_streamed_is_blocked_the_same() {
     let reason = "[ttsr: reply stopped by rule demo/rule: Not this.]";
-    for api in APIS {
+    for api in every_api() {
         for pieces in [
             [Piece::Text(&["forbidden"])],
             [Piece::Tool("bash", &["{\"command\": \"forbidden\"}"])],
         ] {
+            let is_text = matches!(pieces, [Piece::Text(_)]);
+            if !is_text && !APIS.contains(&api) {
+                continue;
+            }
             let body = whole(api, &pieces).to_string().into_bytes();
-            let mut judge = ReplyJudge::new(api, &aborting("forbidden"), SETTINGS).unwrap();
+            let mut judge = new_judge(api, &aborting("forbidden"), SETTINGS);
             let sent = String::from_utf8(judge.judge_whole(body.clone()).unwrap()).unwrap();
             let seen = seen(&sent);
             assert_eq!(
@@ -197,7 +223,7 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
                 "{api:?} {sent}"
             );
             assert!(!sent.contains("forbidden"), "{sent}");
-            let mut judge = ReplyJudge::new(api, &aborting("forbidden"), HARD).unwrap();
+            let mut judge = new_judge(api, &aborting("forbidden"), HARD);
             assert_eq!(judge.judge_whole(body).unwrap_err().reason(), reason);
         }
     }
@@ -228,7 +254,7 @@ fn a_shadow_run_delays_and_changes_nothing() {
     ];
     for api in APIS {
         let pack = aborting("forbidden");
-        let mut judge = ReplyJudge::new(api, &pack, settings).unwrap();
+        let mut judge = new_judge(api, &pack, settings);
         for event in events(api, &pieces) {
             judge.push(event.as_bytes());
             assert_eq!(String::from_utf8(judge.take()).unwrap(), event, "{api:?}");
@@ -282,7 +308,7 @@ fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
     for api in APIS {
         let good = stream(api, &[Piece::Text(&["Hi."])]);
         let other = APIS.into_iter().find(|other| *other != api).unwrap();
-        let first = events(api, &[]).remove(0);
+        let first = events(api, &[Piece::Text(&["Hi."])]).remove(0);
         for bad in [
             format!("{first}data: {{\"type\": \"content_block_delta\", \n\n"),
             stream(other, &[Piece::Text(&["Hi."])]),
@@ -297,13 +323,13 @@ fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
             assert!(
                 seen(&judged.sent)
                     .text
-                    .starts_with("[ttsr: reply stopped: the reply"),
+                    .contains("[ttsr: reply stopped: the reply"),
                 "{api:?} {bad}"
             );
             let judged = judge_with(api, &aborting("never"), open, [bad.as_bytes()]);
             assert_eq!(judged.sent, bad, "{api:?}");
             assert!(judged.report.is_unreadable);
-            let mut judge = ReplyJudge::new(api, &aborting("never"), SETTINGS).unwrap();
+            let mut judge = new_judge(api, &aborting("never"), SETTINGS);
             judge.judge_whole(bad.into_bytes()).unwrap_err();
         }
         assert!(!judge(api, &aborting("never"), &good).report.is_unreadable);
@@ -317,7 +343,8 @@ fn more_held_text_than_the_bound_stops_the_reply() {
         ..SETTINGS
     };
     let long = "x".repeat(3000);
-    for api in APIS {
+    // A call of Gemini and Ollama is one event.
+    for api in [AnthropicMessages, OpenAiChat, OpenAiResponses] {
         let pieces = [Piece::Tool("bash", &["{\"a\": \"", &long, "\"}"])];
         let judged = judge_with(
             api,

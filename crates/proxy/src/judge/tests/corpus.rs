@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use ttsr::Pack;
+use ttsr::{Action, Channel, Decision, Event, Pack, Pattern, Rule, Verdict};
 use ttsr_testing::{Random, cassette, scale, skip};
 use ttsr_wire::{Reader, WireFormat};
 
 use super::replies::{Piece, stream};
-use super::{APIS, SETTINGS, aborting, judge_with};
-use crate::judge::ReplyJudge;
+use super::{APIS, SETTINGS, aborting, judge_with, new_judge};
 use crate::routes::ModelApi;
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -53,6 +52,8 @@ fn api_of(body: &[u8]) -> Option<ModelApi> {
         WireFormat::AnthropicMessages => Some(ModelApi::AnthropicMessages),
         WireFormat::OpenAiChat => Some(ModelApi::OpenAiChat),
         WireFormat::OpenAiResponses => Some(ModelApi::OpenAiResponses),
+        WireFormat::Gemini => Some(ModelApi::Gemini),
+        WireFormat::Ollama => Some(ModelApi::OllamaChat),
         _ => None,
     }
 }
@@ -84,7 +85,7 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
             let Some(api) = api_of(&body) else { continue };
             let name = format!("{}@{number}", path.display());
             if body.trim_ascii_start().starts_with(b"{") {
-                let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
+                let mut judge = new_judge(api, &pack, SETTINGS);
                 assert_eq!(judge.judge_whole(body.clone()).unwrap(), body, "{name}");
                 wholes += 1;
                 continue;
@@ -148,4 +149,207 @@ fn recorded_replies_pass_byte_for_byte_in_every_api() {
     }
     println!("{streams} streams of {seen} recorded replies");
     assert!(streams > 30);
+}
+
+/// The built-in packs that the proxy loads, and two rules for the planted texts.
+fn builtins() -> Pack {
+    let left_out = [
+        "std/pii",
+        "opencode/delegate-task-retry",
+        "opencode/phase-reminder",
+        "opencode/post-read-nudge",
+    ];
+    let names = Pack::builtins().filter(|name| !left_out.contains(name));
+    let builder = names.fold(Pack::builder(), |builder, name| builder.builtin(name));
+    let rule = |id: &str, pattern: &str, action: Action| {
+        let mut rule = Rule::new(id, vec![Pattern::regex(pattern)]);
+        rule.on = Channel::STREAMED.to_vec();
+        rule.action = action;
+        rule
+    };
+    let redact = rule("t/planted", PLANTED_PATTERN, Action::Redact);
+    let abort = rule("t/stop", "a planted violation", Action::Abort);
+    builder.rule(redact).rule(abort).build().unwrap()
+}
+
+const PLANTED: &str = "planted-0123456789abcdef";
+const PLANTED_PATTERN: &str = "planted-[0-9a-f]{16}";
+
+/// The verdicts that `ttsr replay` gives for a body: those of a session, up to the first cut.
+fn replayed(pack: &Pack, body: &[u8]) -> Vec<(Option<String>, &'static str, u64)> {
+    let mut events = Vec::new();
+    let mut reader = Reader::new("body");
+    reader.push(body, &mut |_, event| events.push(event));
+    reader.finish(&mut |_, event| events.push(event));
+    let mut verdicts = Vec::new();
+    let (mut session, mut stream) = (pack.session(), None);
+    for event in events {
+        let stream = stream.get_or_insert_with(|| {
+            session = pack.session();
+            session.begin_turn();
+            session.stream()
+        });
+        let verdict = match &event {
+            Event::PartStart {
+                part,
+                channel,
+                tool,
+                call,
+                ..
+            } => {
+                stream.open(*part, *channel);
+                tool.as_deref().map(|tool| {
+                    session.tool(stream, *part, tool, call.as_deref().unwrap_or_default())
+                })
+            }
+            Event::Tool { part, tool, call } => {
+                let call = call.as_deref().unwrap_or_default();
+                Some(session.tool(stream, *part, tool, call))
+            }
+            Event::Outcome { part, outcome } => {
+                stream.set_outcome(*part, *outcome);
+                None
+            }
+            Event::Delta { part, bytes } => Some(session.push(stream, *part, bytes)),
+            Event::PartEnd { part } => Some(session.close(stream, *part)),
+            _ => None,
+        };
+        let Some(verdict) = verdict else { continue };
+        let name = |decision: &Decision| {
+            let rule = decision.rule().map(|rule| pack.rule(rule).id.clone());
+            (rule, decision.action.name(), decision.decided())
+        };
+        let cut = match verdict {
+            Verdict::Act(decision) if decision.action.cuts() => Some(decision),
+            _ => None,
+        };
+        let in_time =
+            |decision: &&Decision| cut.is_none_or(|cut| decision.decided() <= cut.decided());
+        verdicts.extend(session.decisions().iter().filter(in_time).map(name));
+        if cut.is_some() {
+            return verdicts;
+        }
+    }
+    verdicts
+}
+
+/// Checks that the verdicts on a body are those of `ttsr replay`, and that nothing changes without a verdict that acts.
+fn judged_as_replayed(api: ModelApi, pack: &Pack, body: &str, size: usize, name: &str) -> bool {
+    let mut judge = new_judge(api, pack, SETTINGS);
+    let mut sent = Vec::new();
+    for piece in body.as_bytes().chunks(size) {
+        judge.push(piece);
+        sent.extend(judge.take());
+    }
+    let ended = judge.finish();
+    sent.extend(judge.take());
+    let decided: Vec<_> = judge
+        .decisions()
+        .map(|it| (it.rule.clone(), it.action.name(), it.decided))
+        .collect();
+    let want = replayed(pack, body.as_bytes());
+    assert_eq!(decided, want, "{name} in pieces of {size}");
+    let report = judge.report();
+    let acts = report.is_blocked || report.redactions > 0 || ended.is_err();
+    assert!(
+        acts || sent == body.as_bytes(),
+        "{name} in pieces of {size}"
+    );
+    let sent = String::from_utf8_lossy(&sent);
+    for start in 0..PLANTED.len() - 8 {
+        let piece = &PLANTED[start..start + 9];
+        assert!(!sent.contains(piece), "{name} leaks {piece}: {sent}");
+    }
+    assert!(!sent.contains("a planted violation"), "{name}: {sent}");
+    report.is_blocked || report.redactions > 0
+}
+
+#[test]
+fn verdicts_on_recorded_replies_are_those_of_a_replay_and_planted_secrets_do_not_leak() {
+    let Some(folder) = skip::corpus() else {
+        return;
+    };
+    let pack = builtins();
+    let mut paths = Vec::new();
+    files(&folder.join("streams"), &mut paths);
+    let mut random = Random::new(17);
+    let every = 200 / scale(100).clamp(1, 100);
+    let (mut seen, mut streams, mut acted, mut cuts) = (0, 0, 0, 0);
+    for path in paths {
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            seen += 1;
+            if seen % every != 0 {
+                continue;
+            }
+            let line: Value = serde_json::from_str(line).unwrap();
+            let deltas = line["deltas"].as_array().unwrap().iter();
+            let mut texts: Vec<String> = deltas
+                .filter(|delta| {
+                    line["parts"][delta[0].as_u64().unwrap() as usize]["kind"] == "text"
+                })
+                .map(|delta| delta[1].as_str().unwrap().to_owned())
+                .take(200)
+                .collect();
+            if texts.is_empty() {
+                continue;
+            }
+            let api = random.pick(&APIS);
+            let mut judged = |texts: &[String], what: &str| {
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let body = stream(api, &[Piece::Text(&texts)]);
+                let name = format!("{api:?} {} {what}", line["stream"]);
+                let size = 1 + random.below(300);
+                streams += 1;
+                acted += u64::from(judged_as_replayed(api, &pack, &body, size, &name));
+            };
+            judged(&texts, "as recorded");
+            let at = texts.len() / 2;
+            for cut in 0..=PLANTED.len() {
+                let planted = [&PLANTED[..cut], &PLANTED[cut..]].map(str::to_owned);
+                let mut with_secret = texts.clone();
+                with_secret.splice(
+                    at..at,
+                    [" ".into()].into_iter().chain(planted).chain([" ".into()]),
+                );
+                judged(&with_secret, &format!("with a secret cut at {cut}"));
+                cuts += 1;
+            }
+            texts.insert(at, " a planted violation ".into());
+            judged(&texts, "with a violation");
+        }
+    }
+    println!(
+        "{streams} streams of {seen} recorded replies, {acted} with a verdict that acts, {cuts} cuts of secrets"
+    );
+    assert!(acted > cuts);
+}
+
+#[test]
+fn verdicts_on_recorded_bodies_are_those_of_a_replay() {
+    let Some(folder) = skip::corpus() else {
+        return;
+    };
+    let pack = builtins();
+    let mut paths = Vec::new();
+    files(&folder.join("wire"), &mut paths);
+    let mut random = Random::new(19);
+    let (mut bodies_read, mut acted) = (0, 0);
+    for path in paths {
+        for (number, body) in bodies(&path).into_iter().enumerate() {
+            let Some(api) = api_of(&body) else { continue };
+            let Ok(body) = String::from_utf8(body) else {
+                continue;
+            };
+            if body.trim_start().starts_with('{') {
+                continue;
+            }
+            let name = format!("{}@{number}", path.display());
+            for size in [1 + random.below(300), body.len()] {
+                acted += u64::from(judged_as_replayed(api, &pack, &body, size, &name));
+            }
+            bodies_read += 1;
+        }
+    }
+    println!("{bodies_read} bodies, {acted} runs with a verdict that acts");
+    assert!(bodies_read > 30);
 }

@@ -3,24 +3,46 @@
 
 mod blocks;
 mod corpus;
-mod legal;
+pub(crate) mod legal;
 mod random;
 mod redactions;
-mod replies;
+pub(crate) mod replies;
 
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
-use super::{BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
+use super::{BodyFrames, BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
-pub(super) const APIS: [ModelApi; 3] = [
+/// The APIs with reasoning and tool calls.
+pub(crate) const APIS: [ModelApi; 5] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
+    ModelApi::Gemini,
+    ModelApi::OllamaChat,
 ];
 
-pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
+/// The APIs with text alone.
+pub(crate) const TEXT_APIS: [ModelApi; 2] = [ModelApi::OpenAiCompletions, ModelApi::OllamaGenerate];
+
+pub(crate) fn every_api() -> impl Iterator<Item = ModelApi> {
+    APIS.into_iter().chain(TEXT_APIS)
+}
+
+/// The framing in which a server of the API streams.
+pub(crate) fn frames_of(api: ModelApi) -> BodyFrames {
+    match api {
+        ModelApi::OllamaChat | ModelApi::OllamaGenerate => BodyFrames::lines(),
+        _ => BodyFrames::events(),
+    }
+}
+
+pub(crate) fn new_judge(api: ModelApi, pack: &Pack, settings: JudgeSettings) -> ReplyJudge {
+    ReplyJudge::new(api, frames_of(api), pack, settings).unwrap()
+}
+
+pub(crate) const SETTINGS: JudgeSettings = JudgeSettings {
     ending: BlockEnding::Soft,
     is_fail_open: false,
     mode: Mode::Live,
@@ -29,19 +51,19 @@ pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
 
 /// The result of one judged stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub(super) sent: String,
-    pub(super) ended: Result<(), BrokenOff>,
-    pub(super) report: ReplyReport,
+pub(crate) struct Judged {
+    pub(crate) sent: String,
+    pub(crate) ended: Result<(), BrokenOff>,
+    pub(crate) report: ReplyReport,
 }
 
-pub(super) fn judge_with<'p>(
+pub(crate) fn judge_with<'p>(
     api: ModelApi,
     pack: &Pack,
     settings: JudgeSettings,
     pieces: impl IntoIterator<Item = &'p [u8]>,
 ) -> Judged {
-    let mut judge = ReplyJudge::new(api, pack, settings).unwrap();
+    let mut judge = new_judge(api, pack, settings);
     let mut sent = Vec::new();
     for piece in pieces {
         judge.push(piece);
@@ -56,19 +78,19 @@ pub(super) fn judge_with<'p>(
     }
 }
 
-pub(super) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
+pub(crate) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
     judge_with(api, pack, SETTINGS, [stream.as_bytes()])
 }
 
 /// A pack of one rule for text, reasoning and tool input.
-pub(super) fn pack_of(pattern: Pattern, change: impl FnOnce(&mut Rule)) -> Pack {
+pub(crate) fn pack_of(pattern: Pattern, change: impl FnOnce(&mut Rule)) -> Pack {
     let mut rule = Rule::new("demo/rule", vec![pattern]);
     rule.on = ttsr::Channel::STREAMED.to_vec();
     change(&mut rule);
     Pack::builder().rule(rule).build().unwrap()
 }
 
-pub(super) fn aborting(pattern: &str) -> Pack {
+pub(crate) fn aborting(pattern: &str) -> Pack {
     pack_of(Pattern::literal(pattern), |rule| {
         rule.action = Action::Abort;
         rule.message = Some("Not this.".into());

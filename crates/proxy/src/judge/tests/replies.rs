@@ -7,7 +7,7 @@ use ttsr_wire::Reader;
 use crate::routes::ModelApi;
 
 /// One part of a reply, in deltas.
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Text(&'a [&'a str]),
     Reasoning(&'a [&'a str]),
     /// The name and the input.
@@ -25,15 +25,18 @@ impl Piece<'_> {
 }
 
 /// Returns the event stream of a reply, one string for each event.
-pub(super) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
+pub(crate) fn events(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
     match api {
         ModelApi::AnthropicMessages => messages(pieces),
         ModelApi::OpenAiChat => chat(pieces),
+        ModelApi::OpenAiCompletions => completions(pieces),
+        ModelApi::Gemini => gemini(pieces),
+        ModelApi::OllamaChat | ModelApi::OllamaGenerate => ollama(api, pieces),
         _ => responses(pieces),
     }
 }
 
-pub(super) fn stream(api: ModelApi, pieces: &[Piece<'_>]) -> String {
+pub(crate) fn stream(api: ModelApi, pieces: &[Piece<'_>]) -> String {
     events(api, pieces).concat()
 }
 
@@ -131,6 +134,101 @@ fn chat(pieces: &[Piece<'_>]) -> Vec<String> {
     out.push(format!("data: {usage}\n\n"));
     out.push("data: [DONE]\n\n".into());
     out
+}
+
+fn completions(pieces: &[Piece<'_>]) -> Vec<String> {
+    let chunk = |text: &str, reason: Value| {
+        let choices =
+            json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": reason}]);
+        let chunk = json!({
+            "id": "cmpl-1", "object": "text_completion", "created": 17, "model": "m", "choices": choices,
+        });
+        format!("data: {chunk}\n\n")
+    };
+    let deltas = pieces.iter().flat_map(|piece| piece.deltas());
+    let mut out: Vec<String> = deltas.map(|delta| chunk(delta, Value::Null)).collect();
+    out.push(chunk("", json!("stop")));
+    out.push("data: [DONE]\n\n".into());
+    out
+}
+
+/// Puts the source text of an object into a document.
+fn with_object(document: &Value, object: &str) -> String {
+    document.to_string().replace("\"@OBJECT@\"", object)
+}
+
+fn gemini(pieces: &[Piece<'_>]) -> Vec<String> {
+    let chunk = |part: Value, finish_reason: Option<&str>| {
+        let mut candidate = json!({"content": {"role": "model", "parts": [part]}, "index": 0});
+        if let Some(reason) = finish_reason {
+            candidate["finishReason"] = json!(reason);
+        }
+        json!({
+            "candidates": [candidate], "modelVersion": "m", "responseId": "r1",
+            "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9},
+        })
+    };
+    let mut out = Vec::new();
+    for piece in pieces {
+        match piece {
+            Text(deltas) => {
+                out.extend(
+                    deltas
+                        .iter()
+                        .map(|text| chunk(json!({"text": text}), None).to_string()),
+                );
+            }
+            Reasoning(deltas) => out.extend(
+                deltas
+                    .iter()
+                    .map(|text| chunk(json!({"text": text, "thought": true}), None).to_string()),
+            ),
+            Tool(name, deltas) => {
+                let call = json!({"functionCall": {"name": name, "args": "@OBJECT@"}});
+                out.push(with_object(&chunk(call, None), &deltas.concat()));
+            }
+        }
+    }
+    out.push(chunk(json!({"text": ""}), Some("STOP")).to_string());
+    out.into_iter()
+        .map(|data| format!("data: {data}\r\n\r\n"))
+        .collect()
+}
+
+fn ollama(api: ModelApi, pieces: &[Piece<'_>]) -> Vec<String> {
+    let created = "2025-01-02T03:04:05.6Z";
+    let line = |message: Value| match api {
+        ModelApi::OllamaGenerate => json!({
+            "model": "m", "created_at": created, "response": message["content"], "done": false,
+        }),
+        _ => json!({"model": "m", "created_at": created, "message": message, "done": false}),
+    };
+    let message = |text: &str| json!({"role": "assistant", "content": text});
+    let mut out = Vec::new();
+    for piece in pieces {
+        match piece {
+            Text(deltas) => {
+                out.extend(deltas.iter().map(|text| line(message(text)).to_string()));
+            }
+            Reasoning(deltas) => out.extend(deltas.iter().map(|text| {
+                let mut thinking = message("");
+                thinking["thinking"] = json!(text);
+                line(thinking).to_string()
+            })),
+            Tool(name, deltas) => {
+                let mut calling = message("");
+                calling["tool_calls"] =
+                    json!([{"function": {"name": name, "arguments": "@OBJECT@"}}]);
+                out.push(with_object(&line(calling), &deltas.concat()));
+            }
+        }
+    }
+    let mut last = line(message(""));
+    last["done"] = json!(true);
+    last["done_reason"] = json!("stop");
+    last["eval_count"] = json!(7);
+    out.push(last.to_string());
+    out.into_iter().map(|line| line + "\n").collect()
 }
 
 fn response(status: &str, output: &[Value]) -> Value {
@@ -233,7 +331,7 @@ fn responses(pieces: &[Piece<'_>]) -> Vec<String> {
 }
 
 /// Returns the reply to a request without `stream`.
-pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
+pub(crate) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
     let joined = |piece: &Piece<'_>| piece.deltas().concat();
     match api {
         ModelApi::AnthropicMessages => {
@@ -273,6 +371,54 @@ pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
                 "usage": {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16},
             })
         }
+        ModelApi::OpenAiCompletions => {
+            let text: String = pieces.iter().map(joined).collect();
+            json!({
+                "id": "cmpl-1", "object": "text_completion", "created": 17, "model": "m",
+                "choices": [{"index": 0, "text": text, "logprobs": null, "finish_reason": "stop"}],
+            })
+        }
+        ModelApi::Gemini => {
+            let parts = pieces.iter().map(|piece| match piece {
+                Text(_) => json!({"text": joined(piece)}),
+                Reasoning(_) => json!({"text": joined(piece), "thought": true}),
+                Tool(name, _) => {
+                    let args: Value = serde_json::from_str(&joined(piece)).unwrap();
+                    json!({"functionCall": {"name": name, "args": args}})
+                }
+            });
+            let parts: Vec<Value> = parts.collect();
+            json!({
+                "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+                "modelVersion": "m", "responseId": "r1",
+                "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 16},
+            })
+        }
+        ModelApi::OllamaChat | ModelApi::OllamaGenerate => {
+            let mut message = json!({"role": "assistant", "content": ""});
+            let mut calls = Vec::new();
+            for piece in pieces {
+                match piece {
+                    Text(_) => message["content"] = json!(joined(piece)),
+                    Reasoning(_) => message["thinking"] = json!(joined(piece)),
+                    Tool(name, _) => {
+                        let arguments: Value = serde_json::from_str(&joined(piece)).unwrap();
+                        calls.push(json!({"function": {"name": name, "arguments": arguments}}));
+                    }
+                }
+            }
+            if !calls.is_empty() {
+                message["tool_calls"] = json!(calls);
+            }
+            let mut whole = json!({
+                "model": "m", "created_at": "2025-01-02T03:04:05.6Z", "done": true, "done_reason": "stop",
+            });
+            match api {
+                ModelApi::OllamaGenerate => whole["response"] = message["content"].clone(),
+                _ => whole["message"] = message,
+            }
+            whole
+        }
         _ => {
             let items: Vec<Value> = pieces
                 .iter()
@@ -286,17 +432,17 @@ pub(super) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
 
 /// The texts and ends that a client reads from the bytes that it received.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The texts by channel, each part on a line of its own.
-    pub(super) text: String,
-    pub(super) reasoning: String,
-    pub(super) input: String,
-    pub(super) tools: Vec<String>,
-    pub(super) finishes: Vec<String>,
-    pub(super) errors: Vec<String>,
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) input: String,
+    pub(crate) tools: Vec<String>,
+    pub(crate) finishes: Vec<String>,
+    pub(crate) errors: Vec<String>,
 }
 
-pub(super) fn seen(sent: &str) -> Seen {
+pub(crate) fn seen(sent: &str) -> Seen {
     let mut seen = Seen::default();
     let mut channels = Vec::new();
     let mut reader = Reader::new("sent");

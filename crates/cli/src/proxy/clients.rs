@@ -1,0 +1,122 @@
+//! The settings with which a client that runs behind the proxy finds it.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// The variable with which OpenCode takes a configuration.
+const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// The variable with the base URL of Google's clients for Gemini.
+const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
+
+/// Returns the command with the settings of the client: `base` is the URL of the proxy, and `openai` the path of OpenAI's
+/// API below it.
+pub(super) fn command_of(
+    program: &OsStr,
+    arguments: &[std::ffi::OsString],
+    base: &str,
+    openai: &str,
+) -> Command {
+    let mut command = Command::new(program);
+    command.env(GEMINI, format!("{base}/gemini"));
+    let name = Path::new(program).file_stem().and_then(OsStr::to_str);
+    match name {
+        Some("codex") => {
+            let has_key = std::env::var_os("OPENAI_API_KEY").is_some();
+            for setting in codex_settings(&format!("{base}/openai{openai}"), has_key) {
+                command.arg("-c").arg(setting);
+            }
+        }
+        Some("opencode") => {
+            let known = std::env::var(OPENCODE).ok();
+            command.env(OPENCODE, opencode_settings(known.as_deref(), base, openai));
+        }
+        _ => {}
+    }
+    command.args(arguments);
+    command
+}
+
+/// Returns the settings of Codex. With a key, they name a provider of their own; the login of ChatGPT belongs to the
+/// provider that Codex has.
+fn codex_settings(url: &str, has_key: bool) -> Vec<String> {
+    if !has_key {
+        return vec![format!("openai_base_url={}", json!(url))];
+    }
+    let table = [
+        ("name", json!("OpenAI")),
+        ("base_url", json!(url)),
+        ("env_key", json!("OPENAI_API_KEY")),
+        ("wire_api", json!("responses")),
+    ];
+    let of_table = table.map(|(key, value)| format!("model_providers.ttsr.{key}={value}"));
+    let mut settings = vec!["model_provider=\"ttsr\"".to_owned()];
+    settings.extend(of_table);
+    settings
+}
+
+/// Returns the configuration of OpenCode: that of the environment, with the URLs of the providers.
+fn opencode_settings(known: Option<&str>, base: &str, openai: &str) -> String {
+    let known = known.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let mut settings = known.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    for (provider, path) in [
+        ("anthropic", "/anthropic/v1".to_owned()),
+        ("openai", format!("/openai{openai}")),
+        ("google", "/gemini/v1beta".to_owned()),
+    ] {
+        let mut place = &mut settings;
+        for key in ["provider", provider, "options"] {
+            if !place[key].is_object() {
+                place[key] = json!({});
+            }
+            place = &mut place[key];
+        }
+        place["baseURL"] = json!(format!("{base}{path}"));
+    }
+    settings.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codex_takes_a_provider_or_a_url() {
+        let url = "http://127.0.0.1:1/openai/v1";
+        assert_eq!(
+            codex_settings(url, false),
+            ["openai_base_url=\"http://127.0.0.1:1/openai/v1\""]
+        );
+        let settings = codex_settings(url, true);
+        assert_eq!(settings[0], "model_provider=\"ttsr\"");
+        let whole = settings.join("\n");
+        let read: toml::Table = whole.parse().unwrap();
+        let provider = &read["model_providers"]["ttsr"];
+        assert_eq!(provider["base_url"].as_str(), Some(url));
+        assert_eq!(provider["wire_api"].as_str(), Some("responses"));
+    }
+
+    #[test]
+    fn opencode_keeps_its_other_settings() {
+        let known = r#"{"model": "x/y", "provider": {"openai": {"options": {"timeout": 3}}}}"#;
+        for known in [Some(known), Some("no json"), Some("[]"), None] {
+            let settings = opencode_settings(known, "http://127.0.0.1:1", "/v1");
+            let settings: Value = serde_json::from_str(&settings).unwrap();
+            let providers = &settings["provider"];
+            assert_eq!(
+                providers["openai"]["options"]["baseURL"],
+                "http://127.0.0.1:1/openai/v1"
+            );
+            assert_eq!(
+                providers["anthropic"]["options"]["baseURL"],
+                "http://127.0.0.1:1/anthropic/v1"
+            );
+            let is_known = known.is_some_and(|known| known.contains("x/y"));
+            assert_eq!(settings["model"] == "x/y", is_known);
+            assert_eq!(providers["openai"]["options"]["timeout"] == 3, is_known);
+        }
+    }
+}

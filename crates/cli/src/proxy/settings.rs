@@ -1,0 +1,156 @@
+//! The table `proxy` of `ttsr.toml`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use ttsr_proxy::{ProxyConfig, ProxyLimits, UpstreamUrl};
+
+use super::mount;
+use crate::CommandError;
+
+/// The file that is read if `--config` names none.
+const USUAL: &str = "ttsr.toml";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsFile {
+    #[serde(default)]
+    proxy: ProxySettings,
+}
+
+/// The settings of a file. Options of the command line win over them.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct ProxySettings {
+    pub(super) listen: Option<String>,
+    hosts: Vec<String>,
+    upstream: Option<String>,
+    upstreams: BTreeMap<String, String>,
+    pub(super) packs: Vec<String>,
+    limits: LimitSettings,
+}
+
+/// The bounds: sizes in bytes, times in seconds.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct LimitSettings {
+    head_bytes: Option<usize>,
+    request_bytes: Option<u64>,
+    reply_bytes: Option<u64>,
+    held_bytes: Option<usize>,
+    requests: Option<usize>,
+    head_seconds: Option<u64>,
+    connect_seconds: Option<u64>,
+    idle_seconds: Option<u64>,
+    keep_alive_seconds: Option<u64>,
+    hold_seconds: Option<u64>,
+    drain_seconds: Option<u64>,
+}
+
+impl ProxySettings {
+    /// Reads the file, or `ttsr.toml` in the current folder if that exists.
+    pub(super) fn read(file: Option<&Path>) -> Result<ProxySettings, CommandError> {
+        let path = file.unwrap_or(Path::new(USUAL));
+        if file.is_none() && !path.exists() {
+            return Ok(ProxySettings::default());
+        }
+        let because = |error: &dyn std::fmt::Display| {
+            CommandError::Message(format!("{}: {error}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| because(&error))?;
+        ProxySettings::parse(&text).map_err(|error| because(&error))
+    }
+
+    fn parse(text: &str) -> Result<ProxySettings, toml::de::Error> {
+        Ok(toml::from_str::<SettingsFile>(text)?.proxy)
+    }
+
+    /// Applies the settings to a configuration.
+    pub(super) fn apply(&self, config: &mut ProxyConfig) -> Result<(), CommandError> {
+        let parsed = |name: &str, url: &str| {
+            UpstreamUrl::parse(url)
+                .map_err(|error| CommandError::Message(format!("proxy.{name}: {error}")))
+        };
+        config.hosts.extend_from_slice(&self.hosts);
+        for (name, url) in &self.upstreams {
+            mount(config, name, parsed(&format!("upstreams.{name}"), url)?);
+        }
+        if let Some(url) = &self.upstream {
+            config.fallback = Some(parsed("upstream", url)?);
+        }
+        self.limits.apply(&mut config.limits);
+        Ok(())
+    }
+}
+
+impl LimitSettings {
+    fn apply(&self, limits: &mut ProxyLimits) {
+        fn set<T>(value: Option<T>, limit: &mut T) {
+            if let Some(value) = value {
+                *limit = value;
+            }
+        }
+        set(self.head_bytes, &mut limits.head_bytes);
+        set(self.request_bytes, &mut limits.request_bytes);
+        set(self.reply_bytes, &mut limits.reply_bytes);
+        set(self.held_bytes, &mut limits.held_bytes);
+        set(self.requests, &mut limits.requests);
+        for (seconds, limit) in [
+            (self.head_seconds, &mut limits.head_time),
+            (self.connect_seconds, &mut limits.connect_time),
+            (self.idle_seconds, &mut limits.idle_time),
+            (self.keep_alive_seconds, &mut limits.keep_alive_time),
+            (self.hold_seconds, &mut limits.hold_time),
+            (self.drain_seconds, &mut limits.drain_time),
+        ] {
+            set(seconds.map(Duration::from_secs), limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_hosts_and_bounds_are_applied_and_unknown_keys_are_errors() {
+        let settings = ProxySettings::parse(
+            r#"
+            [proxy]
+            hosts = ["proxy.internal"]
+            upstream = "http://localhost:9"
+            packs = ["std/secrets"]
+            [proxy.upstreams]
+            openrouter = "https://openrouter.ai/api"
+            openai = "http://localhost:10"
+            [proxy.limits]
+            held-bytes = 1024
+            hold-seconds = 7
+            "#,
+        );
+        let settings = settings.unwrap();
+        let mut config = ProxyConfig::default();
+        settings.apply(&mut config).ok().unwrap();
+        let prefixes: Vec<&str> = config.mounts.iter().map(|mount| mount.prefix()).collect();
+        assert!(prefixes.contains(&"/openrouter"), "{prefixes:?}");
+        let openai = prefixes.iter().filter(|prefix| **prefix == "/openai");
+        assert_eq!(openai.count(), 1);
+        assert_eq!(config.hosts, ["proxy.internal"]);
+        assert_eq!(config.limits.held_bytes, 1024);
+        assert_eq!(config.limits.hold_time, Duration::from_secs(7));
+        assert_eq!(config.limits.requests, ProxyLimits::default().requests);
+        for text in [
+            "[proxy]\nport = 1",
+            "[proxies]\n",
+            "[proxy.limits]\nheld = 1",
+            "[proxy.limits]\nrequests = -1",
+        ] {
+            ProxySettings::parse(text).unwrap_err();
+        }
+        let bad = ProxySettings::parse("[proxy.upstreams]\nx = \"ftp://localhost\"").unwrap();
+        assert!(bad.apply(&mut config).is_err());
+        assert_eq!(ProxySettings::parse("").unwrap(), ProxySettings::default());
+    }
+}

@@ -1,0 +1,82 @@
+//! What is counted and logged of a request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::event_log::{EventLog, ProxyLogEvent, UnscannedPath};
+use crate::judge::{ReplyJudge, ReplyReport};
+use crate::metrics::ProxyMetrics;
+use crate::routes::ModelApi;
+use crate::totals::ProxyTotals;
+
+/// The account of one request: where its events are counted and logged.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestAccount {
+    pub(crate) totals: Arc<ProxyTotals>,
+    pub(crate) metrics: Arc<ProxyMetrics>,
+    pub(crate) log: Option<EventLog>,
+    /// The number of the request, from 1.
+    pub(crate) number: u64,
+    pub(crate) began: Instant,
+}
+
+impl RequestAccount {
+    fn log(&self, event: ProxyLogEvent) {
+        if let Some(log) = &self.log {
+            log.write(self.number, event);
+        }
+    }
+
+    pub(crate) fn passed(&self, status: u16) {
+        ProxyTotals::add(&self.totals.passed, 1);
+        self.log(ProxyLogEvent::Passed { status });
+    }
+
+    pub(crate) fn refused(&self, reason: &str) {
+        ProxyTotals::add(&self.totals.refused, 1);
+        self.log(ProxyLogEvent::Refused {
+            reason: reason.to_owned(),
+        });
+    }
+
+    pub(crate) fn failed(&self, reason: &str) {
+        ProxyTotals::add(&self.totals.failed, 1);
+        self.log(ProxyLogEvent::Failed {
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Counts a judged reply that has ended, and its decisions.
+    pub(crate) fn judged(&self, api: ModelApi, streamed: bool, judge: &ReplyJudge) {
+        for decision in judge.decisions() {
+            self.metrics.add(decision);
+            self.log(ProxyLogEvent::of_decision(decision));
+        }
+        self.replied(api, streamed, &judge.report());
+    }
+
+    /// Counts a reply that has ended.
+    pub(crate) fn replied(&self, api: ModelApi, streamed: bool, report: &ReplyReport) {
+        self.totals.add_reply(report);
+        if self.log.is_none() {
+            return;
+        }
+        let unscanned = report.unscanned.iter();
+        self.log(ProxyLogEvent::Reply {
+            api: api.name().to_owned(),
+            streamed,
+            stopped: report.is_blocked,
+            by: report.rule.clone(),
+            unreadable: report.is_unreadable,
+            redactions: report.redactions,
+            warnings: report.warnings,
+            unscanned: unscanned
+                .map(|(path, bytes)| UnscannedPath {
+                    path: path.clone(),
+                    bytes: *bytes,
+                })
+                .collect(),
+            ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        });
+    }
+}

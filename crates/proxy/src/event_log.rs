@@ -1,0 +1,185 @@
+//! The log of a proxy: one JSON object on each line, without text of requests and replies.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use ttsr::DecisionRecord;
+
+/// A line of the log of a proxy.
+///
+/// No member has text of a request or of a reply, and no key. Names of tools and paths of arguments are names that the
+/// model or the client chose.
+///
+/// # Example: a line
+/// ```
+/// use ttsr_proxy::{ProxyLogLine, ProxyLogEvent};
+/// let line = r#"{"proxy":1,"at":1767225600000,"request":4,"event":"refused","reason":"no server"}"#;
+/// let line: ProxyLogLine = serde_json::from_str(line)?;
+/// assert_eq!(line.request, 4);
+/// assert!(matches!(line.event, ProxyLogEvent::Refused { reason } if reason == "no server"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxyLogLine {
+    /// The version of the format, which is 1.
+    #[serde(rename = "proxy")]
+    pub version: u32,
+    /// The time in milliseconds since 1970-01-01 UTC.
+    pub at: u64,
+    /// The number of the request since the start of the proxy, from 1.
+    pub request: u64,
+    /// The event.
+    #[serde(flatten)]
+    pub event: ProxyLogEvent,
+}
+
+/// An event in the log of a proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProxyLogEvent {
+    /// A rule or a limit decided.
+    Decision {
+        /// The full id of the rule.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// The name of the limit, if no rule decided.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit: Option<String>,
+        /// The name of the action.
+        action: String,
+        /// The reason why the policy suppresses the action.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        suppression: Option<String>,
+        /// The name of the channel.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        channel: Option<String>,
+        /// The name of the tool.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        /// The path of the argument.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arg: Option<String>,
+        /// The start of the match, in bytes of its part.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start: Option<u64>,
+        /// The end of the match, in bytes of its part.
+        end: u64,
+    },
+    /// A judged reply has ended.
+    Reply {
+        /// The API, such as `anthropic-messages`.
+        api: String,
+        /// True if it was streamed.
+        streamed: bool,
+        /// True if it was stopped.
+        stopped: bool,
+        /// The full id of the rule that stopped it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// True if it could not be read.
+        unreadable: bool,
+        /// Number of redact decisions.
+        redactions: u64,
+        /// Number of warnings.
+        warnings: u64,
+        /// Bytes that no reader knows, by their path in the reply.
+        unscanned: Vec<UnscannedPath>,
+        /// The time from the request to the end of the reply, in milliseconds.
+        ms: u64,
+    },
+    /// A response that no rule reads was passed on.
+    Passed {
+        /// The status of the response.
+        status: u16,
+    },
+    /// The proxy answered the request itself.
+    Refused {
+        /// The reason.
+        reason: String,
+    },
+    /// The server did not answer, or not in a form that is passed on.
+    Failed {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// Strings of replies that no reader knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnscannedPath {
+    /// The path in the reply, such as `choices[].delta.sound`, or the kind of the damage.
+    pub path: String,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+impl ProxyLogEvent {
+    /// Returns the event of a decision, without its message and without the text that matched.
+    pub(crate) fn of_decision(decision: &DecisionRecord) -> ProxyLogEvent {
+        ProxyLogEvent::Decision {
+            rule: decision.rule.clone(),
+            limit: decision.limit.clone(),
+            action: decision.action.name().to_owned(),
+            suppression: decision.suppression.map(|it| it.name().to_owned()),
+            channel: decision.channel.map(|it| it.name().to_owned()),
+            tool: decision.tool.clone(),
+            arg: decision.arg.clone(),
+            start: decision.start,
+            end: decision.end,
+        }
+    }
+}
+
+/// The destination of the log of a proxy. Copies of it write to the same place.
+#[derive(Clone)]
+pub struct EventLog(Arc<Mutex<dyn Write + Send>>);
+
+impl EventLog {
+    /// Returns a log that appends to a file, which is created if it is missing. On Unix only its owner may read a new one.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn append_to(path: &Path) -> io::Result<EventLog> {
+        let mut options = File::options();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(EventLog::new(options.open(path)?))
+    }
+
+    /// Returns a log that writes each line with one call. Errors of the writer are ignored: a full disk must not stop
+    /// requests.
+    #[must_use]
+    pub fn new(to: impl Write + Send + 'static) -> EventLog {
+        EventLog(Arc::new(Mutex::new(to)))
+    }
+
+    pub(crate) fn write(&self, request: u64, event: ProxyLogEvent) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let at = since.map_or(0, |since| since.as_millis() as u64);
+        let line = ProxyLogLine {
+            version: 1,
+            at,
+            request,
+            event,
+        };
+        let Ok(mut line) = serde_json::to_vec(&line) else {
+            return;
+        };
+        line.push(b'\n');
+        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        to.write_all(&line).ok();
+    }
+}
+
+impl fmt::Debug for EventLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLog").finish_non_exhaustive()
+    }
+}

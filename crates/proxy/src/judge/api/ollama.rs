@@ -1,0 +1,151 @@
+//! Ollama's API, `/api/chat` and `/api/generate`: one JSON object on each line. The reason of a block is one more line.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ttsr_wire::WireFormat;
+
+use super::{EventHold, ReplyApi, copied};
+use crate::config::BlockEnding;
+
+#[derive(Debug)]
+pub(super) struct OllamaReplyState {
+    /// True for `/api/chat`, whose lines have a message.
+    is_chat: bool,
+    model: String,
+    created_at: String,
+    has_text: bool,
+    has_ended: bool,
+}
+
+#[derive(Deserialize)]
+struct OllamaLine<'a> {
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    created_at: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    response: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<OllamaMessage<'a>>,
+    #[serde(default)]
+    done: bool,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct OllamaMessage<'a> {
+    #[serde(borrow)]
+    content: Option<Cow<'a, str>>,
+}
+
+impl OllamaReplyState {
+    pub(super) fn new(is_chat: bool) -> OllamaReplyState {
+        OllamaReplyState {
+            is_chat,
+            model: String::new(),
+            created_at: "1970-01-01T00:00:00Z".to_owned(),
+            has_text: false,
+            has_ended: false,
+        }
+    }
+
+    fn line(&self, text: &str) -> Value {
+        let mut line = json!({"model": self.model, "created_at": self.created_at, "done": false});
+        match self.is_chat {
+            true => line["message"] = json!({"role": "assistant", "content": text}),
+            false => line["response"] = json!(text),
+        }
+        line
+    }
+
+    fn push_line(line: &Value, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{line}\n").as_bytes());
+    }
+}
+
+impl ReplyApi for OllamaReplyState {
+    fn format(&self) -> WireFormat {
+        WireFormat::Ollama
+    }
+
+    /// A call is whole in a line.
+    fn hold(&mut self, data: &[u8]) -> EventHold {
+        let line = serde_json::from_slice::<OllamaLine<'_>>(data);
+        EventHold {
+            waits_for_end: line.is_ok_and(|line| line.done),
+            ..EventHold::default()
+        }
+    }
+
+    fn sent(&mut self, data: &[u8]) {
+        let Ok(line) = serde_json::from_slice::<OllamaLine<'_>>(data) else {
+            return;
+        };
+        self.model = line.model.map_or(self.model.clone(), Cow::into_owned);
+        let created = line.created_at.map(Cow::into_owned);
+        self.created_at = created.unwrap_or(self.created_at.clone());
+        let content = line.message.and_then(|message| message.content);
+        let texts = [content, line.response];
+        self.has_text |= texts.into_iter().flatten().any(|text| !text.is_empty());
+        self.has_ended |= line.done || line.error.is_some();
+    }
+
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        if !self.has_ended {
+            Self::push_line(&self.line(""), out);
+        }
+    }
+
+    fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
+        if self.has_ended {
+            return;
+        }
+        let text = match self.has_text {
+            true => format!("\n\n{reason}"),
+            false => reason.to_owned(),
+        };
+        Self::push_line(&self.line(&text), out);
+        let last = match ending {
+            BlockEnding::Soft => {
+                let mut last = self.line("");
+                last["done"] = json!(true);
+                last["done_reason"] = json!("stop");
+                for count in [
+                    "total_duration",
+                    "load_duration",
+                    "prompt_eval_count",
+                    "prompt_eval_duration",
+                    "eval_count",
+                    "eval_duration",
+                ] {
+                    last[count] = json!(0);
+                }
+                last
+            }
+            BlockEnding::Hard => json!({"error": reason}),
+        };
+        Self::push_line(&last, out);
+    }
+
+    fn whole(&self, reply: &Value, reason: &str) -> Value {
+        let mut whole = self.line(reason);
+        let members = [
+            "model",
+            "created_at",
+            "total_duration",
+            "load_duration",
+            "prompt_eval_count",
+            "prompt_eval_duration",
+            "eval_count",
+            "eval_duration",
+        ];
+        if let Some(whole) = whole.as_object_mut() {
+            whole.extend(copied(reply, &members));
+        }
+        whole["done"] = json!(true);
+        whole["done_reason"] = json!("stop");
+        whole
+    }
+}

@@ -1,0 +1,257 @@
+//! The token, the metrics, the log, and the exchange of the pack while a reply runs.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use hyper::{Request, Response, StatusCode};
+use ttsr::{Action, Pack, Pattern, Rule};
+
+use super::{
+    Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
+    within,
+};
+use crate::{EventLog, Proxy, ProxyConfig, ProxyLogEvent, ProxyLogLine, ProxyToken, UnscannedPath};
+
+const TOKEN: &str = "a-token-of-this-test";
+
+fn pack(word: &str, action: Action) -> Pack {
+    let mut rule = Rule::new("demo/word", vec![Pattern::literal(word)]);
+    rule.action = action;
+    rule.message = Some(format!("No {word}."));
+    Pack::builder().rule(rule).build().unwrap()
+}
+
+fn chunk(text: &str) -> String {
+    let choices = serde_json::json!([{"index": 0, "delta": {"content": text, "sound": "moo"}, "finish_reason": null}]);
+    let chunk =
+        serde_json::json!({"id": "c", "object": "chat.completion.chunk", "choices": choices});
+    format!("data: {chunk}\n\n")
+}
+
+const LAST: &str = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+#[tokio::test]
+async fn a_request_without_the_token_is_refused_and_the_token_is_not_sent_on() {
+    let mut upstream =
+        server(|_| async { Response::new(ScriptedBody::of(vec!["hi".into()])) }).await;
+    let mut config = config(upstream.address, Http::One);
+    config.token = Some(ProxyToken::new(TOKEN).unwrap());
+    let proxy = start(config, no_rules()).await;
+    let client = client(Http::One);
+    for (header, status) in [
+        (None, StatusCode::FORBIDDEN),
+        (
+            Some(("x-ttsr-token", "a-token-of-this-tesT")),
+            StatusCode::FORBIDDEN,
+        ),
+        (Some(("x-ttsr-token", TOKEN)), StatusCode::OK),
+        (
+            Some(("proxy-authorization", "Bearer a-token-of-this-test")),
+            StatusCode::OK,
+        ),
+    ] {
+        for path in ["/local/v1/models", "/metrics"] {
+            let mut request = get(&proxy.url(path));
+            if let Some((name, value)) = header {
+                request.headers_mut().insert(name, value.parse().unwrap());
+            }
+            let response = within(client.request(request)).await.unwrap();
+            assert_eq!(response.status(), status, "{header:?} {path}");
+        }
+    }
+    while let Ok(received) = upstream.requests.try_recv() {
+        let sent = format!("{:?}", received.headers());
+        assert!(!sent.contains(TOKEN), "{sent}");
+    }
+    let response = within(client.request(get(&proxy.url("/healthz"))))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(proxy.totals.snapshot().refused, 4);
+}
+
+#[tokio::test]
+async fn another_address_than_loopback_needs_a_token() {
+    let refused = Proxy::bind(ProxyConfig::default(), no_rules(), "0.0.0.0:0").await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("not a loopback address"), "{refused}");
+    let with_token = ProxyConfig {
+        token: Some(ProxyToken::new(TOKEN).unwrap()),
+        ..ProxyConfig::default()
+    };
+    let proxy = Proxy::bind(with_token, no_rules(), "0.0.0.0:0")
+        .await
+        .unwrap();
+    assert!(!proxy.address().ip().is_loopback());
+}
+
+/// The lines that a log received.
+#[derive(Clone, Default)]
+struct WrittenLines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for WrittenLines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn decisions_and_ends_are_logged_and_counted_without_text() {
+    let upstream = server(|request: Request<_>| async move {
+        let is_chat = request.uri().path().ends_with("completions");
+        let frames = match is_chat {
+            true => vec![
+                chunk("It is a for").into(),
+                chunk("bidden word").into(),
+                LAST.into(),
+            ],
+            false => vec!["[]".into()],
+        };
+        let mut response = Response::new(ScriptedBody::of(frames));
+        let kind = "text/event-stream".parse().unwrap();
+        response.headers_mut().insert("content-type", kind);
+        response
+    })
+    .await;
+    let written = WrittenLines::default();
+    let mut config = config(upstream.address, Http::One);
+    config.log = Some(EventLog::new(written.clone()));
+    let proxy = start(config, pack("forbidden", Action::Abort)).await;
+    let client = client(Http::One);
+    for path in [
+        "/local/v1/chat/completions",
+        "/local/v1/files",
+        "/elsewhere/x",
+    ] {
+        let mut request = get(&proxy.url(path));
+        *request.method_mut() = hyper::Method::POST;
+        collected(within(client.request(request)).await.unwrap()).await;
+    }
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert!(
+        !text.contains("bidden") && !text.contains("It is"),
+        "{text}"
+    );
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<ProxyLogLine>(line).unwrap());
+    let mut lines: Vec<(u64, ProxyLogEvent)> =
+        lines.map(|line| (line.request, line.event)).collect();
+    if let ProxyLogEvent::Reply { ms, .. } = &mut lines[1].1 {
+        *ms = 0;
+    }
+    let unscanned = UnscannedPath {
+        path: "choices[].delta.sound".into(),
+        bytes: 6,
+    };
+    assert_eq!(
+        lines,
+        [
+            (
+                1,
+                ProxyLogEvent::Decision {
+                    rule: Some("demo/word".into()),
+                    limit: None,
+                    action: "abort".into(),
+                    suppression: None,
+                    channel: Some("text".into()),
+                    tool: None,
+                    arg: None,
+                    start: Some(8),
+                    end: 17,
+                }
+            ),
+            (
+                1,
+                ProxyLogEvent::Reply {
+                    api: "openai-chat".into(),
+                    streamed: true,
+                    stopped: true,
+                    by: Some("demo/word".into()),
+                    unreadable: false,
+                    redactions: 0,
+                    warnings: 0,
+                    unscanned: vec![unscanned],
+                    ms: 0,
+                }
+            ),
+            (2, ProxyLogEvent::Passed { status: 200 }),
+            (
+                3,
+                ProxyLogEvent::Refused {
+                    reason: "no server is configured for this path".into(),
+                }
+            ),
+        ]
+    );
+    let response = within(client.request(get(&proxy.url("/metrics"))))
+        .await
+        .unwrap();
+    let text = String::from_utf8(collected(response).await.to_vec()).unwrap();
+    for line in [
+        "ttsr_proxy_requests_total 3",
+        "ttsr_proxy_stopped_total 1",
+        "ttsr_proxy_unscanned_bytes_total 6",
+        "ttsr_proxy_in_progress 0",
+        "ttsr_proxy_decisions_total{rule=\"demo/word\",action=\"abort\"} 1",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_running_reply_ends_with_the_pack_that_it_began_with() {
+    let (upstream, mut heard) = open_server("text/event-stream").await;
+    let bound = Proxy::bind(
+        config(upstream.address, Http::One),
+        pack("first", Action::Redact),
+        "127.0.0.1:0",
+    );
+    let bound = bound.await.unwrap();
+    let (address, slot) = (bound.address(), bound.pack());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(bound.serve(async {
+        stopped.await.ok();
+    }));
+    // A reply begins with the head of the server's response.
+    let ask = || {
+        let request = Request::post(format!("http://{address}/local/v1/chat/completions"));
+        let request = request.body(http_body_util::Full::default()).unwrap();
+        let answer = client(Http::One).request(request);
+        tokio::spawn(async move { answer.await.unwrap() })
+    };
+    let old = ask();
+    let old_frames = within(heard.recv()).await.unwrap();
+    old_frames
+        .send(Ok(chunk("one first, ").into()))
+        .await
+        .unwrap();
+    let old = within(old).await.unwrap();
+    slot.replace(pack("second", Action::Redact));
+    let new = ask();
+    let new_frames = within(heard.recv()).await.unwrap();
+    new_frames
+        .send(Ok(chunk("one first, ").into()))
+        .await
+        .unwrap();
+    let new = within(new).await.unwrap();
+    tokio::spawn(async move {
+        for frames in [old_frames, new_frames] {
+            let text = chunk("a first and a second.");
+            frames.send(Ok(text.into())).await.unwrap();
+            frames.send(Ok(LAST.into())).await.unwrap();
+        }
+    });
+    let old = String::from_utf8(collected(old).await.to_vec()).unwrap();
+    let new = String::from_utf8(collected(new).await.to_vec()).unwrap();
+    assert!(!old.contains("first") && old.contains("second"), "{old}");
+    assert!(new.contains("first") && !new.contains("second"), "{new}");
+    stop.send(()).unwrap();
+    within(running).await.unwrap();
+}

@@ -1,0 +1,47 @@
+//! The text that waits before it is released, by the rules of a pack.
+
+use crate::rule::{Action, Channel, Mode, Partial, Rule};
+
+/// The way in which the text of each streamed channel is released, under the rules of one pack. It is computed once for
+/// each pack, because every attempt starts with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReleasePlan {
+    /// By the place of the channel in [`Channel::STREAMED`]: true if a live rule holds or redacts text there.
+    holds: [bool; 3],
+    /// True if a live rule redacts tool input.
+    pub(crate) redacts_input: bool,
+    /// True if tool input waits until its call is complete, because a live rule may cut or review the call.
+    pub(crate) gates_input: bool,
+    /// True if a live rule retries and keeps text of the reply.
+    pub(crate) keeps_text: bool,
+}
+
+impl ReleasePlan {
+    /// Returns the plan for these rules in [`Mode::Live`].
+    pub(crate) fn new(rules: &[Rule]) -> ReleasePlan {
+        let mut plan = ReleasePlan::default();
+        for rule in rules.iter().filter(|rule| rule.mode == Mode::Live) {
+            for (holds, channel) in plan.holds.iter_mut().zip(Channel::STREAMED) {
+                *holds |= rule.holds() && rule.on.contains(&channel);
+            }
+            let reads_input = rule.on.contains(&Channel::ToolInput);
+            plan.redacts_input |= reads_input && rule.action == Action::Redact;
+            plan.gates_input |=
+                reads_input && (rule.action.cuts() || rule.action == Action::Consult);
+            plan.keeps_text |= rule.action == Action::Retry && rule.partial != Partial::Discard;
+        }
+        plan
+    }
+
+    /// Returns true if text of some part may wait before it leaves.
+    #[cfg(feature = "harness")]
+    pub(crate) fn delays_text(&self) -> bool {
+        self.gates_input || self.holds.contains(&true)
+    }
+
+    /// Returns true if a rule holds the text of the channel back.
+    pub(crate) fn holds(&self, channel: Channel) -> bool {
+        let index = Channel::STREAMED.iter().position(|known| *known == channel);
+        index.is_some_and(|index| self.holds[index])
+    }
+}

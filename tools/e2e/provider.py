@@ -1,0 +1,222 @@
+"""A scripted provider on loopback: Messages, Chat Completions and Responses, streamed or not.
+
+The word `case:NAME` in the last message of a request selects the reply:
+
+    plain   a text
+    text    a text with the word that the rules of this test forbid
+    tool    a call of a shell with that word, if the request offers one; after its result, a text
+
+Each request is recorded. `Provider.start()` serves in a thread of its own.
+"""
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+FORBIDDEN = "forbidden-word"
+SHELLS = ("Bash", "exec_command", "shell_command", "shell")
+
+
+def case_of(body):
+    found = re.findall(r"case:([a-z]+)", json.dumps(body))
+    return found[-1] if found else "plain"
+
+
+def has_result(body):
+    text = json.dumps(body)
+    return any(kind in text for kind in ('"tool_result"', '"role": "tool"', '"function_call_output"'))
+
+
+def shell_of(body):
+    for tool in body.get("tools", []):
+        name = tool.get("name") or tool.get("function", {}).get("name")
+        if name in SHELLS:
+            schema = tool.get("input_schema") or tool.get("parameters") or tool.get("function", {}).get("parameters", {})
+            return name, schema.get("properties", {})
+    return None
+
+
+def reply_of(body):
+    """Returns the text, or the name and the input of a call."""
+    case = case_of(body)
+    shell = shell_of(body)
+    if case == "tool" and shell and not has_result(body):
+        name, members = shell
+        command = f"touch {FORBIDDEN}"
+        member = "cmd" if "cmd" in members else "command"
+        is_list = members.get(member, {}).get("type") == "array"
+        call = {member: ["sh", "-c", command] if is_list else command}
+        if "description" in members:
+            call["description"] = "Touch a file"
+        return None, (name, json.dumps(call))
+    return ("It is a forbidden-word, and more." if case == "text" else "All is well."), None
+
+
+def pieces(text):
+    return [text[at:at + 7] for at in range(0, len(text), 7)]
+
+
+def messages(text, call):
+    usage = {"input_tokens": 9, "output_tokens": 5}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+               "stop_reason": None, "stop_sequence": None, "usage": usage}
+    block = {"type": "text", "text": ""} if call is None else {
+        "type": "tool_use", "id": "toolu_1", "name": call[0], "input": {}}
+    yield {"type": "message_start", "message": message}
+    yield {"type": "content_block_start", "index": 0, "content_block": block}
+    for piece in pieces(text if call is None else call[1]):
+        delta = {"type": "text_delta", "text": piece} if call is None else {
+            "type": "input_json_delta", "partial_json": piece}
+        yield {"type": "content_block_delta", "index": 0, "delta": delta}
+    yield {"type": "content_block_stop", "index": 0}
+    reason = "end_turn" if call is None else "tool_use"
+    yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None},
+           "usage": {"output_tokens": 5}}
+    yield {"type": "message_stop"}
+
+
+def whole_message(text, call):
+    content = {"type": "text", "text": text} if call is None else {
+        "type": "tool_use", "id": "toolu_1", "name": call[0], "input": json.loads(call[1])}
+    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [content],
+            "stop_reason": "end_turn" if call is None else "tool_use", "stop_sequence": None,
+            "usage": {"input_tokens": 9, "output_tokens": 5}}
+
+
+def chat(text, call):
+    def chunk(delta, reason=None):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    yield chunk({"role": "assistant", "content": ""})
+    if call is None:
+        for piece in pieces(text):
+            yield chunk({"content": piece})
+    else:
+        function = {"name": call[0], "arguments": ""}
+        yield chunk({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})
+        for piece in pieces(call[1]):
+            yield chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+    yield chunk({}, "stop" if call is None else "tool_calls")
+
+
+def whole_chat(text, call):
+    message = {"role": "assistant", "content": text}
+    if call is not None:
+        function = {"name": call[0], "arguments": call[1]}
+        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+    choice = {"index": 0, "message": message, "finish_reason": "stop" if call is None else "tool_calls"}
+    return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}}
+
+
+def item_of(text, call):
+    if call is None:
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        return {"type": "message", "id": "item_1", "status": "completed", "role": "assistant", "content": [part]}
+    return {"type": "function_call", "id": "item_1", "status": "completed", "call_id": "call_1",
+            "name": call[0], "arguments": call[1]}
+
+
+def whole_response(text, call, status="completed"):
+    return {"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m",
+            "output": [item_of(text, call)] if status == "completed" else [], "error": None,
+            "incomplete_details": None, "instructions": None, "metadata": {}, "parallel_tool_calls": True,
+            "tool_choice": "auto", "tools": [], "temperature": 1.0, "top_p": 1.0,
+            "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
+                      "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 14}}
+
+
+def responses(text, call):
+    events = [{"type": "response.created", "response": whole_response(text, call, "in_progress")}]
+    at = {"item_id": "item_1", "output_index": 0}
+    item = item_of(text, call)
+    empty = dict(item, status="in_progress", **({"content": []} if call is None else {"arguments": ""}))
+    events.append({"type": "response.output_item.added", "output_index": 0, "item": empty})
+    if call is None:
+        at["content_index"] = 0
+        part = item["content"][0]
+        events.append({"type": "response.content_part.added", **at, "part": dict(part, text="")})
+        events += [{"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []} for piece in pieces(text)]
+        events.append({"type": "response.output_text.done", **at, "text": text, "logprobs": []})
+        events.append({"type": "response.content_part.done", **at, "part": part})
+    else:
+        events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces(call[1])]
+        events.append({"type": "response.function_call_arguments.done", **at, "arguments": call[1]})
+    events.append({"type": "response.output_item.done", "output_index": 0, "item": item})
+    events.append({"type": "response.completed", "response": whole_response(text, call)})
+    for number, event in enumerate(events):
+        yield dict(event, sequence_number=number)
+
+
+APIS = {
+    "/messages": (messages, whole_message, True),
+    "/chat/completions": (chat, whole_chat, False),
+    "/responses": (responses, whole_response, True),
+}
+
+
+class Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.empty()
+
+    def do_GET(self):
+        self.empty()
+
+    def empty(self):
+        self.send_response(404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_POST(self):
+        length = int(self.headers.get("content-length") or 0)
+        body = json.loads(self.rfile.read(length) or b"{}")
+        path = self.path.split("?")[0]
+        api = next((api for suffix, api in APIS.items() if path.endswith(suffix)), None)
+        if api is None:
+            return self.empty()
+        self.server.requests.append((path, body))
+        stream, whole, is_named = api
+        text, call = reply_of(body)
+        self.send_response(200)
+        if not body.get("stream"):
+            data = json.dumps(whole(text, call)).encode()
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            return
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for event in stream(text, call):
+                name = f"event: {event['type']}\n" if is_named else ""
+                self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
+                self.wfile.flush()
+            if not is_named:
+                self.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            # The proxy closes the request of a reply that it stops.
+            pass
+
+
+class Provider(ThreadingHTTPServer):
+    daemon_threads = True
+
+    @classmethod
+    def start(cls):
+        server = cls(("127.0.0.1", 0), Answer)
+        server.requests = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
