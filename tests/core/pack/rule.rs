@@ -103,7 +103,7 @@ fn commands_made_in_code_are_checked_like_others() {
             };
             *key.0 = piped(pattern.clone());
             let expected = format!(
-                "command: `{}` is a command without `pipe-to` and `pipe-from`",
+                "command: `{}` is a command without `pipe-to`, `pipe-from` and `runs`",
                 key.1
             );
             assert_eq!(check("curl", requirements), expected);
