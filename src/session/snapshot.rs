@@ -70,6 +70,106 @@ impl Snapshot {
         self.turn
     }
 
+    /// Returns true if guidance waits for a request.
+    #[must_use]
+    pub fn has_guidance(&self) -> bool {
+        !self.guidance.is_empty()
+    }
+
+    /// Returns the state without the guidance that waits, for a request that must not carry it.
+    #[must_use]
+    pub fn without_guidance(&self) -> Snapshot {
+        Snapshot {
+            guidance: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Adds what happened between `base` and `fork` to this state, which may have changed since `base` as well: for
+    /// hosts whose requests of one conversation overlap. If nothing changed since `base`, the result is `fork`.
+    ///
+    /// Counts of acts are added, so the acts of both sides count. Counts of a turn are added only while that turn is
+    /// still the present one. Guidance that the fork delivered is removed, and guidance that it decided is added, once
+    /// for each rule.
+    ///
+    /// # Example: two replies at the same time
+    /// ```
+    /// use ttsr::rule::Repeat;
+    /// use ttsr::{Action, Conversation, Flow, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
+    /// rule.action = Action::Warn;
+    /// rule.repeat = Some(Repeat { per_session: Some(3), ..Repeat::default() });
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut first = Conversation::new(&pack);
+    /// first.start_turn();
+    /// let mut state = first.snapshot();
+    /// let base = state.clone();
+    /// let acts = |from: &ttsr::session::Snapshot| {
+    ///     let mut fork = Conversation::restore(&pack, from).0;
+    ///     assert_eq!(fork.begin_attempt(), Flow::Go);
+    ///     assert_eq!(fork.push(PartId(0), b"TODO: more"), Flow::Go);
+    ///     let is_act = !fork.decisions()[0].is_suppressed();
+    ///     (is_act, fork.snapshot())
+    /// };
+    /// for _ in 0..3 {
+    ///     let (is_act, fork) = acts(&base);
+    ///     assert!(is_act);
+    ///     state.merge(&base, &fork);
+    /// }
+    /// assert!(!acts(&state).0, "all three acts count");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn merge(&mut self, base: &Snapshot, fork: &Snapshot) {
+        if self == base {
+            *self = fork.clone();
+            return;
+        }
+        let is_same_turn = self.turn == fork.turn;
+        if fork.turn > self.turn {
+            (self.turn, self.attempts, self.retries) = (fork.turn, fork.attempts, fork.retries);
+            self.is_turn_open = fork.is_turn_open;
+        } else if is_same_turn {
+            let is_known = base.turn == fork.turn;
+            let before = |count: u32| if is_known { count } else { 0 };
+            self.attempts = added(self.attempts, before(base.attempts), fork.attempts);
+            self.retries = added(self.retries, before(base.retries), fork.retries);
+            if base.is_turn_open != fork.is_turn_open {
+                self.is_turn_open = fork.is_turn_open;
+            }
+        }
+        let find = |rules: &[RuleSnapshot], of: &RuleSnapshot| {
+            let found = rules
+                .iter()
+                .position(|known| known.id == of.id && known.hash == of.hash);
+            found
+        };
+        for changed in &fork.rules {
+            let before = find(&base.rules, changed).map(|at| &base.rules[at]);
+            let Some(at) = find(&self.rules, changed) else {
+                // Another pack may have the rule in another form, whose state is of no use to this one.
+                self.rules.retain(|known| known.id != changed.id);
+                self.rules.push(changed.clone());
+                continue;
+            };
+            let known = &mut self.rules[at];
+            let live = before.map_or_else(Acts::default, |before| before.live);
+            let shadow = before.map_or_else(Acts::default, |before| before.shadow);
+            known.live.merge(live, changed.live, is_same_turn);
+            known.shadow.merge(shadow, changed.shadow, is_same_turn);
+            if before.and_then(|before| before.past.as_ref()) != changed.past.as_ref() {
+                known.past.clone_from(&changed.past);
+            }
+        }
+        self.guidance
+            .retain(|known| !base.guidance.contains(known) || fork.guidance.contains(known));
+        for decided in &fork.guidance {
+            let is_known = self.guidance.iter().any(|known| known.rule == decided.rule);
+            if !is_known && !base.guidance.contains(decided) {
+                self.guidance.push(decided.clone());
+            }
+        }
+    }
+
     /// The guidance of the snapshot, for a session with that pack that was just restored.
     pub(crate) fn guidance(&self, pack: &Pack) -> Vec<PendingGuidance> {
         let pending = self.guidance.iter().map(|kept| PendingGuidance {
@@ -82,6 +182,13 @@ impl Snapshot {
         });
         pending.collect()
     }
+}
+
+/// Returns a count to which the difference between two others is added.
+pub(super) fn added(count: u32, before: u32, after: u32) -> u32 {
+    count
+        .saturating_add(after.saturating_sub(before))
+        .saturating_sub(before.saturating_sub(after))
 }
 
 /// The version that is written, and the only one that is read.

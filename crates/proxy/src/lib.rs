@@ -60,12 +60,17 @@
 
 mod body;
 mod config;
+mod conversations;
 mod error;
 mod headers;
+mod json_spans;
 mod judge;
+mod repeat;
+mod request;
 mod routes;
 mod server;
 mod service;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -74,4 +79,5 @@ mod upstream;
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use server::Proxy;
+pub use sessions::{MemoryStore, SessionStore, StoreError, StoreFuture, StoredSession};
 pub use totals::{ProxyTotals, TotalsSnapshot};

@@ -4,31 +4,44 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use http_body_util::Limited;
+use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, RANGE,
+    ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
 
-use crate::body::{JudgedBody, ResponseBody, ServerBody};
+use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
 use crate::config::ProxyConfig;
+use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
-use crate::headers::{names_accepted_host, prepare_request, remove_hop_by_hop};
-use crate::judge::{JudgeSettings, ReplyJudge, ReplyReport};
+use crate::headers::{add_warnings, names_accepted_host, prepare_request, set_headers};
+use crate::judge::{JudgeSettings, ReplyJudge, ReplyReport, WholeReply};
+use crate::repeat::{RepeatedCall, is_encoded, is_event_stream};
+use crate::request::{JudgedRequest, ModelRequest, Redactors, SessionMemory, session_key};
 use crate::routes::{ModelApi, route};
 use crate::totals::ProxyTotals;
-use crate::upstream::UpstreamClients;
+use crate::upstream::{UpstreamCall, UpstreamClients};
+
+/// A reply that is to be judged, and its request.
+struct ReplyContext<'w> {
+    api: ModelApi,
+    /// `None` if the request was not judged.
+    judged: Option<(JudgedRequest, ReplySession)>,
+    call: UpstreamCall,
+    /// The warnings that the client is told.
+    warnings: &'w mut Vec<Note>,
+}
 
 /// Everything that the connections of a proxy share.
 pub(crate) struct ProxyService {
     pub(crate) config: ProxyConfig,
     pub(crate) totals: Arc<ProxyTotals>,
-    pack: Pack,
+    rules: RequestRules,
     upstream: UpstreamClients,
     in_progress: Arc<Semaphore>,
 }
@@ -49,9 +62,13 @@ impl ProxyService {
             in_progress: Arc::new(Semaphore::new(
                 config.limits.requests.min(Semaphore::MAX_PERMITS),
             )),
+            rules: RequestRules {
+                redactors: Redactors::new(&pack)?,
+                pack,
+                mode: config.mode,
+            },
             config,
             totals: Arc::default(),
-            pack,
         })
     }
 
@@ -109,6 +126,7 @@ impl ProxyService {
             return self.refuse(StatusCode::BAD_REQUEST, message);
         }
         let judged_api = api.filter(|api| *api != ModelApi::Unjudged);
+        let key_fields = head.headers.clone();
         prepare_request(&mut head.headers, head.version);
         if judged_api.is_some() {
             let plain = HeaderValue::from_static("identity");
@@ -117,29 +135,48 @@ impl ProxyService {
             head.headers.remove(RANGE);
         }
         let cap = usize::try_from(limits.request_bytes).unwrap_or(usize::MAX);
-        let mut request = Request::new(Limited::new(body, cap));
-        *request.method_mut() = head.method;
-        *request.headers_mut() = head.headers;
-        *request.uri_mut() = uri;
-        let answered = timeout(limits.idle_time, self.upstream.send(&upstream, request)).await;
-        let response = match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) if error.is_connect() => {
-                return self.fail("cannot connect to the server");
-            }
-            Ok(Err(_)) => return self.fail("the server did not answer"),
-            Err(_) => return self.fail("the server did not answer in time"),
+        let body = Limited::new(body, cap);
+        let mut call = UpstreamCall {
+            clients: self.upstream.clone(),
+            to: upstream,
+            method: head.method,
+            uri,
+            headers: head.headers,
+            idle_time: limits.idle_time,
+        };
+        let is_read = judged_api.is_some() && call.method == Method::POST;
+        let (body, judged) = match judged_api.filter(|_| is_read) {
+            Some(api) => match self.judge_request(api, &key_fields, body).await {
+                Ok(read) => read,
+                Err(response) => return response,
+            },
+            None => (Either::Left(body), None),
+        };
+        let mut warnings = Vec::new();
+        if let Some((judged, _)) = &judged {
+            // The length is that of the body that is sent.
+            call.headers.remove(CONTENT_LENGTH);
+            set_headers(&mut call.headers, &judged.acts.headers);
+            warnings.extend_from_slice(&judged.acts.warnings);
+        }
+        let response = match call.send(body).await {
+            Ok(response) => response,
+            Err(problem) => return self.fail(problem),
         };
         let status = response.status();
-        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-            return self.fail("the server redirects, which is not followed");
-        }
         let (mut head, body) = response.into_parts();
-        remove_hop_by_hop(&mut head.headers);
-        let body = ServerBody::new(body, limits.idle_time, permit);
+        let body = ServerBody::new(body, limits.idle_time, Some(permit));
         // An error has a message of the server and no content of a model.
         let judged = match judged_api.filter(|_| status.is_success()) {
-            Some(api) => self.judge(api, &mut head.headers, body).await,
+            Some(api) => {
+                let reply = ReplyContext {
+                    api,
+                    judged,
+                    call,
+                    warnings: &mut warnings,
+                };
+                self.judge(reply, &mut head.headers, body).await
+            }
             None => {
                 ProxyTotals::add(&self.totals.passed, 1);
                 Ok(ResponseBody::Through(body))
@@ -152,22 +189,92 @@ impl ProxyService {
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = head.headers;
+        add_warnings(response.headers_mut(), &warnings);
         response
+    }
+
+    /// Reads the body of a request and puts it under rules. Returns the body to send, and the judgement unless the body
+    /// cannot be read and passes.
+    async fn judge_request(
+        &self,
+        api: ModelApi,
+        headers: &HeaderMap,
+        body: Limited<Incoming>,
+    ) -> Result<(RequestBody, Option<(JudgedRequest, ReplySession)>), Response<ResponseBody>> {
+        let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
+        if is_encoded(headers) && !is_passed {
+            let message = "the body is compressed, and rules must read it";
+            return Err(self.refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        let collected = timeout(self.config.limits.idle_time, body.collect()).await;
+        let body = match collected {
+            Ok(Ok(collected)) => collected.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let message = "the body of the request is too long";
+                return Err(self.refuse(StatusCode::PAYLOAD_TOO_LARGE, message));
+            }
+            Ok(Err(_)) => {
+                let message = "the body of the request is incomplete";
+                return Err(self.refuse(StatusCode::BAD_REQUEST, message));
+            }
+            Err(_) => {
+                let message = "the body of the request did not arrive in time";
+                return Err(self.refuse(StatusCode::REQUEST_TIMEOUT, message));
+            }
+        };
+        let Some(request) = ModelRequest::read(api, body.clone()).map(Arc::new) else {
+            return match is_passed {
+                true => Ok((Either::Right(Full::new(body)), None)),
+                false => {
+                    let message = "the body is not a request of this API that rules can read";
+                    Err(self.refuse(StatusCode::BAD_REQUEST, message))
+                }
+            };
+        };
+        let key = session_key(headers, &request);
+        let store = &self.config.sessions;
+        let judged = judge_in_session(&**store, &key, &request, &self.rules).await;
+        let (judged, key) = match judged {
+            Ok(judged) => (judged, Some(key)),
+            Err(error) => {
+                ProxyTotals::add(&self.totals.sessions_lost, 1);
+                if !self.config.is_fail_open {
+                    let message = format!("the session cannot be kept: {error}");
+                    return Err(self.fail(&message));
+                }
+                (
+                    judge_alone(&request, &self.rules, SessionMemory::default()),
+                    None,
+                )
+            }
+        };
+        match judged {
+            Ok(judged) => {
+                ProxyTotals::add(&self.totals.redactions, judged.acts.redactions);
+                let warnings = judged.acts.warnings.len() as u64;
+                ProxyTotals::add(&self.totals.warnings, warnings);
+                let session = ReplySession::new(store, key, &judged);
+                let body = Either::Right(Full::new(judged.body.write(None)));
+                Ok((body, Some((judged, session))))
+            }
+            Err(refused) => {
+                ProxyTotals::add(&self.totals.stopped_requests, 1);
+                let status = StatusCode::BAD_REQUEST;
+                let kind = "invalid_request_error";
+                Err(error_response(status, kind, &refused.reason))
+            }
+        }
     }
 
     /// Puts a reply under rules.
     async fn judge(
         &self,
-        api: ModelApi,
+        reply: ReplyContext<'_>,
         headers: &mut HeaderMap,
         body: ServerBody,
     ) -> Result<ResponseBody, Response<ResponseBody>> {
-        let settings = JudgeSettings::new(&self.config);
-        let is_encoded = headers
-            .get_all(CONTENT_ENCODING)
-            .iter()
-            .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
-        if is_encoded {
+        let mut settings = JudgeSettings::new(&self.config);
+        if is_encoded(headers) {
             let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
             self.totals.add_reply(&ReplyReport {
                 is_unreadable: true,
@@ -179,36 +286,81 @@ impl ProxyService {
                 false => Err(self.fail("the server compressed a reply that must be read")),
             };
         }
-        let is_stream = headers.get(CONTENT_TYPE).is_some_and(|kind| {
-            let kind = kind.as_bytes().to_ascii_lowercase();
-            kind.starts_with(b"text/event-stream")
-        });
+        let is_stream = is_event_stream(headers);
         // A checksum of the server does not hold for a reply that rules change.
         for name in ["content-digest", "repr-digest", "digest", "content-md5"] {
             headers.remove(name);
         }
         headers.remove(CONTENT_LENGTH);
+        settings.can_retry = reply.judged.is_some();
+        let (judge, session) = match reply.judged {
+            Some((judged, session)) => {
+                let judge = ReplyJudge::in_conversation(reply.api, judged.conversation, settings);
+                let again = RepeatedCall {
+                    call: reply.call,
+                    body: judged.body,
+                    is_stream,
+                };
+                (judge, Some((session, again)))
+            }
+            None => (ReplyJudge::new(reply.api, &self.rules.pack, settings), None),
+        };
+        let judge = judge.ok_or_else(|| self.fail("the API cannot be judged"))?;
         if is_stream {
-            let judge = ReplyJudge::new(api, &self.pack, settings);
-            let judge = judge.ok_or_else(|| self.fail("the API cannot be judged"))?;
-            let judged =
+            let mut judged =
                 JudgedBody::new(body, judge, Arc::clone(&self.totals), &self.config.limits);
+            if let Some((session, again)) = session {
+                judged = judged.in_session(session, again.into_send_again());
+            }
             return Ok(ResponseBody::Judged(Box::new(judged)));
         }
-        let bytes = body.collect(self.config.limits.reply_bytes).await;
-        let bytes = bytes.map_err(|error| self.fail(&error.to_string()))?;
-        let judge = ReplyJudge::new(api, &self.pack, settings);
-        let mut judge = judge.ok_or_else(|| self.fail("the API cannot be judged"))?;
-        let judged = judge.judge_whole(bytes);
-        self.totals.add_reply(&judge.report());
-        match judged {
-            Ok(bytes) => {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-                Ok(ResponseBody::Whole(Some(bytes.into())))
+        let bytes = self
+            .judge_whole(judge, session, body, reply.warnings)
+            .await?;
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        Ok(ResponseBody::Whole(Some(bytes.into())))
+    }
+
+    /// Puts a reply under rules that is not streamed, and takes it again while rules retry.
+    async fn judge_whole(
+        &self,
+        mut judge: ReplyJudge,
+        mut session: Option<(ReplySession, RepeatedCall)>,
+        mut body: ServerBody,
+        warnings: &mut Vec<Note>,
+    ) -> Result<Vec<u8>, Response<ResponseBody>> {
+        let (bytes, judged) = loop {
+            let bytes = body.collect(self.config.limits.reply_bytes).await;
+            let bytes = bytes.map_err(|error| self.fail(&error.to_string()))?;
+            let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
+                (WholeReply::Again(next), Some(known)) => (next, known),
+                (judged, _) => break (bytes, judged),
+            };
+            session.carried(&next.notes);
+            again.carry(&next);
+            let cut = next.block.clone();
+            match again.clone().send(next, body.close()).await {
+                Ok(response) => body = response,
+                Err(_) => {
+                    let judged = judge.block_whole(&bytes, &cut);
+                    break (bytes, judged);
+                }
             }
+        };
+        self.totals.add_reply(&judge.report());
+        warnings.extend(judge.warnings());
+        if let (Some((session, _)), Some(conversation)) = (&mut session, judge.ended_conversation())
+        {
+            let saved = session.save(conversation).await;
+            ProxyTotals::add(&self.totals.sessions_lost, u64::from(saved.is_err()));
+        }
+        match judged {
+            WholeReply::Passes(changed) => Ok(changed.unwrap_or(bytes)),
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
-            Err(block) if judge.report().is_unreadable => Err(self.fail(&block.message)),
-            Err(block) => {
+            WholeReply::Refused(block) if judge.report().is_unreadable => {
+                Err(self.fail(&block.message))
+            }
+            WholeReply::Refused(block) => {
                 let status = StatusCode::BAD_REQUEST;
                 Err(error_response(
                     status,
@@ -216,6 +368,7 @@ impl ProxyService {
                     &block.reason(),
                 ))
             }
+            WholeReply::Again(next) => Err(self.fail(&next.block.reason())),
         }
     }
 

@@ -34,7 +34,8 @@ fn streamed(frames: Vec<Bytes>) -> Response<ScriptedBody> {
 
 fn post(proxy: &RunningProxy, path: &str) -> Request<Full<Bytes>> {
     let request = Request::post(proxy.url(path)).header("accept-encoding", "gzip, br");
-    request.body(Full::from("{\"stream\":true}")).unwrap()
+    let body = r#"{"messages":[{"role":"user","content":"Hi."}],"input":"Hi.","stream":true}"#;
+    request.body(Full::from(body)).unwrap()
 }
 
 async fn chat_server(body: &'static [&'static str]) -> ScriptedServer {

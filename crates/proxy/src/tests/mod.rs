@@ -2,6 +2,8 @@
 
 mod judged;
 mod pass_through;
+mod requests;
+mod retries;
 
 use std::future::Future;
 use std::io;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{COMMENT, EventHold, ReplyApi, copied};
+use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, copied};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
 
 #[derive(Debug, Default)]
 pub(super) struct ChatReplyState {
@@ -27,7 +29,10 @@ pub(super) struct ChatReplyState {
 #[derive(Debug, Default)]
 struct SentChoice {
     has_text: bool,
+    has_call: bool,
     is_over: bool,
+    /// True if the next text begins a paragraph.
+    needs_gap: bool,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +83,39 @@ impl ChatReplyState {
         }
         out.extend_from_slice(format!("data: {chunk}\n\n").as_bytes());
     }
+}
+
+/// Removes the role, which the client has, from a delta, and begins a paragraph with the first text. Returns true if the
+/// delta has nothing else.
+fn splice_delta(
+    data: &[u8],
+    delta: &RawValue,
+    known: &mut SentChoice,
+    edits: &mut JsonEdits,
+) -> bool {
+    let Some(found) = members(delta) else {
+        return false;
+    };
+    let has_role = member(&found, "role").is_some();
+    let text = member(&found, "content").and_then(string);
+    let text = text.filter(|text| !text.is_empty());
+    let is_first = known.needs_gap && text.is_some();
+    known.needs_gap &= !is_first;
+    if !has_role && !is_first {
+        return false;
+    }
+    let mut kept = Vec::new();
+    let mut is_empty = true;
+    for (name, value) in found.iter().filter(|(name, _)| name != "role") {
+        let mut value = value.get().to_owned();
+        if let ("content", Some(text), true) = (&**name, &text, is_first) {
+            value = quoted(&format!("\n\n{text}"));
+        }
+        is_empty &= matches!(&*value, "null" | "\"\"");
+        kept.push(format!("{}:{value}", quoted(name)));
+    }
+    edits.replace(span(data, delta), format!("{{{}}}", kept.join(",")));
+    is_empty
 }
 
 impl ReplyApi for ChatReplyState {
@@ -131,9 +169,67 @@ impl ReplyApi for ChatReplyState {
         }
         for choice in event.choices {
             let sent = self.choices.entry(choice.index).or_default();
-            let content = choice.delta.and_then(|delta| delta.content);
-            sent.has_text |= content.is_some_and(|text| text != "");
+            if let Some(delta) = choice.delta {
+                sent.has_text |= delta.content.is_some_and(|text| text != "");
+                let calls = delta.tool_calls.as_ref();
+                sent.has_call |= calls.is_some_and(|calls| !calls.is_empty());
+                sent.has_call |= delta.function_call.is_some();
+            }
             sent.is_over |= choice.finish_reason.is_some();
+        }
+    }
+
+    fn can_splice(&self) -> bool {
+        let is_open = |choice: &SentChoice| !choice.has_call && !choice.is_over;
+        !self.has_ended && self.choices.values().all(is_open)
+    }
+
+    fn splice(&mut self, _: &mut Vec<u8>) {
+        for choice in self.choices.values_mut() {
+            choice.needs_gap = choice.has_text;
+        }
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        let Some(id) = self.id.clone() else {
+            return SplicedEvent::Same;
+        };
+        let mut edits = JsonEdits::default();
+        let Some(top) = parse(data).and_then(members) else {
+            return SplicedEvent::Same;
+        };
+        let created = self.created.to_string();
+        let same = [
+            ("id", quoted(&id)),
+            ("model", quoted(&self.model)),
+            ("created", created),
+        ];
+        for (name, value) in same {
+            if let Some(known) = member(&top, name)
+                && known.get() != value
+            {
+                edits.replace(span(data, known), value);
+            }
+        }
+        let choices = member(&top, "choices").and_then(elements);
+        let choices = choices.unwrap_or_default();
+        let mut is_needless = !choices.is_empty();
+        for choice in choices {
+            let choice = members(choice).unwrap_or_default();
+            let index = member(&choice, "index").and_then(|it| it.get().parse().ok());
+            let delta = member(&choice, "delta");
+            let known = self.choices.get_mut(&index.unwrap_or(0));
+            let is_end = member(&choice, "finish_reason").is_some_and(|it| it.get() != "null");
+            let is_empty = match (delta, known) {
+                (Some(delta), Some(known)) => splice_delta(data, delta, known, &mut edits),
+                _ => false,
+            };
+            is_needless &= is_empty && !is_end;
+        }
+        let has_usage = member(&top, "usage").is_some_and(|usage| usage.get() != "null");
+        match is_needless && !has_usage {
+            true => SplicedEvent::Dropped,
+            false => SplicedEvent::edited(data, &edits),
         }
     }
 

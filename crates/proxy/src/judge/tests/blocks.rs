@@ -3,7 +3,7 @@
 use ttsr::{Action, Mode, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
-use super::{APIS, Judged, SETTINGS, aborting, judge, judge_with, pack_of};
+use super::{APIS, Judged, SETTINGS, aborting, judge, judge_whole, judge_with, pack_of};
 use crate::config::BlockEnding;
 use crate::judge::{BrokenOff, JudgeSettings, ReplyJudge};
 use crate::routes::ModelApi::{self, AnthropicMessages, OpenAiChat, OpenAiResponses};
@@ -44,7 +44,7 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
         }
         let body = whole(api, &usual()).to_string().into_bytes();
         let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
-        assert_eq!(judge.judge_whole(body.clone()).unwrap(), body);
+        assert_eq!(judge_whole(&mut judge, &body).unwrap(), body);
     }
 }
 
@@ -189,7 +189,7 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
         ] {
             let body = whole(api, &pieces).to_string().into_bytes();
             let mut judge = ReplyJudge::new(api, &aborting("forbidden"), SETTINGS).unwrap();
-            let sent = String::from_utf8(judge.judge_whole(body.clone()).unwrap()).unwrap();
+            let sent = String::from_utf8(judge_whole(&mut judge, &body).unwrap()).unwrap();
             let seen = seen(&sent);
             assert_eq!(
                 (&*seen.text, seen.tools.len()),
@@ -198,7 +198,7 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
             );
             assert!(!sent.contains("forbidden"), "{sent}");
             let mut judge = ReplyJudge::new(api, &aborting("forbidden"), HARD).unwrap();
-            assert_eq!(judge.judge_whole(body).unwrap_err().reason(), reason);
+            assert_eq!(judge_whole(&mut judge, &body).unwrap_err().reason(), reason);
         }
     }
 }
@@ -304,7 +304,7 @@ fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
             assert_eq!(judged.sent, bad, "{api:?}");
             assert!(judged.report.is_unreadable);
             let mut judge = ReplyJudge::new(api, &aborting("never"), SETTINGS).unwrap();
-            judge.judge_whole(bad.into_bytes()).unwrap_err();
+            judge_whole(&mut judge, bad.as_bytes()).unwrap_err();
         }
         assert!(!judge(api, &aborting("never"), &good).report.is_unreadable);
     }

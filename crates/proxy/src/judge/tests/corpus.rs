@@ -8,7 +8,7 @@ use ttsr_testing::{Random, cassette, scale, skip};
 use ttsr_wire::{Reader, WireFormat};
 
 use super::replies::{Piece, stream};
-use super::{APIS, SETTINGS, aborting, judge_with};
+use super::{APIS, SETTINGS, aborting, judge_whole, judge_with};
 use crate::judge::ReplyJudge;
 use crate::routes::ModelApi;
 
@@ -85,7 +85,7 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
             let name = format!("{}@{number}", path.display());
             if body.trim_ascii_start().starts_with(b"{") {
                 let mut judge = ReplyJudge::new(api, &pack, SETTINGS).unwrap();
-                assert_eq!(judge.judge_whole(body.clone()).unwrap(), body, "{name}");
+                assert_eq!(judge_whole(&mut judge, &body).unwrap(), body, "{name}");
                 wholes += 1;
                 continue;
             }

@@ -7,10 +7,11 @@ mod legal;
 mod random;
 mod redactions;
 mod replies;
+mod retries;
 
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
-use super::{BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
+use super::{Block, BrokenOff, JudgeSettings, ReplyJudge, ReplyReport, WholeReply};
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
@@ -25,6 +26,7 @@ pub(super) const SETTINGS: JudgeSettings = JudgeSettings {
     is_fail_open: false,
     mode: Mode::Live,
     held_bytes: 1 << 20,
+    can_retry: false,
 };
 
 /// The result of one judged stream.
@@ -58,6 +60,15 @@ pub(super) fn judge_with<'p>(
 
 pub(super) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
     judge_with(api, pack, SETTINGS, [stream.as_bytes()])
+}
+
+/// Judges a reply that is not streamed, and returns the body for the client.
+pub(super) fn judge_whole(judge: &mut ReplyJudge, body: &[u8]) -> Result<Vec<u8>, Block> {
+    match judge.judge_whole(body) {
+        WholeReply::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
+        WholeReply::Refused(block) => Err(block),
+        WholeReply::Again(next) => panic!("no request can be sent again: {next:?}"),
+    }
 }
 
 /// A pack of one rule for text, reasoning and tool input.

@@ -1,0 +1,282 @@
+//! Requests under rules, over loopback: the bytes that the server receives, and the sessions that decide.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use ttsr::rule::Header;
+use ttsr::{Action, Channel, Mode, Pack, Pattern, Rule};
+
+use super::{
+    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, server, start,
+    within,
+};
+use crate::{ProxyConfig, SessionStore, StoreError, StoreFuture, StoredSession};
+
+pub(super) const PATHS: [&str; 3] = ["messages", "chat/completions", "responses"];
+
+/// A body with a message of the user, for all APIs.
+pub(super) fn body_of(path: &str, history: &[(&str, &str)]) -> String {
+    let messages: Vec<Value> = history
+        .iter()
+        .map(|(role, text)| json!({"role": role, "content": text}))
+        .collect();
+    let name = if path == "responses" {
+        "input"
+    } else {
+        "messages"
+    };
+    json!({"model": "m", name: messages}).to_string()
+}
+
+pub(super) fn post(proxy: &RunningProxy, path: &str, body: String) -> Request<Full<Bytes>> {
+    let request = Request::post(proxy.url(&format!("/local/v1/{path}")));
+    let request = request
+        .header("x-api-key", "key")
+        .header("content-length", body.len());
+    request
+        .header("session-id", "s1")
+        .body(Full::from(body))
+        .unwrap()
+}
+
+/// A reply of each API that is not streamed, with that text.
+pub(super) fn whole_reply(path: &str, text: &str) -> String {
+    match path {
+        "messages" => json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+            "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1},
+        }),
+        "chat/completions" => json!({
+            "id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{
+                "index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop",
+            }],
+        }),
+        _ => json!({
+            "id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [{
+                "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [{"type": "output_text", "text": text, "annotations": []}],
+            }],
+        }),
+    }
+    .to_string()
+}
+
+pub(super) fn json_response(body: String) -> Response<ScriptedBody> {
+    let mut response = Response::new(ScriptedBody::of(vec![body.into()]));
+    let kind = "application/json".parse().unwrap();
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// A server whose replies have that text.
+async fn saying(text: &'static str) -> ScriptedServer {
+    server(move |request: Request<Bytes>| async move {
+        let path = request.uri().path().trim_start_matches("/v1/").to_owned();
+        json_response(whole_reply(&path, text))
+    })
+    .await
+}
+
+fn rule(id: &str, text: &str, on: Channel, action: Action) -> Rule {
+    let mut rule = Rule::new(id, vec![Pattern::literal(text)]);
+    rule.on = vec![on];
+    rule.action = action;
+    rule.message = Some(format!("About {text}."));
+    rule
+}
+
+fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
+    let builder = rules
+        .into_iter()
+        .fold(Pack::builder(), |it, rule| it.rule(rule));
+    builder.build().unwrap()
+}
+
+async fn received(server: &mut ScriptedServer) -> String {
+    let request = within(server.requests.recv()).await.unwrap();
+    String::from_utf8(request.into_body().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn each_action_on_a_request_is_done_in_each_api() {
+    for http in [Http::One, Http::Two] {
+        for path in PATHS {
+            for (action, want) in [
+                (Action::Redact, Some("say [redacted] now")),
+                (Action::Append, Some("say secret now\\n\\nAbout secret.")),
+                (Action::Prepend, Some("About secret.\\n\\nsay secret now")),
+                (Action::Observe, Some("say secret now")),
+                (Action::Abort, None),
+            ] {
+                let mut upstream = saying("Fine.").await;
+                let rules = [rule("t/it", "secret", Channel::UserInput, action)];
+                let proxy = start(config(upstream.address, http), pack(rules)).await;
+                let body = body_of(path, &[("user", "say secret now")]);
+                let response = client(http).request(post(&proxy, path, body.clone()));
+                let response = within(response).await.unwrap();
+                let Some(want) = want else {
+                    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+                    let error: Value = serde_json::from_slice(&collected(response).await).unwrap();
+                    assert_eq!(error["error"]["type"], "invalid_request_error");
+                    let reason = "[ttsr: request stopped by rule t/it: About ….]";
+                    assert_eq!(error["error"]["message"], reason);
+                    let totals = proxy.totals.snapshot();
+                    assert_eq!((totals.stopped_requests, totals.judged), (1, 0));
+                    assert!(upstream.requests.try_recv().is_err(), "nothing was sent");
+                    continue;
+                };
+                assert_eq!(response.status(), StatusCode::OK);
+                assert_eq!(collected(response).await, whole_reply(path, "Fine."));
+                let sent = received(&mut upstream).await;
+                assert_eq!(sent, body.replace("say secret now", want), "{action:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_warning_is_in_the_head_of_the_response_and_a_header_in_that_of_the_request() {
+    let mut header = rule("t/header", "fast", Channel::UserInput, Action::SetHeader);
+    header.header = Some(Header {
+        name: "x-tier".into(),
+        value: "low".into(),
+    });
+    let warn = rule("t/warn", "fäst", Channel::UserInput, Action::Warn);
+    let late = rule("t/late", "Fine", Channel::Text, Action::Warn);
+    let mut upstream = saying("Fine.").await;
+    let rules = pack([header, warn, late]);
+    let proxy = start(config(upstream.address, Http::One), rules).await;
+    let body = body_of("messages", &[("user", "fast and fäst")]);
+    let response = client(Http::One).request(post(&proxy, "messages", body));
+    let response = within(response).await.unwrap();
+    let warnings: Vec<_> = response
+        .headers()
+        .get_all("x-ttsr-warning")
+        .iter()
+        .collect();
+    assert_eq!(warnings, ["t/warn: About f?st.", "t/late: About Fine."]);
+    let request = within(upstream.requests.recv()).await.unwrap();
+    assert_eq!(request.headers()["x-tier"], "low");
+}
+
+#[tokio::test]
+async fn a_rule_acts_once_in_a_session_whose_replies_it_reads() {
+    let mut upstream = saying("// TODO").await;
+    let rules = [
+        rule("t/todo", "TODO", Channel::Text, Action::Inject),
+        rule("t/warn", "TODO", Channel::Text, Action::Warn),
+    ];
+    let proxy = start(config(upstream.address, Http::One), pack(rules)).await;
+    let mut history = vec![("user", "one")];
+    for (number, warnings) in [(0, 1), (1, 0), (2, 0)] {
+        let body = body_of("chat/completions", &history);
+        let response = client(Http::One).request(post(&proxy, "chat/completions", body));
+        let response = within(response).await.unwrap();
+        let warned = response.headers().get_all("x-ttsr-warning").iter().count();
+        assert_eq!(warned, warnings, "request {number}");
+        collected(response).await;
+        let sent = received(&mut upstream).await;
+        let carried = sent.matches("About TODO.").count();
+        assert_eq!(carried, number.min(1), "request {number}: {sent}");
+        history.extend([("assistant", "// TODO"), ("user", "go on")]);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_unless_the_proxy_fails_open() {
+    let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
+    let upstream = saying("Fine.").await;
+    for is_fail_open in [false, true] {
+        let mut config = config(upstream.address, Http::One);
+        config.is_fail_open = is_fail_open;
+        let proxy = start(config, rules.clone()).await;
+        for (body, encoding, status) in [
+            ("not JSON", "identity", StatusCode::BAD_REQUEST),
+            ("{}", "identity", StatusCode::BAD_REQUEST),
+            ("\u{1}", "zstd", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        ] {
+            let mut request = post(&proxy, "messages", body.to_owned());
+            let encoding = encoding.parse().unwrap();
+            request.headers_mut().insert("content-encoding", encoding);
+            let response = within(client(Http::One).request(request)).await.unwrap();
+            let status = if is_fail_open { StatusCode::OK } else { status };
+            assert_eq!(response.status(), status, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_is_refused_and_shadow_changes_nothing() {
+    let rules = pack([
+        rule("t/it", "secret", Channel::UserInput, Action::Redact),
+        rule("t/no", "secret", Channel::UserInput, Action::Abort),
+    ]);
+    let mut upstream = saying("Fine.").await;
+    let mut config = config(upstream.address, Http::One);
+    config.mode = Mode::Shadow;
+    config.limits.request_bytes = 200;
+    let proxy = start(config, rules).await;
+    let body = body_of("responses", &[("user", "secret")]);
+    let response = client(Http::One).request(post(&proxy, "responses", body.clone()));
+    assert_eq!(within(response).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(received(&mut upstream).await, body);
+    let long = body_of("responses", &[("user", &"x".repeat(300))]);
+    let response = client(Http::One).request(post(&proxy, "responses", long));
+    assert_eq!(
+        within(response).await.unwrap().status(),
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
+
+/// A store that is lost.
+struct LostStore;
+
+impl fmt::Debug for LostStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LostStore")
+    }
+}
+
+impl SessionStore for LostStore {
+    fn load<'s>(&'s self, _: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        Box::pin(async { Err(StoreError::new("it is lost")) })
+    }
+
+    fn save<'s>(&'s self, _: &'s str, _: &'s [u8], _: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async { Err(StoreError::new("it is lost")) })
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_lost_refuses_requests_or_is_done_without() {
+    let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
+    let mut upstream = saying("Fine.").await;
+    for is_fail_open in [false, true] {
+        let config = ProxyConfig {
+            sessions: Arc::new(LostStore),
+            is_fail_open,
+            ..config(upstream.address, Http::One)
+        };
+        let proxy = start(config, rules.clone()).await;
+        let body = body_of("messages", &[("user", "secret")]);
+        let response = client(Http::One).request(post(&proxy, "messages", body));
+        let response = within(response).await.unwrap();
+        match is_fail_open {
+            true => {
+                assert_eq!(response.status(), StatusCode::OK);
+                assert!(received(&mut upstream).await.contains("[redacted]"));
+            }
+            false => {
+                assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+                let error = collected(response).await;
+                assert!(String::from_utf8_lossy(&error).contains("it is lost"));
+            }
+        }
+        assert_eq!(proxy.totals.snapshot().sessions_lost, 1);
+    }
+}
