@@ -421,6 +421,95 @@ impl Write for Fnv {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Repeat;
+    use crate::{Conversation, Flow, PartId, Pattern};
+
+    fn pack() -> Pack {
+        let mut warn = Rule::new("t/warn", vec![Pattern::literal("foo")]);
+        warn.action = Action::Warn;
+        warn.repeat = Some(Repeat::default());
+        let inject = Rule::new("t/inject", vec![Pattern::literal("bar")]);
+        let builder = Pack::builder().rule(warn).rule(inject);
+        builder.build().expect("a valid pack")
+    }
+
+    fn fork(pack: &Pack, base: &Snapshot, text: &str) -> Snapshot {
+        let (mut conversation, _) = Conversation::restore(pack, base);
+        conversation.reopen_turn();
+        assert_eq!(conversation.begin_attempt(), Flow::Go);
+        assert_eq!(conversation.push(PartId(0), text.as_bytes()), Flow::Go);
+        assert_eq!(conversation.finish(), Flow::Go);
+        conversation.snapshot()
+    }
+
+    fn begun(pack: &Pack, base: Option<&Snapshot>) -> Snapshot {
+        let known = base.map(|base| Conversation::restore(pack, base).0);
+        let mut conversation = known.unwrap_or_else(|| Conversation::new(pack));
+        conversation.start_turn();
+        conversation.snapshot()
+    }
+
+    #[test]
+    fn merged_forks_that_follow_each_other_are_the_last_fork() {
+        let pack = pack();
+        let base = begun(&pack, None);
+        let mut state = base.clone();
+        let first = fork(&pack, &base, "foo bar");
+        state.merge(&base, &first);
+        assert_eq!(state, first);
+        let second = fork(&pack, &first, "foo");
+        state.merge(&first, &second);
+        assert_eq!(state, second);
+        state.merge(&second, &second);
+        assert_eq!(state, second);
+    }
+
+    #[test]
+    fn forks_that_overlap_add_their_acts_and_carry_guidance_once() {
+        let pack = pack();
+        let base = begun(&pack, None);
+        let forks = ["foo", "foo bar", "bar"].map(|text| fork(&pack, &base, text));
+        let mut state = base.clone();
+        for fork in &forks {
+            state.merge(&base, fork);
+        }
+        let warned = state.rules.iter().find(|rule| rule.id == "t/warn");
+        let of_two = fork(&pack, &forks[0], "foo");
+        let want = of_two.rules.iter().find(|rule| rule.id == "t/warn");
+        assert_eq!(warned, want, "two acts");
+        assert_eq!(state.attempts, 3);
+        assert_eq!(state.guidance.len(), 1);
+        // One request carries the guidance while another one is in progress.
+        let (carried, other) = (
+            fork(&pack, &state, "fine"),
+            fork(&pack, &state.without_guidance(), "foo"),
+        );
+        assert!(!carried.has_guidance());
+        let before = state.clone();
+        state.merge(&before.without_guidance(), &other);
+        assert!(state.has_guidance());
+        state.merge(&before, &carried);
+        assert!(!state.has_guidance());
+    }
+
+    #[test]
+    fn acts_of_a_turn_that_is_over_do_not_count_in_the_next_one() {
+        let pack = pack();
+        let base = begun(&pack, None);
+        let late = fork(&pack, &base, "foo");
+        let mut state = begun(&pack, Some(&base));
+        let next = state.clone();
+        state.merge(&base, &late);
+        assert_eq!(
+            (state.turn, state.attempts, state.is_turn_open),
+            (2, 0, true)
+        );
+        assert_ne!(state.rules, next.rules, "they count in the session");
+        let now = fork(&pack, &next, "foo");
+        let mut other = next.clone();
+        other.merge(&next, &now);
+        assert_eq!(other, now);
+    }
 
     #[test]
     fn hashes_are_those_that_fnv_publishes() {

@@ -2,12 +2,17 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, ExitStatus as ChildStatus};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use ttsr::Mode;
-use ttsr_proxy::{BlockEnding, Mount, Proxy, ProxyConfig, TotalsSnapshot, UpstreamUrl};
+use ttsr_proxy::{
+    BlockEnding, JournalStore, Mount, Proxy, ProxyConfig, SessionError, SessionStore,
+    TotalsSnapshot, UpstreamUrl,
+};
 
 use crate::args::WorkspaceArgs;
 use crate::load::NOT_HERE;
@@ -15,12 +20,12 @@ use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus, load};
 
-/// Apply rules to the replies of model providers, between any client and its provider
+/// Apply rules to the requests and replies of model providers, between any client and its provider
 ///
 /// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
 /// OPENAI_API_BASE set to it, and ends with the exit code of the command. Without one, it listens until it is
-/// interrupted. Replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed or not;
-/// requests to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and
+/// interrupted. Requests and replies of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses are judged, streamed
+/// or not; requests to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and
 /// the built-in packs for OpenCode's own agents and tools are not loaded.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -45,6 +50,13 @@ pub(crate) struct Options {
     /// Pass replies that cannot be read, and requests to APIs whose replies cannot be judged, instead of refusing them
     #[arg(long)]
     fail_open: bool,
+    /// Where sessions are kept: a file, or the URL of a Redis or Valkey server [default: in memory]
+    ///
+    /// With a file, sessions go on when the proxy is started again. Proxies that share a server, such as
+    /// redis://127.0.0.1:6379, decide as one. If the store cannot be reached, requests are refused; with --fail-open they
+    /// are judged without their session.
+    #[arg(long, value_name = "FILE|URL")]
+    sessions: Option<String>,
     #[command(flatten)]
     packs: WorkspaceArgs,
     /// A command to run behind the proxy
@@ -139,6 +151,9 @@ fn config(
         is_fail_open: options.fail_open,
         ..ProxyConfig::default()
     };
+    if let Some(place) = &options.sessions {
+        config.sessions = session_store(place).map_err(|error| message(&error))?;
+    }
     let mut suffix = "/v1";
     if is_wrapping {
         config.limits.drain_time = AFTER_COMMAND;
@@ -160,6 +175,23 @@ fn config(
         }
     }
     Ok((config, suffix))
+}
+
+/// The most sessions that are kept in a file, and the time after the last use for which each is kept.
+const SESSIONS: usize = 4096;
+const SESSION_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn session_store(place: &str) -> Result<Arc<dyn SessionStore>, SessionError> {
+    if place.contains("://") {
+        #[cfg(feature = "redis")]
+        return Ok(Arc::new(ttsr_proxy::RedisStore::new(place, SESSION_TIME)?));
+        #[cfg(not(feature = "redis"))]
+        return Err(SessionError::new(
+            "this ttsr was built without the feature `redis`, so sessions are kept in memory or in a file",
+        ));
+    }
+    let store = JournalStore::open(Path::new(place), SESSIONS, SESSION_TIME)?;
+    Ok(Arc::new(store))
 }
 
 /// Returns the first of these variables that is set and not empty.
@@ -283,10 +315,13 @@ impl std::fmt::Display for ProxySummary {
         write!(f, ", {} judged", totals.judged)?;
         for (count, what) in [
             (totals.blocked, "stopped"),
+            (totals.stopped_requests, "not sent"),
+            (totals.retries, "sent again"),
             (totals.redactions, "redacted"),
             (totals.unreadable, "unreadable"),
             (totals.refused, "refused"),
             (totals.failed, "failed"),
+            (totals.sessions_lost, "without a session"),
         ] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;

@@ -15,8 +15,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::config::ProxyLimits;
 use crate::conversations::ReplySession;
-use crate::judge::{NextAttempt, ReplyJudge};
-use crate::sessions::StoreError;
+use crate::judge::{RepeatedAttempt, ReplyJudge};
+use crate::sessions::SessionError;
 use crate::totals::ProxyTotals;
 
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
@@ -29,9 +29,9 @@ pub(crate) type NextReply = Pin<Box<dyn Future<Output = Result<ServerBody, BodyE
 
 /// Sends the request for another attempt. The permit counts it as in progress.
 pub(crate) type SendAgain =
-    Box<dyn FnMut(&NextAttempt, Option<OwnedSemaphorePermit>) -> NextReply + Send>;
+    Box<dyn FnMut(&RepeatedAttempt, Option<OwnedSemaphorePermit>) -> NextReply + Send>;
 
-type Saving = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+type Saving = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
 
 /// The body of a response to a client.
 pub(crate) enum ResponseBody {

@@ -13,10 +13,10 @@ use ttsr::conversation::Note;
 use ttsr::{Conversation, Mode, Pack, Snapshot};
 
 use crate::request::{
-    JudgedRequest, ModelRequest, PartHash, Redactors, RefusedRequest, ReplyOutcome, SessionMemory,
+    JudgedRequest, ModelRequest, PartHash, Redactors, RefusedRequest, ReplyEffect, SessionMemory,
     judge_request,
 };
-use crate::sessions::{SessionStore, StoreError};
+use crate::sessions::{SessionError, SessionStore};
 
 /// The most attempts to write a session that other requests write at the same time.
 const ATTEMPTS: usize = 64;
@@ -38,7 +38,7 @@ pub(crate) async fn judge_in_session(
     key: &str,
     request: &Arc<ModelRequest>,
     rules: &RequestRules,
-) -> Result<Result<JudgedRequest, RefusedRequest>, StoreError> {
+) -> Result<Result<JudgedRequest, RefusedRequest>, SessionError> {
     for _ in 0..ATTEMPTS {
         let (memory, version) = load(store, key).await?;
         let judged = judge_alone(request, rules, memory);
@@ -50,7 +50,7 @@ pub(crate) async fn judge_in_session(
             return Ok(judged);
         }
     }
-    Err(StoreError::new(CONTENTION))
+    Err(SessionError::new(CONTENTION))
 }
 
 /// Judges a request in that state of its session, without a store.
@@ -64,17 +64,17 @@ pub(crate) fn judge_alone(
 
 const CONTENTION: &str = "too many requests write the session at the same time";
 
-async fn load(store: &dyn SessionStore, key: &str) -> Result<(SessionMemory, u64), StoreError> {
+async fn load(store: &dyn SessionStore, key: &str) -> Result<(SessionMemory, u64), SessionError> {
     let Some(stored) = store.load(key).await? else {
         return Ok((SessionMemory::default(), 0));
     };
     let memory = serde_json::from_slice(&stored.state)
-        .map_err(|_| StoreError::new("the state of the session has another form"))?;
+        .map_err(|_| SessionError::new("the state of the session has another form"))?;
     Ok((memory, stored.version))
 }
 
-fn written(memory: &SessionMemory) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(memory).map_err(|_| StoreError::new("the session cannot be written"))
+fn written(memory: &SessionMemory) -> Result<Vec<u8>, SessionError> {
+    serde_json::to_vec(memory).map_err(|_| SessionError::new("the session cannot be written"))
 }
 
 /// The session of a reply in progress.
@@ -118,14 +118,14 @@ impl ReplySession {
     pub(crate) fn save(
         &mut self,
         conversation: &Conversation,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<(), SessionError>> + Send + use<> {
         let fork = conversation.snapshot();
         let waits: Vec<Note> = conversation.guidance().collect();
         let (waiting, delivered): (Vec<Note>, Vec<Note>) = std::mem::take(&mut self.notes)
             .into_iter()
             .partition(|note| waits.contains(note));
         self.notes = waiting;
-        let outcome = ReplyOutcome {
+        let outcome = ReplyEffect {
             base: std::mem::replace(&mut self.base, fork.clone()),
             fork,
             anchor: self.anchor,
@@ -145,8 +145,8 @@ impl ReplySession {
 async fn end_reply(
     store: &dyn SessionStore,
     key: &str,
-    outcome: &ReplyOutcome,
-) -> Result<(), StoreError> {
+    outcome: &ReplyEffect,
+) -> Result<(), SessionError> {
     for _ in 0..ATTEMPTS {
         let (mut memory, version) = load(store, key).await?;
         memory.end_reply(outcome);
@@ -154,5 +154,5 @@ async fn end_reply(
             return Ok(());
         }
     }
-    Err(StoreError::new(CONTENTION))
+    Err(SessionError::new(CONTENTION))
 }

@@ -57,7 +57,7 @@ impl JudgeSettings {
 
 /// Another attempt at a reply that a rule cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NextAttempt {
+pub(crate) struct RepeatedAttempt {
     /// The cut.
     pub(crate) block: Block,
     /// Guidance of other rules that goes with it.
@@ -66,11 +66,11 @@ pub(crate) struct NextAttempt {
 
 /// The result of a reply that is not streamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WholeReply {
+pub(crate) enum JudgedWhole {
     /// It passes, or the body in its place does.
     Passes(Option<Vec<u8>>),
     /// The request is to be sent again.
-    Again(NextAttempt),
+    Again(RepeatedAttempt),
     /// The reply is blocked and the ending is hard, or it cannot be read.
     Refused(Block),
 }
@@ -120,9 +120,11 @@ pub(crate) struct ReplyJudge {
     /// True after the first event with data.
     has_data: bool,
     is_over: bool,
-    /// The cut after which another attempt is to be made.
+    /// The cut after which another attempt is made, until its first event arrives.
     cut: Option<Block>,
-    next: Option<NextAttempt>,
+    /// True until the response to that attempt begins.
+    is_waiting: bool,
+    next: Option<RepeatedAttempt>,
     /// True if the events are those of another attempt than the first one.
     is_spliced: bool,
     /// Number of replies whose end was told to the session, and true if the end of the body was.
@@ -164,6 +166,7 @@ impl ReplyJudge {
             has_data: false,
             is_over: false,
             cut: None,
+            is_waiting: false,
             next: None,
             is_spliced: false,
             told: (0, false),
@@ -216,6 +219,10 @@ impl ReplyJudge {
         if self.is_waiting() {
             return Ok(());
         }
+        if self.cut.is_some() {
+            // The response to another attempt has no event.
+            self.give_up();
+        }
         let is_complete = self.is_over || self.held.is_empty();
         self.is_over = true;
         is_complete.then_some(()).ok_or(BrokenOff)
@@ -224,17 +231,17 @@ impl ReplyJudge {
     /// Returns true if the reply was cut and another attempt at it has not begun to arrive: the bytes of the server that
     /// was cut are not read any more.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.cut.is_some()
+        self.is_waiting
     }
 
     /// Returns the attempt that is to be made, once.
-    pub(crate) fn next_attempt(&mut self) -> Option<NextAttempt> {
+    pub(crate) fn next_attempt(&mut self) -> Option<RepeatedAttempt> {
         self.next.take()
     }
 
     /// Goes on with the response to another attempt.
     pub(crate) fn resume(&mut self) {
-        self.cut = None;
+        self.is_waiting = false;
     }
 
     /// Ends a reply for which no other attempt can be made.
@@ -276,9 +283,9 @@ impl ReplyJudge {
         self.is_over
     }
 
-    /// Returns true if events are held back.
+    /// Returns true if events are held back, or if those of another attempt have not begun to arrive.
     pub(crate) fn is_holding(&self) -> bool {
-        !self.is_over && (!self.held.is_empty() || self.is_waiting())
+        !self.is_over && (!self.held.is_empty() || self.cut.is_some())
     }
 
     /// Adds an event to the output that changes nothing.
@@ -303,7 +310,7 @@ impl ReplyJudge {
     }
 
     /// Judges a complete body that is not streamed.
-    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> WholeReply {
+    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> JudgedWhole {
         let mut events = Vec::new();
         self.reader.push(body, &mut |_, event| events.push(event));
         self.reader.finish(&mut |_, event| events.push(event));
@@ -314,7 +321,7 @@ impl ReplyJudge {
             if !self.is_lenient() {
                 self.is_over = true;
                 self.report.is_blocked = true;
-                return WholeReply::Refused(Block::new(problem));
+                return JudgedWhole::Refused(Block::new(problem));
             }
         }
         let judged = events
@@ -328,31 +335,31 @@ impl ReplyJudge {
         let block = match judged {
             Ok(rewritten) => {
                 self.is_over = true;
-                return WholeReply::Passes(rewritten);
+                return JudgedWhole::Passes(rewritten);
             }
             Err(block) => block,
         };
         if self.settings.can_retry && block.retry.is_some() {
             self.begin_again(&block);
-            self.cut = None;
+            self.resume();
             return self
                 .next
                 .take()
-                .map_or(WholeReply::Refused(block), WholeReply::Again);
+                .map_or(JudgedWhole::Refused(block), JudgedWhole::Again);
         }
         self.block_whole(body, &block)
     }
 
     /// Blocks a reply that is not streamed.
-    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> WholeReply {
+    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> JudgedWhole {
         self.is_over = true;
         self.report.is_blocked = true;
         match (self.settings.ending, serde_json::from_slice::<Value>(body)) {
             (BlockEnding::Soft, Ok(reply)) => {
                 let reply = self.api.whole(&reply, &block.reason());
-                WholeReply::Passes(Some(reply.to_string().into_bytes()))
+                JudgedWhole::Passes(Some(reply.to_string().into_bytes()))
             }
-            _ => WholeReply::Refused(block.clone()),
+            _ => JudgedWhole::Refused(block.clone()),
         }
     }
 
@@ -393,6 +400,9 @@ impl ReplyJudge {
         }
         self.held_bytes += bytes.len();
         let has_data = data.is_some();
+        if has_data {
+            self.cut = None;
+        }
         self.held.push_back(HeldFrame {
             has_data,
             bytes,
@@ -468,11 +478,12 @@ impl ReplyJudge {
     /// Begins another attempt. What the client was sent stays, and what it was sent in part is ended.
     fn begin_again(&mut self, block: &Block) {
         let notes = self.parts.begin_again(block);
-        self.next = Some(NextAttempt {
+        self.next = Some(RepeatedAttempt {
             block: block.clone(),
             notes,
         });
         self.cut = Some(block.clone());
+        self.is_waiting = true;
         self.held.clear();
         self.held_bytes = 0;
         self.open_calls.clear();
@@ -490,6 +501,7 @@ impl ReplyJudge {
         self.held_bytes = 0;
         self.is_over = true;
         self.cut = None;
+        self.is_waiting = false;
         self.next = None;
         self.report.is_blocked = true;
         self.api

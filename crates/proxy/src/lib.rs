@@ -6,7 +6,7 @@
 //! # Requests
 //!
 //! The path selects the [`Mount`], and with it the only server that a request and its key are sent to. Bodies are passed
-//! on as they arrive, byte for byte: the proxy reads from one side only as fast as the other side reads from it, and a
+//! on byte for byte, unless a rule acts: the proxy reads from one side only as fast as the other side reads from it, and a
 //! client that closes its connection closes the connection to the server. Redirects of the server are answered with
 //! status 502 and never followed.
 //!
@@ -18,7 +18,22 @@
 //! events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that cannot be read is
 //! refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by [`ProxyLimits::held_bytes`] for each stream.
 //!
-//! Requests are not judged, and each reply is a conversation of its own.
+//! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
+//! that the client sees.
+//!
+//! # Requests under rules
+//!
+//! The bodies of requests to these APIs are read whole. Rules on `user-input` read the last message of the user, and
+//! rules on `tool-output` the results of tools since the last message of the assistant; history that a client sends again
+//! is not judged again. Redactions apply to the whole history, and what rules add stays where it was added, so that
+//! requests begin with the bytes of earlier ones and caches of prompts hold. Guidance of `inject` rules goes into the next
+//! request of its conversation. A request that a rule aborts is answered with status 400.
+//!
+//! # Sessions
+//!
+//! The state of rules is kept for each session: in memory ([`MemoryStore`]), in a file ([`JournalStore`]), in a Redis or
+//! Valkey server (`RedisStore`, with the feature `redis`), or in any other [`SessionStore`]. A session that cannot be
+//! loaded or written refuses its requests, unless [`ProxyConfig::is_fail_open`] is set.
 //!
 //! # Example: requests through a proxy
 //! ```
@@ -79,5 +94,9 @@ mod upstream;
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use server::Proxy;
-pub use sessions::{MemoryStore, SessionStore, StoreError, StoreFuture, StoredSession};
+#[cfg(feature = "redis")]
+pub use sessions::RedisStore;
+pub use sessions::{
+    JournalStore, MemoryStore, SessionError, SessionStore, StoreFuture, StoredSession,
+};
 pub use totals::{ProxyTotals, TotalsSnapshot};

@@ -5,7 +5,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::body::{BodyError, SendAgain, ServerBody};
-use crate::judge::NextAttempt;
+use crate::judge::RepeatedAttempt;
 use crate::request::OutgoingBody;
 use crate::upstream::UpstreamCall;
 
@@ -25,7 +25,7 @@ impl RepeatedCall {
     /// If there is no response that can take the place of the one that was cut.
     pub(crate) async fn send(
         self,
-        next: NextAttempt,
+        next: RepeatedAttempt,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<ServerBody, BodyError> {
         let body = self.body.write(next.block.retry.as_ref());
@@ -42,7 +42,7 @@ impl RepeatedCall {
     }
 
     /// Adds the guidance that goes with another attempt to this one and to those after it.
-    pub(crate) fn carry(&mut self, next: &NextAttempt) {
+    pub(crate) fn carry(&mut self, next: &RepeatedAttempt) {
         let texts: Vec<String> = next.notes.iter().map(|note| note.text.clone()).collect();
         self.body.add_last_guidance(&texts);
     }

@@ -20,7 +20,7 @@ use ttsr::{Action, Channel, Conversation, Flow, Mode, Origin, Pack};
 
 use crate::judge::{Block, warning};
 use memory::PlacedText;
-pub(crate) use memory::{PartHash, ReplyOutcome, SessionMemory};
+pub(crate) use memory::{PartHash, ReplyEffect, SessionMemory};
 pub(crate) use outgoing::OutgoingBody;
 pub(crate) use read::ModelRequest;
 use read::{PartRole, RequestPart};

@@ -20,7 +20,7 @@ use crate::config::ProxyConfig;
 use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
 use crate::headers::{add_warnings, names_accepted_host, prepare_request, set_headers};
-use crate::judge::{JudgeSettings, ReplyJudge, ReplyReport, WholeReply};
+use crate::judge::{JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
 use crate::repeat::{RepeatedCall, is_encoded, is_event_stream};
 use crate::request::{JudgedRequest, ModelRequest, Redactors, SessionMemory, session_key};
 use crate::routes::{ModelApi, route};
@@ -144,8 +144,9 @@ impl ProxyService {
             headers: head.headers,
             idle_time: limits.idle_time,
         };
-        let is_read = judged_api.is_some() && call.method == Method::POST;
-        let (body, judged) = match judged_api.filter(|_| is_read) {
+        let is_post = call.method == Method::POST;
+        let read_api = judged_api.filter(|api| is_post && ModelRequest::knows(*api));
+        let (body, judged) = match read_api {
             Some(api) => match self.judge_request(api, &key_fields, body).await {
                 Ok(read) => read,
                 Err(response) => return response,
@@ -333,7 +334,7 @@ impl ProxyService {
             let bytes = body.collect(self.config.limits.reply_bytes).await;
             let bytes = bytes.map_err(|error| self.fail(&error.to_string()))?;
             let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
-                (WholeReply::Again(next), Some(known)) => (next, known),
+                (JudgedWhole::Again(next), Some(known)) => (next, known),
                 (judged, _) => break (bytes, judged),
             };
             session.carried(&next.notes);
@@ -355,12 +356,12 @@ impl ProxyService {
             ProxyTotals::add(&self.totals.sessions_lost, u64::from(saved.is_err()));
         }
         match judged {
-            WholeReply::Passes(changed) => Ok(changed.unwrap_or(bytes)),
+            JudgedWhole::Passes(changed) => Ok(changed.unwrap_or(bytes)),
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
-            WholeReply::Refused(block) if judge.report().is_unreadable => {
+            JudgedWhole::Refused(block) if judge.report().is_unreadable => {
                 Err(self.fail(&block.message))
             }
-            WholeReply::Refused(block) => {
+            JudgedWhole::Refused(block) => {
                 let status = StatusCode::BAD_REQUEST;
                 Err(error_response(
                     status,
@@ -368,7 +369,7 @@ impl ProxyService {
                     &block.reason(),
                 ))
             }
-            WholeReply::Again(next) => Err(self.fail(&next.block.reason())),
+            JudgedWhole::Again(next) => Err(self.fail(&next.block.reason())),
         }
     }
 

@@ -1,34 +1,40 @@
 //! The places where the state of sessions is kept between requests.
 
+mod journal_store;
 mod memory_store;
+#[cfg(feature = "redis")]
+mod redis_store;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+pub use journal_store::JournalStore;
 pub use memory_store::MemoryStore;
+#[cfg(feature = "redis")]
+pub use redis_store::RedisStore;
 
 /// A future of a store.
-pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 's>>;
+pub type StoreFuture<'s, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 's>>;
 
 /// The reason why the state of a session cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError(String);
+pub struct SessionError(String);
 
-impl StoreError {
+impl SessionError {
     /// Returns an error with that reason, which is shown to clients: it must not have credentials.
-    pub fn new(reason: impl Into<String>) -> StoreError {
-        StoreError(reason.into())
+    pub fn new(reason: impl Into<String>) -> SessionError {
+        SessionError(reason.into())
     }
 }
 
-impl fmt::Display for StoreError {
+impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for StoreError {}
+impl std::error::Error for SessionError {}
 
 /// The state of a session as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -154,7 +154,7 @@ fn is_zero(count: &u32) -> bool {
 
 /// The result of a reply for its session.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplyOutcome {
+pub(crate) struct ReplyEffect {
     /// The state of rules before the reply and after it.
     pub(crate) base: Snapshot,
     pub(crate) fork: Snapshot,
@@ -253,7 +253,7 @@ impl SessionMemory {
     }
 
     /// Adds the result of a reply.
-    pub(crate) fn end_reply(&mut self, outcome: &ReplyOutcome) {
+    pub(crate) fn end_reply(&mut self, outcome: &ReplyEffect) {
         match &mut self.rules {
             Some(rules) => rules.merge(&outcome.base, &outcome.fork),
             // The session was forgotten meanwhile.

@@ -108,6 +108,14 @@ pub(crate) struct ModelRequest {
 }
 
 impl ModelRequest {
+    /// Returns true if requests to that API can be read.
+    pub(crate) fn knows(api: ModelApi) -> bool {
+        matches!(
+            api,
+            ModelApi::AnthropicMessages | ModelApi::OpenAiChat | ModelApi::OpenAiResponses
+        )
+    }
+
     /// Reads a body, or returns `None` if it is not a request of that API.
     pub(crate) fn read(api: ModelApi, body: Bytes) -> Option<ModelRequest> {
         let mut reader = BodyReader {

@@ -53,14 +53,22 @@ impl Redactors {
 
     /// Returns the text of a part without what rules redact, or `None` if it is the same.
     pub(crate) fn redact(&self, part: &RequestPart, text: &str) -> Option<String> {
-        let mut conversation = Conversation::new(self.pack.as_ref()?);
+        let pack = self.pack.as_ref()?;
+        let channel = match part.role {
+            PartRole::User => Channel::UserInput,
+            PartRole::ToolOutput => Channel::ToolOutput,
+            PartRole::Instructions | PartRole::Assistant => return None,
+        };
+        if !pack.wants(channel, part.tool.as_deref()) {
+            return None;
+        }
+        let mut conversation = Conversation::new(pack);
         conversation.set_origin(self.origin.clone());
-        let screened = match part.role {
-            PartRole::User => conversation.screen(Channel::UserInput, None, text),
-            PartRole::ToolOutput => {
+        let screened = match channel {
+            Channel::ToolOutput => {
                 conversation.screen_output(part.tool.as_deref(), part.outcome, text)
             }
-            PartRole::Instructions | PartRole::Assistant => return None,
+            channel => conversation.screen(channel, None, text),
         };
         match screened.flow {
             Flow::Go => (screened.text != text).then_some(screened.text),

@@ -153,7 +153,7 @@ impl Session {
         assert_eq!(judged.conversation.finish(), Flow::Go);
         let waits: Vec<Note> = judged.conversation.guidance().collect();
         let delivered = judged.notes.iter().filter(|note| !waits.contains(note));
-        self.memory.end_reply(&ReplyOutcome {
+        self.memory.end_reply(&ReplyEffect {
             base,
             fork: judged.conversation.snapshot(),
             anchor: judged.anchor,

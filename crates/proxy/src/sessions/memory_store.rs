@@ -59,11 +59,22 @@ impl MemoryStore {
             state: state.to_vec(),
         };
         known.put(key, session, now);
-        while known.by_key.len() > self.sessions {
-            let oldest = known.by_use.pop_first();
-            oldest.and_then(|(_, key)| known.by_key.remove(&key));
-        }
+        known.forget_oldest(self.sessions);
         true
+    }
+
+    /// Adds a session that was written earlier.
+    pub(super) fn restore(&self, key: &str, session: StoredSession, now: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.put(key, session, now);
+        known.forget_oldest(self.sessions);
+    }
+
+    /// Returns all sessions, the one that was used last at the end.
+    pub(super) fn all(&self) -> Vec<(String, StoredSession)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = |key: &String| Some((key.clone(), known.by_key.get(key)?.0.clone()));
+        known.by_use.values().filter_map(session).collect()
     }
 }
 
@@ -75,6 +86,13 @@ impl KnownSessions {
             self.by_use.remove(&before);
         }
         self.by_use.insert(self.uses, key.to_owned());
+    }
+
+    fn forget_oldest(&mut self, most: usize) {
+        while self.by_key.len() > most {
+            let oldest = self.by_use.pop_first();
+            oldest.and_then(|(_, key)| self.by_key.remove(&key));
+        }
     }
 
     fn forget_idle(&mut self, now: Instant, idle_time: Duration) {

@@ -4,6 +4,8 @@ mod judged;
 mod pass_through;
 mod requests;
 mod retries;
+#[cfg(all(unix, feature = "redis"))]
+mod sessions;
 
 use std::future::Future;
 use std::io;

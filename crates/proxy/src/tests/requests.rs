@@ -2,19 +2,22 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
 use ttsr::rule::Header;
 use ttsr::{Action, Channel, Mode, Pack, Pattern, Rule};
 
 use super::{
-    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, server, start,
-    within,
+    Http, RunningProxy, ScriptedBody, ScriptedFrames, ScriptedServer, client, collected, config,
+    open_server, server, start, within,
 };
-use crate::{ProxyConfig, SessionStore, StoreError, StoreFuture, StoredSession};
+use crate::{MemoryStore, ProxyConfig, SessionError, SessionStore, StoreFuture, StoredSession};
 
 pub(super) const PATHS: [&str; 3] = ["messages", "chat/completions", "responses"];
 
@@ -244,11 +247,11 @@ impl fmt::Debug for LostStore {
 
 impl SessionStore for LostStore {
     fn load<'s>(&'s self, _: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
-        Box::pin(async { Err(StoreError::new("it is lost")) })
+        Box::pin(async { Err(SessionError::new("it is lost")) })
     }
 
     fn save<'s>(&'s self, _: &'s str, _: &'s [u8], _: u64) -> StoreFuture<'s, bool> {
-        Box::pin(async { Err(StoreError::new("it is lost")) })
+        Box::pin(async { Err(SessionError::new("it is lost")) })
     }
 }
 
@@ -279,4 +282,96 @@ async fn a_store_that_is_lost_refuses_requests_or_is_done_without() {
         }
         assert_eq!(proxy.totals.snapshot().sessions_lost, 1);
     }
+}
+
+/// A store whose writes wait for a permit each.
+#[derive(Debug)]
+struct SlowStore {
+    kept: MemoryStore,
+    writes: Semaphore,
+}
+
+impl SessionStore for SlowStore {
+    fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        self.kept.load(key)
+    }
+
+    fn save<'s>(&'s self, key: &'s str, state: &'s [u8], expected: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async move {
+            self.writes.acquire().await.unwrap().forget();
+            self.kept.save(key, state, expected).await
+        })
+    }
+}
+
+const CHUNKS: [&str; 3] = [
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"// TODO\"}}]}\n\n",
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: [DONE]\n\n",
+];
+
+#[tokio::test]
+async fn the_end_of_a_reply_waits_until_its_session_is_written() {
+    let (upstream, mut heard) = open_server("text/event-stream").await;
+    let store = Arc::new(SlowStore {
+        kept: MemoryStore::new(9, Duration::from_secs(60)),
+        writes: Semaphore::new(1),
+    });
+    let config = ProxyConfig {
+        sessions: store.clone(),
+        ..config(upstream.address, Http::One)
+    };
+    let rules = pack([rule("t/todo", "TODO", Channel::Text, Action::Inject)]);
+    let proxy = start(config, rules).await;
+    let body = body_of("chat/completions", &[("user", "Hi.")]);
+    let request = client(Http::One).request(post(&proxy, "chat/completions", body));
+    let mut response = within(request).await.unwrap();
+    let frames = within(heard.recv()).await.unwrap();
+    frames.send(Ok(CHUNKS[0].into())).await.unwrap();
+    let first = within(response.frame()).await.unwrap().unwrap();
+    assert_eq!(first.into_data().unwrap(), CHUNKS[0]);
+    frames.send(Ok(CHUNKS[1].into())).await.unwrap();
+    frames.send(Ok(CHUNKS[2].into())).await.unwrap();
+    drop(frames);
+    let early = tokio::time::timeout(Duration::from_millis(100), response.frame()).await;
+    assert!(early.is_err(), "the session is not written yet");
+    store.writes.add_permits(1);
+    let rest = collected(response).await;
+    assert_eq!(rest, CHUNKS[1..].concat());
+}
+
+#[tokio::test]
+async fn what_rules_did_counts_when_the_client_goes_away_and_when_replies_overlap() {
+    let (upstream, mut heard) = open_server("text/event-stream").await;
+    let mut todo = rule("t/todo", "TODO", Channel::Text, Action::Warn);
+    todo.repeat = Some(ttsr::rule::Repeat {
+        per_session: Some(2),
+        ..Default::default()
+    });
+    let proxy = start(config(upstream.address, Http::One), pack([todo])).await;
+    let begin = async |heard: &mut UnboundedReceiver<ScriptedFrames>| {
+        let body = body_of("chat/completions", &[("user", "Hi.")]);
+        let request = client(Http::One).request(post(&proxy, "chat/completions", body));
+        let response = within(request).await.unwrap();
+        (response, within(heard.recv()).await.unwrap())
+    };
+    let (mut first, frames_1) = begin(&mut heard).await;
+    let (mut second, frames_2) = begin(&mut heard).await;
+    for (response, frames) in [(&mut first, &frames_1), (&mut second, &frames_2)] {
+        frames.send(Ok(CHUNKS[0].into())).await.unwrap();
+        within(response.frame()).await.unwrap().unwrap();
+    }
+    drop(first);
+    within(frames_1.closed()).await;
+    frames_2.send(Ok(CHUNKS[1].into())).await.unwrap();
+    drop(frames_2);
+    collected(second).await;
+    assert_eq!(proxy.totals.snapshot().warnings, 2);
+    let (third, frames_3) = begin(&mut heard).await;
+    for chunk in CHUNKS {
+        frames_3.send(Ok(chunk.into())).await.unwrap();
+    }
+    drop(frames_3);
+    collected(third).await;
+    assert_eq!(proxy.totals.snapshot().warnings, 2, "both acts count");
 }

@@ -11,7 +11,7 @@ mod retries;
 
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
-use super::{Block, BrokenOff, JudgeSettings, ReplyJudge, ReplyReport, WholeReply};
+use super::{Block, BrokenOff, JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
@@ -65,9 +65,9 @@ pub(super) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
 /// Judges a reply that is not streamed, and returns the body for the client.
 pub(super) fn judge_whole(judge: &mut ReplyJudge, body: &[u8]) -> Result<Vec<u8>, Block> {
     match judge.judge_whole(body) {
-        WholeReply::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
-        WholeReply::Refused(block) => Err(block),
-        WholeReply::Again(next) => panic!("no request can be sent again: {next:?}"),
+        JudgedWhole::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
+        JudgedWhole::Refused(block) => Err(block),
+        JudgedWhole::Again(next) => panic!("no request can be sent again: {next:?}"),
     }
 }
 

@@ -8,7 +8,7 @@ use ttsr_wire::Reader;
 use super::replies::{Piece, seen, stream};
 use super::{APIS, SETTINGS, judge_whole, legal, pack_of};
 use crate::config::BlockEnding;
-use crate::judge::{JudgeSettings, ReplyJudge, WholeReply};
+use crate::judge::{JudgeSettings, JudgedWhole, ReplyJudge};
 use crate::routes::ModelApi;
 
 const RETRYING: JudgeSettings = JudgeSettings {
@@ -215,7 +215,7 @@ fn a_reply_that_is_not_streamed_is_taken_again() {
     let good = super::replies::whole(APIS[0], &[Piece::Text(&["Fine."])]).to_string();
     let pack = retrying(Partial::KeepBeforeMatch);
     let mut judge = ReplyJudge::new(APIS[0], &pack, RETRYING).unwrap();
-    let WholeReply::Again(next) = judge.judge_whole(bad.as_bytes()) else {
+    let JudgedWhole::Again(next) = judge.judge_whole(bad.as_bytes()) else {
         panic!("a rule retries");
     };
     assert_eq!(next.block.retry.unwrap().partial, "Well, ");
