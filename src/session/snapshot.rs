@@ -138,10 +138,8 @@ impl Snapshot {
             }
         }
         let find = |rules: &[RuleSnapshot], of: &RuleSnapshot| {
-            let found = rules
-                .iter()
-                .position(|known| known.id == of.id && known.hash == of.hash);
-            found
+            let is_same = |known: &RuleSnapshot| known.id == of.id && known.hash == of.hash;
+            rules.iter().position(is_same)
         };
         for changed in &fork.rules {
             let before = find(&base.rules, changed).map(|at| &base.rules[at]);

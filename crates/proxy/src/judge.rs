@@ -125,8 +125,6 @@ pub(crate) struct ReplyJudge {
     /// True until the response to that attempt begins.
     is_waiting: bool,
     next: Option<RepeatedAttempt>,
-    /// True if the events are those of another attempt than the first one.
-    is_spliced: bool,
     /// Number of replies whose end was told to the session, and true if the end of the body was.
     told: (u64, bool),
     report: ReplyReport,
@@ -168,7 +166,6 @@ impl ReplyJudge {
             cut: None,
             is_waiting: false,
             next: None,
-            is_spliced: false,
             told: (0, false),
             report: ReplyReport::default(),
         })
@@ -452,7 +449,7 @@ impl ReplyJudge {
         let Some(mut data) = data else {
             return self.out.extend_from_slice(&bytes);
         };
-        if self.is_spliced {
+        if self.report.retries > 0 {
             match self.api.splice_event(&data) {
                 SplicedEvent::Same => {}
                 SplicedEvent::Dropped => return,
@@ -491,7 +488,6 @@ impl ReplyJudge {
         self.frames = SseFrames::default();
         self.has_data = false;
         self.report.retries += 1;
-        self.is_spliced = true;
         self.api.splice(&mut self.out);
     }
 

@@ -28,7 +28,7 @@ impl RepeatedCall {
         next: RepeatedAttempt,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<ServerBody, BodyError> {
-        let body = self.body.write(next.block.retry.as_ref());
+        let body = self.body.write(next.block.retry.as_deref());
         let response = self.call.send(Either::Right(Full::new(body))).await?;
         let headers = response.headers();
         let is_usable = response.status().is_success()

@@ -49,7 +49,7 @@ pub(crate) struct JudgedRequest {
 pub(crate) struct RefusedRequest {
     pub(crate) reason: String,
     /// The session after the request.
-    pub(crate) memory: SessionMemory,
+    pub(crate) memory: Box<SessionMemory>,
 }
 
 /// The acts of rules on the texts of a request.
@@ -94,6 +94,7 @@ pub(crate) fn judge_request(
         known.and_then(|anchor| memory.refused(anchor).map(str::to_owned))
     });
     if let Some(reason) = refused {
+        let memory = Box::new(memory);
         return Err(RefusedRequest { reason, memory });
     }
     let mut body = OutgoingBody::new(request);

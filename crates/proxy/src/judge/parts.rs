@@ -15,7 +15,7 @@ pub(crate) struct Block {
     pub(crate) rule: Option<String>,
     pub(crate) message: String,
     /// The message for another attempt, if the rule retries.
-    pub(crate) retry: Option<RetryMessage>,
+    pub(crate) retry: Option<Box<RetryMessage>>,
 }
 
 /// The message to the model for another attempt at a reply.
@@ -70,7 +70,7 @@ impl Block {
         Block {
             rule: cut.rule().map(str::to_owned),
             message,
-            retry: RetryMessage::of_cut(cut),
+            retry: RetryMessage::of_cut(cut).map(Box::new),
         }
     }
 

@@ -130,7 +130,7 @@ impl Session {
                 Ok(judged)
             }
             Err(refused) => {
-                self.memory = refused.memory;
+                self.memory = *refused.memory;
                 Err(refused.reason)
             }
         }

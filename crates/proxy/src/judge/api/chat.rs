@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions API and compatible servers. The reason of a block continues the content of each choice.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -19,6 +19,8 @@ pub(super) struct ChatReplyState {
     model: String,
     created: u64,
     choices: BTreeMap<u64, SentChoice>,
+    /// The choices whose next text begins a paragraph.
+    gaps: BTreeSet<u64>,
     /// True if chunks have the member `usage`, because the client asked for it.
     has_usage: bool,
     usage: Option<Value>,
@@ -31,8 +33,6 @@ struct SentChoice {
     has_text: bool,
     has_call: bool,
     is_over: bool,
-    /// True if the next text begins a paragraph.
-    needs_gap: bool,
 }
 
 #[derive(Deserialize)]
@@ -85,37 +85,35 @@ impl ChatReplyState {
     }
 }
 
-/// Removes the role, which the client has, from a delta, and begins a paragraph with the first text. Returns true if the
-/// delta has nothing else.
+/// Removes the role, which the client has, from a delta, and begins a paragraph with its text if that is needed. Returns
+/// true first if it did that, and second if the delta has nothing else than a role.
 fn splice_delta(
     data: &[u8],
     delta: &RawValue,
-    known: &mut SentChoice,
+    needs_gap: bool,
     edits: &mut JsonEdits,
-) -> bool {
+) -> (bool, bool) {
     let Some(found) = members(delta) else {
-        return false;
+        return (false, false);
     };
     let has_role = member(&found, "role").is_some();
     let text = member(&found, "content").and_then(string);
-    let text = text.filter(|text| !text.is_empty());
-    let is_first = known.needs_gap && text.is_some();
-    known.needs_gap &= !is_first;
-    if !has_role && !is_first {
-        return false;
+    let text = text.filter(|text| needs_gap && !text.is_empty());
+    if !has_role && text.is_none() {
+        return (false, false);
     }
     let mut kept = Vec::new();
     let mut is_empty = true;
     for (name, value) in found.iter().filter(|(name, _)| name != "role") {
         let mut value = value.get().to_owned();
-        if let ("content", Some(text), true) = (&**name, &text, is_first) {
+        if let ("content", Some(text)) = (&**name, &text) {
             value = quoted(&format!("\n\n{text}"));
         }
         is_empty &= matches!(&*value, "null" | "\"\"");
         kept.push(format!("{}:{value}", quoted(name)));
     }
     edits.replace(span(data, delta), format!("{{{}}}", kept.join(",")));
-    is_empty
+    (text.is_some(), is_empty)
 }
 
 impl ReplyApi for ChatReplyState {
@@ -185,9 +183,8 @@ impl ReplyApi for ChatReplyState {
     }
 
     fn splice(&mut self, _: &mut Vec<u8>) {
-        for choice in self.choices.values_mut() {
-            choice.needs_gap = choice.has_text;
-        }
+        let with_text = self.choices.iter().filter(|(_, choice)| choice.has_text);
+        self.gaps = with_text.map(|(index, _)| *index).collect();
     }
 
     fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
@@ -217,13 +214,17 @@ impl ReplyApi for ChatReplyState {
         for choice in choices {
             let choice = members(choice).unwrap_or_default();
             let index = member(&choice, "index").and_then(|it| it.get().parse().ok());
-            let delta = member(&choice, "delta");
-            let known = self.choices.get_mut(&index.unwrap_or(0));
+            let index = index.unwrap_or(0);
+            let delta = member(&choice, "delta").filter(|_| self.choices.contains_key(&index));
             let is_end = member(&choice, "finish_reason").is_some_and(|it| it.get() != "null");
-            let is_empty = match (delta, known) {
-                (Some(delta), Some(known)) => splice_delta(data, delta, known, &mut edits),
-                _ => false,
-            };
+            let is_empty = delta.is_some_and(|delta| {
+                let (has_gap, is_empty) =
+                    splice_delta(data, delta, self.gaps.contains(&index), &mut edits);
+                if has_gap {
+                    self.gaps.remove(&index);
+                }
+                is_empty
+            });
             is_needless &= is_empty && !is_end;
         }
         let has_usage = member(&top, "usage").is_some_and(|usage| usage.get() != "null");
