@@ -1,6 +1,6 @@
 //! Tests of judged requests, without a network.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -110,8 +110,12 @@ struct Session {
 
 impl Session {
     fn new(pack: Pack) -> Session {
+        Session::of(pack.clone(), Redactors::new(&pack).unwrap())
+    }
+
+    fn of(pack: Pack, redactors: Redactors) -> Session {
         Session {
-            redactors: Redactors::new(&pack).unwrap(),
+            redactors,
             pack,
             mode: Mode::Live,
             memory: SessionMemory::default(),
@@ -718,6 +722,46 @@ fn sessions_are_told_apart_by_what_clients_send() {
     }
 }
 
+/// Rules of all actions that change requests.
+static RULES: LazyLock<(Pack, Redactors)> = LazyLock::new(|| {
+    let rules = [
+        rule(
+            "t/a",
+            Pattern::regex("key-[0-9]{4}"),
+            Channel::UserInput,
+            Action::Redact,
+        ),
+        rule(
+            "t/b",
+            Pattern::regex("key-[0-9]{2}"),
+            Channel::ToolOutput,
+            Action::Redact,
+        ),
+        rule(
+            "t/c",
+            Pattern::literal("deploy"),
+            Channel::UserInput,
+            Action::Append,
+        ),
+        rule(
+            "t/d",
+            Pattern::literal("deploy"),
+            Channel::ToolOutput,
+            Action::Prepend,
+        ),
+        rule("t/e", Pattern::word("TODO"), Channel::Text, Action::Inject),
+        rule(
+            "t/f",
+            Pattern::word("TODO"),
+            Channel::UserInput,
+            Action::Inject,
+        ),
+    ];
+    let pack = pack(rules);
+    let redactors = Redactors::new(&pack).unwrap();
+    (pack, redactors)
+});
+
 proptest! {
     /// A history that grows step by step: each request begins with the messages of the one before, whatever rules do.
     #[test]
@@ -725,15 +769,8 @@ proptest! {
         words in prop::collection::vec((0..3_usize, prop::sample::select(vec!["key-1234", "deploy", "TODO", "é\"\\", "ok"])), 1..9),
         api in prop::sample::select(APIS.to_vec()),
     ) {
-        let rules = [
-            rule("t/a", Pattern::regex("key-[0-9]{4}"), Channel::UserInput, Action::Redact),
-            rule("t/b", Pattern::regex("key-[0-9]{2}"), Channel::ToolOutput, Action::Redact),
-            rule("t/c", Pattern::literal("deploy"), Channel::UserInput, Action::Append),
-            rule("t/d", Pattern::literal("deploy"), Channel::ToolOutput, Action::Prepend),
-            rule("t/e", Pattern::word("TODO"), Channel::Text, Action::Inject),
-            rule("t/f", Pattern::word("TODO"), Channel::UserInput, Action::Inject),
-        ];
-        let mut session = Session::new(pack(rules));
+        let (pack, redactors) = &*RULES;
+        let mut session = Session::of(pack.clone(), redactors.clone());
         let mut steps = vec![user("Begin.")];
         let mut last: Vec<Value> = Vec::new();
         for (kind, word) in words {
