@@ -15,10 +15,10 @@ use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
 use crate::program::{
-    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet, Places,
+    AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
-    FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Program, ReleasePlan,
-    RuleScope, ViewKey, ViewRules,
+    FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
+    ReleasePlan, RuleScope, ViewKey, ViewRules,
 };
 use crate::rule::{Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;

@@ -157,12 +157,19 @@ fn requirement_faults(
             }
         }
     }
-    for (key, related) in [("pipe-to", pipe_to), ("pipe-from", pipe_from), ("runs", runs)] {
+    for (key, related) in [
+        ("pipe-to", pipe_to),
+        ("pipe-from", pipe_from),
+        ("runs", runs),
+    ] {
         let Some(related) = related else { continue };
         let has_relation = |it: &CommandRequirements| {
             it.pipe_to.is_some() || it.pipe_from.is_some() || it.runs.is_some()
         };
-        let is_single = related.command.as_deref().is_none_or(|it| !has_relation(it));
+        let is_single = related
+            .command
+            .as_deref()
+            .is_none_or(|it| !has_relation(it));
         if related.kind != PatternKind::Command || !is_single {
             let message = format!("`{key}` is a command without `pipe-to`, `pipe-from` and `runs`");
             found.push((key, malformed(message)));

@@ -1075,7 +1075,14 @@ fn read_pattern(
     }
     for (key, fault) in command::faults(&pattern, reader.limits) {
         // The faults in these values have been reported where they are written.
-        let reported = ["operand", "operands-all", "last-operand", "pipe-to", "pipe-from", "runs"];
+        let reported = [
+            "operand",
+            "operands-all",
+            "last-operand",
+            "pipe-to",
+            "pipe-from",
+            "runs",
+        ];
         let is_reported = reported.contains(&key);
         if !is_reported {
             let span = table.get(key).map_or(value.span(), Spanned::span);

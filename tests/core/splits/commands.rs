@@ -62,8 +62,7 @@ impl CommandSink for Model {
         match event {
             CommandEvent::Begin { command, parent } => {
                 self.commands.entry(command).or_default().parent = parent;
-                let substitution =
-                    parent.filter(|it| it.relation == ParentRelation::Substitution);
+                let substitution = parent.filter(|it| it.relation == ParentRelation::Substitution);
                 if let Some(parent) = substitution {
                     let outer = self.commands.entry(parent.command).or_default();
                     outer.sources.insert(command);
@@ -154,7 +153,9 @@ impl Model {
         let mut left = vec![id];
         while let Some(next) = left.pop() {
             let command = &self.commands[&next];
-            let through_files = self.read_files(next).flat_map(|(at, path)| self.writers(path, at));
+            let through_files = self
+                .read_files(next)
+                .flat_map(|(at, path)| self.writers(path, at));
             let direct = command.sources.iter().copied();
             for source in direct.chain(through_files) {
                 if found.insert(source) {

@@ -26,10 +26,46 @@ const INERT: [&[u8]; 20] = [
 
 /// Programs that log in with the files that they read, and write something else.
 const AUTHENTICATING: [&[u8]; 40] = [
-    b"ssh", b"sshpass", b"ssh-add", b"ssh-keygen", b"ssh-keyscan", b"ssh-copy-id", b"git", b"gh", b"glab", b"kubectl", b"oc",
-    b"helm", b"aws", b"gcloud", b"gsutil", b"az", b"docker", b"podman", b"terraform", b"tofu", b"pulumi", b"ansible",
-    b"ansible-playbook", b"psql", b"pg_dump", b"mysql", b"mysqldump", b"mongosh", b"redis-cli", b"npm", b"yarn", b"pnpm", b"pip",
-    b"cargo", b"curl", b"wget", b"http", b"xh", b"openssl", b"vault",
+    b"ssh",
+    b"sshpass",
+    b"ssh-add",
+    b"ssh-keygen",
+    b"ssh-keyscan",
+    b"ssh-copy-id",
+    b"git",
+    b"gh",
+    b"glab",
+    b"kubectl",
+    b"oc",
+    b"helm",
+    b"aws",
+    b"gcloud",
+    b"gsutil",
+    b"az",
+    b"docker",
+    b"podman",
+    b"terraform",
+    b"tofu",
+    b"pulumi",
+    b"ansible",
+    b"ansible-playbook",
+    b"psql",
+    b"pg_dump",
+    b"mysql",
+    b"mysqldump",
+    b"mongosh",
+    b"redis-cli",
+    b"npm",
+    b"yarn",
+    b"pnpm",
+    b"pip",
+    b"cargo",
+    b"curl",
+    b"wget",
+    b"http",
+    b"xh",
+    b"openssl",
+    b"vault",
 ];
 
 /// Programs whose operands are URLs, and whose flags name files after `@`.
@@ -94,7 +130,9 @@ pub enum WrittenOperands {
 /// ```
 pub fn written_operands(program: &[u8]) -> WrittenOperands {
     match program {
-        b"cp" | b"gcp" | b"mv" | b"gmv" | b"ln" | b"link" | b"install" | b"rsync" | b"scp" => WrittenOperands::Last,
+        b"cp" | b"gcp" | b"mv" | b"gmv" | b"ln" | b"link" | b"install" | b"rsync" | b"scp" => {
+            WrittenOperands::Last
+        }
         b"tee" | b"sponge" => WrittenOperands::All,
         b"zip" => WrittenOperands::First,
         b"dd" => WrittenOperands::Assigned,
@@ -124,8 +162,7 @@ pub fn saves_downloads(program: &[u8], flag: Option<&[u8]>) -> bool {
     match flag {
         None => program == b"wget",
         Some(flag) => {
-            program == b"curl"
-                && matches!(flag, b"-O" | b"--remote-name" | b"--remote-name-all")
+            program == b"curl" && matches!(flag, b"-O" | b"--remote-name" | b"--remote-name-all")
         }
     }
 }

@@ -40,7 +40,8 @@ impl ParallelTemplate {
         if is_template && self.text.len() + word.text.len() < most {
             let at = word.end;
             self.text.append(word.text);
-            self.text.push(b" ", OffsetMap::Replacement { start: at, end: at });
+            self.text
+                .push(b" ", OffsetMap::Replacement { start: at, end: at });
         }
         is_template
     }
