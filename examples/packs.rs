@@ -330,7 +330,7 @@ impl Report {
 
     fn code(&mut self, file: &Path) -> Result<(), Box<dyn Error>> {
         let [mut recall, mut clean] = [Share::default(); 2];
-        let mut of_rule: BTreeMap<String, Share> = BTreeMap::new();
+        let [mut of_rule, mut clean_of_rule]: [BTreeMap<String, Share>; 2] = Default::default();
         for it in json_lines::<CodeText>(&fs::read_to_string(file)?)? {
             let input = json!({ "file_path": it.path, "content": it.text }).to_string();
             let mut rules = self.rules_hitting(Channel::ToolInput, Some("write"), input.as_bytes());
@@ -342,6 +342,10 @@ impl Report {
                 self.list_miss(is_hit, &it.rule, &it.text);
             } else {
                 clean.add(is_hit);
+                clean_of_rule
+                    .entry(it.rule.clone())
+                    .or_default()
+                    .add(is_hit);
                 self.list_hit(&rules, &it.text);
             }
         }
@@ -350,6 +354,7 @@ impl Report {
             ("code: clean texts hit", clean.to_string()),
         ]);
         print_families("code that a rule must hit, caught", &of_rule);
+        print_families("code that a rule must not hit, hit", &clean_of_rule);
         Ok(())
     }
 

@@ -264,11 +264,9 @@ impl Conversation {
 
     /// Plans the release of the parts of the attempt in progress that are not open yet.
     fn plan_attempt(&mut self) {
-        if let Some(attempt) = &self.attempt {
-            let plan = self.plan(attempt.stream.pack());
-            self.attempt
-                .iter_mut()
-                .for_each(|attempt| attempt.plan = plan);
+        let plan = self.attempt.as_ref().map(|it| self.plan(it.stream.pack()));
+        if let (Some(attempt), Some(plan)) = (&mut self.attempt, plan) {
+            attempt.plan = plan;
         }
     }
 
@@ -277,7 +275,7 @@ impl Conversation {
             return ReleasePlan::default();
         }
         let mut plan = pack.program().release;
-        if self.streams_tool_input && (self.is_loop || !plan.reviews) {
+        if self.streams_tool_input && (self.is_loop || !pack.program().has_reviews) {
             plan.gates_input = false;
         }
         plan
@@ -440,57 +438,41 @@ impl Conversation {
     /// Opens a part. Parts may interleave, and their ids are the host's. The second open of a part is counted and
     /// changes nothing.
     pub fn open(&mut self, part: PartId, channel: Channel) -> Flow {
-        if !self.is_reading() {
+        let Some((session, attempt)) = self.reading() else {
             return self.flow();
-        }
-        let Conversation {
-            session, attempt, ..
-        } = self;
-        if let Some(attempt) = attempt {
-            let verdict = session.open(&mut attempt.stream, part, channel);
-            attempt.part_or_insert(part, channel);
-            return self.act(verdict);
-        }
-        self.flow()
+        };
+        let verdict = session.open(&mut attempt.stream, part, channel);
+        attempt.part_or_insert(part, channel);
+        self.act(verdict)
     }
 
     /// Names the tool of a part and its call, at any time before the close. See [`Stream::tool`].
     pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Flow {
-        if !self.is_reading() {
+        let Some((session, attempt)) = self.reading() else {
             return self.flow();
-        }
-        let Conversation {
-            session, attempt, ..
-        } = self;
-        if let Some(attempt) = attempt {
-            let verdict = session.tool(&mut attempt.stream, part, name, call);
-            attempt.part_or_insert(part, Channel::Text);
-            return self.act(verdict);
-        }
-        self.flow()
+        };
+        let verdict = session.tool(&mut attempt.stream, part, name, call);
+        attempt.part_or_insert(part, Channel::Text);
+        self.act(verdict)
     }
 
     /// Sets the file that a part is about, before its first delta. See [`Stream::set_path`].
     pub fn set_path(&mut self, part: PartId, path: &str) -> Flow {
-        if !self.is_reading() {
+        let Some((_, attempt)) = self.reading() else {
             return self.flow();
-        }
-        if let Some(attempt) = &mut self.attempt {
-            attempt.stream.set_path(part, path);
-            attempt.part_or_insert(part, Channel::Text);
-        }
+        };
+        attempt.stream.set_path(part, path);
+        attempt.part_or_insert(part, Channel::Text);
         Flow::Go
     }
 
     /// Sets the outcome of the tool call whose output a part is, before its first delta. See [`Stream::set_outcome`].
     pub fn set_outcome(&mut self, part: PartId, outcome: ToolOutcome) -> Flow {
-        if !self.is_reading() {
+        let Some((_, attempt)) = self.reading() else {
             return self.flow();
-        }
-        if let Some(attempt) = &mut self.attempt {
-            attempt.stream.set_outcome(part, outcome);
-            attempt.part_or_insert(part, Channel::ToolOutput);
-        }
+        };
+        attempt.stream.set_outcome(part, outcome);
+        attempt.part_or_insert(part, Channel::ToolOutput);
         Flow::Go
     }
 
@@ -583,30 +565,24 @@ impl Conversation {
 
     /// Ends a part, which can decide. Its text is released whole, unless the attempt is cut.
     pub fn close(&mut self, part: PartId) -> Flow {
-        if !self.is_reading() {
+        let Some((session, attempt)) = self.reading() else {
             return self.flow();
+        };
+        let verdict = session.close(&mut attempt.stream, part);
+        if let Some(index) = attempt.index(part) {
+            attempt.parts[index].close();
         }
-        if let Some(attempt) = &mut self.attempt {
-            let verdict = self.session.close(&mut attempt.stream, part);
-            if let Some(index) = attempt.index(part) {
-                attempt.parts[index].close();
-            }
-            return self.act(verdict);
-        }
-        self.flow()
+        self.act(verdict)
     }
 
     /// Ends the reply: closes the parts that are open, and decides the rules that need the whole reply. Nothing is read
     /// after it; text can be taken until the next attempt begins.
     pub fn finish(&mut self) -> Flow {
-        if !self.is_reading() {
-            return self.flow();
-        }
-        let Some(attempt) = &mut self.attempt else {
+        let Some((session, attempt)) = self.reading() else {
             return self.flow();
         };
         let mut calls_tool = false;
-        let verdict = self.session.finish(&mut attempt.stream);
+        let verdict = session.finish(&mut attempt.stream);
         attempt.is_finished = true;
         for text in &mut attempt.parts {
             text.close();
@@ -621,26 +597,20 @@ impl Conversation {
 
     /// Tells the number of tokens of a part so far, as the host counts them. See [`Stream::count_tokens`].
     pub fn count_tokens(&mut self, part: PartId, tokens: u64) -> Flow {
-        if !self.is_reading() {
+        let Some((session, attempt)) = self.reading() else {
             return self.flow();
-        }
-        if let Some(attempt) = &mut self.attempt {
-            let verdict = self.session.count_tokens(&mut attempt.stream, part, tokens);
-            return self.act(verdict);
-        }
-        self.flow()
+        };
+        let verdict = session.count_tokens(&mut attempt.stream, part, tokens);
+        self.act(verdict)
     }
 
     /// Tells the time: any clock that never goes back, the same for the whole attempt. See [`Stream::tick`].
     pub fn tick(&mut self, now: Duration) -> Flow {
-        if !self.is_reading() {
+        let Some((session, attempt)) = self.reading() else {
             return self.flow();
-        }
-        if let Some(attempt) = &mut self.attempt {
-            let verdict = self.session.tick(&mut attempt.stream, now);
-            return self.act(verdict);
-        }
-        self.flow()
+        };
+        let verdict = session.tick(&mut attempt.stream, now);
+        self.act(verdict)
     }
 
     /// Returns the text of a part that may leave and was not taken before: not held back, with redactions applied; in
@@ -724,6 +694,15 @@ impl Conversation {
             }
             _ => false,
         }
+    }
+
+    /// Returns the session and the attempt, if the attempt reads events.
+    fn reading(&mut self) -> Option<(&mut Session, &mut AttemptState)> {
+        if !self.is_reading() {
+            return None;
+        }
+        let attempt = self.attempt.as_deref_mut()?;
+        Some((&mut self.session, attempt))
     }
 
     #[cold]

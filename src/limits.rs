@@ -55,7 +55,7 @@ pub struct Limits {
     /// linear, and is slower until a new table replaces the full one. While streams still use the full table, both
     /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
     /// rules that hold or redact, and one more for rules that need whole matches. Default 64 MiB, of which only the
-    /// used part is resident. A table starts with room for 16 MiB of its budget (32 MiB for an automaton of 128 or
+    /// used part is resident. A table starts with room for 4 MiB of its budget (32 MiB for an automaton of 128 or
     /// more patterns), and reserves three times its room as address space. On WebAssembly, where a reservation is
     /// resident, it starts with room for 256 KiB (2 MiB). Each further table has room for four times as much as the one
     /// before.
@@ -89,6 +89,10 @@ pub struct Limits {
     /// The most steps of one parse, in hundreds, in addition to four for each hundred bytes. A text that needs more is
     /// treated like one that is too long. Default 1,000.
     pub ast_steps: usize,
+    /// The most bytes of added, removed and kept lines that wait for the name of their file, for rules with the regions
+    /// `comment`, `string`, `code-only` and `uncommented`. The bytes after them are not read for these rules, which is
+    /// counted as unconfirmed. Default 256 KiB.
+    pub late_code_bytes: usize,
     /// The most retries in one turn of a session, of all rules together: the final safeguard. Default 3.
     pub turn_retries: u32,
     /// The reaction to reaching `parts`, `json_depth` or `path_bytes` in a stream.
@@ -129,6 +133,7 @@ impl Default for Limits {
             confirm_pending: 1024,
             ast_bytes: 256 << 10,
             ast_steps: 1000,
+            late_code_bytes: 256 << 10,
             turn_retries: 3,
             on_limit: OnLimit::Abort,
         }

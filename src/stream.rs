@@ -128,7 +128,7 @@ pub struct Counters {
     pub unscoped: u64,
     /// Possible matches that were not decided: of a pattern with look-around or back-references whose verification
     /// exceeded a limit such as [`Limits::confirm_steps`](crate::Limits::confirm_steps), and in code that was too long
-    /// for rules with `ast`.
+    /// for rules with `ast`, or to wait for the name of its file.
     pub unconfirmed: u64,
     /// Matches that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) and were cut there.
     pub cut_matches: u64,

@@ -182,13 +182,12 @@ fn read_part(pack: &Pack, channel: Channel, deltas: &[Vec<u8>]) -> f64 {
     if channel == Channel::ToolInput {
         let _ = attempt.tool(PART, "bash", "call");
     }
-    let taken = timed(deltas.len(), || {
+    timed(deltas.len(), || {
         for delta in deltas {
             black_box(attempt.push(PART, delta) == Flow::Go);
             black_box(attempt.take(PART));
         }
-    });
-    taken
+    })
 }
 
 /// A conversation, an attempt and two parts that are opened and closed without a delta.

@@ -78,7 +78,12 @@ fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
     let detectors = specs
         .iter()
         .map(|spec| detector_bytes(spec) + windows(spec) * buffers::WINDOW_BYTES);
+    let late_code = match is_tool_input && keys.iter().any(ViewKey::distinguishes_code) {
+        true => limits.late_code_bytes,
+        false => 0,
+    };
     keys.len() * buffers::WINDOW_BYTES
+        + late_code
         + full_match_bytes(rule, keys.len(), limits)
         + views
         + commands
@@ -197,6 +202,10 @@ mod tests {
         assert_eq!(
             retained(call, |it| it.any = pattern(&[Region::Removed])),
             plain + paths + 4 * edit.waiting + edit.path_bytes
+        );
+        assert_eq!(
+            retained(call, |it| it.any = pattern(&[Region::Comment])),
+            plain + paths + 4 * edit.waiting + edit.path_bytes + limits.late_code_bytes
         );
         // Patterns with the same view share it.
         let two = retained(text, |it| {

@@ -112,7 +112,15 @@ pub fn path_in_regions(rule: &Rule) -> Option<String> {
         "typescript" => "ts",
         other => other,
     });
-    let reads_code = has_region(rule, &[Region::Comment, Region::String, Region::CodeOnly]);
+    let reads_code = has_region(
+        rule,
+        &[
+            Region::Comment,
+            Region::String,
+            Region::CodeOnly,
+            Region::Uncommented,
+        ],
+    );
     let extension = extension.or(reads_code.then_some("rs"))?;
     Some(format!("x.{extension}"))
 }

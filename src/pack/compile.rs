@@ -20,7 +20,7 @@ use crate::program::{
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
     ReleasePlan, RuleScope, ViewKey, ViewRules,
 };
-use crate::rule::{Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
+use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
@@ -128,6 +128,7 @@ pub(super) fn compile(
     }
     Ok(Program {
         release: ReleasePlan::new(&rules),
+        has_reviews: rules.iter().any(|rule| rule.action == Action::Consult),
         has_origins: scopes.iter().any(RuleScope::has_origin),
         channels,
         scopes,

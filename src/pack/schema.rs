@@ -1294,18 +1294,6 @@ impl Field<()> for Section {
 
     fn read(&self, _: &KeySite<'_>, _: &Spanned<DeValue<'_>>, _: &mut RuleReader<'_>, (): &mut ()) {
     }
-
-    fn write(&self, (): &()) -> KeyValue {
-        KeyValue::Absent
-    }
-
-    fn swap(&self, (): &mut (), (): &mut ()) {}
-
-    fn replace(&self, (): &mut (), (): &mut (), _: &[WrittenKey]) {}
-
-    fn append(&self, (): &mut (), (): &mut (), _: &[WrittenKey]) {}
-
-    fn check(&self, _: &KeyInfo, (): &(), _: &Limits, _: &mut Vec<Fault>) {}
 }
 
 /// Returns the keys of `match` that can break a rule and that are set.

@@ -260,7 +260,7 @@ impl CommandSet {
 
     /// Returns a normalized path below the home directory with `~` in place of that directory, and `None` for another
     /// path.
-    pub(crate) fn from_home(&self, path: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn with_tilde(&self, path: &[u8]) -> Option<Vec<u8>> {
         let rest = path.strip_prefix(self.home.as_deref()?.as_bytes())?;
         let is_below = rest.is_empty() || rest.starts_with(b"/");
         is_below.then(|| [b"~", rest].concat())

@@ -25,7 +25,6 @@ use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pike::{self, PikeVm};
-use ttsr_views::chunk::RegionSet;
 use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
@@ -54,6 +53,8 @@ pub(crate) struct Program {
     pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
     /// The text that waits before it is released, in [`Mode::Live`](crate::Mode::Live).
     pub(crate) release: ReleasePlan,
+    /// True if a rule asks a reviewer, whatever its mode.
+    pub(crate) has_reviews: bool,
     /// True if a rule is limited to agents, models or providers.
     pub(crate) has_origins: bool,
 }
@@ -232,9 +233,8 @@ impl ChannelRules {
 
     /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
     pub(crate) fn distinguishes_code(&self) -> bool {
-        let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
-        views.any(|view| view.key.regions.intersects(kinds))
+        views.any(|view| view.key.distinguishes_code())
     }
 
     /// Returns true if first ends in the unchanged text decide every rule of this channel.

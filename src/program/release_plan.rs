@@ -14,25 +14,20 @@ pub(crate) struct ReleasePlan {
     pub(crate) gates_input: bool,
     /// True if a live rule retries and keeps text of the reply.
     pub(crate) keeps_text: bool,
-    /// True if a rule asks a reviewer, whatever its mode.
-    pub(crate) reviews: bool,
 }
 
 impl ReleasePlan {
     /// Returns the plan for these rules in [`Mode::Live`].
     pub(crate) fn new(rules: &[Rule]) -> ReleasePlan {
-        let reviews = |rule: &Rule| rule.action == Action::Consult;
-        let mut plan = ReleasePlan {
-            reviews: rules.iter().any(reviews),
-            ..ReleasePlan::default()
-        };
+        let mut plan = ReleasePlan::default();
         for rule in rules.iter().filter(|rule| rule.mode == Mode::Live) {
             for (holds, channel) in plan.holds.iter_mut().zip(Channel::STREAMED) {
                 *holds |= rule.holds() && rule.on.contains(&channel);
             }
             let reads_input = rule.on.contains(&Channel::ToolInput);
             plan.redacts_input |= reads_input && rule.action == Action::Redact;
-            plan.gates_input |= reads_input && (rule.action.cuts() || reviews(rule));
+            plan.gates_input |=
+                reads_input && (rule.action.cuts() || rule.action == Action::Consult);
             plan.keeps_text |= rule.action == Action::Retry && rule.partial != Partial::Discard;
         }
         plan

@@ -42,10 +42,24 @@ impl ViewKey {
 
     /// Returns true if the pattern reads text with that tag.
     pub(crate) fn accepts_tag(&self, tag: Tag) -> bool {
-        tag.regions.contains(self.regions)
-            && self
-                .language
-                .is_none_or(|wanted| tag.language == Some(wanted))
+        tag.regions.contains(self.regions) && self.accepts_language(tag)
+    }
+
+    /// Returns true if text with that tag does not end the haystack that the pattern reads.
+    pub(crate) fn continues_in(&self, tag: Tag) -> bool {
+        (tag.regions | tag.interrupted).contains(self.regions) && self.accepts_language(tag)
+    }
+
+    fn accepts_language(&self, tag: Tag) -> bool {
+        self.language
+            .is_none_or(|wanted| tag.language == Some(wanted))
+    }
+
+    /// Returns true if the pattern distinguishes comments, strings and the rest of code.
+    pub(crate) fn distinguishes_code(&self) -> bool {
+        self.regions.intersects(
+            RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY | RegionSet::UNCOMMENTED,
+        )
     }
 }
 
@@ -84,5 +98,6 @@ fn regions(region: &Region) -> RegionSet {
         Region::Comment => RegionSet::COMMENT,
         Region::String => RegionSet::STRING,
         Region::CodeOnly => RegionSet::CODE_ONLY,
+        Region::Uncommented => RegionSet::UNCOMMENTED,
     }
 }

@@ -238,13 +238,15 @@ pub enum Region {
     Comment,
     /// Strings in code.
     String,
-    /// Code without its comments and strings.
+    /// Code, in which a string is reduced to its quotes and a comment to its first character.
     CodeOnly,
+    /// Code with its strings and without its comments.
+    Uncommented,
 }
 
 impl Region {
     /// Every region except [`Region::CodeIn`], in the order of declaration.
-    pub const PLAIN: [Region; 12] = [
+    pub const PLAIN: [Region; 13] = [
         Region::Prose,
         Region::Code,
         Region::InlineCode,
@@ -257,6 +259,7 @@ impl Region {
         Region::Comment,
         Region::String,
         Region::CodeOnly,
+        Region::Uncommented,
     ];
 
     /// Returns the name used in rules: `prose`, `code`, `code:rust`, …
@@ -276,6 +279,7 @@ impl Region {
             Region::Comment => "comment".into(),
             Region::String => "string".into(),
             Region::CodeOnly => "code-only".into(),
+            Region::Uncommented => "uncommented".into(),
         }
     }
 

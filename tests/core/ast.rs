@@ -258,6 +258,33 @@ fn code_that_is_too_long_is_told_and_a_hit_of_critical_rules() {
 }
 
 #[test]
+fn code_whose_parse_takes_too_long_is_told_and_a_hit_of_critical_rules() {
+    let code = "a<b>(c<d>(".repeat(6000);
+    for (severity, hits) in [("info", 0), ("critical", 1)] {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 't'\ngrants = ['abort']\n[rule.r]\ndescription = 'd'\nseverity = '{severity}'\n\
+             on = ['text']\nmatch.ast = {{ languages = ['typescript'], any = ['f($X)'] }}\n\
+             examples.match = ['f(1)']\n"
+        );
+        let limits = Limits {
+            ast_steps: 0,
+            ..Limits::default()
+        };
+        let pack = Pack::builder().toml("t.toml", &text).limits(limits).build();
+        let pack = pack.unwrap();
+        // The code ends with its reply, with a line, and before another line of the block, which is not read.
+        for end in ["", "\n```\n", "\nf(1);\n```\n"] {
+            let mut stream = pack.stream();
+            let reply = format!("```typescript\n{code}{end}");
+            let mut found = stream.push(PART, reply.as_bytes()).len();
+            found += stream.finish().len();
+            assert_eq!(found, hits, "{severity} {end:?}");
+            assert_eq!(stream.counters().unconfirmed, 1, "{severity} {end:?}");
+        }
+    }
+}
+
+#[test]
 fn code_may_be_as_long_as_its_bound() {
     let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\nseverity = 'info'\n\
                 on = ['text']\nmatch.ast = { languages = ['go'], any = ['panic($$$)'] }\n\

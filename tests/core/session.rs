@@ -468,6 +468,6 @@ fn what_is_written_to_a_log_of_a_stream_holds_no_text_of_it() {
     let logged = format!("{:?}", session.pack());
     assert_eq!(
         logged,
-        "Pack { rules: 1, allows: 0, warnings: 0, root: None, .. }"
+        "Pack { rules: 1, allows: 0, warnings: 0, root: None, home: None, .. }"
     );
 }

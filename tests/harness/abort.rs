@@ -10,7 +10,7 @@ use ttsr::harness::{
     AbortReason, AbortSource, Aborted, Cancel, End, Failure, HookAnswer, Hooks, Input, Message,
     Processor, PromptRef, Request, Run, Scripted, ScriptedReply, Settings, Step,
 };
-use ttsr::{Channel, Event};
+use ttsr::{Action, Channel, Event, Pack, Pattern, Rule};
 
 use super::{Played, delta, pack, play, play_with, processor, runtime, text};
 
@@ -516,4 +516,72 @@ fn nothing_is_read_that_nobody_asked_for() {
     });
     assert_eq!(processor.reply().text(Channel::Text), "a");
     assert_eq!(provider.cancelled(), [true]);
+}
+
+/// Each action of a rule on the text of a failure.
+#[test]
+fn a_rule_on_a_failure_retries_warns_guides_or_ends_the_reply() {
+    let mut rules = ["busy", "slow", "odd", "fatal"].map(|word| {
+        let mut rule = Rule::new(format!("p/{word}"), vec![Pattern::word(word)]);
+        rule.on = vec![Channel::Error];
+        rule.message = Some(format!("It is {word}."));
+        rule
+    });
+    for (rule, action) in
+        rules
+            .iter_mut()
+            .zip([Action::Retry, Action::Warn, Action::Inject, Action::Abort])
+    {
+        rule.action = action;
+    }
+    rules[0].retry.model = Some("second".into());
+    rules[0].retry.temperature = Some(500);
+    let pack = rules
+        .into_iter()
+        .fold(Pack::builder(), |pack, rule| pack.rule(rule));
+    let pack = pack.build().unwrap();
+    let failing = |why: &str| ScriptedReply::default().fail(Failure::new("500", why));
+    let play_all = |scripts| {
+        let mut hooks = Hooks::default();
+        hooks.on_aborted("again", |aborted, answer| {
+            if ["slow", "odd"]
+                .iter()
+                .any(|word| aborted.detail.contains(word))
+            {
+                answer.retry = true;
+            }
+        });
+        let processor = Processor::new(&pack, hooks, Settings::default());
+        play_with(processor, scripts, &Cancel::default(), |_| {})
+    };
+
+    let retried = play_all(vec![failing("busy"), text("good")]);
+    assert_eq!(retried.outcome.reply.text(Channel::Text), "good");
+    assert_eq!(retried.sent()[1], ["It is busy."]);
+    let request = &retried.provider.requests()[1];
+    assert_eq!(
+        (request.model.as_str(), request.temperature),
+        ("second", Some(500))
+    );
+
+    let warned = play_all(vec![failing("slow"), text("good")]);
+    let told = warned.steps.iter().find_map(|step| match step {
+        Step::Notify { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(told, Some("It is slow."));
+    assert_eq!(warned.sent()[1].len(), 0);
+
+    let guided = play_all(vec![failing("odd"), text("good")]);
+    let injected = |step: &Step| matches!(step, Step::Inject { message, .. } if message.text() == "It is odd.");
+    assert_eq!(guided.steps.iter().filter(|it| injected(it)).count(), 1);
+    assert_eq!(guided.sent()[1], ["It is odd."]);
+
+    let ended = play_all(vec![failing("fatal"), text("never")]);
+    let source = &ended.aborted().last().unwrap().source;
+    assert!(
+        matches!(source, AbortSource::Rule { id, .. } if id == "p/fatal"),
+        "{source:?}"
+    );
+    assert_eq!(ended.aborted().last().unwrap().detail, "It is fatal.");
 }

@@ -104,14 +104,15 @@ pub(crate) struct TableConfig {
     pub(crate) sparse: SparseRows,
 }
 
-/// The budget of the first generation, in bytes. A table reserves three times its budget of address space, and most
-/// packs never need more than the first: a dozen automata with 64 MiB each exceeded what some systems allow.
+/// The budget of the first generation, in bytes: room for some ten thousand states of a hundred columns. A table reserves
+/// three times its budget of address space, and each view of a channel has automata of its own. Most packs never need
+/// more than the first generation. With 16 MiB the default packs exceeded a gigabyte of address space.
 ///
 /// A WebAssembly module cannot reserve memory without allocating it: its memory grows by the whole reservation. There
 /// the first table is small.
 pub(crate) const FIRST_BUDGET: usize = match cfg!(target_family = "wasm") {
     true => 256 << 10,
-    false => 16 << 20,
+    false => 4 << 20,
 };
 
 impl TableConfig {

@@ -13,12 +13,12 @@ use ttsr::{Action, Mode, Pack, Rule};
 use crate::args::PackArgs;
 use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
-use crate::{CommandError, ExitStatus, load};
+use crate::{CommandError, ExitStatus, explain, load};
 
 /// Separates the author's text from the generated part of a page.
 const MARKER: &str = "<!-- ttsr docs: text above this line is kept -->";
 
-/// Write a Markdown page for each pack: its rules, what they match, their reasons and actions
+/// Write a Markdown page for each pack: its rules, what they match, their reasons, actions and messages
 ///
 /// The pages go to the standard output, or each into its own file in a folder:
 ///
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = load::load(&options.packs, &[])?;
     let mut pages: Vec<PackPage> = named(&pack)
         .map(|header| PackPage::from_header(header, &pack))
-        .collect();
+        .collect::<Result<_, _>>()?;
     let Some(folder) = &options.out else {
         let mut out = io::stdout().lock();
         let texts: Vec<String> = pages.iter().map(PackPage::text).collect();
@@ -88,7 +88,7 @@ struct PackPage {
 }
 
 impl PackPage {
-    fn from_header(header: &PackHeader, pack: &Pack) -> PackPage {
+    fn from_header(header: &PackHeader, pack: &Pack) -> Result<PackPage, CommandError> {
         let rules = rules(pack, header);
         let mut body = about(header);
         if !body.is_empty() {
@@ -100,14 +100,17 @@ impl PackPage {
         if !rules.is_empty() {
             body.push_str("\n| rule | description | reason | action |\n|---|---|---|---|\n");
         }
-        for rule in rules {
+        for rule in &rules {
             body.push_str(&row(rule));
         }
-        PackPage {
+        for rule in rules {
+            body.push_str(&details(rule)?);
+        }
+        Ok(PackPage {
             file: file(header),
             heading: format!("# `{}`\n", header.name),
             body,
-        }
+        })
     }
 
     fn text(&self) -> String {
@@ -240,6 +243,46 @@ fn row(rule: &Rule) -> String {
     format!("| `{name}` | {what} | {} | {action}{mode} |\n", why.trim())
 }
 
+/// Returns the section of a rule: what it hits, what it does not hit, and its message for the first example. Empty if the
+/// rule has no examples.
+fn details(rule: &Rule) -> Result<String, CommandError> {
+    let Some(first) = rule.examples.matching.first() else {
+        return Ok(String::new());
+    };
+    let name = rule.id.rsplit('/').next().unwrap_or_default();
+    let mut out = format!("\n## `{name}`\n\n");
+    for (title, examples) in [
+        ("Fires on", &rule.examples.matching),
+        ("Does not fire on", &rule.examples.not_matching),
+    ] {
+        let examples: Vec<String> = examples.iter().map(|text| code_span(text)).collect();
+        if !examples.is_empty() {
+            writeln!(out, "- {title}: {}", examples.join(", ")).expect("a string takes all");
+        }
+    }
+    if let Some(message) = explain::example_message(rule, first)? {
+        writeln!(out, "- Message: {}", code_span(&message)).expect("a string takes all");
+    }
+    Ok(out)
+}
+
+/// Returns the text as a code span of one line, with control characters escaped.
+fn code_span(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    let longest = line.split(|c| c != '`').map(str::len).max();
+    let fence = "`".repeat(longest.unwrap_or_default() + 1);
+    // A blank parts the fence from a backtick, and one is removed on each side.
+    let is_plain = fence.len() == 1 && !line.starts_with(' ') && !line.ends_with(' ');
+    let blank = if is_plain { "" } else { " " };
+    format!("{fence}{blank}{line}{blank}{fence}")
+}
+
 /// Returns true if the text can be a link target in angle brackets.
 fn is_link(text: &str) -> bool {
     let is_web = text.starts_with("https://") || text.starts_with("http://");
@@ -272,6 +315,9 @@ mod tests {
     #[test]
     fn texts_stay_in_their_cell() {
         assert_eq!(inline("a|b\n`c<d>` e<f>"), "a\\|b `c<d>` e\\<f>");
+        assert_eq!(code_span("a"), "`a`");
+        assert_eq!(code_span("a `b`\n"), "`` a `b`\\n ``");
+        assert_eq!(code_span(" ``"), "```  `` ```");
         assert!(is_link("https://example.org/a#b"));
         for text in ["javascript:alert(1)", "https://a b", "https://a)|", ""] {
             assert!(!is_link(text), "{text}");

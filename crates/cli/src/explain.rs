@@ -488,6 +488,12 @@ impl RuleTrial {
     }
 }
 
+/// Returns the message of the rule for that example, as a session renders it.
+pub(crate) fn example_message(rule: &Rule, text: &str) -> Result<Option<String>, CommandError> {
+    let part = ExamplePart::at(rule, rule.on[0], text, (None, None));
+    message(rule, &part)
+}
+
 /// Returns the message of the rule for its first hit, as a session renders it.
 fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandError> {
     // The agent, model and provider were checked before.

@@ -16,7 +16,7 @@ pub mod recordings;
 pub mod skip;
 
 pub use folder::Folder;
-pub use random::{Random, scale};
+pub use random::{Random, in_parts, scale};
 
 impl Random {
     /// Splits the text into pieces of at most `longest` bytes.

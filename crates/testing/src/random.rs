@@ -1,10 +1,32 @@
 //! A seeded random generator, and the scale of randomized tests.
 
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::thread::{ScopedJoinHandle, scope};
+
 /// Returns the number of cases to run, out of `full`: a tenth, unless `TTSR_TEST_SCALE` names another percentage (CI: 100).
 pub fn scale(full: usize) -> usize {
     let percent = std::env::var("TTSR_TEST_SCALE").ok();
     let percent = percent.and_then(|text| text.parse().ok());
     (full * percent.unwrap_or(10) / 100).max(1)
+}
+
+/// Runs `test` on four ranges that make up `0..cases`, on a thread each, and returns the results by range. For tests that
+/// would run for long on one core at the end of their program.
+///
+/// # Panics
+/// If one of the runs panics.
+pub fn in_parts<T: Send>(cases: usize, test: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    const PARTS: usize = 4;
+    let range = |part| cases * part / PARTS..cases * (part + 1) / PARTS;
+    let test = &test;
+    scope(|scope| {
+        let spawn = |part| scope.spawn(move || test(range(part)));
+        let running: Vec<_> = (0..PARTS).map(spawn).collect();
+        let result =
+            |part: ScopedJoinHandle<'_, T>| part.join().unwrap_or_else(|it| resume_unwind(it));
+        running.into_iter().map(result).collect()
+    })
 }
 
 /// A small seeded generator (SplitMix64), so that every failure can be reproduced.

@@ -157,8 +157,11 @@ impl RegionSet {
     pub const COMMENT: RegionSet = RegionSet(1 << 9);
     /// A string or character literal in code.
     pub const STRING: RegionSet = RegionSet(1 << 10);
-    /// Code outside comments and strings.
+    /// Code, in which a string is reduced to its quotes and a comment to its first character.
     pub const CODE_ONLY: RegionSet = RegionSet(1 << 11);
+    /// Code with its strings and without its comments. Quotes in the content of a string are left out, so each quote
+    /// begins or ends a string.
+    pub const UNCOMMENTED: RegionSet = RegionSet(1 << 12);
 
     /// Returns true if every region of `other` is in the set.
     #[inline]
@@ -189,6 +192,14 @@ pub struct Language {
 }
 
 impl Language {
+    /// Returns the language of the file with that path: its extension, if a stem precedes it.
+    #[inline]
+    pub fn from_path(path: &str) -> Option<Language> {
+        let name = path.rsplit(['/', '\\']).next()?;
+        let (stem, extension) = name.rsplit_once('.')?;
+        (!stem.is_empty()).then(|| Language::new(extension))?
+    }
+
     /// The longest name of a language, in bytes. A longer name is not a language.
     pub(crate) const BYTES: usize = 23;
 
@@ -226,17 +237,20 @@ pub struct Tag {
     pub regions: RegionSet,
     /// The language of the code, if it is known.
     pub language: Option<Language>,
+    /// The regions that the text interrupts: it is not in them, and they continue after it.
+    pub interrupted: RegionSet,
 }
 
 /// The consumer of the chunks that a view emits.
 ///
 /// A rule with a set of regions reads each longest run of chunks whose tags contain the set, without a
 /// [`cut`](Self::cut) between them, as one haystack. Bytes in no region (fences, markers of added lines) are not
-/// emitted; they do not end a run.
+/// emitted; they do not end a run. Chunks whose tags contain the set only together with
+/// [`Tag::interrupted`] are left out of the haystack, and do not end it.
 pub trait ChunkSink {
     /// Sets the tag of the chunks that follow; `at` is the offset in the part from which it applies. Every haystack
-    /// whose regions the tag lacks ends here, even if another `set_tag` follows at once. Two adjacent strings are
-    /// therefore two haystacks, while the code around them remains one.
+    /// whose regions the tag lacks and does not interrupt ends here, even if another `set_tag` follows at once. Two
+    /// adjacent strings are therefore two haystacks, while the code around them remains one.
     fn set_tag(&mut self, tag: Tag, at: u64, decided: u64);
 
     /// Consumes the next chunk, which is not empty.

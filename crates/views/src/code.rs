@@ -13,10 +13,17 @@
 //!   delimiter line. Prefixes (`r`, `b`, `f`, `r##`) and the flags of a regular expression are code; the `#`s that
 //!   close a raw string are string. The content of `${…}` in a template or of `$(…)` in a shell string is code; those
 //!   delimiters are string.
-//! - `code-only`: everything else.
+//! - Code: everything else.
 //!
-//! Each comment and each string is a haystack of its own. In any other language this view adds no region, so rules for
-//! these regions never match there.
+//! Each comment and each string is a haystack of its own. Two regions are code with some of the rest:
+//!
+//! - `code-only`: code, the first and the last byte of each string, and the first byte of each comment. `f("a", b) // c`
+//!   reads `f("", b) /`.
+//! - `uncommented`: code and strings. Quotes in the content of a string are left out, so that every quote is the first
+//!   or the last byte of a string: `f("a 'b'") // c` reads `f("a b") `.
+//!
+//! Comments and strings interrupt the haystacks of these two regions and do not end them. In any other language this
+//! view adds no region, so rules for these regions never match there.
 //!
 //! # Limitations
 //!
@@ -24,7 +31,8 @@
 //! strings of C++, JSX text (an apostrophe in it starts a string), code in `f"{…}"`, quotes in `"${x:-"…"}"` of a
 //! shell, scripts and styles in HTML, and block scalars of YAML. The code before a `/` decides if it starts a regular
 //! expression: after `)` and `}` it is a division. Templates and substitutions nest up to [`DEPTH`]; raw strings have
-//! up to [`HASHES`] `#`s.
+//! up to [`HASHES`] `#`s. The last byte of a string is not recognized if the next byte decides that it is the last: in
+//! empty strings of languages with triple quotes, in SQL and in YAML. A heredoc has no first and no last byte.
 //!
 //! # Buffering
 //!
@@ -35,10 +43,14 @@
 //! 3. A change of the tag and the end of the code resolve the buffered bytes as code.
 
 mod family;
+mod late;
 mod lexer;
+
+use memchr::memchr3;
 
 use super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
 use family::Family;
+pub use late::LateCode;
 use lexer::{LexStep, Lexer};
 
 /// The most nested templates and substitutions.
@@ -56,13 +68,26 @@ enum Class {
     String,
 }
 
+/// The part that a byte has in a comment or a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TokenPart {
+    /// The first byte, or the last byte of a string.
+    Delimiter,
+    Content,
+}
+
+/// The regions that comments and strings interrupt.
+const INTERRUPTED: RegionSet = RegionSet(RegionSet::CODE_ONLY.0 | RegionSet::UNCOMMENTED.0);
+
 impl Class {
     #[inline]
-    fn region(self) -> RegionSet {
-        match self {
-            Class::Code => RegionSet::CODE_ONLY,
-            Class::Comment => RegionSet::COMMENT,
-            Class::String => RegionSet::STRING,
+    fn regions(self, part: TokenPart) -> RegionSet {
+        match (self, part) {
+            (Class::Code, _) => INTERRUPTED,
+            (Class::Comment, TokenPart::Delimiter) => RegionSet::COMMENT | RegionSet::CODE_ONLY,
+            (Class::Comment, TokenPart::Content) => RegionSet::COMMENT,
+            (Class::String, TokenPart::Delimiter) => RegionSet::STRING | INTERRUPTED,
+            (Class::String, TokenPart::Content) => RegionSet::STRING | RegionSet::UNCOMMENTED,
         }
     }
 }
@@ -73,9 +98,8 @@ pub struct CodeView {
     /// The lexer; `None` if the language is not known.
     lexer: Option<Lexer>,
     tag: Tag,
-    /// The class of the last byte, and true if the next chunk starts a new comment or string.
+    /// The class of the last byte.
     class: Class,
-    begins: bool,
     /// The tag last passed to the sink.
     told: Option<Tag>,
     /// The bytes that wait for the next one.
@@ -85,7 +109,7 @@ pub struct CodeView {
 impl CodeView {
     /// Sets the tag of the chunks that follow. Open comments and strings continue unless the language changes.
     pub fn set_tag(&mut self, tag: Tag, at: u64, decided: u64, sink: &mut impl ChunkSink) {
-        self.release(Class::Code, false, decided, sink);
+        self.release(Class::Code, decided, sink);
         let family = tag
             .language
             .and_then(|language| Family::from_language(language.name()));
@@ -129,13 +153,21 @@ impl CodeView {
             }
             match step {
                 LexStep::Is(class) => self.class = class,
-                LexStep::Begins(class) => (self.class, self.begins) = (class, true),
+                LexStep::Begins(class) => {
+                    self.begin(class, chunk.slice(at..at + 1), sink);
+                    from = at + 1;
+                }
+                LexStep::EndsString => {
+                    self.class = Class::String;
+                    self.emit_as(TokenPart::Delimiter, chunk.slice(at..at + 1), sink);
+                    from = at + 1;
+                }
                 LexStep::Pending => {
                     self.held.push(chunk.slice(at..at + 1));
                     from = at + 1;
                 }
                 LexStep::Resolved(class) => {
-                    self.release(class, class != Class::Code, chunk.decided(at), sink);
+                    self.release(class, chunk.decided(at), sink);
                     continue;
                 }
             }
@@ -147,7 +179,7 @@ impl CodeView {
 
     /// Ends the code at `end`.
     pub fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
-        self.release(Class::Code, false, decided, sink);
+        self.release(Class::Code, decided, sink);
         let family = self.lexer.as_ref().map(Lexer::family);
         self.restart(family);
         sink.cut(end, decided);
@@ -156,46 +188,78 @@ impl CodeView {
     #[inline]
     fn restart(&mut self, family: Option<Family>) {
         self.lexer = family.map(Lexer::new);
-        (self.class, self.begins) = (Class::Code, false);
+        self.class = Class::Code;
     }
 
-    /// Emits the buffered bytes.
-    fn release(&mut self, class: Class, begins: bool, decided: u64, sink: &mut impl ChunkSink) {
-        if self.held.is_empty() {
-            return;
-        }
-        (self.class, self.begins) = (class, begins);
+    /// Emits the buffered bytes. A comment or a string starts with the first of them.
+    fn release(&mut self, class: Class, decided: u64, sink: &mut impl ChunkSink) {
+        let len = self.held.bytes().len();
         let held = std::mem::take(&mut self.held);
-        for chunk in held.chunks(0..held.bytes().len()) {
+        let first = usize::from(class != Class::Code).min(len);
+        for chunk in held.chunks(0..first) {
+            self.begin(class, chunk.decided_no_earlier(decided), sink);
+        }
+        self.class = if len == 0 { self.class } else { class };
+        for chunk in held.chunks(first..len) {
             self.emit(chunk.decided_no_earlier(decided), sink);
         }
         self.held = held;
         self.held.clear();
     }
 
+    /// Starts a comment or a string with its first byte.
+    fn begin(&mut self, class: Class, first: Chunk<'_>, sink: &mut impl ChunkSink) {
+        self.class = class;
+        let kind = match class {
+            Class::Comment => RegionSet::COMMENT,
+            _ => RegionSet::STRING,
+        };
+        if self.told.is_some_and(|told| told.regions.contains(kind)) {
+            // Ends the preceding comment or string. A cut would also end the haystacks around both.
+            let code = self.tagged(Class::Code.regions(TokenPart::Content));
+            sink.set_tag(code, first.start(0), first.decided(0));
+            self.told = None;
+        }
+        self.emit_as(TokenPart::Delimiter, first, sink);
+    }
+
+    /// Emits code, or the content of a comment or a string.
     fn emit(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
+        if self.class != Class::String {
+            return self.emit_as(TokenPart::Content, chunk, sink);
+        }
+        let mut rest = chunk;
+        while let Some(at) = memchr3(b'"', b'\'', b'`', rest.bytes) {
+            self.emit_as(TokenPart::Content, rest.slice(0..at), sink);
+            let quote = self.tagged(RegionSet::STRING);
+            self.emit_tagged(quote, rest.slice(at..at + 1), sink);
+            rest = rest.slice(at + 1..rest.bytes.len());
+        }
+        self.emit_as(TokenPart::Content, rest, sink);
+    }
+
+    #[inline]
+    fn emit_as(&mut self, part: TokenPart, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
+        let tag = self.tagged(self.class.regions(part));
+        self.emit_tagged(tag, chunk, sink);
+    }
+
+    fn emit_tagged(&mut self, tag: Tag, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         if chunk.bytes.is_empty() {
             return;
         }
-        let tag = self.tagged(self.class);
-        let (at, decided) = (chunk.start(0), chunk.decided(0));
-        if self.begins && self.told == Some(tag) {
-            // Ends the preceding comment or string. A cut would also end the haystacks around both.
-            sink.set_tag(self.tagged(Class::Code), at, decided);
-            self.told = None;
-        }
-        self.begins = false;
         if self.told != Some(tag) {
-            sink.set_tag(tag, at, decided);
+            sink.set_tag(tag, chunk.start(0), chunk.decided(0));
             self.told = Some(tag);
         }
         sink.push(chunk);
     }
 
     #[inline]
-    fn tagged(&self, class: Class) -> Tag {
+    fn tagged(&self, regions: RegionSet) -> Tag {
         Tag {
-            regions: self.tag.regions | class.region(),
+            regions: self.tag.regions | regions,
+            interrupted: RegionSet(INTERRUPTED.0 & !regions.0),
             ..self.tag
         }
     }

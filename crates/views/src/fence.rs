@@ -293,7 +293,7 @@ impl MarkdownView {
             } else {
                 regions
             },
-            language: None,
+            ..Tag::default()
         }
     }
 }

@@ -128,18 +128,18 @@ pub struct Glob {
 #[derive(Clone, Debug, Default)]
 struct Required {
     /// The bytes with which such a text can begin; `None` if it can begin with any, or be empty.
-    first: Option<ByteSet>,
+    first: Option<FirstBytes>,
     /// A literal that it contains, and the index of a byte of it that few texts have. Empty if the glob ignores case or
     /// has no literal.
     literal: Box<[u8]>,
     rare: usize,
 }
 
-/// A set of bytes.
+/// The bytes with which a text can begin.
 #[derive(Clone, Copy, Debug, Default)]
-struct ByteSet([u64; 4]);
+struct FirstBytes([u64; 4]);
 
-impl ByteSet {
+impl FirstBytes {
     fn insert(&mut self, byte: u8) {
         self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
     }
@@ -151,7 +151,7 @@ impl ByteSet {
 
 impl Required {
     fn new(tokens: &[Token], options: GlobOptions) -> Required {
-        let mut first = ByteSet::default();
+        let mut first = FirstBytes::default();
         let is_limited = add_first_bytes(tokens, options, &mut first);
         let literal = match options.case_insensitive {
             true => Vec::new(),
@@ -206,7 +206,7 @@ fn longest_literal(tokens: &[Token]) -> Vec<u8> {
 }
 
 /// Adds the bytes with which a match of these tokens can begin. Returns false if it can begin with any byte, or be empty.
-fn add_first_bytes(tokens: &[Token], options: GlobOptions, to: &mut ByteSet) -> bool {
+fn add_first_bytes(tokens: &[Token], options: GlobOptions, to: &mut FirstBytes) -> bool {
     let Some(token) = tokens.first() else {
         return false;
     };

@@ -1,4 +1,5 @@
-//! Every byte of code is exactly one of comment, string and other code, and the same under every split.
+//! Every byte of code is exactly one of comment, string and other code, and the same under every split. Every byte of
+//! `code-only` and `uncommented` is code, or the part of a comment or a string that belongs to them.
 
 use crate::seen::{Seen, pieces};
 use ttsr_views::chunk::{Language, RegionSet, Tag};
@@ -18,6 +19,7 @@ pub fn run(data: &[u8]) {
     let tag = Tag {
         regions: RegionSet::CODE,
         language: Language::new(language),
+        ..Tag::default()
     };
     let end = text.len() as u64;
     let read = |size: usize| {
@@ -35,8 +37,13 @@ pub fn run(data: &[u8]) {
     assert_eq!(whole.bytes.len(), text.len(), "every byte is handed on");
     for (at, &(byte, tag, start, ..)) in whole.bytes.iter().enumerate() {
         assert_eq!((byte, start), (text[at], at as u64));
-        let kinds = [RegionSet::COMMENT, RegionSet::STRING, RegionSet::CODE_ONLY];
-        let held = kinds.iter().filter(|&&kind| tag.regions.contains(kind));
-        assert_eq!(held.count(), 1);
+        let is_in = |region: RegionSet| tag.regions.contains(region);
+        let both = is_in(RegionSet::CODE_ONLY) && is_in(RegionSet::UNCOMMENTED);
+        match (is_in(RegionSet::COMMENT), is_in(RegionSet::STRING)) {
+            (true, true) => panic!("a byte is in a comment and in a string"),
+            (true, false) => assert!(!is_in(RegionSet::UNCOMMENTED)),
+            (false, true) => assert!(both || !is_in(RegionSet::CODE_ONLY)),
+            (false, false) => assert!(both),
+        }
     }
 }

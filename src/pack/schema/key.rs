@@ -216,20 +216,23 @@ pub(in crate::pack) trait Field<T>: Sync {
         to: &mut T,
     );
 
-    /// Returns the value of the field as it is written.
-    fn write(&self, from: &T) -> KeyValue;
+    /// Returns the value of the field as it is written. The default of this method and of those that follow is for a key
+    /// whose value no field holds.
+    fn write(&self, _from: &T) -> KeyValue {
+        KeyValue::Absent
+    }
 
     /// Exchanges the whole value with that of `other`.
-    fn swap(&self, values: &mut T, other: &mut T);
+    fn swap(&self, _values: &mut T, _other: &mut T) {}
 
     /// Moves the values of the keys in `given` from `from` to `to`.
-    fn replace(&self, to: &mut T, from: &mut T, given: &[WrittenKey]);
+    fn replace(&self, _to: &mut T, _from: &mut T, _given: &[WrittenKey]) {}
 
     /// Adds the entries of the keys in `given` from `from` to `to`.
-    fn append(&self, to: &mut T, from: &mut T, given: &[WrittenKey]);
+    fn append(&self, _to: &mut T, _from: &mut T, _given: &[WrittenKey]) {}
 
     /// Appends to `found` everything that is wrong with the value of a rule made in code.
-    fn check(&self, head: &KeyInfo, values: &T, limits: &Limits, found: &mut Vec<Fault>);
+    fn check(&self, _head: &KeyInfo, _values: &T, _limits: &Limits, _found: &mut Vec<Fault>) {}
 }
 
 /// A place at which a key is written.
@@ -587,18 +590,6 @@ impl<T, F: Format<Option<String>>> Field<T> for ValidatedOnly<F> {
     ) {
         let _kept_nowhere = self.0.read(site.head, value, reader);
     }
-
-    fn write(&self, _: &T) -> KeyValue {
-        KeyValue::Absent
-    }
-
-    fn swap(&self, _: &mut T, _: &mut T) {}
-
-    fn replace(&self, _: &mut T, _: &mut T, _: &[WrittenKey]) {}
-
-    fn append(&self, _: &mut T, _: &mut T, _: &[WrittenKey]) {}
-
-    fn check(&self, _: &KeyInfo, _: &T, _: &Limits, _: &mut Vec<Fault>) {}
 }
 
 /// `append` of an override: rows of a rule, kept apart so that their entries are added.
@@ -635,22 +626,6 @@ impl Field<Draft> for AppendTable {
         reader.set_origins(outer);
         to.append = Some(Box::new(added));
     }
-
-    fn write(&self, _: &Draft) -> KeyValue {
-        KeyValue::Absent
-    }
-
-    fn swap(&self, values: &mut Draft, other: &mut Draft) {
-        std::mem::swap(&mut values.append, &mut other.append);
-    }
-
-    fn replace(&self, to: &mut Draft, from: &mut Draft, _: &[WrittenKey]) {
-        self.swap(to, from);
-    }
-
-    fn append(&self, _: &mut Draft, _: &mut Draft, _: &[WrittenKey]) {}
-
-    fn check(&self, _: &KeyInfo, _: &Draft, _: &Limits, _: &mut Vec<Fault>) {}
 }
 
 /// A [`FieldSlot`] for a field of the struct, or for the value that the closures return.

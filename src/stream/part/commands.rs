@@ -25,7 +25,7 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
-use tracked::{PROGRAM, TEXT, TrackedCommand};
+use tracked::{OperandUse, PROGRAM, TEXT, TrackedCommand};
 use written::WrittenFiles;
 
 /// The most commands that are kept after they have ended.
@@ -340,9 +340,11 @@ impl Commands {
         };
         set.begin(name, &mut command.progress, &mut self.cache);
         command.quote(word);
-        command.passes_files = files::passes_operands(name);
-        command.reads_operands = files::reads_operands(name);
-        command.fetches = files::fetches(name);
+        command.operands = OperandUse {
+            are_read: files::reads_operands(name),
+            are_passed: files::passes_operands(name),
+            are_urls: files::fetches(name),
+        };
         command.saves_downloads = files::saves_downloads(name, None);
         command
             .program
@@ -380,7 +382,7 @@ impl Commands {
         match &word.role {
             WordRole::Subcommand | WordRole::Operand => {
                 let path = operand_text(word);
-                let below_home = set.from_home(&path);
+                let below_home = set.with_tilde(&path);
                 let paths = OperandPaths {
                     path: &path,
                     below_home: below_home.as_deref(),
@@ -487,7 +489,7 @@ impl Commands {
 
     /// Adds a file that a command writes by a redirection.
     fn add_written(&mut self, set: &CommandSet, index: usize, path: &str) {
-        let below_home = set.from_home(path.as_bytes());
+        let below_home = set.with_tilde(path.as_bytes());
         let below_home = below_home.as_deref().map(String::from_utf8_lossy);
         for path in [Some(Cow::Borrowed(path)), below_home]
             .into_iter()
@@ -514,7 +516,7 @@ impl Commands {
         let marked = value
             .strip_prefix(['@', '<'])
             .or_else(|| value.strip_prefix("file://"));
-        let fetches = self.known[index].fetches;
+        let fetches = self.known[index].operands.are_urls;
         let is_sent = match &word.role {
             WordRole::Flag { name, .. } | WordRole::Value { flag: name } => files::is_sent(name),
             _ => false,
@@ -538,7 +540,7 @@ impl Commands {
     /// Adds a file that a command reads, also by its path below the home directory.
     fn add_read(&mut self, set: &CommandSet, index: usize, path: &str) {
         self.add_read_path(set, index, path);
-        if let Some(below_home) = set.from_home(path.as_bytes()) {
+        if let Some(below_home) = set.with_tilde(path.as_bytes()) {
             self.add_read_path(set, index, &String::from_utf8_lossy(&below_home));
         }
     }
@@ -546,7 +548,7 @@ impl Commands {
     /// Adds a file that a word of a command names, and the output of the commands that have written it.
     fn add_read_operand(&mut self, set: &CommandSet, index: usize, path: &str) {
         self.add_read(set, index, path);
-        if self.known[index].reads_operands {
+        if self.known[index].operands.are_read {
             self.connect_writers(set, index, path.as_bytes());
         }
     }
@@ -578,7 +580,7 @@ impl Commands {
         if command.read.len() < KEPT {
             command.read.push(path.as_bytes());
         }
-        let (id, passes_files) = (command.id, command.passes_files);
+        let (id, passes_files) = (command.id, command.operands.are_passed);
         self.change_at(set, index, |progress, pattern, cache| {
             progress.add_read_file(pattern, path, cache);
         });
@@ -604,7 +606,7 @@ impl Commands {
         let sources = self
             .known
             .iter()
-            .filter(|other| other.passes_files && sources.contains(&other.id));
+            .filter(|other| other.operands.are_passed && sources.contains(&other.id));
         for path in sources.flat_map(|source| source.read.paths()) {
             for progress in &mut all {
                 progress.add_read_file(set.pattern(progress.pattern), &path, &mut self.cache);

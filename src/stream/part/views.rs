@@ -13,15 +13,17 @@ use super::detectors::DetectorReader;
 use super::haystack::{HaystackReader, ShortSteps};
 use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
+use code::{CodeReader, CodeTagger};
 use ttsr_automata::SHORT;
 use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
-use ttsr_views::code::CodeView;
 use ttsr_views::edit::{EditLimits, EditView};
 use ttsr_views::fence::MarkdownView;
 use ttsr_views::fold::FoldView;
 use ttsr_views::json::ArgPath;
 use ttsr_views::path::normalise;
 use ttsr_views::shell::{ShellLimits, ShellView};
+
+mod code;
 
 /// The views that the rules of a channel need, for one part.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(super) struct Views {
     edits: Option<EditView>,
     shell: Option<ShellView>,
     /// Set if a rule distinguishes comments, strings and the rest of code.
-    code: Option<CodeView>,
+    code: Option<CodeReader>,
     /// Set if a rule has command patterns.
     commands: Option<CallCommandReader>,
     /// The argument that the current command is in. For a command given as a list of words, the list.
@@ -93,7 +95,7 @@ impl Views {
             markdown: wants(ViewSource::Markdown).then(MarkdownView::new),
             edits: wants(ViewSource::Edits).then(|| EditView::new(EditLimits::default())),
             shell: wants(ViewSource::Shell).then(|| ShellView::new(ShellLimits::default())),
-            code: rules.distinguishes_code().then(CodeView::default),
+            code: rules.distinguishes_code().then(CodeReader::default),
             commands: has_commands.then(CallCommandReader::new),
             command: None,
             is_fresh: false,
@@ -352,32 +354,22 @@ impl Views {
     fn with_markdown(
         &mut self,
         admission: &mut Admission<'_>,
-        feed: impl FnOnce(&mut MarkdownView, &mut CodeTagger<'_, '_, '_>),
+        feed: impl FnOnce(&mut MarkdownView, &mut CodeTagger<'_, '_>),
     ) {
         if let Some(markdown) = &mut self.markdown {
-            let mut fanout = self.outputs.fanout(ViewSource::Markdown, None, admission);
-            let code = self.code.as_mut();
-            let mut sink = CodeTagger {
-                code,
-                fanout: &mut fanout,
-            };
-            feed(markdown, &mut sink);
+            let fanout = self.outputs.fanout(ViewSource::Markdown, None, admission);
+            feed(markdown, &mut CodeTagger::new(self.code.as_mut(), fanout));
         }
     }
 
     fn with_edits(
         &mut self,
         admission: &mut Admission<'_>,
-        feed: impl FnOnce(&mut EditView, &mut CodeTagger<'_, '_, '_>),
+        feed: impl FnOnce(&mut EditView, &mut CodeTagger<'_, '_>),
     ) {
         if let Some(edits) = &mut self.edits {
-            let mut fanout = self.outputs.fanout(ViewSource::Edits, None, admission);
-            let code = self.code.as_mut();
-            let mut sink = CodeTagger {
-                code,
-                fanout: &mut fanout,
-            };
-            feed(edits, &mut sink);
+            let fanout = self.outputs.fanout(ViewSource::Edits, None, admission);
+            feed(edits, &mut CodeTagger::new(self.code.as_mut(), fanout));
         }
     }
 
@@ -406,6 +398,7 @@ impl ViewOutputs {
             source,
             arg,
             admission,
+            is_late: false,
         }
     }
 
@@ -493,6 +486,9 @@ struct ViewFanout<'v, 'j> {
     /// The argument that the output belongs to, if it is a single one.
     arg: Option<&'v ArgPath>,
     admission: &'v mut Admission<'j>,
+    /// True if the output has been distributed already and its language is known only now: only the readers that
+    /// distinguish comments, strings and the rest of code read it again.
+    is_late: bool,
 }
 
 /// Returns the scope of the output of `source`: only edits name files.
@@ -517,7 +513,8 @@ impl<'j> ViewFanout<'_, 'j> {
         let scope = output_scope(self.source, self.arg, file);
         let rules = self.admission.context.rules;
         for (reader, view) in readers.iter_mut().zip(&rules.views) {
-            if view.key.source == Some(self.source) {
+            let reads = !self.is_late || view.key.distinguishes_code();
+            if view.key.source == Some(self.source) && reads {
                 on(reader, view, self.admission, scope);
             }
         }
@@ -532,6 +529,9 @@ impl<'j> ViewFanout<'_, 'j> {
             detectors, file, ..
         } = &mut *self.outputs;
         let scope = output_scope(self.source, None, file);
+        if self.is_late {
+            return;
+        }
         let source = Some(self.source);
         for detector in detectors.iter_mut().filter(|it| it.source == source) {
             on(detector, self.admission, scope);
@@ -548,6 +548,9 @@ impl<'j> ViewFanout<'_, 'j> {
         let source = self.source;
         let ViewOutputs { trees, file, .. } = &mut *self.outputs;
         let scope = output_scope(source, None, file);
+        if self.is_late {
+            return;
+        }
         if let Some(trees) = trees.as_mut().filter(|trees| trees.source() == source) {
             on(trees, self.admission, scope);
         }
@@ -565,7 +568,7 @@ impl ChunkSink for ViewFanout<'_, '_> {
         });
         self.for_each_reader(|reader, view, admission, scope| {
             reader.accepts_tag = view.key.accepts_tag(tag);
-            if !reader.accepts_tag {
+            if !reader.accepts_tag && !view.key.continues_in(tag) {
                 let end = TextEnd {
                     offset: reader.end,
                     decided: decided.max(reader.end),
@@ -613,39 +616,6 @@ impl ChunkSink for ViewFanout<'_, '_> {
         });
         #[cfg(not(feature = "ast"))]
         let _ = decided;
-    }
-}
-
-/// Tags comments and strings in code before the output is distributed, if a rule distinguishes them.
-struct CodeTagger<'c, 'v, 'j> {
-    code: Option<&'c mut CodeView>,
-    fanout: &'c mut ViewFanout<'v, 'j>,
-}
-
-impl ChunkSink for CodeTagger<'_, '_, '_> {
-    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
-        match &mut self.code {
-            Some(code) => code.set_tag(tag, at, decided, self.fanout),
-            None => self.fanout.set_tag(tag, at, decided),
-        }
-    }
-
-    fn push(&mut self, piece: Chunk<'_>) {
-        match &mut self.code {
-            Some(code) => code.push(piece, self.fanout),
-            None => self.fanout.push(piece),
-        }
-    }
-
-    fn cut(&mut self, end: u64, decided: u64) {
-        match &mut self.code {
-            Some(code) => code.cut(end, decided, self.fanout),
-            None => self.fanout.cut(end, decided),
-        }
-    }
-
-    fn set_file(&mut self, path: &str, decided: u64) {
-        self.fanout.set_file(path, decided);
     }
 }
 

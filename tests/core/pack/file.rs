@@ -112,8 +112,33 @@ fn d63_links_pipes_and_odd_folders() {
     symlink(&secret, folder.0.join("out.toml")).unwrap();
     symlink(&outside.0, folder.0.join("out")).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(folder.0.join("socket.toml")).unwrap();
+    symlink("socket.toml", folder.0.join("to-socket.toml")).unwrap();
     folder.golden("folder-links", Limits::default());
     drop(socket);
+}
+
+/// Two deep chains of folders are made apart and joined, because no path to the joined chain is short enough.
+#[cfg(target_os = "linux")]
+#[test]
+fn d63_a_folder_that_is_too_deep_to_be_read_is_an_error() {
+    let folder = Folder::new();
+    folder.write("a.toml", with_rules(&rule("a", "{ literal = 'x' }", "")));
+    let name = "d".repeat(200);
+    let chain = |top: &str| {
+        let deep: std::path::PathBuf = std::iter::repeat_n(name.as_str(), 12).collect();
+        let deep = folder.0.join(top).join(deep);
+        fs::create_dir_all(&deep).unwrap();
+        deep
+    };
+    let (upper, _) = (chain("upper"), chain("lower"));
+    assert_eq!(Pack::load(&folder.0).unwrap().rules().len(), 1);
+    fs::rename(folder.0.join("lower"), upper.join("lower")).unwrap();
+    let error = Pack::load(&folder.0).unwrap_err();
+    let found: Vec<_> = error.diagnostics().iter().map(Diagnostic::code).collect();
+    assert_eq!(
+        (error.kind(), &found[..]),
+        (LoadErrorKind::Io, &["unreadable"][..])
+    );
 }
 
 #[cfg(unix)]

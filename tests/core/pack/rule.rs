@@ -3,8 +3,8 @@
 use ttsr::limits::OnLimit;
 use ttsr::pack::LoadErrorKind;
 use ttsr::rule::{
-    Ast, Bound, Capture, Case, Condition, Count, DoomLoop, Fold, KnownList, PatternKind, Per,
-    Region, Repeat, Repetition, Script, Within,
+    Ast, Bound, Capture, Case, CommandRequirements, Condition, Count, DoomLoop, Fold, KnownList,
+    PatternKind, Per, Region, Repeat, Repetition, Script, Within,
 };
 use ttsr::{Action, Channel, LoadError, Pack, PackBuilder, Pattern, Rule};
 
@@ -33,6 +33,82 @@ fn rules_made_in_code_are_checked_like_others() {
             .rule(same)
             .rule(empty),
     );
+}
+
+/// A file cannot say some of this, because its keys are read one by one.
+#[test]
+fn commands_made_in_code_are_checked_like_others() {
+    type Change = fn(&mut CommandRequirements);
+    let piped = |pattern: Pattern| Some(Box::new(pattern));
+    let nested = {
+        let mut pattern = Pattern::command("sh");
+        pattern.command = Some(Box::new(CommandRequirements {
+            pipe_from: piped(Pattern::command("cat")),
+            ..CommandRequirements::default()
+        }));
+        pattern
+    };
+    let check = |names: &str, requirements: CommandRequirements| {
+        let mut rule = Rule::new("team/a", vec![Pattern::command(names)]);
+        rule.on = vec![Channel::ToolInput];
+        rule.condition.any[0].command = Some(Box::new(requirements));
+        match Pack::builder().rule(rule).build() {
+            Ok(_) => "loaded".to_owned(),
+            Err(error) => {
+                let found = error.diagnostics().iter();
+                let found: Vec<_> = found
+                    .map(|it| format!("{}: {}", it.code(), it.message()))
+                    .collect();
+                found.join("\n")
+            }
+        }
+    };
+    let rows: [(&str, Change, &str); 5] = [
+        ("git a b c d e f", |_| {}, "loaded"),
+        (
+            "git a b c d e f g",
+            |_| {},
+            "command: a command has more than 6 subcommands",
+        ),
+        (
+            "rm",
+            |it| it.flags = (0..32).map(|number| format!("--f{number}")).collect(),
+            "loaded",
+        ),
+        (
+            "rm",
+            |it| it.flags = (0..33).map(|number| format!("--f{number}")).collect(),
+            "command: `flags` has more than 32 entries",
+        ),
+        (
+            "rm",
+            |it| it.operand = Some("a(?!b)".into()),
+            "look-around: a regular expression on operands has no look-around or back-reference",
+        ),
+    ];
+    for (names, change, expected) in rows {
+        let mut requirements = CommandRequirements::default();
+        change(&mut requirements);
+        // Without the feature, the pattern itself is refused first.
+        if cfg!(feature = "lookaround") || !expected.starts_with("look-around") {
+            assert_eq!(check(names, requirements), expected);
+        }
+    }
+    for pattern in [Pattern::word("sh"), nested] {
+        for is_target in [true, false] {
+            let mut requirements = CommandRequirements::default();
+            let key = match is_target {
+                true => (&mut requirements.pipe_to, "pipe-to"),
+                false => (&mut requirements.pipe_from, "pipe-from"),
+            };
+            *key.0 = piped(pattern.clone());
+            let expected = format!(
+                "command: `{}` is a command without `pipe-to`, `pipe-from` and `runs`",
+                key.1
+            );
+            assert_eq!(check("curl", requirements), expected);
+        }
+    }
 }
 
 /// Keys without effect, conditions that never hold and actions that are impossible. No schema refuses them in code, so

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ttsr::conversation::{Attempt, CutSource};
 use ttsr::rule::ToolOutcome;
 use ttsr::{
-    Action, Channel, Conversation, Flow, Limits, Mode, Pack, PackBuilder, PartId, Partial, Pattern,
-    Rule, Severity, Snapshot, Suppression,
+    Action, Channel, Conversation, Event, Flow, Limits, Mode, Pack, PackBuilder, PartId, Partial,
+    Pattern, Rule, Severity, Snapshot, Suppression,
 };
 
 use super::TEXT;
@@ -715,4 +715,124 @@ fn a_cut_is_written_as_its_message() {
     let mut conversation = conversation([rule]);
     let flow = conversation.push(TEXT, b"bad");
     assert_eq!(flow.cut().unwrap().to_string(), "Not this.");
+}
+
+#[test]
+fn a_call_outside_of_an_attempt_is_cut_and_reads_nothing() {
+    type Call = fn(&mut Conversation) -> Flow;
+    let calls: [(&str, Call); 12] = [
+        ("open", |it| it.open(CALL, Channel::ToolInput)),
+        ("tool", |it| it.tool(CALL, "bash", "call_1")),
+        ("set_path", |it| it.set_path(CALL, "a.rs")),
+        ("set_outcome", |it| it.set_outcome(CALL, ToolOutcome::Ok)),
+        ("push", |it| it.push(CALL, b"bad")),
+        ("count_tokens", |it| it.count_tokens(CALL, 1)),
+        ("tick", |it| it.tick(Duration::ZERO)),
+        ("close", |it| it.close(CALL)),
+        ("finish", Conversation::finish),
+        ("restart", Conversation::restart),
+        ("apply a snapshot", |it| {
+            let bytes = b"bad".to_vec();
+            it.apply(&Event::Snapshot { part: CALL, bytes })
+        }),
+        ("apply usage", |it| {
+            it.apply(&Event::Usage {
+                input: 1,
+                output: 1,
+            })
+        }),
+    ];
+    for is_in_turn in [false, true] {
+        let mut conversation = Conversation::new(&pack([rule("bad", Action::Abort)]));
+        if is_in_turn {
+            assert_eq!(conversation.begin_turn("Go.").flow, Flow::Go);
+        }
+        for (name, call) in calls {
+            let flow = call(&mut conversation);
+            let source = flow.cut().map(|cut| cut.source.name());
+            assert_eq!(source, Some("misuse"), "{name}, in a turn: {is_in_turn}");
+        }
+        assert!(conversation.decisions().is_empty());
+        assert_eq!(conversation.released(CALL), None);
+    }
+}
+
+#[test]
+fn an_event_without_text_changes_nothing_and_a_repetition_is_read_from_its_new_bytes() {
+    let mut conversation = conversation([rule("aa", Action::Abort)]);
+    let snapshot = |bytes: &[u8]| Event::Snapshot {
+        part: TEXT,
+        bytes: bytes.to_vec(),
+    };
+    assert_eq!(conversation.push(TEXT, b"ba"), Flow::Go);
+    for event in [
+        snapshot(b"b"),
+        snapshot(b"ba"),
+        Event::Unscanned {
+            bytes: 3,
+            kind: "image".into(),
+        },
+        Event::Error {
+            kind: "overloaded".into(),
+            message: "aa".into(),
+        },
+    ] {
+        assert_eq!(conversation.apply(&event), Flow::Go, "{}", event.name());
+        assert_eq!(conversation.delivered(TEXT), 2, "{}", event.name());
+    }
+    let flow = conversation.apply(&snapshot(b"baa"));
+    assert_eq!(
+        flow.cut().and_then(|cut| cut.rule()),
+        Some("p/aa"),
+        "one byte is new"
+    );
+}
+
+#[test]
+fn tool_input_streams_from_the_next_call_on_if_the_host_asks_within_an_attempt() {
+    let mut conversation = conversation([on(rule("bad", Action::Abort), Channel::ToolInput)]);
+    for (part, expected) in [(CALL, ""), (PartId(8), "{\"a\": ")] {
+        let _ = conversation.open(part, Channel::ToolInput);
+        assert_eq!(conversation.push(part, br#"{"a": "#), Flow::Go);
+        assert_eq!(taken(&mut conversation, part), expected, "{part:?}");
+        conversation.stream_tool_input();
+    }
+}
+
+#[test]
+fn a_conversation_says_which_rules_apply_to_its_agent() {
+    let mut scoped = rule("a", Action::Inject);
+    scoped.agents = vec!["review*".into()];
+    let pack = pack([scoped]);
+    let id = pack.find("p/a").expect("it is in the pack");
+    let mut conversation = Conversation::new(&pack);
+    for (agent, applies) in [("reviewer", true), ("writer", false)] {
+        conversation.set_origin(ttsr::Origin {
+            agent: Some(agent.into()),
+            ..ttsr::Origin::default()
+        });
+        assert_eq!(conversation.applies(id), applies, "{agent}");
+    }
+}
+
+#[test]
+fn a_redaction_within_a_character_of_tool_input_replaces_all_of_it() {
+    // The second byte of each character is the match.
+    for (text, byte) in [("é", r"\xA9"), ("€", r"\x82"), ("😀", r"\x9F")] {
+        let mut number = on(rule("n", Action::Redact), Channel::ToolInput);
+        number.condition.any = vec![Pattern::regex(format!("(?-u:{byte})"))];
+        let input = format!(r#"{{"a":"b{text}c"}}"#);
+        for size in 1..=input.len() {
+            let mut conversation = conversation([number.clone()]);
+            let _ = conversation.open(CALL, Channel::ToolInput);
+            let mut out = String::new();
+            for delta in input.as_bytes().chunks(size) {
+                assert_eq!(conversation.push(CALL, delta), Flow::Go);
+                out += &taken(&mut conversation, CALL);
+            }
+            assert_eq!(conversation.close(CALL), Flow::Go);
+            out += &taken(&mut conversation, CALL);
+            assert_eq!(out, r#"{"a":"b[redacted]c"}"#, "{text} by {size}");
+        }
+    }
 }

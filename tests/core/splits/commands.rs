@@ -540,3 +540,26 @@ fn commands_hit_as_a_model_of_the_whole_text_does() {
         "a rule never hits: {seen:?}"
     );
 }
+
+/// A command that has ended is dropped after many others, and its buffers serve a later command.
+#[test]
+fn a_command_knows_nothing_of_those_that_were_dropped_before_it() {
+    let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+        match.any = [{ command = 'rm', flags = ['-r'], operand = 'b', env = ['A=1'] }]\n";
+    let pack = Pack::from_toml(text).unwrap_or_else(|error| panic!("{error}"));
+    // Each of them meets a part of the requirements, and no two are one command.
+    let parts = [
+        "rm -r a; ",
+        "rm b; ",
+        "A=1 rm a; ",
+        "A=1 rm -r a; ",
+        "true b < f; ",
+    ];
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let mut text: String = (0..300).map(|_| random.pick(&parts)).collect();
+        assert!(hits(&pack, &text, &mut random).is_empty(), "seed {seed}");
+        text += "A=1 rm -r b";
+        assert_eq!(hits(&pack, &text, &mut random).len(), 1, "seed {seed}");
+    }
+}

@@ -38,7 +38,7 @@ const REGEXES: [&str; 26] = [
     r"b(?=\W)",
     r"(?<=key=)\w",
 ];
-pub(crate) const REGIONS: [&str; 13] = [
+pub(crate) const REGIONS: [&str; 14] = [
     "prose",
     "code",
     "code:rust",
@@ -52,6 +52,7 @@ pub(crate) const REGIONS: [&str; 13] = [
     "comment",
     "string",
     "code-only",
+    "uncommented",
 ];
 pub(crate) const FOLDS: [&str; 4] = ["case", "nfkc", "confusables", "invisible"];
 const WITHIN: [&str; 6] = [
@@ -428,6 +429,7 @@ fn call(random: &mut Random) -> (&'static str, Vec<u8>) {
         "edit",
         "edit",
         "write",
+        "create",
         "apply_patch",
         "foo",
     ]);
@@ -440,6 +442,7 @@ fn call(random: &mut Random) -> (&'static str, Vec<u8>) {
             string(20)
         ),
         "write" => format!("{{\"content\":{},\"path\":\"b.rs\"}}", string(24)),
+        "create" => format!("{{\"path\":\"b.py\",\"content\":{}}}", string(24)),
         "apply_patch" => {
             let patch = serde_json::Value::from(patch(random)).to_string();
             format!("{{\"input\":{patch}}}")

@@ -261,3 +261,53 @@ impl<R: Read> LineReader<R> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads one byte at a time. Every second call is interrupted first.
+    struct Slow<'b> {
+        rest: &'b [u8],
+        calls: u32,
+    }
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.calls += 1;
+            if self.calls.is_multiple_of(2) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.rest.read(&mut into[..1])
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_in_the_middle_and_at_the_end() {
+        let rest = b"one\n0123456789\ntwo\n01234567".as_slice();
+        let mut lines = LineReader::new(Slow { rest, calls: 0 }, 4);
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            assert!(lines.buffer.len() <= 6, "a long line is not kept");
+            found.push(match line {
+                RawLine::Whole { at, line } => (at, line.len() as u64, true),
+                RawLine::TooLong { at, bytes } => (at, bytes, false),
+                RawLine::Torn { .. } => panic!("the last line is too long"),
+            });
+        }
+        assert_eq!(
+            found,
+            [(0, 3, true), (4, 11, false), (15, 3, true), (19, 8, false)]
+        );
+        assert_eq!(lines.offset, rest.len() as u64);
+    }
+
+    #[test]
+    fn a_record_that_is_too_long_is_damaged() {
+        let mut lines = LineReader::new(&b""[..], LINE);
+        assert!(lines.next().unwrap().is_none());
+        let mut reader = StoreReader { lines, latest: 0 };
+        let item = reader.parse_item(RawLine::TooLong { at: 7, bytes: 99 });
+        assert_eq!(item, StoredItem::Damaged { at: 7, bytes: 99 });
+    }
+}

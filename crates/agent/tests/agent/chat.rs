@@ -540,6 +540,44 @@ fn e1_a_prompt_that_is_refused_closes_the_events_too() {
     );
 }
 
+/// Nobody can answer or cancel any more, and the reply still arrives.
+#[test]
+fn e1_a_closed_inbox_costs_no_reply() {
+    let log = Log::default();
+    let mut server = server(vec![says("p", "Hi"), idle()], &log);
+    let (inbox, mut arrived) = mpsc::unbounded_channel();
+    drop(inbox);
+    let mut chat = chat(SLACK, &log);
+    let router = Router {
+        agent: &mut server,
+        channel: &mut chat,
+        peer: "ada",
+        inbox: &mut arrived,
+    };
+    let message = inbound("Go.");
+    let answering = respond(router, "s", &message, RouterSettings::default());
+    runtime().block_on(answering).0.unwrap();
+    assert_eq!(log.lock().unwrap().last().unwrap(), "say Hi (to 7)");
+}
+
+#[test]
+fn e1_the_text_so_far_is_the_reply_when_the_events_end() {
+    let log = Log::default();
+    let mut server = server(vec![says("p", "Half")], &log);
+    server.script.push_back(Next::End);
+    let (_inbox, mut arrived) = mpsc::unbounded_channel();
+    let mut chat = chat(SLACK, &log);
+    let router = Router {
+        agent: &mut server,
+        channel: &mut chat,
+        peer: "ada",
+        inbox: &mut arrived,
+    };
+    let prompting = prompt_streaming(router, "s", "Go.", RouterSettings::default());
+    let (result, _) = runtime().block_on(prompting);
+    assert_eq!(result.as_deref(), Ok("Half"));
+}
+
 #[test]
 fn e7_what_a_channel_cannot_show_is_skipped() {
     let events = || vec![says("p", "Hi"), idle()];

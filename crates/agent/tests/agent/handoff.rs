@@ -12,9 +12,9 @@ use ttsr::harness::{
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 use ttsr_agent::handoff::{
-    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, ProjectFiles,
-    ReadSession, Speaker, StoredSessions, TEMPLATE, TranscriptMessage, TranscriptPart, command,
-    definitions, is_binary, read_part, references, summary_prompt,
+    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, MAX_SESSIONS,
+    ProjectFiles, ReadSession, Speaker, StoredSessions, TEMPLATE, TranscriptMessage,
+    TranscriptPart, command, definitions, is_binary, read_part, references, summary_prompt,
 };
 use ttsr_agent::store::{OnFailure, SessionRecorder, Store};
 
@@ -435,6 +435,36 @@ fn runtime() -> tokio::runtime::Runtime {
         .enable_time()
         .build()
         .unwrap()
+}
+
+#[test]
+fn b6_a_wrong_input_is_told_to_the_model() {
+    let folder = Folder::outside();
+    let (told, is_error) = read_session(&folder, "[7]");
+    assert!(
+        is_error && told.starts_with("the input of the tool is wrong"),
+        "{told}"
+    );
+}
+
+#[test]
+fn b5_the_oldest_of_too_many_sessions_gets_its_files_again() {
+    let files = Memory::default().with("a.rs", "fn a() {}");
+    let content = [written(
+        &format!("{HANDOFF_MARKER} ses_0. @a.rs @none.rs"),
+        false,
+    )];
+    let mut handoffs = HandoffTracker::default();
+    let mut is_new = |session: &str| {
+        handoffs
+            .arrived(&arrived(session, &content), &files)
+            .is_some()
+    };
+    for number in 0..=MAX_SESSIONS {
+        assert!(is_new(&format!("ses_{number}")), "{number}");
+    }
+    assert!(!is_new("ses_1"));
+    assert!(is_new("ses_0"), "it was forgotten");
 }
 
 #[test]

@@ -80,7 +80,9 @@ const NAMES: [(Family, &[&str]); 13] = [
     (Family::Json, &["json", "jsonc", "json5", "jsonl", "ndjson"]),
     (
         Family::Python,
-        &["python", "py", "pyi", "python3", "py3", "starlark", "bzl"],
+        &[
+            "python", "py", "pyi", "pyw", "python3", "py3", "starlark", "bzl", "ipynb",
+        ],
     ),
     (
         Family::Shell,

@@ -12,6 +12,8 @@ pub(super) enum LexStep {
     Is(Class),
     /// The byte is the first of a comment or string.
     Begins(Class),
+    /// The byte is the last of a string, or of the piece of a string before interpolated code.
+    EndsString,
     /// The byte is buffered until the next one.
     Pending,
     /// The buffered bytes have this class; their first byte starts it, unless it is `Code`. The current byte is to be
@@ -259,7 +261,7 @@ impl Lexer {
     #[inline]
     fn end_string(&mut self) -> LexStep {
         self.set_context_to_string();
-        self.transition(LexState::Code, STRING)
+        self.transition(LexState::Code, LexStep::EndsString)
     }
 
     /// Records a string as the context of the code that follows.
@@ -574,7 +576,7 @@ impl Lexer {
             _ if dollar && byte == opens && self.frames.len() < DEPTH => {
                 self.frames.push(Interpolation { mark, brackets: 0 });
                 self.back = [0; BACK];
-                self.transition(LexState::Code, STRING)
+                self.transition(LexState::Code, LexStep::EndsString)
             }
             _ => self.transition(
                 LexState::Template {

@@ -10,6 +10,7 @@ fn tag(language: &str) -> Tag {
     Tag {
         regions: RegionSet::CODE,
         language: Language::new(language),
+        ..Tag::default()
     }
 }
 
@@ -55,7 +56,13 @@ fn picture(text: &[u8], seen: &[Seen]) -> String {
                 });
                 (last, turned, at) = (letter, false, at + 1);
             }
-            Seen::Turn(..) => turned = true,
+            Seen::Turn(tag, ..) => {
+                turned |= match last {
+                    'c' => !tag.regions.contains(RegionSet::COMMENT),
+                    's' => !tag.regions.contains(RegionSet::STRING),
+                    _ => false,
+                };
+            }
             Seen::Cut(..) => {}
         }
     }
@@ -64,15 +71,37 @@ fn picture(text: &[u8], seen: &[Seen]) -> String {
 }
 
 fn letter(regions: RegionSet) -> char {
-    let kinds = [
-        (RegionSet::COMMENT, 'c'),
-        (RegionSet::STRING, 's'),
-        (RegionSet::CODE_ONLY, '-'),
-    ];
-    let mut kinds = kinds.iter().filter(|kind| regions.contains(kind.0));
-    let letter = kinds.next().map_or('?', |kind| kind.1);
-    assert!(kinds.next().is_none(), "a byte is two things");
-    letter
+    let is_in = |region: RegionSet| regions.contains(region);
+    match (is_in(RegionSet::COMMENT), is_in(RegionSet::STRING)) {
+        (true, true) => panic!("a byte is two things"),
+        (true, false) => 'c',
+        (false, true) => 's',
+        (false, false) => {
+            assert!(is_in(RegionSet::CODE_ONLY) && is_in(RegionSet::UNCOMMENTED));
+            '-'
+        }
+    }
+}
+
+/// Returns the haystacks that a rule for that region reads, separated by `|`.
+fn haystacks(region: RegionSet, seen: &[Seen]) -> String {
+    let (mut text, mut ended) = (String::new(), false);
+    for one in seen {
+        match *one {
+            Seen::Turn(tag, ..) => {
+                ended |= !(tag.regions | tag.interrupted).contains(region);
+            }
+            Seen::Cut(..) => ended = true,
+            Seen::Byte { byte, tag, .. } if tag.regions.contains(region) => {
+                if std::mem::take(&mut ended) && !text.is_empty() {
+                    text.push('|');
+                }
+                text.push(char::from(byte));
+            }
+            Seen::Byte { .. } => {}
+        }
+    }
+    text
 }
 
 /// Returns the classes of the text, and asserts that they are the same for every cut.
@@ -261,6 +290,49 @@ fn comments_and_strings_are_what_the_pictures_say() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn strings_are_reduced_to_quotes_and_comments_are_left_out() {
+    let mut wrong = Vec::new();
+    for (language, text, code_only, uncommented) in [
+        (
+            "py",
+            "f(\"a 'b'\", c) # d",
+            "f(\"\", c) #",
+            "f(\"a b\", c) ",
+        ),
+        ("py", "a = '''b\"c''' + d", "a = '' + d", "a = 'bc' + d"),
+        ("py", "f'a{b}' 'c'", "f'' ''", "f'a{b}' 'c'"),
+        ("py", "'' + a", "' + a", "' + a"),
+        ("js", "f(`a${b}c`)", "f(`{b}`)", "f(`a${b}c`)"),
+        ("js", "catch (e) {/* a */}", "catch (e) {/}", "catch (e) {}"),
+        (
+            "js",
+            "/'/.test(a) // b\nc",
+            "//.test(a) /\nc",
+            "//.test(a) \nc",
+        ),
+        ("js", "a['eval']('b')", "a['']('')", "a['eval']('b')"),
+        ("js", "\"a['eval'](b)\"", "\"\"", "\"a[eval](b)\""),
+        ("js", "'a\\'b' \"c\"", "'' \"\"", "'a\\b' \"c\""),
+        ("rust", "'a' &'b r#\"c\"#", "'' &'b r#\"#", "'a' &'b r#\"c#"),
+        ("go", "`a\"b`+\"\"", "``+\"\"", "`ab`+\"\""),
+        ("sh", "a \"b $(c) d\" # e", "a \"(c)\" #", "a \"b $(c) d\" "),
+        ("sql", "a 'b''c' -- d", "a ' -", "a 'bc "),
+        ("html", "a <!-- b -->c", "a <c", "a c"),
+        ("none", "a 'b' # c", "", ""),
+    ] {
+        let seen = read(language, &[text.as_bytes()]);
+        let read = [RegionSet::CODE_ONLY, RegionSet::UNCOMMENTED].map(|it| haystacks(it, &seen));
+        if read != [code_only, uncommented] {
+            wrong.push(format!("{text:?}: {read:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let seen = read("js", &[b"'a' /*b*/ 'c''d' //e\n//f"]);
+    assert_eq!(haystacks(RegionSet::STRING, &seen), "'a'|'c'|'d'");
+    assert_eq!(haystacks(RegionSet::COMMENT, &seen), "/*b*/|//e|//f");
+}
+
 const LANGUAGES: [&str; 13] = [
     "rust", "go", "tsx", "c", "java", "css", "json", "python", "bash", "toml", "yaml", "sql",
     "html",
@@ -402,16 +474,23 @@ fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
     code.set_tag(tag("none"), 21, 21, &mut recorder);
     code.push(Chunk::verbatim(b"// f", 21), &mut recorder);
     let with = |regions: RegionSet, text: &str| (regions.0, text.to_owned());
+    let all = RegionSet::CODE_ONLY | RegionSet::UNCOMMENTED;
+    let quote = RegionSet::STRING | all;
+    let string = RegionSet::STRING | RegionSet::UNCOMMENTED;
+    let slash = RegionSet::COMMENT | RegionSet::CODE_ONLY;
     assert_eq!(
         turns(&recorder.seen),
         [
-            with(RegionSet::CODE | RegionSet::COMMENT, "/* a"),
+            with(RegionSet::CODE | slash, "/"),
+            with(RegionSet::CODE | RegionSet::COMMENT, "* a"),
             with(RegionSet::ADDED | RegionSet::COMMENT, "b */"),
-            with(RegionSet::ADDED | RegionSet::CODE_ONLY, " // "),
-            with(RegionSet::ADDED | RegionSet::STRING, "\"c"),
-            with(RegionSet::ADDED | RegionSet::CODE_ONLY, "d /"),
-            with(RegionSet::CODE | RegionSet::CODE_ONLY, "/ "),
-            with(RegionSet::CODE | RegionSet::STRING, "\"e"),
+            with(RegionSet::ADDED | all, " // "),
+            with(RegionSet::ADDED | quote, "\""),
+            with(RegionSet::ADDED | string, "c"),
+            with(RegionSet::ADDED | all, "d /"),
+            with(RegionSet::CODE | all, "/ "),
+            with(RegionSet::CODE | quote, "\""),
+            with(RegionSet::CODE | string, "e"),
             with(RegionSet::CODE, "// f"),
         ]
     );

@@ -45,8 +45,8 @@ pub(super) struct CommandLayer {
     parallel: Option<Box<ParallelTemplate>>,
     /// True if the commands that the program runs do not get its variables: `env -i`.
     pub(super) clears_environment: bool,
-    /// True if a word after the name of the program has been read.
-    has_arguments: bool,
+    /// The number of words after the name of the program, except for the values of options.
+    arguments: u32,
 }
 
 /// The subcommands of a command, separated by blanks. The bytes beyond [`NAME`] are dropped.
@@ -157,7 +157,7 @@ impl CommandLayer {
             script: None,
             parallel: None,
             clears_environment: false,
-            has_arguments: false,
+            arguments: 0,
         }
     }
 
@@ -433,8 +433,8 @@ impl SimpleReader {
             }
             return self.read_value(word, kind, place, cx);
         }
-        let first = !std::mem::replace(&mut layer.has_arguments, true);
-        if first && layer.reads_bundle(word) {
+        layer.arguments = layer.arguments.saturating_add(1);
+        if layer.arguments == 1 && layer.reads_bundle(word) {
             layer.read_cluster(word, 0, cx);
             return;
         }

@@ -35,7 +35,7 @@ impl EditEmitter {
         self.unnamed = false;
         if self.file != name {
             name.clone_into(&mut self.file);
-            self.language = extension(name).and_then(Language::new);
+            self.language = Language::from_path(name);
             sink.set_file(name, now);
         }
     }
@@ -61,6 +61,7 @@ impl EditEmitter {
         let tag = Tag {
             regions,
             language: self.language,
+            ..Tag::default()
         };
         if self.tag != Some(tag) {
             self.tag = Some(tag);
@@ -114,12 +115,4 @@ impl EditEmitter {
         }
         self.newline = None;
     }
-}
-
-/// Returns the extension of a file name, if a stem precedes it.
-#[inline]
-fn extension(path: &str) -> Option<&str> {
-    let name = path.rsplit(['/', '\\']).next()?;
-    let (stem, extension) = name.rsplit_once('.')?;
-    (!stem.is_empty()).then_some(extension)
 }

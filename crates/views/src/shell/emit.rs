@@ -135,7 +135,7 @@ pub(super) fn emit(open: &mut Option<u64>, chunk: Chunk<'_>, sink: &mut impl Chu
     if open.is_none() {
         let tag = Tag {
             regions: RegionSet::SHELL,
-            language: None,
+            ..Tag::default()
         };
         sink.set_tag(tag, chunk.start(0), chunk.decided(0));
     }

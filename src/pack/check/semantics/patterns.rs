@@ -140,7 +140,7 @@ fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyF
         (written.region.iter().find(is_markdown), &rule.on[..])
     {
         let message = format!("tool calls have no region `{}`", region.name());
-        let help = "add `text` or `reasoning` to `on`, or use `added`, `file`, `shell`, `comment`, `string` or `code-only`";
+        let help = "add `text` or `reasoning` to `on`, or use `added`, `file`, `shell`, `comment`, `string`, `code-only` or `uncommented`";
         found.push((
             key,
             Fault::new(&code::UNREACHABLE_SCOPE, message).with_help(help),
@@ -162,7 +162,12 @@ fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
     pairs.find(|(one, other)| {
         let is_one_language =
             is_code(one) && is_code(other) && [one, other].contains(&&&Region::Code);
-        one != other && group(one).is_some() && group(one) == group(other) && !is_one_language
+        let is_comment = matches!(
+            (one, other),
+            (Region::Comment, Region::Uncommented) | (Region::Uncommented, Region::Comment)
+        );
+        let is_group = group(one).is_some() && group(one) == group(other);
+        one != other && (is_comment || is_group && !is_one_language)
     })
 }
 
@@ -178,6 +183,6 @@ fn group(region: &Region) -> Option<u8> {
         }
         Region::Added | Region::Removed => Some(1),
         Region::Comment | Region::String | Region::CodeOnly => Some(2),
-        Region::Quote | Region::File | Region::Shell => None,
+        Region::Quote | Region::File | Region::Shell | Region::Uncommented => None,
     }
 }

@@ -61,6 +61,17 @@ impl TextList {
     }
 }
 
+/// The use that a program makes of its operands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OperandUse {
+    /// True if they may be files that it reads.
+    pub(super) are_read: bool,
+    /// True if they may be files that it passes on.
+    pub(super) are_passed: bool,
+    /// True if they are URLs.
+    pub(super) are_urls: bool,
+}
+
 /// A command of a call.
 #[derive(Debug)]
 pub(super) struct TrackedCommand {
@@ -83,12 +94,7 @@ pub(super) struct TrackedCommand {
     /// The files that downloads of its URLs are written to, if the program saves them.
     downloads: TextList,
     pub(super) saves_downloads: bool,
-    /// True if the operands of the program may be files that it reads.
-    pub(super) reads_operands: bool,
-    /// True if the operands of the program may be files that it passes on.
-    pub(super) passes_files: bool,
-    /// True if the operands of the program are URLs.
-    pub(super) fetches: bool,
+    pub(super) operands: OperandUse,
     pub(super) is_ended: bool,
     /// The words so far, joined by blanks.
     pub(super) text: Vec<u8>,
@@ -114,9 +120,11 @@ impl Default for TrackedCommand {
             outputs: TextList::default(),
             downloads: TextList::default(),
             saves_downloads: false,
-            reads_operands: true,
-            passes_files: true,
-            fetches: false,
+            operands: OperandUse {
+                are_read: true,
+                are_passed: true,
+                are_urls: false,
+            },
             is_ended: false,
             text: Vec::new(),
             last_word: (0, 0),
@@ -157,7 +165,7 @@ impl TrackedCommand {
 
     /// Adds an operand that may be a file that the program writes.
     pub(super) fn add_written_operand(&mut self, path: &[u8]) {
-        if self.fetches && self.downloads.len() < OUTPUTS {
+        if self.operands.are_urls && self.downloads.len() < OUTPUTS {
             let file = files::downloaded_file(path).filter(|file| file.len() <= TEXT);
             if let Some(file) = file {
                 self.downloads.push(file);

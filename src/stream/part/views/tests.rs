@@ -650,6 +650,93 @@ fn a_capture_that_looks_random_is_judged_by_its_alphabet() {
     }
 }
 
+#[test]
+fn code_is_read_once_its_file_is_named() {
+    let pack = |region: &str, pattern: &str| {
+        let condition =
+            format!("match.any = [{{ regex = '{pattern}', region = [\"added\", \"{region}\"] }}]");
+        pack("tool-input", &condition, "paths = ['*.py', '!*.pyi']")
+    };
+    let (eval, sql, todo) = (
+        pack("code-only", r"eval\(.*\)"),
+        pack("uncommented", r#"f"select a""#),
+        pack("comment", "# todo"),
+    );
+    let content =
+        r##""content":"# eval(a)\nb = \"eval(c)\"\neval(\"d, e\") # todo\nf(f\"select 'a'\")""##;
+    let late = |path: &str| format!(r#"{{{content},"path":"{path}","mode":1}}"#);
+    for (pack, expected) in [
+        (&eval, r#"eval("")"#),
+        (&sql, "f\"select a\""),
+        (&todo, "# todo"),
+    ] {
+        check(pack, Channel::ToolInput, &late("a.py"), &[expected]);
+        for other in ["a.pyi", "a.rs", "Makefile", ""] {
+            check(pack, Channel::ToolInput, &late(other), &[]);
+        }
+        check(pack, Channel::ToolInput, &format!("{{{content}}}"), &[]);
+        let early = format!(r#"{{"path":"a.py",{content}}}"#);
+        check(pack, Channel::ToolInput, &early, &[expected]);
+        // Edits of several files, of which only the last is named by the path after it.
+        let edits =
+            format!(r#"{{"files":[{{"path":"a.rs",{content}}},{{{content},"path":"a.py"}}]}}"#);
+        check(pack, Channel::ToolInput, &edits, &[expected]);
+    }
+    // The match is certain at the end of the name.
+    let text = late("a.py");
+    let hit = &read(&eval, Channel::ToolInput, text.as_bytes(), &[])[0];
+    let end = text.find("e\\\") #").unwrap() + 4;
+    let named = text.find("a.py").unwrap() + 5;
+    assert_eq!((hit.1, hit.2), (end as u64, named as u64));
+}
+
+#[test]
+fn code_of_a_file_that_the_host_names_is_read_at_once() {
+    let condition = "match.any = [{ literal = 'eval(', region = 'code-only' }]";
+    let pack = pack("tool-input", condition, "paths = ['*.py']");
+    for (path, expected) in [("a.py", &[17][..]), ("a.txt", &[]), ("a", &[])] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        stream.set_path(PART, path);
+        let mut decided = Vec::new();
+        for byte in br#"{"content":"eval(a)"}"# {
+            let hits = stream.push(PART, &[*byte]);
+            decided.extend(hits.iter().map(|hit| hit.decided));
+        }
+        decided.extend(stream.finish().iter().map(|hit| hit.decided));
+        assert_eq!(decided, expected, "{path}");
+    }
+}
+
+#[test]
+fn late_code_is_limited_and_counted() {
+    let text = "schema = 1\n[pack]\nname = \"t\"\n[rule.r]\ndescription = \"d\"\non = [\"tool-input\"]\n\
+                match.any = [{ literal = 'rm', region = 'code-only' }]\nexamples.match = ['rm']\n";
+    for (limit, hits, unconfirmed) in [(4, 1, 0), (3, 0, 1), (0, 0, 1)] {
+        let limits = crate::Limits {
+            late_code_bytes: limit,
+            ..crate::Limits::default()
+        };
+        let pack = Pack::builder()
+            .toml("t", text)
+            .limits(limits)
+            .build()
+            .unwrap();
+        let input = br#"{"content":"a;rm","path":"a.rs","content":"","content":"b"}"#;
+        for size in [1, 3, input.len()] {
+            let mut stream = pack.stream();
+            stream.open(PART, Channel::ToolInput);
+            let mut found = 0;
+            for delta in input.chunks(size) {
+                found += stream.push(PART, delta).len();
+            }
+            found += stream.finish().len();
+            let counted = stream.counters().unconfirmed;
+            assert_eq!((found, counted), (hits, unconfirmed), "{limit}, {size}");
+        }
+    }
+}
+
 /// Simulates gigabytes of text without a hit: the counter of delivered bytes is advanced, and no text is read.
 #[test]
 fn g108_places_of_hits_views_and_matches_pass_32_bits() {

@@ -762,6 +762,182 @@ fn e8_a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
     });
 }
 
+/// An act of an earlier process, which this one does not complete, because of what the session shows.
+#[test]
+fn e8_an_act_of_an_earlier_process_yields_to_what_has_happened_since() {
+    const RECENT: &str = "/session/ses_1/message?limit=20";
+    const MARKED: &str = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\nGo on.";
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap().as_secs();
+    let said = |id: &str, text: &str| json!({ "info": { "id": id, "role": "user" }, "parts": [{ "type": "text", "text": text }] });
+    let replied = |part: Value, completed: Value| json!({ "info": { "id": "msg_a1", "role": "assistant", "time": { "completed": completed } }, "parts": [part] });
+    let ran = || json!({ "type": "tool", "tool": "bash", "state": { "status": "completed" } });
+    let text = || json!({ "type": "text", "text": "Done." });
+    let files = |at: u64, prompt: Value| json!({ "version": 1, "acts": [], "continuations": [{ "id": 7, "at": at, "session": "ses_1", "prompt": prompt }] });
+    let recorded = |body: Value| json!({ "message": "msg_u1", "body": body });
+    let body = || json!({ "parts": [{ "type": "text", "text": MARKED }] });
+    let stop = json!({ "version": 1, "acts": [{ "id": 7, "at": now, "session": "ses_1", "message": "msg_a1",
+        "delete": true, "to": "ses_1", "steer": { "text": STEER, "agent": null, "model": null },
+        "has_run": false, "permission": null, "stage": "begun" }] });
+    let list = |messages: Value| {
+        let json = messages.to_string();
+        let head = "200 OK\r\ncontent-type: application/json\r\ncontent-length";
+        format!("{head}: {}\r\n\r\n{json}", json.len())
+    };
+    let gone = || "404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let broken = || "500 Internal Server Error\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let (was_deleted, went_on, is_old) = (
+        "the session was deleted",
+        "the user went on",
+        "it is older than an hour",
+    );
+    let first = said("msg_u1", MARKED);
+    for (number, (journal, answer, expected)) in [
+        (stop.clone(), gone(), was_deleted),
+        (stop, broken(), "500"),
+        // The prompt was not touched yet.
+        (files(0, Value::Null), list(json!([first])), is_old),
+        (
+            files(now, Value::Null),
+            list(json!([first, replied(text(), json!(5))])),
+            "the model has answered",
+        ),
+        (
+            files(now, Value::Null),
+            list(json!([said("msg_u2", "No.")])),
+            went_on,
+        ),
+        (files(now, Value::Null), gone(), was_deleted),
+        (files(now, Value::Null), broken(), "500"),
+        // The prompt is deleted, or is about to be.
+        (files(now, recorded(body())), gone(), was_deleted),
+        (files(now, recorded(body())), broken(), "500"),
+        (files(now, recorded(body())), list(json!({})), "no list"),
+        (
+            files(now, recorded(Value::Null)),
+            list(json!([])),
+            "the prompt was deleted",
+        ),
+        (
+            files(now, recorded(body())),
+            list(json!([first, said("msg_u2", "No.")])),
+            went_on,
+        ),
+        (
+            files(0, recorded(body())),
+            list(json!([first, replied(ran(), Value::Null)])),
+            is_old,
+        ),
+        (
+            files(0, recorded(Value::Null)),
+            list(json!([first])),
+            is_old,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        block_on(async {
+            let folder = Folder::outside();
+            let path = folder.0.join("acts.json");
+            std::fs::write(&path, journal.to_string()).unwrap();
+            let imitation = Imitation::start(vec![]).await;
+            for _ in 0..2 {
+                imitation.answer(RECENT, answer.clone());
+            }
+            let seen = run_until(&imitation, &path, Duration::ZERO, is_end).await;
+            let why = seen.iter().find_map(|seen| match seen {
+                WatchEvent::Yielded { why, .. } | WatchEvent::Failed { why, .. } => Some(why),
+                _ => None,
+            });
+            let why = why.map_or("it was done", String::as_str);
+            assert!(why.contains(expected), "{number}: {why}, not {expected}");
+            assert_eq!(whats(&imitation), [] as [&str; 0], "{number}");
+        });
+    }
+}
+
+/// Nobody waits for a reply to a prompt that is an hour old.
+#[test]
+fn b5_an_old_prompt_that_was_deleted_is_restored_and_the_model_is_not_asked() {
+    block_on(async {
+        let folder = Folder::outside();
+        let path = folder.0.join("acts.json");
+        let body = json!({ "parts": [{ "type": "text", "text": "Go on." }] });
+        let entry = json!({ "id": 7, "at": 0, "session": "ses_1", "prompt": { "message": "msg_u1", "body": body } });
+        let journal = json!({ "version": 1, "acts": [], "continuations": [entry] });
+        std::fs::write(&path, journal.to_string()).unwrap();
+        let imitation = Imitation::start(vec![]).await;
+        imitation.answer_json("/session/ses_1/message?limit=20", "[]");
+        run_until(&imitation, &path, Duration::ZERO, is_end).await;
+        assert_eq!(whats(&imitation), [PROMPT]);
+        let sent: Value = serde_json::from_str(&imitation.changing_requests()[0].body).unwrap();
+        assert_eq!(
+            (&sent["noReply"], &sent["parts"]),
+            (&json!(true), &body["parts"])
+        );
+    });
+}
+
+#[test]
+fn e8_a_journal_that_cannot_be_opened_names_its_path() {
+    let folder = Folder::outside();
+    std::fs::write(folder.0.join("file"), "").unwrap();
+    std::fs::create_dir(folder.0.join("folder")).unwrap();
+    // One path leads through a file, and the other one is a folder.
+    for path in ["file/acts.json", "folder"] {
+        let failure = ActJournal::open(folder.0.join(path)).unwrap_err();
+        assert_eq!(failure.kind(), "io", "{path}");
+        assert!(failure.to_string().contains(path), "{failure}");
+    }
+}
+
+/// With more continuations than the journal keeps, files are still added, and no prompt is deleted.
+#[test]
+fn e8_a_full_journal_keeps_the_prompt_of_a_further_continuation() {
+    block_on(async {
+        let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
+        let folder = Folder::outside();
+        let (part, plays) = continuation_prompt(&folder, text);
+        let imitation = Imitation::start(vec![plays]).await;
+        let prompt = json!([{ "info": { "id": "msg_u1", "role": "user" }, "parts": [part] }]);
+        for _ in 0..2 {
+            imitation.answer_json("/session/ses_1/message?limit=20", &prompt.to_string());
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.unwrap().as_secs();
+        let entries: Vec<Value> = (0..ActJournal::MAX_CONTINUATIONS)
+            .map(|id| json!({ "id": id, "at": now, "session": format!("ses_{}", id + 10), "prompt": null }))
+            .collect();
+        let journal = folder.0.join("acts.json");
+        let written = json!({ "version": 1, "acts": [], "continuations": entries });
+        std::fs::write(&journal, written.to_string()).unwrap();
+        let is_own_end =
+            |seen: &WatchEvent| matches!(seen, WatchEvent::Done(act) if act.session() == "ses_1");
+        run_until(&imitation, &journal, Duration::ZERO, is_own_end).await;
+        let of_session = |line: &&String| line.contains("/ses_1/");
+        let lines = whats(&imitation);
+        let lines: Vec<_> = lines.iter().filter(of_session).collect();
+        assert_eq!(lines, [STOP, PROMPT, PROMPT]);
+    });
+}
+
+#[test]
+fn e8_a_journal_that_cannot_be_written_is_told_and_the_act_goes_on() {
+    block_on(async {
+        let folder = Folder::outside();
+        // The journal is written to a file of this name first.
+        std::fs::create_dir(folder.0.join("acts.json.new")).unwrap();
+        let plays = vec![part("ses_1", "msg_a1", "p", "text", BAD)];
+        let imitation = Imitation::start(vec![plays]).await;
+        let journal = folder.0.join("acts.json");
+        let seen = run_until(&imitation, &journal, Duration::ZERO, is_end).await;
+        let is_told = |seen: &WatchEvent| matches!(seen, WatchEvent::NoJournal { why } if why.contains("cannot be written"));
+        assert!(seen.iter().any(is_told), "{seen:?}");
+        assert_eq!(whats(&imitation), [STOP, DELETE, PROMPT]);
+    });
+}
+
 #[test]
 fn e8_a_journal_is_bounded() {
     block_on(async {
@@ -971,6 +1147,29 @@ fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
             );
         });
     }
+}
+
+#[test]
+fn c6_a_session_without_a_prompt_is_not_asked_again() {
+    block_on(async {
+        let error = json!({ "name": "APIError", "data": { "message": "busy", "statusCode": 529 } });
+        let created =
+            json!({ "sessionID": "ses_1", "info": { "id": "ses_1", "agent": "explore" } });
+        let failed = json!({ "sessionID": "ses_1", "error": error });
+        let plays = vec![
+            event("session.created", created),
+            event("session.error", failed),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let messages = json!([{ "info": { "id": "msg_a1", "role": "assistant" }, "parts": [] }]);
+        imitation.answer_json("/session/ses_1/message?limit=20", &messages.to_string());
+        let server = server(&imitation.url, ServerApi::Classic);
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(foreground());
+        let seen = see(&server, watching, is_over).await;
+        let is_told = |seen: &WatchEvent| matches!(seen, WatchEvent::Failed { why, .. } if why.contains("none of the last 20 messages"));
+        assert!(seen.iter().any(is_told), "{seen:?}");
+        assert_eq!(whats(&imitation), [STOP]);
+    });
 }
 
 #[test]

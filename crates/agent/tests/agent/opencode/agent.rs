@@ -206,6 +206,49 @@ fn e2_a_tool_without_a_title_has_one() {
     }
 }
 
+/// The output of a tool is no text of the reply, however the call ends.
+#[test]
+fn e2_a_tool_that_has_ended_is_not_noted_again() {
+    for end in [
+        r#""status":"completed","input":{},"output":"secret""#,
+        r#""status":"error","input":{},"error":"secret""#,
+    ] {
+        let plays = vec![
+            Play::Await("/prompt_async"),
+            tool("c1", r#""status":"running","input":{}"#),
+            tool("c1", end),
+            says("msg_1", "p1", "Done."),
+            idle(),
+        ];
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
+        assert_eq!(
+            log,
+            ["(typing)", "🔧 bash...", "Done.", "(no typing)"],
+            "{end}"
+        );
+    }
+}
+
+#[test]
+fn e4_a_question_of_unknown_form_is_shown_as_it_came() {
+    let plays = vec![
+        Play::Await("/prompt_async"),
+        event(
+            "question.asked",
+            r#""id":"que_1","questions":[{"question":7}]"#,
+        ),
+        Play::Await("/question/que_1/reply"),
+        says("msg_1", "p1", "Well."),
+        idle(),
+    ];
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![("❓", "seven")]);
+    assert!(log[1].contains(r#"[{"question":7}]"#), "{}", log[1]);
+    assert_eq!(
+        asked[1],
+        r#"POST /question/que_1/reply {"answers":[["seven"]]}"#
+    );
+}
+
 /// The server is silent until the user, who received a heartbeat, cancels.
 #[test]
 fn e3_a_server_that_is_silent_is_said_to_be_at_work() {

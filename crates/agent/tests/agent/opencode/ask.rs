@@ -66,6 +66,27 @@ fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
 }
 
 #[test]
+fn e1_text_of_an_attempt_that_the_server_repeats_is_not_in_the_reply_twice() {
+    block_on(async {
+        let retry = event(
+            "session.status",
+            r#""sessionID":"ses_1","status":{"type":"retry","attempt":1,"message":"busy","next":1}"#,
+        );
+        let plays = vec![
+            Play::Await("/prompt_async"),
+            part("ses_1", "p1", "text", ""),
+            delta("ses_1", "p1", "Once upon"),
+            retry,
+            part("ses_1", "p2", "text", ""),
+            delta("ses_1", "p2", "Once upon a time."),
+            idle("ses_1"),
+        ];
+        let (reply, _) = asked(plays, AskOptions::default()).await;
+        assert_eq!(reply.unwrap().text, "Once upon a time.");
+    });
+}
+
+#[test]
 fn e5_a_timeout_and_a_cancel_stop_the_session() {
     block_on(async {
         let asking = AskOptions {

@@ -41,6 +41,24 @@ fn a_session_is_created_on_both_interfaces() {
 }
 
 #[test]
+fn a_session_is_looked_up_on_both_interfaces() {
+    for (api, path) in [
+        (ServerApi::Classic, "GET /session/ses_1 "),
+        (ServerApi::Next, "GET /api/session/ses_1 "),
+    ] {
+        let (url, heard) = listener::answering(["{}"]).unwrap();
+        assert_eq!(block_on(server(&url, api).check_session("ses_1")), Ok(()));
+        let requests = heard.join().unwrap();
+        assert!(requests[0].starts_with(path), "{}", api.name());
+        // Nobody listens any more, and an id that would change the path is not sent.
+        for (session, kind) in [("ses_1", "connect"), ("../x", "request")] {
+            let failure = block_on(server(&url, api).check_session(session)).unwrap_err();
+            assert_eq!(failure.kind(), kind, "{}", api.name());
+        }
+    }
+}
+
+#[test]
 fn messages_of_another_form_are_a_failure_of_the_protocol() {
     let (url, heard) = listener::answering([r#"{"messages":1}"#]).unwrap();
     let failure = block_on(server(&url, ServerApi::Classic).messages("ses_1", 5)).unwrap_err();

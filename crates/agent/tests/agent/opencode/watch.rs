@@ -435,3 +435,119 @@ fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
         assert_eq!(feed.malformed_events(), 1);
     }
 }
+
+/// The notices of a reply whose text breaks a rule at its last byte.
+fn reply_in(session: &str) -> [(String, ServerNotice); 3] {
+    let part = ttsr::PartId(0);
+    let start = Event::PartStart {
+        part,
+        name: "p".into(),
+        channel: Channel::Text,
+        tool: None,
+        call: None,
+    };
+    let delta = Event::Delta {
+        part,
+        bytes: b"x.unwrap()".to_vec(),
+    };
+    [
+        ServerNotice::Message("msg_1".into()),
+        ServerNotice::Event(start),
+        ServerNotice::Event(delta),
+    ]
+    .map(|notice| (session.to_owned(), notice))
+}
+
+#[test]
+fn e8_of_too_many_sessions_the_quietest_is_forgotten() {
+    for (others, is_known) in [(1023, true), (1024, false)] {
+        let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
+        let mut seen = Vec::new();
+        let [message, start, delta] = reply_in("ses_a");
+        for (session, notice) in [message, start] {
+            watching.notice(&session, notice, &mut seen);
+        }
+        for number in 0..others {
+            watching.notice(&format!("ses_{number}"), ServerNotice::Joined, &mut seen);
+        }
+        watching.notice(&delta.0, delta.1, &mut seen);
+        assert_eq!(acts(&seen).len(), usize::from(is_known), "{others}");
+    }
+}
+
+#[test]
+fn e8_a_question_of_the_model_is_reported() {
+    let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
+    let mut seen = Vec::new();
+    let asked = ServerNotice::Question {
+        id: "que_1".into(),
+        questions: b"[]".to_vec(),
+    };
+    watching.notice("ses_1", asked, &mut seen);
+    let expected = WatchEvent::Question {
+        session: "ses_1".into(),
+        question: "que_1".into(),
+    };
+    assert_eq!(seen, [expected]);
+}
+
+#[test]
+fn e8_a_reply_that_begins_anew_is_read_from_its_start() {
+    let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
+    let mut seen = Vec::new();
+    let piece = |bytes: &[u8]| {
+        let (part, bytes) = (ttsr::PartId(0), bytes.to_vec());
+        ServerNotice::Event(Event::Delta { part, bytes })
+    };
+    let [(session, message), (_, start), _] = reply_in("ses_1");
+    for notice in [message, start.clone(), piece(b"x.unw")] {
+        watching.notice(&session, notice, &mut seen);
+    }
+    watching.notice(&session, ServerNotice::Event(Event::Restart), &mut seen);
+    for notice in [start, piece(b"rap()")] {
+        watching.notice(&session, notice, &mut seen);
+    }
+    assert_eq!(acts(&seen).len(), 0, "the pieces are of two replies");
+    watching.notice(&session, piece(b" x.unwrap()"), &mut seen);
+    assert_eq!(acts(&seen).len(), 1);
+}
+
+#[test]
+fn e8_a_tool_that_is_named_after_its_input_began_is_known_to_rules() {
+    let rules = "schema = 1\n[pack]\nname = 't'\ngrants = ['abort']\n[rule.r]\ndescription = 'd'\naction = 'abort'\n\
+        on = ['tool-input']\ntools = ['bash']\nmatch.any = [{ literal = 'rm' }]\n";
+    for (tool, hits) in [("bash", 1), ("read", 0)] {
+        let pack = ttsr::Pack::from_toml(rules).unwrap();
+        let mut watching = SessionWatcher::new(pack, ServerApi::Next);
+        let mut seen = Vec::new();
+        let part = ttsr::PartId(0);
+        for event in [
+            Event::PartStart {
+                part,
+                name: "p".into(),
+                channel: Channel::ToolInput,
+                tool: None,
+                call: None,
+            },
+            Event::Delta {
+                part,
+                bytes: br#"{"command":"rm"}"#.to_vec(),
+            },
+            Event::Tool {
+                part,
+                tool: tool.into(),
+                call: Some("call_1".into()),
+            },
+            Event::PartEnd { part },
+        ] {
+            if seen.is_empty() {
+                watching.notice("ses_1", ServerNotice::Message("msg_1".into()), &mut seen);
+            }
+            watching.notice("ses_1", ServerNotice::Event(event), &mut seen);
+        }
+        let decided = seen
+            .iter()
+            .filter(|seen| matches!(seen, WatchEvent::Decision(_)));
+        assert_eq!(decided.count(), hits, "{tool}");
+    }
+}

@@ -1,14 +1,17 @@
 //! Resuming a conversation from its file changes no decision, at any point.
 
+use std::sync::LazyLock;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use ttsr::rule::Repeat;
 use ttsr::{Action, Conversation, DecisionRecord, Flow, Pack, PartId, Pattern, Rule, Severity};
 use ttsr_agent::store::{Durability, Entry, Store, StoreOptions};
 
 use super::disk::FaultyDisk;
 use super::said;
-use ttsr_testing::{Random, scale};
+use ttsr_testing::{Random, in_parts, scale};
 
 /// Rules with every kind of policy, over words of one letter.
 fn pack() -> Pack {
@@ -111,37 +114,54 @@ fn open(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
     Store::open_with("/a/talk.ttsr", options).unwrap()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: scale(2000) as u32, ..ProptestConfig::default() })]
+#[test]
+fn a_session_from_its_file_decides_what_it_would_have_decided() {
+    in_parts(scale(2000), |cases| {
+        let config = Config {
+            cases: cases.len() as u32,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let found = TestRunner::new(config).run(&(moves(), any::<u64>()), |(moves, seed)| {
+            compare_with_restored(&moves, seed)
+        });
+        if let Err(error) = found {
+            panic!("{error}");
+        }
+    });
+}
 
-    #[test]
-    fn a_session_from_its_file_decides_what_it_would_have_decided(moves in moves(), seed in any::<u64>()) {
-        let pack = pack();
-        let mut random = Random::new(seed);
-        let disk = FaultyDisk::default();
-        let (mut store, _) = open(&disk);
-        let (mut here, mut there) = (Conversation::new(&pack), Conversation::new(&pack));
-        let mut replies = 0;
-        for act in &moves {
-            match act {
-                Move::Die => {
-                    drop(store);
-                    disk.crash(&mut random);
-                    let (again, found) = open(&disk);
-                    prop_assert_eq!(found.messages().len(), replies);
-                    let (restored, lost) = found.conversation(&pack);
-                    prop_assert!(lost.is_empty());
-                    (store, there) = (again, restored);
-                }
-                Move::Anew => store.compact().unwrap(),
-                act => {
-                    prop_assert_eq!(play(&mut here, act), play(&mut there, act));
-                    prop_assert_eq!(here.snapshot(), there.snapshot());
-                    replies += 1;
-                    let snapshot = Box::new(there.snapshot());
-                    store.append(vec![said("x"), Entry::Snapshot { snapshot }]).unwrap();
-                }
+/// Makes the moves in a conversation that goes on and in one that is restored from its file after each death.
+fn compare_with_restored(moves: &[Move], seed: u64) -> Result<(), TestCaseError> {
+    static PACK: LazyLock<Pack> = LazyLock::new(pack);
+    let pack = &*PACK;
+    let mut random = Random::new(seed);
+    let disk = FaultyDisk::default();
+    let (mut store, _) = open(&disk);
+    let (mut here, mut there) = (Conversation::new(pack), Conversation::new(pack));
+    let mut replies = 0;
+    for act in moves {
+        match act {
+            Move::Die => {
+                drop(store);
+                disk.crash(&mut random);
+                let (again, found) = open(&disk);
+                prop_assert_eq!(found.messages().len(), replies);
+                let (restored, lost) = found.conversation(pack);
+                prop_assert!(lost.is_empty());
+                (store, there) = (again, restored);
+            }
+            Move::Anew => store.compact().unwrap(),
+            act => {
+                prop_assert_eq!(play(&mut here, act), play(&mut there, act));
+                prop_assert_eq!(here.snapshot(), there.snapshot());
+                replies += 1;
+                let snapshot = Box::new(there.snapshot());
+                store
+                    .append(vec![said("x"), Entry::Snapshot { snapshot }])
+                    .unwrap();
             }
         }
     }
+    Ok(())
 }
