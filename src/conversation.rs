@@ -295,8 +295,25 @@ impl Conversation {
         self.screen(Channel::UserInput, None, prompt)
     }
 
-    /// Begins a turn whose prompt is screened later.
-    pub(crate) fn start_turn(&mut self) {
+    /// Begins a turn without reading a prompt, for hosts whose prompts are several texts: each is screened with
+    /// [`screen`](Self::screen). An attempt in progress ends.
+    ///
+    /// # Example: a prompt of two texts
+    /// ```
+    /// use ttsr::{Action, Channel, Conversation, Flow, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/password", vec![Pattern::literal("password:")]);
+    /// rule.on = vec![Channel::UserInput];
+    /// rule.action = Action::Abort;
+    /// let mut conversation = Conversation::new(&Pack::builder().rule(rule).build()?);
+    /// conversation.start_turn();
+    /// for (text, cuts) in [("Log in.", false), ("password: tiramisu", true)] {
+    ///     let screened = conversation.screen(Channel::UserInput, None, text);
+    ///     assert_eq!(screened.flow.cut().is_some(), cuts);
+    /// }
+    /// assert_ne!(conversation.begin_attempt(), Flow::Go);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn start_turn(&mut self) {
         self.end_attempt();
         self.session.begin_turn();
         self.turn_cut = None;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::snapshot::added;
 use crate::rule::{Action, Repeat, Rule, Severity};
 use crate::verdict::Suppression;
 
@@ -34,6 +35,24 @@ pub(super) struct Acts {
     retries: u32,
     /// The turn of the last act, from which a cooldown counts.
     latest: Option<u32>,
+}
+
+impl Acts {
+    /// Adds the acts between `base` and `fork`. Those of a turn that is over are counted as delivered, and not in the
+    /// counts of the turn.
+    pub(super) fn merge(&mut self, base: Acts, fork: Acts, is_same_turn: bool) {
+        if is_same_turn {
+            self.reserved = added(self.reserved, base.reserved, fork.reserved);
+            self.delivered = added(self.delivered, base.delivered, fork.delivered);
+            self.turn = added(self.turn, base.turn, fork.turn);
+            self.retries = added(self.retries, base.retries, fork.retries);
+        } else {
+            let of = |acts: Acts| acts.reserved.saturating_add(acts.delivered);
+            self.delivered = added(self.delivered, of(base), of(fork));
+        }
+        self.session = added(self.session, base.session, fork.session);
+        self.latest = self.latest.max(fork.latest);
+    }
 }
 
 impl Ledger {

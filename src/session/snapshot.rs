@@ -70,6 +70,104 @@ impl Snapshot {
         self.turn
     }
 
+    /// Returns true if guidance waits for a request.
+    #[must_use]
+    pub fn has_guidance(&self) -> bool {
+        !self.guidance.is_empty()
+    }
+
+    /// Returns the state without the guidance that waits, for a request that must not carry it.
+    #[must_use]
+    pub fn without_guidance(&self) -> Snapshot {
+        Snapshot {
+            guidance: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Adds what happened between `base` and `fork` to this state, which may have changed since `base` as well: for
+    /// hosts whose requests of one conversation overlap. If nothing changed since `base`, the result is `fork`.
+    ///
+    /// Counts of acts are added, so the acts of both sides count. Counts of a turn are added only while that turn is
+    /// still the present one. Guidance that the fork delivered is removed, and guidance that it decided is added, once
+    /// for each rule.
+    ///
+    /// # Example: two replies at the same time
+    /// ```
+    /// use ttsr::rule::Repeat;
+    /// use ttsr::{Action, Conversation, Flow, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
+    /// rule.action = Action::Warn;
+    /// rule.repeat = Some(Repeat { per_session: Some(3), ..Repeat::default() });
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut first = Conversation::new(&pack);
+    /// first.start_turn();
+    /// let mut state = first.snapshot();
+    /// let base = state.clone();
+    /// let acts = |from: &ttsr::session::Snapshot| {
+    ///     let mut fork = Conversation::restore(&pack, from).0;
+    ///     assert_eq!(fork.begin_attempt(), Flow::Go);
+    ///     assert_eq!(fork.push(PartId(0), b"TODO: more"), Flow::Go);
+    ///     let is_act = !fork.decisions()[0].is_suppressed();
+    ///     (is_act, fork.snapshot())
+    /// };
+    /// for _ in 0..3 {
+    ///     let (is_act, fork) = acts(&base);
+    ///     assert!(is_act);
+    ///     state.merge(&base, &fork);
+    /// }
+    /// assert!(!acts(&state).0, "all three acts count");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn merge(&mut self, base: &Snapshot, fork: &Snapshot) {
+        if self == base {
+            *self = fork.clone();
+            return;
+        }
+        let is_same_turn = self.turn == fork.turn;
+        if fork.turn > self.turn {
+            (self.turn, self.attempts, self.retries) = (fork.turn, fork.attempts, fork.retries);
+            self.is_turn_open = fork.is_turn_open;
+        } else if is_same_turn {
+            let is_known = base.turn == fork.turn;
+            let before = |count: u32| if is_known { count } else { 0 };
+            self.attempts = added(self.attempts, before(base.attempts), fork.attempts);
+            self.retries = added(self.retries, before(base.retries), fork.retries);
+            if base.is_turn_open != fork.is_turn_open {
+                self.is_turn_open = fork.is_turn_open;
+            }
+        }
+        let find = |rules: &[RuleSnapshot], of: &RuleSnapshot| {
+            let is_same = |known: &RuleSnapshot| known.id == of.id && known.hash == of.hash;
+            rules.iter().position(is_same)
+        };
+        for changed in &fork.rules {
+            let before = find(&base.rules, changed).map(|at| &base.rules[at]);
+            let Some(at) = find(&self.rules, changed) else {
+                // Another pack may have the rule in another form, whose state is of no use to this one.
+                self.rules.retain(|known| known.id != changed.id);
+                self.rules.push(changed.clone());
+                continue;
+            };
+            let known = &mut self.rules[at];
+            let live = before.map_or_else(Acts::default, |before| before.live);
+            let shadow = before.map_or_else(Acts::default, |before| before.shadow);
+            known.live.merge(live, changed.live, is_same_turn);
+            known.shadow.merge(shadow, changed.shadow, is_same_turn);
+            if before.and_then(|before| before.past.as_ref()) != changed.past.as_ref() {
+                known.past.clone_from(&changed.past);
+            }
+        }
+        self.guidance
+            .retain(|known| !base.guidance.contains(known) || fork.guidance.contains(known));
+        for decided in &fork.guidance {
+            let is_known = self.guidance.iter().any(|known| known.rule == decided.rule);
+            if !is_known && !base.guidance.contains(decided) {
+                self.guidance.push(decided.clone());
+            }
+        }
+    }
+
     /// The guidance of the snapshot, for a session with that pack that was just restored.
     pub(crate) fn guidance(&self, pack: &Pack) -> Vec<PendingGuidance> {
         let pending = self.guidance.iter().map(|kept| PendingGuidance {
@@ -82,6 +180,13 @@ impl Snapshot {
         });
         pending.collect()
     }
+}
+
+/// Returns a count to which the difference between two others is added.
+pub(super) fn added(count: u32, before: u32, after: u32) -> u32 {
+    count
+        .saturating_add(after.saturating_sub(before))
+        .saturating_sub(before.saturating_sub(after))
 }
 
 /// The version that is written, and the only one that is read.
@@ -318,6 +423,95 @@ impl Write for Fnv {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Repeat;
+    use crate::{Conversation, Flow, PartId, Pattern};
+
+    fn pack() -> Pack {
+        let mut warn = Rule::new("t/warn", vec![Pattern::literal("foo")]);
+        warn.action = Action::Warn;
+        warn.repeat = Some(Repeat::default());
+        let inject = Rule::new("t/inject", vec![Pattern::literal("bar")]);
+        let builder = Pack::builder().rule(warn).rule(inject);
+        builder.build().expect("a valid pack")
+    }
+
+    fn fork(pack: &Pack, base: &Snapshot, text: &str) -> Snapshot {
+        let (mut conversation, _) = Conversation::restore(pack, base);
+        conversation.reopen_turn();
+        assert_eq!(conversation.begin_attempt(), Flow::Go);
+        assert_eq!(conversation.push(PartId(0), text.as_bytes()), Flow::Go);
+        assert_eq!(conversation.finish(), Flow::Go);
+        conversation.snapshot()
+    }
+
+    fn begun(pack: &Pack, base: Option<&Snapshot>) -> Snapshot {
+        let known = base.map(|base| Conversation::restore(pack, base).0);
+        let mut conversation = known.unwrap_or_else(|| Conversation::new(pack));
+        conversation.start_turn();
+        conversation.snapshot()
+    }
+
+    #[test]
+    fn merged_forks_that_follow_each_other_are_the_last_fork() {
+        let pack = pack();
+        let base = begun(&pack, None);
+        let mut state = base.clone();
+        let first = fork(&pack, &base, "foo bar");
+        state.merge(&base, &first);
+        assert_eq!(state, first);
+        let second = fork(&pack, &first, "foo");
+        state.merge(&first, &second);
+        assert_eq!(state, second);
+        state.merge(&second, &second);
+        assert_eq!(state, second);
+    }
+
+    #[test]
+    fn forks_that_overlap_add_their_acts_and_carry_guidance_once() {
+        let pack = pack();
+        let base = begun(&pack, None);
+        let forks = ["foo", "foo bar", "bar"].map(|text| fork(&pack, &base, text));
+        let mut state = base.clone();
+        for fork in &forks {
+            state.merge(&base, fork);
+        }
+        let warned = state.rules.iter().find(|rule| rule.id == "t/warn");
+        let of_two = fork(&pack, &forks[0], "foo");
+        let want = of_two.rules.iter().find(|rule| rule.id == "t/warn");
+        assert_eq!(warned, want, "two acts");
+        assert_eq!(state.attempts, 3);
+        assert_eq!(state.guidance.len(), 1);
+        // One request carries the guidance while another one is in progress.
+        let (carried, other) = (
+            fork(&pack, &state, "fine"),
+            fork(&pack, &state.without_guidance(), "foo"),
+        );
+        assert!(!carried.has_guidance());
+        let before = state.clone();
+        state.merge(&before.without_guidance(), &other);
+        assert!(state.has_guidance());
+        state.merge(&before, &carried);
+        assert!(!state.has_guidance());
+    }
+
+    #[test]
+    fn acts_of_a_turn_that_is_over_do_not_count_in_the_next_one() {
+        let pack = pack();
+        let base = begun(&pack, None);
+        let late = fork(&pack, &base, "foo");
+        let mut state = begun(&pack, Some(&base));
+        let next = state.clone();
+        state.merge(&base, &late);
+        assert_eq!(
+            (state.turn, state.attempts, state.is_turn_open),
+            (2, 0, true)
+        );
+        assert_ne!(state.rules, next.rules, "they count in the session");
+        let now = fork(&pack, &next, "foo");
+        let mut other = next.clone();
+        other.merge(&next, &now);
+        assert_eq!(other, now);
+    }
 
     #[test]
     fn hashes_are_those_that_fnv_publishes() {

@@ -102,7 +102,9 @@ impl LogFilter {
             ProxyLogEvent::Decision { rule, action, .. } => {
                 (rule.as_deref(), Action::from_name(action))
             }
-            ProxyLogEvent::Reply { by, .. } => (by.as_deref(), None),
+            ProxyLogEvent::Reply { by, .. } | ProxyLogEvent::RequestStopped { by } => {
+                (by.as_deref(), None)
+            }
             _ => (None, None),
         };
         let is_rule = |glob: &Glob| rule.is_some_and(|rule| glob.is_match(rule));

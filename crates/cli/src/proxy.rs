@@ -7,14 +7,16 @@ mod settings;
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus as ChildStatus};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use ttsr::Mode;
 use ttsr_proxy::{
-    BlockEnding, EventLog, Mount, Proxy, ProxyConfig, ProxyToken, TotalsSnapshot, UpstreamUrl,
+    BlockEnding, EventLog, JournalStore, Mount, Proxy, ProxyConfig, ProxyToken, SessionError,
+    SessionStore, TotalsSnapshot, UpstreamUrl,
 };
 
 use crate::args::WorkspaceArgs;
@@ -25,14 +27,14 @@ use crate::{CommandError, ExitStatus, load};
 use reload::PackWatch;
 use settings::ProxySettings;
 
-/// Apply rules to the replies of model providers, between any client and its provider
+/// Apply rules to the requests and replies of model providers, between any client and its provider
 ///
 /// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
 /// OPENAI_API_BASE set to it, and ends with the exit code of the command; Codex and OpenCode get the setting that they
 /// take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat Completions,
-/// Responses and Completions, Gemini and Ollama are judged, streamed or not; requests to other APIs of models are
-/// refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs for OpenCode's own agents and
-/// tools are not loaded. Packs that are files are loaded again when they change.
+/// Responses and Completions, Gemini and Ollama are judged, streamed or not, and requests of the first three; requests
+/// to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs
+/// for OpenCode's own agents and tools are not loaded. Packs that are files are loaded again when they change.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The address to listen on [default: 127.0.0.1:8787, or a free port for a command]
@@ -64,9 +66,17 @@ pub(crate) struct Options {
     /// Only report what rules would do
     #[arg(long)]
     dry_run: bool,
-    /// Pass replies that cannot be read, and requests to APIs whose replies cannot be judged, instead of refusing them
+    /// Pass requests and replies that cannot be read, and requests to APIs whose replies cannot be judged, instead of
+    /// refusing them
     #[arg(long)]
     fail_open: bool,
+    /// Where sessions are kept: a file, or the URL of a Redis or Valkey server [default: in memory]
+    ///
+    /// With a file, sessions go on when the proxy is started again. Proxies that share a server, such as
+    /// redis://127.0.0.1:6379, decide as one. If the store cannot be reached, requests are refused; with --fail-open they
+    /// are judged without their session.
+    #[arg(long, value_name = "FILE|URL")]
+    sessions: Option<String>,
     #[command(flatten)]
     packs: WorkspaceArgs,
     /// A command to run behind the proxy
@@ -175,6 +185,9 @@ fn config(
         ..ProxyConfig::default()
     };
     settings.apply(&mut config)?;
+    if let Some(place) = options.sessions.as_ref().or(settings.sessions.as_ref()) {
+        config.sessions = session_store(place).map_err(|error| message(&error))?;
+    }
     let mut suffix = "/v1";
     if is_wrapping {
         config.limits.drain_time = AFTER_COMMAND;
@@ -213,6 +226,23 @@ fn log(options: &Options) -> Result<Option<EventLog>, CommandError> {
     let log = EventLog::append_to(path);
     let because = |error| CommandError::Message(format!("{}: {error}", path.display()));
     log.map(Some).map_err(because)
+}
+
+/// The most sessions that are kept in a file, and the time after the last use for which each is kept.
+const SESSIONS: usize = 4096;
+const SESSION_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn session_store(place: &str) -> Result<Arc<dyn SessionStore>, SessionError> {
+    if place.contains("://") {
+        #[cfg(feature = "redis")]
+        return Ok(Arc::new(ttsr_proxy::RedisStore::new(place, SESSION_TIME)?));
+        #[cfg(not(feature = "redis"))]
+        return Err(SessionError::new(
+            "this ttsr was built without the feature `redis`, so sessions are kept in memory or in a file",
+        ));
+    }
+    let store = JournalStore::open(Path::new(place), SESSIONS, SESSION_TIME)?;
+    Ok(Arc::new(store))
 }
 
 /// Returns the first of these variables that is set and not empty.
@@ -336,10 +366,13 @@ impl std::fmt::Display for ProxySummary {
         write!(f, ", {} judged", totals.judged)?;
         for (count, what) in [
             (totals.blocked, "stopped"),
+            (totals.stopped_requests, "not sent"),
+            (totals.retries, "sent again"),
             (totals.redactions, "redacted"),
             (totals.unreadable, "unreadable"),
             (totals.refused, "refused"),
             (totals.failed, "failed"),
+            (totals.sessions_lost, "without a session"),
         ] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;

@@ -221,15 +221,19 @@ struct Times {
     deltas: Vec<u64>,
 }
 
-/// Reads one reply, and returns the time to its first byte and the time that each delta took.
+const REQUEST: &str = r#"{"model":"m","messages":[{"role":"user","content":"Hi."}],"stream":true}"#;
+
+/// Reads one reply in a session of its own, and returns the time to its first byte and the time that each delta took.
 async fn reply(
     client: Client<HttpConnector, Full<Bytes>>,
     to: SocketAddr,
+    session: u32,
     began: Instant,
 ) -> (u64, Vec<u64>) {
     let request = Request::post(format!("http://{to}/v1/chat/completions"));
     let request = request
-        .body(Full::from("{\"stream\":true}"))
+        .header("session-id", session)
+        .body(Full::from(REQUEST))
         .expect("a request");
     let asked = Instant::now();
     let mut response = client.request(request).await.expect("a response");
@@ -262,7 +266,7 @@ async fn load(to: SocketAddr, streams: u32, began: Instant) -> Times {
         let client = client.clone();
         running.spawn(async move {
             tokio::time::sleep(PAUSE * number / streams).await;
-            reply(client, to, began).await
+            reply(client, to, number, began).await
         });
     }
     let mut times = Times::default();
@@ -294,8 +298,9 @@ async fn cancel(pack: Pack) -> Vec<u64> {
     for _ in 0..100 {
         let asking = tokio::task::spawn_blocking(move || {
             let mut socket = BlockingStream::connect(address).expect("a connection");
-            let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}";
-            socket.write_all(head.as_bytes()).expect("a request");
+            let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length:";
+            let request = format!("{head} {}\r\n\r\n{REQUEST}", REQUEST.len());
+            socket.write_all(request.as_bytes()).expect("a request");
             socket
                 .read_exact(&mut [0; 64])
                 .expect("the head of the response");

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ttsr::DecisionRecord;
+
 use crate::event_log::{EventLog, ProxyLogEvent, UnscannedPath};
 use crate::judge::{ReplyJudge, ReplyReport};
 use crate::metrics::ProxyMetrics;
+use crate::request::RequestActs;
 use crate::routes::ModelApi;
+use crate::sessions::SessionError;
 use crate::totals::ProxyTotals;
 
 /// The account of one request: where its events are counted and logged.
@@ -46,12 +50,46 @@ impl RequestAccount {
         });
     }
 
+    /// Counts the acts of rules on a request, and its decisions.
+    pub(crate) fn request(&self, acts: &RequestActs) {
+        ProxyTotals::add(&self.totals.redactions, acts.redactions);
+        ProxyTotals::add(&self.totals.warnings, acts.warnings.len() as u64);
+        acts.decisions.iter().for_each(|it| self.decided(it));
+    }
+
+    /// Counts a request that a rule stopped.
+    pub(crate) fn request_stopped(&self, acts: &RequestActs) {
+        ProxyTotals::add(&self.totals.stopped_requests, 1);
+        let mut decisions = acts.decisions.iter().rev();
+        let last = decisions.find(|decision| !decision.is_suppressed());
+        self.log(ProxyLogEvent::RequestStopped {
+            by: last.and_then(|decision| decision.rule.clone()),
+        });
+    }
+
+    /// Counts a session that could not be loaded or written.
+    pub(crate) fn session_lost(&self, error: &SessionError) {
+        ProxyTotals::add(&self.totals.sessions_lost, 1);
+        self.log(ProxyLogEvent::SessionLost {
+            reason: error.to_string(),
+        });
+    }
+
+    /// Counts the session of a reply if it could not be written.
+    pub(crate) fn saved(&self, saved: &Result<(), SessionError>) {
+        if let Err(error) = saved {
+            self.session_lost(error);
+        }
+    }
+
+    fn decided(&self, decision: &DecisionRecord) {
+        self.metrics.add(decision);
+        self.log(ProxyLogEvent::of_decision(decision));
+    }
+
     /// Counts a judged reply that has ended, and its decisions.
     pub(crate) fn judged(&self, api: ModelApi, streamed: bool, judge: &ReplyJudge) {
-        for decision in judge.decisions() {
-            self.metrics.add(decision);
-            self.log(ProxyLogEvent::of_decision(decision));
-        }
+        judge.decisions().for_each(|it| self.decided(it));
         self.replied(api, streamed, &judge.report());
     }
 
@@ -70,6 +108,7 @@ impl RequestAccount {
             unreadable: report.is_unreadable,
             redactions: report.redactions,
             warnings: report.warnings,
+            retries: report.retries,
             unscanned: unscanned
                 .map(|(path, bytes)| UnscannedPath {
                     path: path.clone(),

@@ -1,25 +1,37 @@
 //! The bodies of requests and responses on their way through the proxy.
 
 use std::error::Error;
-use std::future::{Future as _, poll_fn};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http_body_util::Limited;
+use http_body_util::{Either, Full, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::account::RequestAccount;
 use crate::config::ProxyLimits;
-use crate::judge::ReplyJudge;
+use crate::conversations::ReplySession;
+use crate::judge::{RepeatedAttempt, ReplyJudge};
 use crate::routes::ModelApi;
+use crate::sessions::SessionError;
 
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
-/// The body of a request, cut off after the bytes that the configuration allows.
-pub(crate) type RequestBody = Limited<Incoming>;
+/// The body of a request: as it arrives, cut off after the bytes that the configuration allows, or whole.
+pub(crate) type RequestBody = Either<Limited<Incoming>, Full<Bytes>>;
+
+/// The response to another attempt at a reply.
+pub(crate) type NextReply = Pin<Box<dyn Future<Output = Result<ServerBody, BodyError>> + Send>>;
+
+/// Sends the request for another attempt. The permit counts it as in progress.
+pub(crate) type SendAgain =
+    Box<dyn FnMut(&RepeatedAttempt, Option<OwnedSemaphorePermit>) -> NextReply + Send>;
+
+type Saving = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
 
 /// The body of a response to a client.
 pub(crate) enum ResponseBody {
@@ -73,26 +85,31 @@ pub(crate) struct ServerBody {
     /// True while the server is waited for. Time in which the client does not read does not count as idle.
     is_waiting: bool,
     /// Counts the request as in progress.
-    _permit: OwnedSemaphorePermit,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ServerBody {
     pub(crate) fn new(
         incoming: Incoming,
         idle_time: Duration,
-        permit: OwnedSemaphorePermit,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> ServerBody {
         ServerBody {
             incoming,
             idle_time,
             idle: Box::pin(sleep(idle_time)),
             is_waiting: false,
-            _permit: permit,
+            permit,
         }
     }
 
+    /// Closes the stream to the server, and returns what counts the request as in progress.
+    pub(crate) fn close(mut self) -> Option<OwnedSemaphorePermit> {
+        self.permit.take()
+    }
+
     /// Returns all bytes, of which there may be at most `cap`.
-    pub(crate) async fn collect(mut self, cap: u64) -> Result<Vec<u8>, BodyError> {
+    pub(crate) async fn collect(&mut self, cap: u64) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(frame) = poll_fn(|cx| self.poll_frame(cx)).await {
             let Ok(data) = frame?.into_data() else {
@@ -137,6 +154,15 @@ pub(crate) struct JudgedBody {
     hold: Option<HoldTimer>,
     /// The error with which the body ends after the bytes that may leave.
     error: Option<BodyError>,
+    session: Option<ReplySession>,
+    /// Writes the session. Nothing leaves meanwhile, so that the next request of the client finds it written.
+    saving: Option<Saving>,
+    /// `None` if the request cannot be sent again.
+    send_again: Option<SendAgain>,
+    /// The response to another attempt.
+    next: Option<NextReply>,
+    /// Counts the request as in progress while no server is read.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The time since events are held back.
@@ -163,7 +189,19 @@ impl JudgedBody {
             hold_time: limits.hold_time,
             hold: None,
             error: None,
+            session: None,
+            saving: None,
+            send_again: None,
+            next: None,
+            permit: None,
         }
+    }
+
+    /// Sets the session that the reply belongs to, and the function that sends its request again.
+    pub(crate) fn in_session(mut self, session: ReplySession, send_again: SendAgain) -> JudgedBody {
+        self.session = Some(session);
+        self.send_again = Some(send_again);
+        self
     }
 
     fn poll_frame(
@@ -171,13 +209,21 @@ impl JudgedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
+            ready!(self.poll_saving(cx));
             let out = self.judge.take();
-            if self.judge.is_over() {
-                self.server = None;
+            if self.judge.is_over() || self.judge.is_waiting() {
+                let closed = self.server.take().and_then(ServerBody::close);
+                self.permit = closed.or(self.permit.take());
             }
             if !out.is_empty() {
                 self.hold = None;
                 return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+            }
+            if self.judge.is_waiting() {
+                match ready!(self.poll_next(cx)) {
+                    Some(event) => return Poll::Ready(Some(Ok(Frame::data(event)))),
+                    None => continue,
+                }
             }
             let Some(server) = &mut self.server else {
                 return Poll::Ready(self.error.take().map(Err));
@@ -214,6 +260,56 @@ impl JudgedBody {
 }
 
 impl JudgedBody {
+    /// Writes the session after a reply has ended.
+    fn poll_saving(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let (Some(session), Some(conversation)) =
+            (&mut self.session, self.judge.ended_conversation())
+        {
+            self.saving = Some(Box::pin(session.save(conversation)));
+        }
+        if let Some(saving) = &mut self.saving {
+            let saved = ready!(saving.as_mut().poll(cx));
+            self.account.saved(&saved);
+            self.saving = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits for the response to another attempt. Returns an event that keeps the client waiting, once it is due, or
+    /// `None` once the reply goes on or is stopped.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let (Some(next), Some(send_again)) = (self.judge.next_attempt(), &mut self.send_again) {
+            if let Some(session) = &mut self.session {
+                session.carried(&next.notes);
+            }
+            self.next = Some(send_again(&next, self.permit.take()));
+        }
+        let Some(next) = &mut self.next else {
+            self.judge.give_up();
+            return Poll::Ready(None);
+        };
+        match next.as_mut().poll(cx) {
+            Poll::Ready(answered) => {
+                self.next = None;
+                match answered {
+                    Ok(server) => {
+                        self.server = Some(server);
+                        self.judge.resume();
+                    }
+                    Err(_) => self.judge.give_up(),
+                }
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                let event = ready!(self.poll_hold(cx));
+                if event.is_none() {
+                    self.next = None;
+                }
+                Poll::Ready(event)
+            }
+        }
+    }
+
     /// Returns an event that keeps the client waiting, once it is due, or `None` if the reply was stopped because it was
     /// held back for too long. Pending while neither is the case.
     fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -242,6 +338,18 @@ impl JudgedBody {
 
 impl Drop for JudgedBody {
     fn drop(&mut self) {
+        // The client went away. What rules did in the part of the reply that arrived counts all the same.
+        if let (Some(session), Some(conversation)) =
+            (&mut self.session, self.judge.open_conversation())
+        {
+            self.saving = Some(Box::pin(session.save(conversation)));
+        }
+        if let (Some(saving), Ok(runtime)) = (self.saving.take(), Handle::try_current()) {
+            let account = self.account.clone();
+            runtime.spawn(async move {
+                account.saved(&saving.await);
+            });
+        }
         self.account.judged(self.api, true, &self.judge);
     }
 }

@@ -1,6 +1,7 @@
 //! The configuration of a proxy, checked before the socket opens.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Uri;
@@ -10,6 +11,7 @@ use ttsr::Mode;
 
 use crate::error::ProxyError;
 use crate::event_log::EventLog;
+use crate::sessions::{MemoryStore, SessionStore};
 use crate::token::ProxyToken;
 
 /// The configuration of a proxy. The default sends `/anthropic` to `https://api.anthropic.com`, `/openai` to
@@ -28,14 +30,17 @@ pub struct ProxyConfig {
     pub ending: BlockEnding,
     /// [`Mode::Shadow`] judges replies and changes none. Live rules act in [`Mode::Live`], the default.
     pub mode: Mode,
-    /// Passes replies that cannot be read, and requests to APIs whose replies cannot be judged. By default both are
-    /// refused.
+    /// Passes requests and replies that cannot be read, requests to APIs whose replies cannot be judged, and requests
+    /// whose session cannot be loaded or written, which are judged without it. By default all are refused.
     pub is_fail_open: bool,
     /// The token that each request must have, except those to `/healthz`. Without one, only loopback addresses are
     /// listened on.
     pub token: Option<ProxyToken>,
     /// The log of events.
     pub log: Option<EventLog>,
+    /// The store of sessions. By default, the 4,096 sessions that were used last are kept in memory, each for a day after
+    /// its last use.
+    pub sessions: Arc<dyn SessionStore>,
     /// The bounds.
     pub limits: ProxyLimits,
 }
@@ -75,6 +80,7 @@ impl Default for ProxyConfig {
             is_fail_open: false,
             token: None,
             log: None,
+            sessions: Arc::new(MemoryStore::new(4096, Duration::from_secs(24 * 60 * 60))),
             limits: ProxyLimits::default(),
         }
     }

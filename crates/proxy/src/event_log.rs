@@ -88,10 +88,24 @@ pub enum ProxyLogEvent {
         redactions: u64,
         /// Number of warnings.
         warnings: u64,
+        /// Number of times that the request was sent again.
+        #[serde(default)]
+        retries: u64,
         /// Bytes that no reader knows, by their path in the reply.
         unscanned: Vec<UnscannedPath>,
         /// The time from the request to the end of the reply, in milliseconds.
         ms: u64,
+    },
+    /// A rule stopped the request, which was not sent.
+    RequestStopped {
+        /// The full id of the rule, unless the decision was on an earlier request that had the same text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// The session of the request or of its reply could not be loaded or written.
+    SessionLost {
+        /// The reason.
+        reason: String,
     },
     /// A response that no rule reads was passed on.
     Passed {

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use hyper::header::{
-    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap,
+    HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
+use ttsr::conversation::Note;
+use ttsr::rule::Header;
 
 use crate::token::TOKEN;
 
@@ -52,6 +54,50 @@ pub(crate) fn prepare_request(headers: &mut HeaderMap, received: Version) {
         _ => "1.1 ttsr",
     };
     headers.append(VIA, HeaderValue::from_static(via));
+}
+
+/// Sets the fields that rules set on a request. Those that concern the connection or the body stay as they are.
+pub(crate) fn set_headers(headers: &mut HeaderMap, set: &[Header]) {
+    let of_transport = [
+        HOST,
+        CONTENT_LENGTH,
+        CONTENT_ENCODING,
+        ACCEPT_ENCODING,
+        EXPECT,
+    ];
+    for header in set {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        let value = HeaderValue::from_str(&header.value);
+        if let (Ok(name), Ok(value)) = (name, value)
+            && !of_transport.contains(&name)
+            && !OF_ONE_CONNECTION.contains(&name)
+        {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// The field of a response with a warning of a rule.
+const WARNING: HeaderName = HeaderName::from_static("x-ttsr-warning");
+
+/// The most warnings in the head of a response, and the most characters of each.
+const WARNINGS: usize = 8;
+const WARNING_CHARS: usize = 256;
+
+/// Adds warnings to the head of a response, with other characters than those of printable ASCII replaced by `?`.
+pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[Note]) {
+    for warning in warnings.iter().take(WARNINGS) {
+        let text = format!("{}: {}", warning.rule, warning.text);
+        let printable = |char: char| match char {
+            ' '..='~' => char,
+            _ if char.is_whitespace() => ' ',
+            _ => '?',
+        };
+        let text: String = text.chars().take(WARNING_CHARS).map(printable).collect();
+        if let Ok(value) = HeaderValue::from_str(text.trim()) {
+            headers.append(WARNING, value);
+        }
+    }
 }
 
 /// Returns true if the request names a host that is accepted: a loopback name, or one of `accepted`. A web page whose

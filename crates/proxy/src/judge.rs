@@ -13,18 +13,21 @@ mod sse_frames;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use serde_json::Value;
-use ttsr::{Action, DecisionRecord, Event, Mode, Pack};
+use ttsr::conversation::Note;
+use ttsr::{Action, Conversation, DecisionRecord, Event, Mode, Pack};
 use ttsr_wire::Reader;
 
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
-use api::{ReplyApi, reply_api};
-pub(crate) use frames::BodyFrames;
+use api::{ReplyApi, SplicedEvent, reply_api};
+pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
-use parts::{Block, FrameTexts, JudgedParts};
+pub(crate) use parts::{Block, RetryMessage, warning};
+use parts::{FrameTexts, JudgedParts};
 
 /// The name of streams to which the provider gives no id.
 const UNNAMED: &str = "reply";
@@ -41,6 +44,8 @@ pub(crate) struct JudgeSettings {
     pub(crate) mode: Mode,
     /// The most bytes that are held at a time.
     pub(crate) held_bytes: usize,
+    /// True if the request can be sent again.
+    pub(crate) can_retry: bool,
 }
 
 impl JudgeSettings {
@@ -50,8 +55,29 @@ impl JudgeSettings {
             is_fail_open: config.is_fail_open,
             mode: config.mode,
             held_bytes: config.limits.held_bytes,
+            can_retry: false,
         }
     }
+}
+
+/// Another attempt at a reply that a rule cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RepeatedAttempt {
+    /// The cut.
+    pub(crate) block: Block,
+    /// Guidance of other rules that goes with it.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// The result of a reply that is not streamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JudgedWhole {
+    /// It passes, or the body in its place does.
+    Passes(Option<Vec<u8>>),
+    /// The request is to be sent again.
+    Again(RepeatedAttempt),
+    /// The reply is blocked and the ending is hard, or it cannot be read.
+    Refused(Block),
 }
 
 /// The acts of rules on one reply.
@@ -65,6 +91,8 @@ pub(crate) struct ReplyReport {
     pub(crate) redactions: u64,
     /// Number of warnings.
     pub(crate) warnings: u64,
+    /// Number of requests that were sent again.
+    pub(crate) retries: u64,
     /// The full id of the rule that stopped the reply.
     pub(crate) rule: Option<String>,
     /// Bytes of strings that no reader knows, by their path.
@@ -99,15 +127,36 @@ pub(crate) struct ReplyJudge {
     /// True after the first event with data.
     has_data: bool,
     is_over: bool,
+    /// The cut after which another attempt is made, until its first event arrives.
+    cut: Option<Block>,
+    /// True until the response to that attempt begins.
+    is_waiting: bool,
+    next: Option<RepeatedAttempt>,
+    /// Number of replies whose end was told to the session, and true if the end of the body was.
+    told: (u64, bool),
     report: ReplyReport,
 }
 
 impl ReplyJudge {
-    /// Returns the judgement of a reply of that API, streamed in `frames`, or `None` if the API cannot be judged.
+    /// Returns the judgement of a reply of that API, streamed in `frames`, in a conversation of its own, or `None` if the
+    /// API cannot be judged.
     pub(crate) fn new(
         api: ModelApi,
         frames: BodyFrames,
         pack: &Pack,
+        settings: JudgeSettings,
+    ) -> Option<ReplyJudge> {
+        let mut conversation = Conversation::new(pack);
+        conversation.set_mode(settings.mode);
+        conversation.start_turn();
+        ReplyJudge::in_conversation(api, frames, conversation, settings)
+    }
+
+    /// Returns the judgement of a reply in the turn of a conversation, or `None` if the API cannot be judged.
+    pub(crate) fn in_conversation(
+        api: ModelApi,
+        frames: BodyFrames,
+        conversation: Conversation,
         settings: JudgeSettings,
     ) -> Option<ReplyJudge> {
         let api = reply_api(api)?;
@@ -117,7 +166,7 @@ impl ReplyJudge {
             frames,
             // Messages never repeats a part.
             parts: JudgedParts::new(
-                pack,
+                conversation,
                 settings.mode,
                 api.format() != ttsr_wire::WireFormat::AnthropicMessages,
             ),
@@ -128,6 +177,10 @@ impl ReplyJudge {
             out: Vec::new(),
             has_data: false,
             is_over: false,
+            cut: None,
+            is_waiting: false,
+            next: None,
+            told: (0, false),
             report: ReplyReport::default(),
         })
     }
@@ -137,7 +190,7 @@ impl ReplyJudge {
         let mut complete = Vec::new();
         self.frames.push(bytes, &mut |frame| complete.push(frame));
         for frame in complete {
-            if self.is_over {
+            if self.is_over || self.is_waiting() {
                 return;
             }
             let mut events = Vec::new();
@@ -151,7 +204,7 @@ impl ReplyJudge {
             self.judge_frame(frame, &events, is_damaged);
         }
         if self.held_bytes + self.frames.pending_len() > self.settings.held_bytes {
-            self.block(&Block::new(
+            self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
         }
@@ -188,6 +241,9 @@ impl ReplyJudge {
             .is_some_and(|data| self.frames.is_partial(&data));
         let is_damaged = is_unread || is_partial || self.reader.malformed_events() > malformed;
         self.judge_frame(frame, &events, is_damaged);
+        if self.is_waiting() {
+            return Ok(());
+        }
         // The end of a reply that did not come to its end lets out nothing.
         let is_broken =
             |event: &Event| matches!(event, Event::Finish { reason } if is_broken_off(reason));
@@ -199,9 +255,61 @@ impl ReplyJudge {
         if !self.is_over {
             self.judge_frame(Vec::new(), &ending, false);
         }
+        if self.is_waiting() {
+            return Ok(());
+        }
+        if self.cut.is_some() {
+            // The response to another attempt has no event.
+            self.give_up();
+        }
         let is_complete = self.is_over || self.held.is_empty() && !drops_held;
         self.is_over = true;
         is_complete.then_some(()).ok_or(BrokenOff)
+    }
+
+    /// Returns true if the reply was cut and another attempt at it has not begun to arrive: the bytes of the server that
+    /// was cut are not read any more.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// Returns the attempt that is to be made, once.
+    pub(crate) fn next_attempt(&mut self) -> Option<RepeatedAttempt> {
+        self.next.take()
+    }
+
+    /// Goes on with the response to another attempt.
+    pub(crate) fn resume(&mut self) {
+        self.is_waiting = false;
+    }
+
+    /// Ends a reply for which no other attempt can be made.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(cut) = self.cut.take() {
+            self.end(&cut);
+        }
+    }
+
+    /// Returns the conversation after a reply has ended, or after the body has, once for each.
+    pub(crate) fn ended_conversation(&mut self) -> Option<&Conversation> {
+        let is_stopped = self.is_over && !self.parts.is_ended();
+        let now = (self.parts.ended, is_stopped);
+        let is_new = now != self.told;
+        self.told = now;
+        is_new.then(|| self.parts.conversation())
+    }
+
+    /// Returns the conversation if its reply is in progress.
+    pub(crate) fn open_conversation(&self) -> Option<&Conversation> {
+        let is_open = !self.is_over && !self.parts.is_ended();
+        is_open.then(|| self.parts.conversation())
+    }
+
+    /// The warnings of rules so far.
+    pub(crate) fn warnings(&self) -> Vec<Note> {
+        let acted = self.parts.decisions().filter(|it| !it.is_suppressed());
+        let warned = acted.filter(|decision| decision.action == Action::Warn);
+        warned.filter_map(warning).collect()
     }
 
     /// Returns the bytes that leave.
@@ -214,9 +322,9 @@ impl ReplyJudge {
         self.is_over
     }
 
-    /// Returns true if events are held back.
+    /// Returns true if events are held back, or if those of another attempt have not begun to arrive.
     pub(crate) fn is_holding(&self) -> bool {
-        !self.is_over && !self.held.is_empty()
+        !self.is_over && (!self.held.is_empty() || self.cut.is_some())
     }
 
     /// Adds an event to the output that changes nothing.
@@ -226,7 +334,9 @@ impl ReplyJudge {
 
     /// Ends a reply whose events were held back for too long.
     pub(crate) fn time_out(&mut self) {
-        self.block(&Block::new("no rule could decide in time"));
+        let late = Block::new("no rule could decide in time");
+        let block = self.cut.take().unwrap_or(late);
+        self.end(&block);
     }
 
     /// Returns the decisions so far.
@@ -243,22 +353,19 @@ impl ReplyJudge {
         }
     }
 
-    /// Judges a complete body that is not streamed, and returns the body for the client.
-    ///
-    /// # Errors
-    /// If the reply is blocked and the ending is hard, or if it cannot be read.
-    pub(crate) fn judge_whole(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Block> {
+    /// Judges a complete body that is not streamed.
+    pub(crate) fn judge_whole(&mut self, body: &[u8]) -> JudgedWhole {
         let mut events = Vec::new();
-        self.reader.push(&body, &mut |_, event| events.push(event));
+        self.reader.push(body, &mut |_, event| events.push(event));
         self.reader.finish(&mut |_, event| events.push(event));
-        self.is_over = true;
         let mut texts = FrameTexts::default();
         let is_damaged = self.reader.malformed_events() > 0 || !self.is_recognized();
         if let Some(problem) = self.problem(&events, is_damaged) {
             self.report.is_unreadable = true;
             if !self.is_lenient() {
+                self.is_over = true;
                 self.report.is_blocked = true;
-                return Err(Block::new(problem));
+                return JudgedWhole::Refused(Block::new(problem));
             }
         }
         let judged = events
@@ -267,21 +374,37 @@ impl ReplyJudge {
         let edits = self.parts.edits(&texts);
         let judged = judged.and_then(|()| match edits.is_empty() {
             true => Ok(None),
-            false => rewrite(&body, &edits).map(Some).ok_or_else(not_rewritten),
+            false => rewrite(body, &edits).map(Some).ok_or_else(not_rewritten),
         });
         let block = match judged {
-            Ok(rewritten) => return Ok(rewritten.unwrap_or(body)),
+            Ok(rewritten) => {
+                self.is_over = true;
+                return JudgedWhole::Passes(rewritten);
+            }
             Err(block) => block,
         };
+        if self.settings.can_retry && block.retry.is_some() {
+            self.begin_again(&block);
+            self.resume();
+            return self
+                .next
+                .take()
+                .map_or(JudgedWhole::Refused(block), JudgedWhole::Again);
+        }
+        self.block_whole(body, &block)
+    }
+
+    /// Blocks a reply that is not streamed.
+    pub(crate) fn block_whole(&mut self, body: &[u8], block: &Block) -> JudgedWhole {
+        self.is_over = true;
         self.report.is_blocked = true;
         self.report.rule = block.rule.clone();
-        match (self.settings.ending, serde_json::from_slice::<Value>(&body)) {
-            (BlockEnding::Soft, Ok(reply)) => Ok(self
-                .api
-                .whole(&reply, &block.reason())
-                .to_string()
-                .into_bytes()),
-            _ => Err(block),
+        match (self.settings.ending, serde_json::from_slice::<Value>(body)) {
+            (BlockEnding::Soft, Ok(reply)) => {
+                let reply = self.api.whole(&reply, &block.reason());
+                JudgedWhole::Passes(Some(reply.to_string().into_bytes()))
+            }
+            _ => JudgedWhole::Refused(block.clone()),
         }
     }
 
@@ -291,6 +414,9 @@ impl ReplyJudge {
             if self.is_over {
                 return;
             }
+        }
+        if self.is_waiting() {
+            return;
         }
         let data = self.frames.data(&bytes);
         let hold = data
@@ -318,6 +444,9 @@ impl ReplyJudge {
         }
         self.held_bytes += bytes.len();
         let has_data = data.is_some();
+        if has_data {
+            self.cut = None;
+        }
         self.held.push_back(HeldFrame {
             has_data,
             bytes,
@@ -327,7 +456,7 @@ impl ReplyJudge {
         self.has_data |= has_data;
         self.release();
         if self.held_bytes > self.settings.held_bytes {
-            self.block(&Block::new(
+            self.end(&Block::new(
                 "more text is held back than the proxy may store",
             ));
         }
@@ -357,20 +486,69 @@ impl ReplyJudge {
                     .map(|data| self.frames.with_data(&frame.bytes, &data)),
             };
             let Some(bytes) = bytes else {
-                return self.block(&not_rewritten());
+                return self.end(&not_rewritten());
             };
-            if let Some(data) = self.frames.data(&bytes) {
-                self.api.sent(&data);
-            }
-            self.out.extend_from_slice(&bytes);
+            self.send(bytes);
         }
     }
 
-    /// Ends the reply, with the reason.
+    /// Moves an event to the output. An event of another attempt becomes one of the reply that the client sees.
+    fn send(&mut self, mut bytes: Vec<u8>) {
+        let data = self.frames.data(&bytes).map(Cow::into_owned);
+        let Some(mut data) = data else {
+            return self.out.extend_from_slice(&bytes);
+        };
+        if self.report.retries > 0 {
+            match self.api.splice_event(&data) {
+                SplicedEvent::Same => {}
+                SplicedEvent::Dropped => return,
+                SplicedEvent::Changed(changed) => {
+                    bytes = self.frames.with_data(&bytes, &changed);
+                    data = changed;
+                }
+            }
+        }
+        self.api.sent(&data);
+        self.out.extend_from_slice(&bytes);
+    }
+
+    /// Ends the reply, unless another attempt can be made at it.
     fn block(&mut self, block: &Block) {
+        if self.settings.can_retry && block.retry.is_some() && self.api.can_splice() {
+            self.begin_again(block);
+        } else {
+            self.end(block);
+        }
+    }
+
+    /// Begins another attempt. What the client was sent stays, and what it was sent in part is ended.
+    fn begin_again(&mut self, block: &Block) {
+        let notes = self.parts.begin_again(block);
+        self.next = Some(RepeatedAttempt {
+            block: block.clone(),
+            notes,
+        });
+        self.cut = Some(block.clone());
+        self.is_waiting = true;
+        self.held.clear();
+        self.held_bytes = 0;
+        self.open_calls.clear();
+        self.reader = Reader::new(UNNAMED);
+        // What is left of the response that was cut belongs to no frame of the next one.
+        drop(self.frames.finish());
+        self.has_data = false;
+        self.report.retries += 1;
+        self.api.splice(&mut self.out);
+    }
+
+    /// Ends the reply, with the reason.
+    fn end(&mut self, block: &Block) {
         self.held.clear();
         self.held_bytes = 0;
         self.is_over = true;
+        self.cut = None;
+        self.is_waiting = false;
+        self.next = None;
         self.report.is_blocked = true;
         self.report.rule = block.rule.clone();
         self.api
@@ -381,7 +559,7 @@ impl ReplyJudge {
     fn refuse(&mut self, problem: &str) {
         self.report.is_unreadable = true;
         if !self.is_lenient() {
-            self.block(&Block::new(problem));
+            self.end(&Block::new(problem));
         }
     }
 

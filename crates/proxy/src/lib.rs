@@ -6,19 +6,36 @@
 //! # Requests
 //!
 //! The path selects the [`Mount`], and with it the only server that a request and its key are sent to. Bodies are passed
-//! on as they arrive, byte for byte: the proxy reads from one side only as fast as the other side reads from it, and a
+//! on byte for byte, unless a rule acts: the proxy reads from one side only as fast as the other side reads from it, and a
 //! client that closes its connection closes the connection to the server. Redirects of the server are answered with
 //! status 502 and never followed.
 //!
 //! # Replies
 //!
 //! Replies of Anthropic Messages, OpenAI Chat Completions, Completions and Responses, Gemini and Ollama are judged, streamed
-//! or not. Each event is read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of a tool call leave
-//! together, once the call is complete and judged. A redaction rewrites the events that have the text; a cut drops the
-//! events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that cannot be read is
-//! refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by [`ProxyLimits::held_bytes`] for each stream.
+//! or not. Each event is read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of
+//! a tool call leave together, once the call is complete and judged. A redaction rewrites the events that have the text;
+//! a cut drops the events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that
+//! cannot be read is refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by
+//! [`ProxyLimits::held_bytes`] for each stream.
 //!
-//! Requests are not judged, and each reply is a conversation of its own.
+//! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
+//! that the client sees. This, and what follows, concerns Messages, Chat Completions and Responses: in the other APIs a
+//! rule that retries stops the reply, and requests are not judged and have no session.
+//!
+//! # Requests under rules
+//!
+//! The bodies of requests to these three APIs are read whole. Rules on `user-input` read the last message of the user, and
+//! rules on `tool-output` the results of tools since the last message of the assistant; history that a client sends again
+//! is not judged again. Redactions apply to the whole history, and what rules add stays where it was added, so that
+//! requests begin with the bytes of earlier ones and caches of prompts hold. Guidance of `inject` rules goes into the next
+//! request of its conversation. A request that a rule aborts is answered with status 400.
+//!
+//! # Sessions
+//!
+//! The state of rules is kept for each session: in memory ([`MemoryStore`]), in a file ([`JournalStore`]), in a Redis or
+//! Valkey server (`RedisStore`, with the feature `redis`), or in any other [`SessionStore`]. A session that cannot be
+//! loaded or written refuses its requests, unless [`ProxyConfig::is_fail_open`] is set.
 //!
 //! # Example: requests through a proxy
 //! ```
@@ -61,15 +78,20 @@
 mod account;
 mod body;
 mod config;
+mod conversations;
 mod error;
 mod event_log;
 mod headers;
+mod json_spans;
 mod judge;
 mod metrics;
 mod pack_slot;
+mod repeat;
+mod request;
 mod routes;
 mod server;
 mod service;
+mod sessions;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -81,5 +103,10 @@ pub use error::ProxyError;
 pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
 pub use pack_slot::PackSlot;
 pub use server::Proxy;
+#[cfg(feature = "redis")]
+pub use sessions::RedisStore;
+pub use sessions::{
+    JournalStore, MemoryStore, SessionError, SessionStore, StoreFuture, StoredSession,
+};
 pub use token::ProxyToken;
 pub use totals::{ProxyTotals, TotalsSnapshot};

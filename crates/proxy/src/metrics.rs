@@ -107,10 +107,25 @@ impl Collector for TotalsCollector {
             ),
             (
                 "redactions",
-                "Parts of replies from which rules redacted text",
+                "Parts of replies and texts of requests from which rules redacted text",
                 totals.redactions,
             ),
             ("warnings", "Warnings of rules", totals.warnings),
+            (
+                "stopped_requests",
+                "Requests that a rule stopped",
+                totals.stopped_requests,
+            ),
+            (
+                "retries",
+                "Requests that were sent again because a rule cut the reply",
+                totals.retries,
+            ),
+            (
+                "sessions_lost",
+                "Requests and replies whose session could not be read or written",
+                totals.sessions_lost,
+            ),
             (
                 "unscanned_bytes",
                 "Bytes of strings that no reader knows",

@@ -1,27 +1,37 @@
-//! The pack that new replies are judged with.
+//! The pack that new requests and replies are judged with.
 
 use std::sync::{PoisonError, RwLock};
 
-use ttsr::Pack;
+use ttsr::{Mode, Pack};
 
-/// The pack of a running [`Proxy`](crate::Proxy), which can be replaced. A reply ends with the pack that it began with.
+use crate::conversations::RequestRules;
+use crate::error::ProxyError;
+
+/// The pack of a running [`Proxy`](crate::Proxy), which can be replaced. A request and its reply end with the pack that
+/// the request began with.
 #[derive(Debug)]
-pub struct PackSlot(RwLock<Pack>);
+pub struct PackSlot(RwLock<RequestRules>);
 
 impl PackSlot {
-    pub(crate) fn new(pack: Pack) -> PackSlot {
-        PackSlot(RwLock::new(pack))
+    pub(crate) fn new(pack: Pack, mode: Mode) -> Result<PackSlot, ProxyError> {
+        Ok(PackSlot(RwLock::new(RequestRules::new(pack, mode)?)))
     }
 
-    /// Returns the pack for a reply that begins.
-    pub(crate) fn current(&self) -> Pack {
-        // A pack is replaced as a whole, so a thread that panicked has not left half of one.
-        let pack = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        pack.clone()
+    /// Returns the rules for a request that begins.
+    pub(crate) fn current(&self) -> RequestRules {
+        // Rules are replaced as a whole, so a thread that panicked has not left half of them.
+        let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        rules.clone()
     }
 
-    /// Judges replies that begin from now on with `pack`.
-    pub fn replace(&self, pack: Pack) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = pack;
+    /// Judges requests that begin from now on, and their replies, with `pack`.
+    ///
+    /// # Errors
+    /// If the rules on requests cannot be built. The pack stays as it was.
+    pub fn replace(&self, pack: Pack) -> Result<(), ProxyError> {
+        let mode = self.current().mode;
+        let rules = RequestRules::new(pack, mode)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        Ok(())
     }
 }

@@ -6,28 +6,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use http_body_util::Limited;
+use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, RANGE,
+    ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
 
 use crate::account::RequestAccount;
-use crate::body::{JudgedBody, ResponseBody, ServerBody};
+use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
 use crate::config::ProxyConfig;
+use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
-use crate::headers::{names_accepted_host, prepare_request, remove_hop_by_hop};
-use crate::judge::{BodyFrames, JudgeSettings, ReplyJudge, ReplyReport};
+use crate::headers::{add_warnings, names_accepted_host, prepare_request, set_headers};
+use crate::judge::{BodyFrames, JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
 use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
+use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
+use crate::request::{JudgedRequest, ModelRequest, SessionMemory, session_key};
 use crate::routes::{ModelApi, route};
 use crate::totals::ProxyTotals;
-use crate::upstream::UpstreamClients;
+use crate::upstream::{UpstreamCall, UpstreamClients};
+
+/// A reply that is to be judged, and its request.
+struct ReplyContext<'w> {
+    api: ModelApi,
+    pack: Pack,
+    /// `None` if the request was not judged.
+    judged: Option<(JudgedRequest, ReplySession)>,
+    call: UpstreamCall,
+    /// The warnings that the client is told.
+    warnings: &'w mut Vec<Note>,
+}
 
 /// Everything that the connections of a proxy share.
 pub(crate) struct ProxyService {
@@ -57,9 +71,9 @@ impl ProxyService {
             upstream: UpstreamClients::new(&config.limits)?,
             metrics: Arc::new(ProxyMetrics::new(&totals, &in_progress, permits)),
             in_progress,
+            pack: Arc::new(PackSlot::new(pack, config.mode)?),
             config,
             totals,
-            pack: Arc::new(PackSlot::new(pack)),
         })
     }
 
@@ -151,6 +165,7 @@ impl ProxyService {
             return refuse(account, StatusCode::BAD_REQUEST, message);
         }
         let judged_api = api.filter(|api| *api != ModelApi::Unjudged);
+        let key_fields = head.headers.clone();
         prepare_request(&mut head.headers, head.version);
         if judged_api.is_some() {
             let plain = HeaderValue::from_static("identity");
@@ -159,29 +174,54 @@ impl ProxyService {
             head.headers.remove(RANGE);
         }
         let cap = usize::try_from(limits.request_bytes).unwrap_or(usize::MAX);
-        let mut request = Request::new(Limited::new(body, cap));
-        *request.method_mut() = head.method;
-        *request.headers_mut() = head.headers;
-        *request.uri_mut() = uri;
-        let answered = timeout(limits.idle_time, self.upstream.send(&upstream, request)).await;
-        let response = match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) if error.is_connect() => {
-                return fail(account, "cannot connect to the server");
+        let body = Limited::new(body, cap);
+        let mut call = UpstreamCall {
+            clients: self.upstream.clone(),
+            to: upstream,
+            method: head.method,
+            uri,
+            headers: head.headers,
+            idle_time: limits.idle_time,
+        };
+        let is_post = call.method == Method::POST;
+        let rules = self.pack.current();
+        let read_api = judged_api.filter(|api| is_post && ModelRequest::knows(*api));
+        let (body, judged) = match read_api {
+            Some(api) => {
+                let read = self.judge_request(api, &key_fields, body, &rules, account);
+                match read.await {
+                    Ok(read) => read,
+                    Err(response) => return response,
+                }
             }
-            Ok(Err(_)) => return fail(account, "the server did not answer"),
-            Err(_) => return fail(account, "the server did not answer in time"),
+            None => (Either::Left(body), None),
+        };
+        let mut warnings = Vec::new();
+        if let Some((judged, _)) = &judged {
+            // The length is that of the body that is sent.
+            call.headers.remove(CONTENT_LENGTH);
+            set_headers(&mut call.headers, &judged.acts.headers);
+            warnings.extend_from_slice(&judged.acts.warnings);
+        }
+        let response = match call.send(body).await {
+            Ok(response) => response,
+            Err(problem) => return fail(account, problem),
         };
         let status = response.status();
-        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-            return fail(account, "the server redirects, which is not followed");
-        }
         let (mut head, body) = response.into_parts();
-        remove_hop_by_hop(&mut head.headers);
-        let body = ServerBody::new(body, limits.idle_time, permit);
+        let body = ServerBody::new(body, limits.idle_time, Some(permit));
         // An error has a message of the server and no content of a model.
         let judged = match judged_api.filter(|_| status.is_success()) {
-            Some(api) => self.judge(api, &mut head.headers, body, account).await,
+            Some(api) => {
+                let reply = ReplyContext {
+                    api,
+                    pack: rules.pack,
+                    judged,
+                    call,
+                    warnings: &mut warnings,
+                };
+                self.judge(reply, &mut head.headers, body, account).await
+            }
             None => {
                 account.passed(status.as_u16());
                 Ok(ResponseBody::Through(body))
@@ -194,30 +234,98 @@ impl ProxyService {
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = head.headers;
+        add_warnings(response.headers_mut(), &warnings);
         response
+    }
+
+    /// Reads the body of a request and puts it under rules. Returns the body to send, and the judgement unless the body
+    /// cannot be read and passes.
+    async fn judge_request(
+        &self,
+        api: ModelApi,
+        headers: &HeaderMap,
+        body: Limited<Incoming>,
+        rules: &RequestRules,
+        account: &RequestAccount,
+    ) -> Result<(RequestBody, Option<(JudgedRequest, ReplySession)>), Response<ResponseBody>> {
+        let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
+        if is_encoded(headers) && !is_passed {
+            let message = "the body is compressed, and rules must read it";
+            return Err(refuse(account, StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        let collected = timeout(self.config.limits.idle_time, body.collect()).await;
+        let body = match collected {
+            Ok(Ok(collected)) => collected.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let message = "the body of the request is too long";
+                return Err(refuse(account, StatusCode::PAYLOAD_TOO_LARGE, message));
+            }
+            Ok(Err(_)) => {
+                let message = "the body of the request is incomplete";
+                return Err(refuse(account, StatusCode::BAD_REQUEST, message));
+            }
+            Err(_) => {
+                let message = "the body of the request did not arrive in time";
+                return Err(refuse(account, StatusCode::REQUEST_TIMEOUT, message));
+            }
+        };
+        let Some(request) = ModelRequest::read(api, body.clone()).map(Arc::new) else {
+            return match is_passed {
+                true => Ok((Either::Right(Full::new(body)), None)),
+                false => {
+                    let message = "the body is not a request of this API that rules can read";
+                    Err(refuse(account, StatusCode::BAD_REQUEST, message))
+                }
+            };
+        };
+        let key = session_key(headers, &request);
+        let store = &self.config.sessions;
+        let judged = judge_in_session(&**store, &key, &request, rules).await;
+        let (judged, key) = match judged {
+            Ok(judged) => (judged, Some(key)),
+            Err(error) => {
+                account.session_lost(&error);
+                if !self.config.is_fail_open {
+                    let message = format!("the session cannot be kept: {error}");
+                    return Err(fail(account, &message));
+                }
+                (judge_alone(&request, rules, SessionMemory::default()), None)
+            }
+        };
+        match judged {
+            Ok(judged) => {
+                account.request(&judged.acts);
+                let session = ReplySession::new(store, key, &judged);
+                let body = Either::Right(Full::new(judged.body.write(None)));
+                Ok((body, Some((judged, session))))
+            }
+            Err(refused) => {
+                account.request(&refused.acts);
+                account.request_stopped(&refused.acts);
+                let status = StatusCode::BAD_REQUEST;
+                let kind = "invalid_request_error";
+                Err(error_response(status, kind, &refused.reason))
+            }
+        }
     }
 
     /// Puts a reply under rules.
     async fn judge(
         &self,
-        api: ModelApi,
+        reply: ReplyContext<'_>,
         headers: &mut HeaderMap,
         body: ServerBody,
         account: &RequestAccount,
     ) -> Result<ResponseBody, Response<ResponseBody>> {
-        let settings = JudgeSettings::new(&self.config);
-        let is_encoded = headers
-            .get_all(CONTENT_ENCODING)
-            .iter()
-            .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"));
-        if is_encoded {
+        let mut settings = JudgeSettings::new(&self.config);
+        if is_encoded(headers) {
             let is_passed = self.config.is_fail_open || self.config.mode == Mode::Shadow;
             let report = ReplyReport {
                 is_unreadable: true,
                 is_blocked: !is_passed,
                 ..ReplyReport::default()
             };
-            account.replied(api, false, &report);
+            account.replied(reply.api, false, &report);
             return match is_passed {
                 true => Ok(ResponseBody::Through(body)),
                 false => Err(fail(
@@ -226,39 +334,92 @@ impl ProxyService {
                 )),
             };
         }
-        let frames = headers.get(CONTENT_TYPE).and_then(streamed_frames);
+        let framing = stream_framing(headers);
         // A checksum of the server does not hold for a reply that rules change.
         for name in ["content-digest", "repr-digest", "digest", "content-md5"] {
             headers.remove(name);
         }
         headers.remove(CONTENT_LENGTH);
-        if let Some(frames) = frames {
-            let judge = ReplyJudge::new(api, frames, &self.pack.current(), settings);
-            let judge = judge.ok_or_else(|| fail(account, "the API cannot be judged"))?;
-            let judged = JudgedBody::new(body, judge, api, account.clone(), &self.config.limits);
+        settings.can_retry = reply.judged.is_some();
+        let frames = framing.map_or_else(BodyFrames::events, BodyFrames::new);
+        let (judge, session) = match reply.judged {
+            Some((judged, session)) => {
+                let conversation = judged.conversation;
+                let judge = ReplyJudge::in_conversation(reply.api, frames, conversation, settings);
+                let again = RepeatedCall {
+                    call: reply.call,
+                    body: judged.body,
+                    framing,
+                };
+                (judge, Some((session, again)))
+            }
+            None => (
+                ReplyJudge::new(reply.api, frames, &reply.pack, settings),
+                None,
+            ),
+        };
+        let judge = judge.ok_or_else(|| fail(account, "the API cannot be judged"))?;
+        if framing.is_some() {
+            let limits = &self.config.limits;
+            let mut judged = JudgedBody::new(body, judge, reply.api, account.clone(), limits);
+            if let Some((session, again)) = session {
+                judged = judged.in_session(session, again.into_send_again());
+            }
             return Ok(ResponseBody::Judged(Box::new(judged)));
         }
-        let bytes = body.collect(self.config.limits.reply_bytes).await;
-        let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
-        let judge = ReplyJudge::new(api, BodyFrames::events(), &self.pack.current(), settings);
-        let mut judge = judge.ok_or_else(|| fail(account, "the API cannot be judged"))?;
-        let judged = judge.judge_whole(bytes);
+        let bytes = self
+            .judge_whole(judge, session, body, reply.warnings, reply.api, account)
+            .await?;
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        Ok(ResponseBody::Whole(Some(bytes.into())))
+    }
+
+    /// Puts a reply under rules that is not streamed, and takes it again while rules retry.
+    async fn judge_whole(
+        &self,
+        mut judge: ReplyJudge,
+        mut session: Option<(ReplySession, RepeatedCall)>,
+        mut body: ServerBody,
+        warnings: &mut Vec<Note>,
+        api: ModelApi,
+        account: &RequestAccount,
+    ) -> Result<Vec<u8>, Response<ResponseBody>> {
+        let (bytes, judged) = loop {
+            let bytes = body.collect(self.config.limits.reply_bytes).await;
+            let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
+            let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
+                (JudgedWhole::Again(next), Some(known)) => (next, known),
+                (judged, _) => break (bytes, judged),
+            };
+            session.carried(&next.notes);
+            again.carry(&next);
+            let cut = next.block.clone();
+            match again.clone().send(next, body.close()).await {
+                Ok(response) => body = response,
+                Err(_) => {
+                    let judged = judge.block_whole(&bytes, &cut);
+                    break (bytes, judged);
+                }
+            }
+        };
         account.judged(api, false, &judge);
+        warnings.extend(judge.warnings());
+        if let (Some((session, _)), Some(conversation)) = (&mut session, judge.ended_conversation())
+        {
+            account.saved(&session.save(conversation).await);
+        }
         match judged {
-            Ok(bytes) => {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-                Ok(ResponseBody::Whole(Some(bytes.into())))
-            }
+            JudgedWhole::Passes(changed) => Ok(changed.unwrap_or(bytes)),
             // A client repeats a request after an error of the gateway, and a reply that cannot be read may be damaged.
-            Err(block) if judge.report().is_unreadable => Err(fail(account, &block.message)),
-            Err(block) => {
-                let status = StatusCode::BAD_REQUEST;
-                Err(error_response(
-                    status,
-                    "invalid_request_error",
-                    &block.reason(),
-                ))
+            JudgedWhole::Refused(block) if judge.report().is_unreadable => {
+                Err(fail(account, &block.message))
             }
+            JudgedWhole::Refused(block) => {
+                let status = StatusCode::BAD_REQUEST;
+                let kind = "invalid_request_error";
+                Err(error_response(status, kind, &block.reason()))
+            }
+            JudgedWhole::Again(next) => Err(fail(account, &next.block.reason())),
         }
     }
 }
@@ -275,19 +436,6 @@ fn fail(account: &RequestAccount, message: &str) -> Response<ResponseBody> {
     account.failed(message);
     let message = format!("ttsr proxy: {message}");
     error_response(StatusCode::BAD_GATEWAY, "api_error", &message)
-}
-
-/// Returns the framing of a body of that type, or `None` if it is judged whole.
-fn streamed_frames(content_type: &HeaderValue) -> Option<BodyFrames> {
-    let kind = content_type.as_bytes().to_ascii_lowercase();
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
-    match kind.trim_ascii() {
-        b"text/event-stream" => Some(BodyFrames::events()),
-        b"application/x-ndjson" | b"application/ndjson" | b"application/jsonl" => {
-            Some(BodyFrames::lines())
-        }
-        _ => None,
-    }
 }
 
 /// Answers a request for a page of the proxy itself.

@@ -19,6 +19,9 @@ pub struct ProxyTotals {
     pub(crate) redactions: AtomicU64,
     pub(crate) warnings: AtomicU64,
     pub(crate) unscanned_bytes: AtomicU64,
+    pub(crate) stopped_requests: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) sessions_lost: AtomicU64,
     unscanned: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -43,12 +46,18 @@ pub struct TotalsSnapshot {
     pub blocked: u64,
     /// Replies among them that could not be read. They were stopped, unless the proxy fails open.
     pub unreadable: u64,
-    /// Parts of replies from which rules redacted text, once for each rule.
+    /// Parts of replies from which rules redacted text, once for each rule, and texts of requests.
     pub redactions: u64,
     /// Warnings of rules.
     pub warnings: u64,
     /// Bytes of strings in replies that no reader knows, which were not judged.
     pub unscanned_bytes: u64,
+    /// Requests that a rule stopped. They were not sent.
+    pub stopped_requests: u64,
+    /// Requests that were sent again because a rule cut the reply.
+    pub retries: u64,
+    /// Requests and replies whose session could not be read or written.
+    pub sessions_lost: u64,
 }
 
 impl ProxyTotals {
@@ -67,6 +76,9 @@ impl ProxyTotals {
             redactions: load(&self.redactions),
             warnings: load(&self.warnings),
             unscanned_bytes: load(&self.unscanned_bytes),
+            stopped_requests: load(&self.stopped_requests),
+            retries: load(&self.retries),
+            sessions_lost: load(&self.sessions_lost),
         }
     }
 
@@ -77,6 +89,7 @@ impl ProxyTotals {
         Self::add(&self.unreadable, u64::from(report.is_unreadable));
         Self::add(&self.redactions, report.redactions);
         Self::add(&self.warnings, report.warnings);
+        Self::add(&self.retries, report.retries);
         if report.unscanned.is_empty() {
             return;
         }

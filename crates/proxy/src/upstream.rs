@@ -1,23 +1,28 @@
 //! Connections to servers, over TCP or TLS, in HTTP/1.1 or HTTP/2.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use hyper::{Request, Response, body::Incoming};
+use hyper::header::HeaderMap;
+use hyper::{Method, Request, Response, StatusCode, Uri, body::Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls_native_certs::load_native_certs;
+use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::body::RequestBody;
 use crate::config::{ProxyLimits, UpstreamUrl};
 use crate::error::ProxyError;
+use crate::headers::remove_hop_by_hop;
 
 type PooledClient = Client<HttpsConnector<HttpConnector>, RequestBody>;
 
 /// The clients of all servers. Connections are kept open and used again.
+#[derive(Clone)]
 pub(crate) struct UpstreamClients {
     /// Speaks HTTP/2 where TLS negotiates it.
     negotiating: PooledClient,
@@ -72,5 +77,43 @@ impl UpstreamClients {
             &self.negotiating
         };
         client.request(request).await
+    }
+}
+
+/// A request to a server, which can be sent more than once, with different bodies.
+#[derive(Clone)]
+pub(crate) struct UpstreamCall {
+    pub(crate) clients: UpstreamClients,
+    pub(crate) to: UpstreamUrl,
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    /// The longest time until the head of the response.
+    pub(crate) idle_time: Duration,
+}
+
+impl UpstreamCall {
+    /// Sends the request and returns the response, without the fields that concern one connection.
+    ///
+    /// # Errors
+    /// If there is no response, or one that is not passed on: the reason.
+    pub(crate) async fn send(&self, body: RequestBody) -> Result<Response<Incoming>, &'static str> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.headers_mut() = self.headers.clone();
+        *request.uri_mut() = self.uri.clone();
+        let answered = timeout(self.idle_time, self.clients.send(&self.to, request)).await;
+        let mut response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) if error.is_connect() => return Err("cannot connect to the server"),
+            Ok(Err(_)) => return Err("the server did not answer"),
+            Err(_) => return Err("the server did not answer in time"),
+        };
+        let status = response.status();
+        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+            return Err("the server redirects, which is not followed");
+        }
+        remove_hop_by_hop(response.headers_mut());
+        Ok(response)
     }
 }

@@ -90,9 +90,13 @@ impl OutputRecord for ShownLine {
                 unreadable,
                 ms,
                 unscanned,
+                retries,
                 ..
             } => {
                 write!(out, "reply of {api} in {ms} ms")?;
+                if *retries > 0 {
+                    write!(out, ", sent again {}", Quantity(*retries, "time"))?;
+                }
                 if *stopped {
                     let by = by.as_deref().unwrap_or("the proxy");
                     write!(out, ", {CUT}stopped{CUT:#} by {}", Escaped(by))?;
@@ -105,6 +109,13 @@ impl OutputRecord for ShownLine {
                     write!(out, ", {bytes} not scanned in {}", Escaped(&path.path))?;
                 }
                 writeln!(out)
+            }
+            ProxyLogEvent::RequestStopped { by } => {
+                let by = by.as_deref().unwrap_or("an earlier decision");
+                writeln!(out, "request {CUT}stopped{CUT:#} by {}", Escaped(by))
+            }
+            ProxyLogEvent::SessionLost { reason } => {
+                writeln!(out, "session {CUT}lost{CUT:#}: {}", Escaped(reason))
             }
             ProxyLogEvent::Passed { status } => writeln!(out, "passed, status {status}"),
             ProxyLogEvent::Refused { reason } => {

@@ -85,10 +85,14 @@ fn reload(packs: &WorkspaceArgs, slot: &PackSlot, changes: &Receiver<()>) {
             }
         }
         match load::load_in_or(packs, None, &NOT_HERE) {
-            Ok(pack) => {
-                slot.replace(pack);
-                print_message(&"packs loaded again; replies that begin are judged with them");
-            }
+            Ok(pack) => match slot.replace(pack) {
+                Ok(()) => {
+                    print_message(&"packs loaded again; requests that begin are judged with them");
+                }
+                Err(error) => {
+                    print_message(&format_args!("{error}\nthe packs from before stay in use"));
+                }
+            },
             Err(CommandError::Message(message)) => {
                 print_message(&format_args!(
                     "{message}\nthe packs from before stay in use"

@@ -29,6 +29,7 @@ pub(super) struct ProxySettings {
     upstream: Option<String>,
     upstreams: BTreeMap<String, String>,
     pub(super) packs: Vec<String>,
+    pub(super) sessions: Option<String>,
     limits: LimitSettings,
 }
 
@@ -122,6 +123,7 @@ mod tests {
             hosts = ["proxy.internal"]
             upstream = "http://localhost:9"
             packs = ["std/secrets"]
+            sessions = "sessions.jsonl"
             [proxy.upstreams]
             openrouter = "https://openrouter.ai/api"
             openai = "http://localhost:10"
@@ -138,6 +140,7 @@ mod tests {
         let openai = prefixes.iter().filter(|prefix| **prefix == "/openai");
         assert_eq!(openai.count(), 1);
         assert_eq!(config.hosts, ["proxy.internal"]);
+        assert_eq!(settings.sessions.as_deref(), Some("sessions.jsonl"));
         assert_eq!(config.limits.held_bytes, 1024);
         assert_eq!(config.limits.hold_time, Duration::from_secs(7));
         assert_eq!(config.limits.requests, ProxyLimits::default().requests);

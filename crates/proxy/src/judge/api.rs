@@ -13,6 +13,7 @@ use serde_json::Value;
 use ttsr_wire::WireFormat;
 
 use crate::config::BlockEnding;
+use crate::json_spans::JsonEdits;
 use crate::routes::ModelApi;
 
 /// The dependencies of an event on later ones.
@@ -24,6 +25,28 @@ pub(crate) struct EventHold {
     pub(crate) completes_call: bool,
     /// True if the event ends the reply for clients, so that it waits for the rules that judge the whole reply.
     pub(crate) waits_for_end: bool,
+}
+
+/// An event of another attempt, as the client of the first one is sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SplicedEvent {
+    Same,
+    /// The client has one like it.
+    Dropped,
+    /// Other data.
+    Changed(Vec<u8>),
+}
+
+impl SplicedEvent {
+    /// Returns the event with these edits.
+    fn edited(data: &[u8], edits: &JsonEdits) -> SplicedEvent {
+        match edits.is_empty() {
+            true => SplicedEvent::Same,
+            false => edits
+                .apply(data)
+                .map_or(SplicedEvent::Same, SplicedEvent::Changed),
+        }
+    }
 }
 
 /// The state of one reply as its client sees it, in one API.
@@ -41,6 +64,20 @@ pub(crate) trait ReplyApi: Send + Sync {
 
     /// Reads the data of an event that the client is sent.
     fn sent(&mut self, data: &[u8]);
+
+    /// Returns true if the events of another attempt can follow those that were sent. They cannot after a tool call,
+    /// which the client runs, and after an end. By default they never can.
+    fn can_splice(&self) -> bool {
+        false
+    }
+
+    /// Ends what was sent in part: the events that follow are those of another attempt.
+    fn splice(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Returns an event of another attempt, by its data, as the client is sent it.
+    fn splice_event(&mut self, _data: &[u8]) -> SplicedEvent {
+        SplicedEvent::Same
+    }
 
     /// Appends an event that changes nothing, for clients that give up on a reply without events.
     fn keep_alive(&self, out: &mut Vec<u8>);

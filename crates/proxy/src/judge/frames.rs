@@ -4,6 +4,15 @@ use std::borrow::Cow;
 
 use super::sse_frames::{SseFrames, sse_data, with_data};
 
+/// The form of a streamed body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamFraming {
+    /// Server-sent events.
+    Events,
+    /// One JSON document on each line.
+    Lines,
+}
+
 /// Splits a body into frames without changing a byte.
 #[derive(Debug)]
 pub(crate) enum BodyFrames {
@@ -14,6 +23,13 @@ pub(crate) enum BodyFrames {
 }
 
 impl BodyFrames {
+    pub(crate) fn new(framing: StreamFraming) -> BodyFrames {
+        match framing {
+            StreamFraming::Events => BodyFrames::events(),
+            StreamFraming::Lines => BodyFrames::lines(),
+        }
+    }
+
     pub(crate) fn events() -> BodyFrames {
         BodyFrames::Events(SseFrames::default())
     }

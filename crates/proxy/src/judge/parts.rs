@@ -2,10 +2,9 @@
 //! of redactions out. This module knows neither frames nor APIs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use ttsr::conversation::ScreenedText;
-use ttsr::{Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, Pack, PartId};
+use ttsr::conversation::Note;
+use ttsr::{Action, Channel, Conversation, Cut, DecisionRecord, Event, Flow, Mode, PartId};
 
 use super::json_edit::TextReplacement;
 
@@ -15,6 +14,37 @@ pub(crate) struct Block {
     /// The full id of the rule, unless a bound or the proxy blocks.
     pub(crate) rule: Option<String>,
     pub(crate) message: String,
+    /// The message for another attempt, if the rule retries.
+    pub(crate) retry: Option<Box<RetryMessage>>,
+}
+
+/// The message to the model for another attempt at a reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RetryMessage {
+    /// The text of the reply that the rule keeps.
+    pub(crate) partial: String,
+    /// The message of the rule.
+    pub(crate) message: String,
+    /// The model that the rule names.
+    pub(crate) model: Option<String>,
+    /// The temperature that the rule names, in thousandths.
+    pub(crate) temperature: Option<u32>,
+}
+
+impl RetryMessage {
+    /// Returns the message after a cut, if its rule retries. Reasoning is not repeated, because providers accept only
+    /// their own with their signature.
+    fn of_cut(cut: &Cut) -> Option<RetryMessage> {
+        let options = cut.retry.as_ref()?;
+        let kept = cut.keep.iter().filter(|kept| kept.channel == Channel::Text);
+        let kept: Vec<&str> = kept.map(|kept| kept.text.as_str()).collect();
+        Some(RetryMessage {
+            partial: kept.join("\n\n"),
+            message: cut.message.clone(),
+            model: options.model.clone(),
+            temperature: options.temperature,
+        })
+    }
 }
 
 impl Block {
@@ -22,16 +52,65 @@ impl Block {
         Block {
             rule: None,
             message: message.into(),
+            retry: None,
+        }
+    }
+
+    /// Returns the block of a cut. The message does not repeat the text that matched: it may be a secret.
+    pub(crate) fn of_cut(cut: &Cut, decisions: &[DecisionRecord]) -> Block {
+        let of_cut = decisions
+            .iter()
+            .filter(|decision| decision.rule.as_deref() == cut.rule() && cut.rule().is_some());
+        let mut message = without_matches(cut.message.clone(), of_cut);
+        // The default message begins with the id, which the reason names already.
+        let id = cut.rule().map(|id| format!("{id}: "));
+        if let Some(rest) = id.and_then(|id| message.strip_prefix(&id).map(str::to_owned)) {
+            message = rest;
+        }
+        Block {
+            rule: cut.rule().map(str::to_owned),
+            message,
+            retry: RetryMessage::of_cut(cut).map(Box::new),
         }
     }
 
     /// The text that the client shows.
     pub(crate) fn reason(&self) -> String {
+        self.reason_for("reply")
+    }
+
+    /// The text that the client shows in place of the reply to a request that was not sent.
+    pub(crate) fn request_reason(&self) -> String {
+        self.reason_for("request")
+    }
+
+    fn reason_for(&self, what: &str) -> String {
         match &self.rule {
-            Some(rule) => format!("[ttsr: reply stopped by rule {rule}: {}]", self.message),
-            None => format!("[ttsr: reply stopped: {}]", self.message),
+            Some(rule) => format!("[ttsr: {what} stopped by rule {rule}: {}]", self.message),
+            None => format!("[ttsr: {what} stopped: {}]", self.message),
         }
     }
+}
+
+/// Returns the warning of a decision, without the text that matched.
+pub(crate) fn warning(decision: &DecisionRecord) -> Option<Note> {
+    Some(Note {
+        rule: decision.rule.clone()?,
+        text: without_matches(decision.message.clone(), [decision]),
+    })
+}
+
+/// Returns the message without the texts that matched, which may be secrets. Short matches stay.
+fn without_matches<'d>(
+    mut message: String,
+    decisions: impl IntoIterator<Item = &'d DecisionRecord>,
+) -> String {
+    for decision in decisions {
+        if decision.matched.len() >= 6 {
+            message = message.replace(&decision.matched, "…");
+        }
+    }
+    message
 }
 
 /// One text in a frame: a delta, or the repetition of a part from its start.
@@ -94,10 +173,15 @@ pub(crate) struct JudgedParts {
 }
 
 impl JudgedParts {
-    pub(crate) fn new(pack: &Pack, mode: Mode, keeps_whole: bool) -> JudgedParts {
-        let mut conversation = Conversation::new(pack);
-        conversation.set_mode(mode);
-        let mut parts = JudgedParts {
+    /// Returns the parts of a body, whose first reply is an attempt in the turn of the conversation.
+    pub(crate) fn new(
+        mut conversation: Conversation,
+        mode: Mode,
+        keeps_whole: bool,
+    ) -> JudgedParts {
+        // A cut is returned again by the first call that reads.
+        let _: Flow = conversation.begin_attempt();
+        JudgedParts {
             conversation,
             parts: Vec::new(),
             by_id: HashMap::new(),
@@ -107,19 +191,39 @@ impl JudgedParts {
             ended: 0,
             is_ended: false,
             decisions: Vec::new(),
-        };
-        parts.begin();
-        parts
+        }
     }
 
+    /// Begins another reply of the body.
     fn begin(&mut self) {
-        // The prompt is not known here, so there is no text to pass on.
-        let _: ScreenedText = self.conversation.begin_turn("");
-        // A cut is returned again by the first call that reads.
+        self.conversation.start_turn();
         let _: Flow = self.conversation.begin_attempt();
         self.by_id.clear();
         self.copies = 0;
         self.is_ended = false;
+    }
+
+    /// Begins another attempt at the reply that was cut. Returns the guidance that its request carries besides the
+    /// message of the rule that cut.
+    pub(crate) fn begin_again(&mut self, cut: &Block) -> Vec<Note> {
+        self.decisions
+            .extend_from_slice(self.conversation.decisions());
+        let is_other = |note: &Note| Some(&note.rule) != cut.rule.as_ref();
+        let notes = self.conversation.guidance().filter(is_other).collect();
+        let _: Flow = self.conversation.begin_attempt();
+        self.parts.clear();
+        self.by_id.clear();
+        self.copies = 0;
+        notes
+    }
+
+    pub(crate) fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Returns true if the last reply has ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// Reads an event. The texts in it are added to `frame`.
@@ -268,6 +372,7 @@ impl JudgedParts {
             return Err(Block {
                 rule: Some(blocking.rule.clone()),
                 message: "the call must be reviewed, and the proxy has no reviewer".to_owned(),
+                retry: None,
             });
         }
         self.conversation.approve(part);
@@ -299,27 +404,8 @@ impl JudgedParts {
     }
 
     fn check(&self, flow: Flow) -> Result<(), Block> {
-        flow.ok().map_err(|cut| self.block_of(&cut))
-    }
-
-    /// Returns the block of a cut. The message does not repeat the text that matched: it may be a secret.
-    fn block_of(&self, cut: &Arc<Cut>) -> Block {
-        let mut message = cut.message.clone();
-        for decision in self.conversation.decisions() {
-            let is_of_cut = decision.rule.as_deref() == cut.rule() && cut.rule().is_some();
-            if is_of_cut && decision.matched.len() >= 6 {
-                message = message.replace(&decision.matched, "…");
-            }
-        }
-        // The default message begins with the id, which the reason names already.
-        let id = cut.rule().map(|id| format!("{id}: "));
-        if let Some(rest) = id.and_then(|id| message.strip_prefix(&id).map(str::to_owned)) {
-            message = rest;
-        }
-        Block {
-            rule: cut.rule().map(str::to_owned),
-            message,
-        }
+        flow.ok()
+            .map_err(|cut| Block::of_cut(&cut, self.conversation.decisions()))
     }
 
     /// Takes the text of a part that rules release, and records where it differs from the text that was delivered.

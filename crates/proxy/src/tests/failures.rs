@@ -10,7 +10,8 @@ use ttsr::{Action, Channel, Pack, Pattern, Rule};
 
 use super::schedules::{path_of, type_of};
 use super::{
-    Http, RunningProxy, ScriptedBody, client, collected, config, open_server, server, start, within,
+    BODY, Http, RunningProxy, ScriptedBody, client, collected, config, open_server, server, start,
+    within,
 };
 use crate::judge::tests::replies::{Piece, events, seen, stream, whole};
 use crate::judge::tests::{APIS, every_api, legal};
@@ -195,7 +196,7 @@ fn pack(pattern: Pattern, action: Action) -> Pack {
 
 async fn ask(proxy: &RunningProxy, api: ModelApi) -> Response<hyper::body::Incoming> {
     let request = Request::post(proxy.url(path_of(api)));
-    let request = request.body(Full::<Bytes>::from("{}")).unwrap();
+    let request = request.body(Full::<Bytes>::from(BODY)).unwrap();
     within(client(Http::One).request(request)).await.unwrap()
 }
 

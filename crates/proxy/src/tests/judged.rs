@@ -6,7 +6,7 @@ use hyper::{Request, Response, StatusCode};
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
 use super::{
-    Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, open_server,
+    BODY, Http, RunningProxy, ScriptedBody, ScriptedServer, client, collected, config, open_server,
     server, start, within,
 };
 use crate::BlockEnding;
@@ -34,7 +34,7 @@ fn streamed(frames: Vec<Bytes>) -> Response<ScriptedBody> {
 
 fn post(proxy: &RunningProxy, path: &str) -> Request<Full<Bytes>> {
     let request = Request::post(proxy.url(path)).header("accept-encoding", "gzip, br");
-    request.body(Full::from("{\"stream\":true}")).unwrap()
+    request.body(Full::from(BODY)).unwrap()
 }
 
 async fn chat_server(body: &'static [&'static str]) -> ScriptedServer {

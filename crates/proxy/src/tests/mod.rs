@@ -4,7 +4,11 @@ mod failures;
 mod judged;
 mod operations;
 mod pass_through;
+mod requests;
+mod retries;
 mod schedules;
+#[cfg(all(unix, feature = "redis"))]
+mod sessions;
 
 use std::future::Future;
 use std::io;
@@ -32,6 +36,10 @@ use crate::{Mount, Proxy, ProxyConfig, ProxyTotals, UpstreamUrl};
 
 /// A bound on waiting, which only a failing test reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The body of a request that each API accepts.
+pub(crate) const BODY: &str =
+    r#"{"messages":[{"role":"user","content":"Hi."}],"input":"Hi.","stream":true}"#;
 
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future)

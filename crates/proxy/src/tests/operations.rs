@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
-use ttsr::{Action, Pack, Pattern, Rule};
+use ttsr::{Action, Channel, Pack, Pattern, Rule};
 
 use super::{
-    Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
+    BODY, Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
     within,
 };
 use crate::{EventLog, Proxy, ProxyConfig, ProxyLogEvent, ProxyLogLine, ProxyToken, UnscannedPath};
@@ -87,7 +88,13 @@ async fn another_address_than_loopback_needs_a_token() {
 
 /// The lines that a log received.
 #[derive(Clone, Default)]
-struct WrittenLines(Arc<Mutex<Vec<u8>>>);
+pub(super) struct WrittenLines(Arc<Mutex<Vec<u8>>>);
+
+impl WrittenLines {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl Write for WrittenLines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -128,11 +135,10 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
         "/local/v1/files",
         "/elsewhere/x",
     ] {
-        let mut request = get(&proxy.url(path));
-        *request.method_mut() = hyper::Method::POST;
+        let request = Request::post(proxy.url(path)).body(BODY.into()).unwrap();
         collected(within(client.request(request)).await.unwrap()).await;
     }
-    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let text = written.text();
     assert!(
         !text.contains("bidden") && !text.contains("It is"),
         "{text}"
@@ -176,6 +182,7 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
                     unreadable: false,
                     redactions: 0,
                     warnings: 0,
+                    retries: 0,
                     unscanned: vec![unscanned],
                     ms: 0,
                 }
@@ -206,6 +213,87 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
 }
 
 #[tokio::test]
+async fn what_rules_do_in_requests_and_retries_are_logged_and_counted() {
+    let (forbidden, fine) = (chunk("A forbidden word"), chunk("Fine."));
+    let upstream = server(move |request: Request<Bytes>| {
+        let is_retry = String::from_utf8_lossy(request.body()).contains("No forbidden.");
+        let text = if is_retry { &fine } else { &forbidden };
+        let mut response = Response::new(ScriptedBody::of(vec![text.clone().into(), LAST.into()]));
+        let kind = "text/event-stream".parse().unwrap();
+        response.headers_mut().insert("content-type", kind);
+        async move { response }
+    })
+    .await;
+    let written = WrittenLines::default();
+    let mut config = config(upstream.address, Http::One);
+    config.log = Some(EventLog::new(written.clone()));
+    let mut stop = Rule::new("demo/stop", vec![Pattern::literal("stop-this")]);
+    stop.on = vec![Channel::UserInput];
+    stop.action = Action::Abort;
+    let mut retry = Rule::new("demo/retry", vec![Pattern::literal("forbidden")]);
+    retry.action = Action::Retry;
+    retry.message = Some("No forbidden.".into());
+    let pack = Pack::builder().rule(stop).rule(retry).build().unwrap();
+    let proxy = start(config, pack).await;
+    for (content, status) in [("stop-this", 400), ("stop-this", 400), ("Hi.", 200)] {
+        let body = serde_json::json!({"messages": [{"role": "user", "content": content}]});
+        let request = Request::post(proxy.url("/local/v1/chat/completions"));
+        let request = request.body(body.to_string().into()).unwrap();
+        let response = within(client(Http::One).request(request)).await.unwrap();
+        assert_eq!(response.status(), status);
+        collected(response).await;
+    }
+    let text = written.text();
+    assert!(!text.contains("stop-this"), "{text}");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<ProxyLogLine>(line).unwrap());
+    let seen: Vec<String> = lines
+        .map(|line| match line.event {
+            ProxyLogEvent::Decision {
+                rule,
+                action,
+                channel,
+                ..
+            } => format!(
+                "{} {action} {} {}",
+                line.request,
+                channel.unwrap(),
+                rule.unwrap()
+            ),
+            ProxyLogEvent::RequestStopped { by } => format!("{} stopped {by:?}", line.request),
+            ProxyLogEvent::Reply {
+                retries, stopped, ..
+            } => format!("{} reply {retries} {stopped}", line.request),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            "1 abort user-input demo/stop",
+            "1 stopped Some(\"demo/stop\")",
+            "2 stopped None",
+            "3 retry text demo/retry",
+            "3 reply 1 false",
+        ]
+    );
+    let response = within(client(Http::One).request(get(&proxy.url("/metrics"))))
+        .await
+        .unwrap();
+    let text = String::from_utf8(collected(response).await.to_vec()).unwrap();
+    for line in [
+        "ttsr_proxy_stopped_requests_total 2",
+        "ttsr_proxy_retries_total 1",
+        "ttsr_proxy_sessions_lost_total 0",
+        "ttsr_proxy_decisions_total{rule=\"demo/stop\",action=\"abort\"} 1",
+        "ttsr_proxy_decisions_total{rule=\"demo/retry\",action=\"retry\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
 async fn a_running_reply_ends_with_the_pack_that_it_began_with() {
     let (upstream, mut heard) = open_server("text/event-stream").await;
     let bound = Proxy::bind(
@@ -219,10 +307,10 @@ async fn a_running_reply_ends_with_the_pack_that_it_began_with() {
     let running = tokio::spawn(bound.serve(async {
         stopped.await.ok();
     }));
-    // A reply begins with the head of the server's response.
+    // A request begins before the server has it.
     let ask = || {
         let request = Request::post(format!("http://{address}/local/v1/chat/completions"));
-        let request = request.body(http_body_util::Full::default()).unwrap();
+        let request = request.body(BODY.into()).unwrap();
         let answer = client(Http::One).request(request);
         tokio::spawn(async move { answer.await.unwrap() })
     };
@@ -233,7 +321,7 @@ async fn a_running_reply_ends_with_the_pack_that_it_began_with() {
         .await
         .unwrap();
     let old = within(old).await.unwrap();
-    slot.replace(pack("second", Action::Redact));
+    slot.replace(pack("second", Action::Redact)).unwrap();
     let new = ask();
     let new_frames = within(heard.recv()).await.unwrap();
     new_frames

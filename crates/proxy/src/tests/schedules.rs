@@ -12,8 +12,8 @@ use ttsr::{Action, Channel, Pack, Pattern, Rule};
 use ttsr_testing::{Random, scale};
 
 use super::{
-    Http, PATIENCE, RunningProxy, ScriptedBody, ScriptedFrames, client, config, server, start,
-    within,
+    BODY, Http, PATIENCE, RunningProxy, ScriptedBody, ScriptedFrames, client, config, server,
+    start, within,
 };
 use crate::judge::tests::replies::{Piece, stream};
 use crate::judge::tests::{APIS, every_api, frames_of, legal};
@@ -158,7 +158,7 @@ async fn receive(
     if is_gzip {
         request = request.header("x-gzip", "1");
     }
-    let request = request.body(Full::<Bytes>::from("{}"));
+    let request = request.body(Full::<Bytes>::from(BODY));
     let client = client(http);
     let mut response = within(client.request(request.unwrap())).await.unwrap();
     let mut received = Received {

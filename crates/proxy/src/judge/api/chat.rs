@@ -2,15 +2,17 @@
 //! content of each choice.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{COMMENT, EventHold, ReplyApi, copied};
+use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, copied};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
 
 #[derive(Debug, Default)]
 pub(super) struct ChatReplyState {
@@ -20,6 +22,8 @@ pub(super) struct ChatReplyState {
     model: String,
     created: u64,
     choices: BTreeMap<u64, SentChoice>,
+    /// The choices whose next text begins a paragraph.
+    gaps: BTreeSet<u64>,
     /// True if chunks have the member `usage`, because the client asked for it.
     has_usage: bool,
     usage: Option<Value>,
@@ -30,6 +34,7 @@ pub(super) struct ChatReplyState {
 #[derive(Debug, Default)]
 struct SentChoice {
     has_text: bool,
+    has_call: bool,
     is_over: bool,
 }
 
@@ -112,6 +117,37 @@ impl ChatReplyState {
     }
 }
 
+/// Removes the role, which the client has, from a delta, and begins a paragraph with its text if that is needed. Returns
+/// true first if it did that, and second if the delta has nothing else than a role.
+fn splice_delta(
+    data: &[u8],
+    delta: &RawValue,
+    needs_gap: bool,
+    edits: &mut JsonEdits,
+) -> (bool, bool) {
+    let Some(found) = members(delta) else {
+        return (false, false);
+    };
+    let has_role = member(&found, "role").is_some();
+    let text = member(&found, "content").and_then(string);
+    let text = text.filter(|text| needs_gap && !text.is_empty());
+    if !has_role && text.is_none() {
+        return (false, false);
+    }
+    let mut kept = Vec::new();
+    let mut is_empty = true;
+    for (name, value) in found.iter().filter(|(name, _)| name != "role") {
+        let mut value = value.get().to_owned();
+        if let ("content", Some(text)) = (&**name, &text) {
+            value = quoted(&format!("\n\n{text}"));
+        }
+        is_empty &= matches!(&*value, "null" | "\"\"");
+        kept.push(format!("{}:{value}", quoted(name)));
+    }
+    edits.replace(span(data, delta), format!("{{{}}}", kept.join(",")));
+    (text.is_some(), is_empty)
+}
+
 impl ReplyApi for ChatReplyState {
     fn format(&self) -> WireFormat {
         WireFormat::OpenAiChat
@@ -163,10 +199,72 @@ impl ReplyApi for ChatReplyState {
         }
         for choice in event.choices {
             let sent = self.choices.entry(choice.index).or_default();
+            if let Some(delta) = &choice.delta {
+                let calls = delta.tool_calls.as_ref();
+                sent.has_call |= calls.is_some_and(|calls| !calls.is_empty());
+                sent.has_call |= delta.function_call.is_some();
+            }
             let content = choice.delta.and_then(|delta| delta.content);
             let content = content.or(choice.text);
             sent.has_text |= content.is_some_and(|text| !text.is_null() && text != "");
             sent.is_over |= choice.finish_reason.is_some();
+        }
+    }
+
+    fn can_splice(&self) -> bool {
+        let is_open = |choice: &SentChoice| !choice.has_call && !choice.is_over;
+        !self.is_completion && !self.has_ended && self.choices.values().all(is_open)
+    }
+
+    fn splice(&mut self, _: &mut Vec<u8>) {
+        let with_text = self.choices.iter().filter(|(_, choice)| choice.has_text);
+        self.gaps = with_text.map(|(index, _)| *index).collect();
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        let Some(id) = self.id.clone() else {
+            return SplicedEvent::Same;
+        };
+        let mut edits = JsonEdits::default();
+        let Some(top) = parse(data).and_then(members) else {
+            return SplicedEvent::Same;
+        };
+        let created = self.created.to_string();
+        let same = [
+            ("id", quoted(&id)),
+            ("model", quoted(&self.model)),
+            ("created", created),
+        ];
+        for (name, value) in same {
+            if let Some(known) = member(&top, name)
+                && known.get() != value
+            {
+                edits.replace(span(data, known), value);
+            }
+        }
+        let choices = member(&top, "choices").and_then(elements);
+        let choices = choices.unwrap_or_default();
+        let mut is_needless = !choices.is_empty();
+        for choice in choices {
+            let choice = members(choice).unwrap_or_default();
+            let index = member(&choice, "index").and_then(|it| it.get().parse().ok());
+            let index = index.unwrap_or(0);
+            let delta = member(&choice, "delta").filter(|_| self.choices.contains_key(&index));
+            let is_end = member(&choice, "finish_reason").is_some_and(|it| it.get() != "null");
+            let is_empty = delta.is_some_and(|delta| {
+                let (has_gap, is_empty) =
+                    splice_delta(data, delta, self.gaps.contains(&index), &mut edits);
+                if has_gap {
+                    self.gaps.remove(&index);
+                }
+                is_empty
+            });
+            is_needless &= is_empty && !is_end;
+        }
+        let has_usage = member(&top, "usage").is_some_and(|usage| usage.get() != "null");
+        match is_needless && !has_usage {
+            true => SplicedEvent::Dropped,
+            false => SplicedEvent::edited(data, &edits),
         }
     }
 

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{COMMENT, EventHold, ReplyApi, copied, push_event};
+use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, copied, push_event};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string};
 
 #[derive(Debug, Default)]
 pub(super) struct MessagesReply {
@@ -22,6 +24,10 @@ pub(super) struct MessagesReply {
     output_tokens: u64,
     /// The tool call that is arriving.
     arriving: Option<u64>,
+    /// The index of the first block of this attempt.
+    base: u64,
+    /// The usage at the start of this attempt, in JSON.
+    usage: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +62,30 @@ struct MessageUsage {
 struct OutputTokens {
     #[serde(default)]
     output_tokens: u64,
+}
+
+impl MessagesReply {
+    /// Adds the counts that only the start of this attempt has to the usage at its end. Clients take those of the end.
+    fn add_usage(&self, data: &[u8], usage: &RawValue, edits: &mut JsonEdits) {
+        let start: Option<&RawValue> = self
+            .usage
+            .as_deref()
+            .and_then(|usage| parse(usage.as_bytes()));
+        let (Some(start), Some(end)) = (start.and_then(members), members(usage)) else {
+            return;
+        };
+        let missing = start
+            .iter()
+            .filter(|(name, _)| member(&end, name).is_none());
+        let mut more: Vec<String> = missing
+            .map(|(name, value)| format!("{}:{}", quoted(name), value.get()))
+            .collect();
+        let at = span(data, usage).start + 1;
+        if !end.is_empty() && !more.is_empty() {
+            more.push(String::new());
+        }
+        edits.replace(at..at, more.join(","));
+    }
 }
 
 /// Returns true for blocks that a client or the provider executes.
@@ -119,6 +149,49 @@ impl ReplyApi for MessagesReply {
             "message_stop" => self.has_ended = true,
             _ => {}
         }
+    }
+
+    fn can_splice(&self) -> bool {
+        !self.has_call && !self.has_ended
+    }
+
+    fn splice(&mut self, out: &mut Vec<u8>) {
+        if let Some(open) = self.open.take() {
+            let stop = json!({"type": "content_block_stop", "index": open.index});
+            push_event(out, "content_block_stop", &stop);
+        }
+        (self.arriving, self.base, self.usage) = (None, self.next, None);
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        if !self.has_begun {
+            return SplicedEvent::Same;
+        }
+        let mut edits = JsonEdits::default();
+        let top = parse(data).and_then(members).unwrap_or_default();
+        match member(&top, "type").and_then(string).as_deref() {
+            Some("message_start") => {
+                let message = member(&top, "message").and_then(members);
+                let usage = message.and_then(|message| Some(member(&message, "usage")?.get()));
+                self.usage = usage.map(str::to_owned);
+                return SplicedEvent::Dropped;
+            }
+            Some(kind) if kind.starts_with("content_block_") => {
+                let index = member(&top, "index");
+                let number = index.and_then(|index| index.get().parse::<u64>().ok());
+                if let (Some(index), Some(number)) = (index, number) {
+                    let number = number.saturating_add(self.base);
+                    edits.replace(span(data, index), number.to_string());
+                }
+            }
+            Some("message_delta") => {
+                if let Some(usage) = member(&top, "usage") {
+                    self.add_usage(data, usage, &mut edits);
+                }
+            }
+            _ => {}
+        }
+        SplicedEvent::edited(data, &edits)
     }
 
     /// Clients count an empty delta as progress, but not a `ping`, which is sent where no text is open.

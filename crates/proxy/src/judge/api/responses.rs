@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{COMMENT, EventHold, ReplyApi, push_event};
+use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, push_event};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, elements, member, members, parse, span, string};
 
 #[derive(Debug, Default)]
 pub(super) struct ResponsesReply {
@@ -22,6 +24,8 @@ pub(super) struct ResponsesReply {
     has_ended: bool,
     /// Tool calls that are arriving, by their index in the output.
     arriving: Vec<u64>,
+    /// The index of the first item of this attempt.
+    base: u64,
 }
 
 /// An item that was sent in part.
@@ -142,6 +146,78 @@ impl ReplyApi for ResponsesReply {
             }
             _ => {}
         }
+    }
+
+    fn can_splice(&self) -> bool {
+        let is_call = |item: &Value| {
+            item["type"]
+                .as_str()
+                .is_some_and(|it| it.ends_with("_call"))
+        };
+        !self.has_ended && !self.done.values().any(is_call)
+    }
+
+    fn splice(&mut self, out: &mut Vec<u8>) {
+        let mut events = EndEvents {
+            sequence: self.sequence,
+            out,
+        };
+        for (index, open) in std::mem::take(&mut self.open) {
+            let item = events.close(index, &open);
+            self.done.insert(index, item);
+        }
+        self.sequence = events.sequence;
+        self.arriving.clear();
+        let last = self.done.last_key_value();
+        self.base = last.map_or(0, |(index, _)| index + 1);
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        let Some(first) = &self.response else {
+            return SplicedEvent::Same;
+        };
+        let Some(top) = parse(data).and_then(members) else {
+            return SplicedEvent::Same;
+        };
+        let kind = member(&top, "type").and_then(string).unwrap_or_default();
+        let is_final = FINAL.contains(&&*kind);
+        let response = member(&top, "response");
+        if response.is_some() && !is_final {
+            return SplicedEvent::Dropped;
+        }
+        let mut edits = JsonEdits::default();
+        let mut set = |value: Option<&RawValue>, with: String| {
+            if let Some(value) = value.filter(|value| value.get() != with) {
+                edits.replace(span(data, value), with);
+            }
+        };
+        set(member(&top, "sequence_number"), self.sequence.to_string());
+        let index = member(&top, "output_index");
+        let number = index.and_then(|index| index.get().parse::<u64>().ok());
+        if let Some(number) = number {
+            set(index, number.saturating_add(self.base).to_string());
+        }
+        if let Some(response) = response.and_then(members) {
+            for name in ["id", "created_at", "model"] {
+                if let Some(known) = first.get(name) {
+                    set(member(&response, name), known.to_string());
+                }
+            }
+            let earlier = self
+                .done
+                .range(..self.base)
+                .map(|(_, item)| item.to_string());
+            let earlier: Vec<String> = earlier.collect();
+            if let Some(output) = member(&response, "output")
+                && let Some(known) = elements(output)
+                && !earlier.is_empty()
+            {
+                let later = known.iter().map(|item| item.get().to_owned());
+                let all: Vec<String> = earlier.into_iter().chain(later).collect();
+                set(Some(output), format!("[{}]", all.join(",")));
+            }
+        }
+        SplicedEvent::edited(data, &edits)
     }
 
     /// An event would need a sequence number, and those of the events that are held follow without a gap.

@@ -4,7 +4,8 @@ use ttsr::{Action, Mode, Pattern};
 
 use super::replies::{Piece, events, seen, stream, whole};
 use super::{
-    APIS, Judged, SETTINGS, aborting, every_api, frames_of, judge, judge_with, new_judge, pack_of,
+    APIS, Judged, SETTINGS, aborting, every_api, frames_of, judge, judge_whole, judge_with,
+    new_judge, pack_of,
 };
 use crate::config::BlockEnding;
 use crate::judge::{BodyFrames, BrokenOff, JudgeSettings};
@@ -52,7 +53,7 @@ fn a_reply_without_a_hit_passes_byte_for_byte_under_every_segmentation() {
         }
         let body = whole(api, &usual()).to_string().into_bytes();
         let mut judge = new_judge(api, &pack, SETTINGS);
-        assert_eq!(judge.judge_whole(body.clone()).unwrap(), body);
+        assert_eq!(judge_whole(&mut judge, &body).unwrap(), body);
     }
 }
 
@@ -215,7 +216,7 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
             }
             let body = whole(api, &pieces).to_string().into_bytes();
             let mut judge = new_judge(api, &aborting("forbidden"), SETTINGS);
-            let sent = String::from_utf8(judge.judge_whole(body.clone()).unwrap()).unwrap();
+            let sent = String::from_utf8(judge_whole(&mut judge, &body).unwrap()).unwrap();
             let seen = seen(&sent);
             assert_eq!(
                 (&*seen.text, seen.tools.len()),
@@ -224,7 +225,7 @@ fn a_reply_that_is_not_streamed_is_blocked_the_same() {
             );
             assert!(!sent.contains("forbidden"), "{sent}");
             let mut judge = new_judge(api, &aborting("forbidden"), HARD);
-            assert_eq!(judge.judge_whole(body).unwrap_err().reason(), reason);
+            assert_eq!(judge_whole(&mut judge, &body).unwrap_err().reason(), reason);
         }
     }
 }
@@ -330,7 +331,7 @@ fn a_reply_that_cannot_be_read_is_stopped_unless_it_may_pass() {
             assert_eq!(judged.sent, bad, "{api:?}");
             assert!(judged.report.is_unreadable);
             let mut judge = new_judge(api, &aborting("never"), SETTINGS);
-            judge.judge_whole(bad.into_bytes()).unwrap_err();
+            judge_whole(&mut judge, bad.as_bytes()).unwrap_err();
         }
         assert!(!judge(api, &aborting("never"), &good).report.is_unreadable);
     }

@@ -8,7 +8,7 @@ use ttsr_testing::{Random, cassette, scale, skip};
 use ttsr_wire::{Reader, WireFormat};
 
 use super::replies::{Piece, stream};
-use super::{APIS, SETTINGS, aborting, judge_with, new_judge};
+use super::{APIS, SETTINGS, aborting, judge_whole, judge_with, new_judge};
 use crate::routes::ModelApi;
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -86,7 +86,7 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
             let name = format!("{}@{number}", path.display());
             if body.trim_ascii_start().starts_with(b"{") {
                 let mut judge = new_judge(api, &pack, SETTINGS);
-                assert_eq!(judge.judge_whole(body.clone()).unwrap(), body, "{name}");
+                assert_eq!(judge_whole(&mut judge, &body).unwrap(), body, "{name}");
                 wholes += 1;
                 continue;
             }

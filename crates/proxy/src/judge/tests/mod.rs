@@ -7,10 +7,11 @@ pub(crate) mod legal;
 mod random;
 mod redactions;
 pub(crate) mod replies;
+mod retries;
 
 use ttsr::{Action, Mode, Pack, Pattern, Rule};
 
-use super::{BodyFrames, BrokenOff, JudgeSettings, ReplyJudge, ReplyReport};
+use super::{Block, BodyFrames, BrokenOff, JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
 use crate::config::BlockEnding;
 use crate::routes::ModelApi;
 
@@ -47,6 +48,7 @@ pub(crate) const SETTINGS: JudgeSettings = JudgeSettings {
     is_fail_open: false,
     mode: Mode::Live,
     held_bytes: 1 << 20,
+    can_retry: false,
 };
 
 /// The result of one judged stream.
@@ -80,6 +82,15 @@ pub(crate) fn judge_with<'p>(
 
 pub(crate) fn judge(api: ModelApi, pack: &Pack, stream: &str) -> Judged {
     judge_with(api, pack, SETTINGS, [stream.as_bytes()])
+}
+
+/// Judges a reply that is not streamed, and returns the body for the client.
+pub(super) fn judge_whole(judge: &mut ReplyJudge, body: &[u8]) -> Result<Vec<u8>, Block> {
+    match judge.judge_whole(body) {
+        JudgedWhole::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
+        JudgedWhole::Refused(block) => Err(block),
+        JudgedWhole::Again(next) => panic!("no request can be sent again: {next:?}"),
+    }
 }
 
 /// A pack of one rule for text, reasoning and tool input.

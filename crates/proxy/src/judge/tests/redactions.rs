@@ -3,7 +3,7 @@
 use ttsr::{Action, Pack, Pattern};
 
 use super::replies::{Piece, seen, stream, whole};
-use super::{APIS, SETTINGS, frames_of, judge_with, new_judge, pack_of};
+use super::{APIS, SETTINGS, frames_of, judge_whole, judge_with, new_judge, pack_of};
 use crate::judge::BodyFrames;
 
 const SECRET: &str = "key-é-0123456789";
@@ -53,7 +53,7 @@ fn no_byte_of_a_secret_is_sent_however_it_is_cut() {
                 assert_eq!(seen.input, "{\"a\": \"x [redacted] y\"}", "{what}");
                 let body = whole(api, &pieces).to_string().into_bytes();
                 let mut judge = new_judge(api, &pack, SETTINGS);
-                let sent = String::from_utf8(judge.judge_whole(body).unwrap()).unwrap();
+                let sent = String::from_utf8(judge_whole(&mut judge, &body).unwrap()).unwrap();
                 assert!(!leaks(&sent), "{what}: {sent}");
                 assert_eq!(sent.matches("[redacted]").count(), 3, "{sent}");
             }

@@ -1,0 +1,212 @@
+//! The judgement of one request: which of its texts are new, what rules make of them, and the body that is sent.
+//! Without I/O and without a clock.
+//!
+//! `read` finds the texts of a body by their place, `memory` is what a session keeps of earlier requests, `redactors`
+//! has the rules that redact, and `outgoing` writes the body. Only texts that change are written anew.
+
+mod memory;
+mod outgoing;
+mod read;
+mod redactors;
+mod session_key;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use ttsr::conversation::Note;
+use ttsr::rule::Header;
+use ttsr::{Action, Channel, Conversation, DecisionRecord, Flow, Mode, Origin, Pack};
+
+use crate::judge::{Block, warning};
+use memory::PlacedText;
+pub(crate) use memory::{PartHash, ReplyEffect, SessionMemory};
+pub(crate) use outgoing::OutgoingBody;
+pub(crate) use read::ModelRequest;
+use read::{PartRole, RequestPart};
+pub(crate) use redactors::Redactors;
+pub(crate) use session_key::session_key;
+
+/// The number of requests after which guidance goes into one that does not continue the conversation it was decided in.
+const PASSED_OVER: u32 = 16;
+
+/// A request that rules let pass.
+pub(crate) struct JudgedRequest {
+    /// The conversation of the session, in whose turn the reply is an attempt.
+    pub(crate) conversation: Conversation,
+    /// The session after the request.
+    pub(crate) memory: SessionMemory,
+    pub(crate) body: OutgoingBody,
+    pub(crate) acts: RequestActs,
+    /// The last text of the user or of a tool, to which the reply is an answer.
+    pub(crate) anchor: Option<PartHash>,
+    /// The guidance that the body carries.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// A request that a rule refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedRequest {
+    pub(crate) reason: String,
+    pub(crate) acts: RequestActs,
+    /// The session after the request.
+    pub(crate) memory: Box<SessionMemory>,
+}
+
+/// The acts of rules on the texts of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestActs {
+    /// Headers that rules set.
+    pub(crate) headers: Vec<Header>,
+    /// Warnings, each with the id of its rule.
+    pub(crate) warnings: Vec<Note>,
+    /// Number of texts in which rules redact.
+    pub(crate) redactions: u64,
+    /// The decisions on the texts that are new.
+    pub(crate) decisions: Vec<DecisionRecord>,
+}
+
+/// Judges a request in the state of its session.
+///
+/// # Errors
+/// If a rule aborts.
+pub(crate) fn judge_request(
+    request: &Arc<ModelRequest>,
+    pack: &Pack,
+    redactors: &Redactors,
+    mode: Mode,
+    mut memory: SessionMemory,
+) -> Result<JudgedRequest, RefusedRequest> {
+    let origin = Origin {
+        model: request.model.clone(),
+        ..Origin::default()
+    };
+    let chain = request.chain();
+    let last = chain.iter().rposition(Option::is_some);
+    let anchor = last.and_then(|last| chain[last]);
+    let takes_guidance = memory.takes_guidance(&chain, PASSED_OVER);
+    let mut conversation = memory.conversation(pack, takes_guidance);
+    conversation.set_mode(mode);
+    conversation.set_origin(origin.clone());
+    let mut acts = RequestActs::default();
+    let judged = judge_new(request, &chain, &mut conversation, &mut memory, &mut acts);
+    memory.leave(&conversation, anchor);
+    let refused = judged.err().or_else(|| {
+        // The same request again is refused again.
+        let known = anchor.filter(|_| mode == Mode::Live);
+        known.and_then(|anchor| memory.refused(anchor).map(str::to_owned))
+    });
+    if let Some(reason) = refused {
+        return Err(RefusedRequest {
+            reason,
+            acts,
+            memory: Box::new(memory),
+        });
+    }
+    let mut body = OutgoingBody::new(request);
+    let mut notes: Vec<Note> = conversation.guidance().collect();
+    match last.filter(|_| mode == Mode::Live) {
+        Some(last) => {
+            let redactors = redactors.with_origin(origin);
+            acts.redactions = edit_texts(request, &chain, &redactors, &memory, &mut body);
+            let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
+            body.add_guidance(last, &texts);
+        }
+        None => notes.clear(),
+    }
+    Ok(JudgedRequest {
+        conversation,
+        memory,
+        body,
+        acts,
+        anchor,
+        notes,
+    })
+}
+
+/// Judges the texts that are new. Returns the reason if a rule aborts.
+fn judge_new(
+    request: &ModelRequest,
+    chain: &[Option<PartHash>],
+    conversation: &mut Conversation,
+    memory: &mut SessionMemory,
+    acts: &mut RequestActs,
+) -> Result<(), String> {
+    let first = memory.first_new(request, chain);
+    let is_prompt = |part: &RequestPart| part.role == PartRole::User;
+    match request.parts[first..].iter().any(is_prompt) || conversation.turns() == 0 {
+        true => conversation.start_turn(),
+        false => conversation.reopen_turn(),
+    }
+    let anchor = chain.iter().rev().find_map(|hash| *hash);
+    for (part, hash) in request.parts.iter().zip(chain).skip(first) {
+        let Some(hash) = *hash else { continue };
+        let mut placed = PlacedText::new(hash);
+        let judged = judge_part(part, conversation, &mut placed, acts);
+        if let Err(reason) = &judged {
+            placed.withhold(reason.clone(), anchor.unwrap_or(hash));
+        }
+        memory.remember(hash, placed);
+        judged?;
+    }
+    Ok(())
+}
+
+/// Judges the texts of a part. Returns the reason if a rule aborts.
+fn judge_part(
+    part: &RequestPart,
+    conversation: &mut Conversation,
+    placed: &mut PlacedText,
+    acts: &mut RequestActs,
+) -> Result<(), String> {
+    for (index, text) in part.texts.iter().enumerate() {
+        let screened = match part.role {
+            PartRole::User => conversation.screen(Channel::UserInput, None, &text.text),
+            _ => conversation.screen_output(part.tool.as_deref(), part.outcome, &text.text),
+        };
+        acts.decisions.extend_from_slice(&screened.decisions);
+        if let Flow::Cut(cut) = &screened.flow {
+            return Err(Block::of_cut(cut, &screened.decisions).request_reason());
+        }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for decision in screened.decisions.iter().filter(|it| !it.is_suppressed()) {
+            match decision.action {
+                Action::Prepend => before.push(decision.message.clone()),
+                Action::Append => after.push(decision.message.clone()),
+                Action::Warn => acts.warnings.extend(warning(decision)),
+                _ => {}
+            }
+        }
+        placed.add(index, before, after);
+        acts.headers.extend(screened.headers);
+    }
+    Ok(())
+}
+
+/// Adds the texts that change, and the guidance that earlier requests carried, to the body. Returns the number of texts
+/// with redactions.
+fn edit_texts(
+    request: &ModelRequest,
+    chain: &[Option<PartHash>],
+    redactors: &Redactors,
+    memory: &SessionMemory,
+    body: &mut OutgoingBody,
+) -> u64 {
+    let mut redactions = 0;
+    for (number, (part, hash)) in request.parts.iter().zip(chain).enumerate() {
+        let placed = hash.and_then(|hash| memory.placed(hash));
+        for (index, text) in part.texts.iter().enumerate() {
+            let redacted = redactors.redact(part, &text.text);
+            redactions += u64::from(redacted.is_some());
+            let current = redacted.as_deref().unwrap_or(&text.text);
+            let placed = placed.and_then(|placed| placed.edited(index, current));
+            if let Some(edited) = placed.or(redacted) {
+                body.set_text(number, index, edited);
+            }
+        }
+        if let Some(placed) = placed {
+            body.add_guidance(number, &placed.guidance);
+        }
+    }
+    redactions
+}

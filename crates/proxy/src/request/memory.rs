@@ -1,0 +1,278 @@
+//! The state of a session between its requests.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+use ttsr::{Conversation, Pack, Snapshot};
+
+use super::read::ModelRequest;
+
+/// The most texts that a session remembers to have judged. Of a longer history, the last ones count.
+const JUDGED: usize = 128;
+
+/// The most texts with additions that a session remembers, and the most bytes of them.
+const PLACED: usize = 256;
+const PLACED_BYTES: usize = 256 << 10;
+
+/// The hash of a text of the user or of a tool, and of all such texts before it: the first 16 bytes of SHA-256, in
+/// hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) struct PartHash(u128);
+
+impl PartHash {
+    /// Returns the hash of these texts after those of this hash.
+    pub(crate) fn then<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> PartHash {
+        let mut context = Context::new(&SHA256);
+        context.update(&self.0.to_be_bytes());
+        for text in texts {
+            context.update(&(text.len() as u64).to_be_bytes());
+            context.update(text.as_bytes());
+        }
+        let mut first = [0; 16];
+        first.copy_from_slice(&context.finish().as_ref()[..16]);
+        PartHash(u128::from_be_bytes(first))
+    }
+}
+
+impl fmt::Display for PartHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl From<PartHash> for String {
+    fn from(hash: PartHash) -> String {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for PartHash {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<PartHash, Self::Error> {
+        u128::from_str_radix(&text, 16).map(PartHash)
+    }
+}
+
+/// The changes of rules to one part of a request, which are made again whenever a client replays the part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlacedText {
+    at: PartHash,
+    /// Text before and after a text of the part, with the index of that text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    additions: Vec<(usize, Vec<String>, Vec<String>)>,
+    /// Guidance behind the part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) guidance: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    withheld: Option<WithheldText>,
+}
+
+/// A part that a rule keeps from the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WithheldText {
+    reason: String,
+    /// The last part of the request that was refused because of it.
+    refused_at: PartHash,
+}
+
+impl PlacedText {
+    pub(crate) fn new(at: PartHash) -> PlacedText {
+        PlacedText {
+            at,
+            additions: Vec::new(),
+            guidance: Vec::new(),
+            withheld: None,
+        }
+    }
+
+    pub(crate) fn add(&mut self, index: usize, before: Vec<String>, after: Vec<String>) {
+        if !before.is_empty() || !after.is_empty() {
+            self.additions.push((index, before, after));
+        }
+    }
+
+    pub(crate) fn withhold(&mut self, reason: String, refused_at: PartHash) {
+        self.withheld = Some(WithheldText { reason, refused_at });
+    }
+
+    /// Returns the text at that index of the part as it is sent, or `None` if it is sent as it is.
+    pub(crate) fn edited(&self, index: usize, text: &str) -> Option<String> {
+        if let Some(withheld) = &self.withheld {
+            return Some(withheld.reason.clone());
+        }
+        let found = self.additions.iter().find(|(at, _, _)| *at == index);
+        let (_, before, after) = found?;
+        let before = before.iter().map(String::as_str);
+        let after = after.iter().map(String::as_str);
+        let pieces: Vec<&str> = before.chain([text]).chain(after).collect();
+        Some(pieces.join("\n\n"))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.additions.is_empty() && self.guidance.is_empty() && self.withheld.is_none()
+    }
+
+    fn len(&self) -> usize {
+        let additions = self.additions.iter();
+        let texts = additions.flat_map(|(_, before, after)| before.iter().chain(after));
+        texts.chain(&self.guidance).map(String::len).sum()
+    }
+}
+
+/// The state of a session between its requests. Of the texts of requests it has only hashes; it has the messages of
+/// rules, which may quote a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SessionMemory {
+    /// The state of rules; `None` before the first request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Snapshot>,
+    /// The parts that were judged, the latest last.
+    judged: VecDeque<PartHash>,
+    /// The changes to parts, the latest last.
+    placed: VecDeque<PlacedText>,
+    /// The last part of the request in whose reply the guidance that waits was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guidance_at: Option<PartHash>,
+    /// Number of requests since then that do not continue that one.
+    #[serde(skip_serializing_if = "is_zero")]
+    passed_over: u32,
+    /// The state of rules that the request in progress began with.
+    #[serde(skip)]
+    base: Option<Snapshot>,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// The result of a reply for its session.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyEffect {
+    /// The state of rules before the reply and after it.
+    pub(crate) base: Snapshot,
+    pub(crate) fork: Snapshot,
+    /// The last part of its request.
+    pub(crate) anchor: Option<PartHash>,
+    /// The guidance that the request carried and that the model received.
+    pub(crate) delivered: Vec<String>,
+}
+
+impl SessionMemory {
+    /// Returns the conversation of the next request, without the guidance that waits if the request does not take it.
+    pub(super) fn conversation(&mut self, pack: &Pack, takes_guidance: bool) -> Conversation {
+        let Some(rules) = &self.rules else {
+            return Conversation::new(pack);
+        };
+        let base = match takes_guidance {
+            true => rules.clone(),
+            false => rules.without_guidance(),
+        };
+        // Rules that have changed since begin anew.
+        let (conversation, _) = Conversation::restore(pack, &base);
+        self.base = Some(base);
+        conversation
+    }
+
+    /// Takes over the state of a conversation that [`conversation`](Self::conversation) returned.
+    pub(super) fn leave(&mut self, conversation: &Conversation, anchor: Option<PartHash>) {
+        let fork = conversation.snapshot();
+        match (&mut self.rules, self.base.take()) {
+            (Some(rules), Some(base)) => rules.merge(&base, &fork),
+            (rules, _) => *rules = Some(fork),
+        }
+        self.mark_guidance(anchor);
+    }
+
+    fn mark_guidance(&mut self, anchor: Option<PartHash>) {
+        let waits = self.rules.as_ref().is_some_and(Snapshot::has_guidance);
+        if !waits {
+            (self.guidance_at, self.passed_over) = (None, 0);
+        } else if self.guidance_at.is_none() {
+            self.guidance_at = anchor;
+        }
+    }
+
+    /// Returns true if the guidance that waits goes into a request: one that continues the conversation in which it was
+    /// decided, or any one after `patience` others. Clients send other requests in a session, such as for a title.
+    pub(super) fn takes_guidance(&mut self, chain: &[Option<PartHash>], patience: u32) -> bool {
+        let Some(at) = self.guidance_at else {
+            return true;
+        };
+        self.passed_over = self.passed_over.saturating_add(1);
+        chain.contains(&Some(at)) || self.passed_over > patience
+    }
+
+    /// Returns the index of the first part that is new: after the last one that was judged before, else after the last
+    /// message of the assistant.
+    pub(super) fn first_new(&self, request: &ModelRequest, chain: &[Option<PartHash>]) -> usize {
+        let is_judged = |hash: &Option<PartHash>| hash.is_some_and(|it| self.judged.contains(&it));
+        match chain.iter().rposition(is_judged) {
+            Some(last) => last + 1,
+            None => request.trailing(),
+        }
+    }
+
+    /// Records that a part was judged, and the changes to it.
+    pub(super) fn remember(&mut self, hash: PartHash, placed: PlacedText) {
+        self.judged.retain(|known| *known != hash);
+        self.judged.push_back(hash);
+        while self.judged.len() > JUDGED {
+            self.judged.pop_front();
+        }
+        if !placed.is_empty() {
+            self.place(placed);
+        }
+    }
+
+    fn place(&mut self, placed: PlacedText) {
+        self.placed.push_back(placed);
+        let mut bytes: usize = self.placed.iter().map(PlacedText::len).sum();
+        while self.placed.len() > PLACED || bytes > PLACED_BYTES {
+            let dropped = self.placed.pop_front();
+            bytes -= dropped.map_or(bytes, |dropped| dropped.len());
+        }
+    }
+
+    /// Returns the changes to a part.
+    pub(super) fn placed(&self, hash: PartHash) -> Option<&PlacedText> {
+        self.placed.iter().find(|placed| placed.at == hash)
+    }
+
+    /// Returns the reason why a request was refused that ended with the same part.
+    pub(super) fn refused(&self, anchor: PartHash) -> Option<&str> {
+        let withheld = self.placed.iter().filter_map(|it| it.withheld.as_ref());
+        let mut refused = withheld.filter(|it| it.refused_at == anchor);
+        refused.next().map(|it| it.reason.as_str())
+    }
+
+    /// Adds the result of a reply.
+    pub(crate) fn end_reply(&mut self, outcome: &ReplyEffect) {
+        match &mut self.rules {
+            Some(rules) => rules.merge(&outcome.base, &outcome.fork),
+            // The session was forgotten meanwhile.
+            None => self.rules = Some(outcome.fork.clone()),
+        }
+        if let (Some(at), false) = (outcome.anchor, outcome.delivered.is_empty()) {
+            self.guidance_at = None;
+            match self.placed.iter_mut().find(|placed| placed.at == at) {
+                Some(known) => known.guidance.extend(outcome.delivered.iter().cloned()),
+                None => self.place(PlacedText {
+                    guidance: outcome.delivered.clone(),
+                    ..PlacedText::new(at)
+                }),
+            }
+        }
+        if outcome.fork.has_guidance() {
+            self.guidance_at = None;
+            self.passed_over = 0;
+        }
+        self.mark_guidance(outcome.anchor);
+    }
+}

@@ -1,0 +1,212 @@
+//! The body that is sent to the server. It has the bytes of the client but for the texts that change and the messages that
+//! are added.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
+use super::read::{ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart};
+use crate::json_spans::{JsonEdits, quoted};
+use crate::judge::RetryMessage;
+use crate::routes::ModelApi;
+
+/// The body of a request to the server.
+#[derive(Clone, Debug)]
+pub(crate) struct OutgoingBody {
+    request: Arc<ModelRequest>,
+    /// The texts that change, by the index of the part and of the text in it.
+    texts: BTreeMap<(usize, usize), String>,
+    /// The guidance behind a part, by its index.
+    guidance: BTreeMap<usize, Vec<String>>,
+}
+
+impl OutgoingBody {
+    pub(crate) fn new(request: &Arc<ModelRequest>) -> OutgoingBody {
+        OutgoingBody {
+            request: Arc::clone(request),
+            texts: BTreeMap::new(),
+            guidance: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn set_text(&mut self, part: usize, index: usize, text: String) {
+        self.texts.insert((part, index), text);
+    }
+
+    /// Adds guidance behind the last part of the user or of a tool.
+    pub(crate) fn add_last_guidance(&mut self, texts: &[String]) {
+        let is_text =
+            |part: &RequestPart| matches!(part.role, PartRole::User | PartRole::ToolOutput);
+        if let Some(last) = self.request.parts.iter().rposition(is_text) {
+            self.add_guidance(last, texts);
+        }
+    }
+
+    pub(super) fn add_guidance(&mut self, part: usize, texts: &[String]) {
+        if !texts.is_empty() {
+            let known = self.guidance.entry(part).or_default();
+            known.extend_from_slice(texts);
+        }
+    }
+
+    /// Returns the body, with what is added for a request that is sent again.
+    pub(crate) fn write(&self, retry: Option<&RetryMessage>) -> Bytes {
+        let Some(retry) = retry else {
+            return self.written(&self.guidance, &[], None);
+        };
+        let request = &*self.request;
+        let last = request.parts.last();
+        let is_last = |item: usize| item + 1 == request.items.len();
+        let at_user = last
+            .is_some_and(|part| is_last(part.item) && request.items[part.item].content.is_some());
+        // Two messages of the user in a row are avoided, because some servers expect an answer between them.
+        if at_user && retry.partial.trim().is_empty() {
+            let mut guidance = self.guidance.clone();
+            let texts = guidance.entry(request.parts.len() - 1).or_default();
+            texts.push(retry.message.clone());
+            return self.written(&guidance, &[], Some(retry));
+        }
+        let mut tail = Vec::new();
+        let partial = retry.partial.trim_end();
+        if !partial.is_empty() {
+            tail.push(self.message("assistant", partial));
+        }
+        tail.push(self.message("user", &retry.message));
+        self.written(&self.guidance, &tail, Some(retry))
+    }
+
+    fn written(
+        &self,
+        guidance: &BTreeMap<usize, Vec<String>>,
+        tail: &[Value],
+        retry: Option<&RetryMessage>,
+    ) -> Bytes {
+        let request = &*self.request;
+        let mut edits = JsonEdits::default();
+        let mut texts = self.texts.clone();
+        for (&number, added) in guidance {
+            let part = &request.parts[number];
+            let item = &request.items[part.item];
+            match &item.content {
+                Some(ContentForm::Text) => {
+                    let known = part.texts.first().map(|text| text.text.clone());
+                    let text = texts
+                        .entry((number, 0))
+                        .or_insert_with(|| known.unwrap_or_default());
+                    for more in added {
+                        *text = format!("{text}\n\n{more}");
+                    }
+                }
+                Some(ContentForm::List { range, is_empty }) => {
+                    for more in added {
+                        let item = self.text_item(more).to_string();
+                        edits.append_element(range, *is_empty, &item);
+                    }
+                }
+                None => {
+                    for more in added {
+                        let message = self.message("user", more);
+                        edits.replace(item.range.end..item.range.end, format!(",{message}"));
+                    }
+                }
+            }
+        }
+        self.write_tail(&mut texts, tail, &mut edits);
+        for ((part, index), text) in &texts {
+            let range = request.parts[*part].texts[*index].range.clone();
+            edits.replace(range, quoted(text));
+        }
+        if let Some(retry) = retry {
+            self.write_options(retry, &mut edits);
+        }
+        if edits.is_empty() {
+            return request.body.clone();
+        }
+        // The ranges are those of values that do not overlap.
+        let written = edits.apply(&request.body);
+        debug_assert!(written.is_some());
+        written.map_or_else(|| request.body.clone(), Bytes::from)
+    }
+
+    /// Adds messages behind the history.
+    fn write_tail(
+        &self,
+        texts: &mut BTreeMap<(usize, usize), String>,
+        tail: &[Value],
+        edits: &mut JsonEdits,
+    ) {
+        let request = &*self.request;
+        if tail.is_empty() {
+            return;
+        }
+        match &request.history {
+            HistoryForm::List(range) if !range.is_empty() => {
+                let is_empty = request.items.is_empty();
+                for (number, message) in tail.iter().enumerate() {
+                    edits.append_element(range, is_empty && number == 0, &message.to_string());
+                }
+            }
+            HistoryForm::List(_) => {
+                let list = Value::from(tail.to_vec());
+                self.write_member("input", &list.to_string(), edits);
+            }
+            HistoryForm::Text(range) => {
+                let known = request.parts.first().and_then(|part| part.texts.first());
+                let known = known.map_or("", |text| &text.text);
+                let input = texts.remove(&(0, 0)).unwrap_or_else(|| known.to_owned());
+                let first = self.message("user", &input);
+                let list = [first].into_iter().chain(tail.iter().cloned());
+                edits.replace(range.clone(), Value::from_iter(list).to_string());
+            }
+        }
+    }
+
+    fn write_options(&self, retry: &RetryMessage, edits: &mut JsonEdits) {
+        let request = &*self.request;
+        if let (Some(model), Some(range)) = (&retry.model, &request.model_range) {
+            edits.replace(range.clone(), quoted(model));
+        }
+        if let Some(thousandths) = retry.temperature {
+            let value = (f64::from(thousandths) / 1000.0).to_string();
+            match &request.temperature_range {
+                Some(range) => edits.replace(range.clone(), value),
+                None => self.write_member("temperature", &value, edits),
+            }
+        }
+    }
+
+    /// Adds a member at the start of the body.
+    fn write_member(&self, name: &str, value: &str, edits: &mut JsonEdits) {
+        let open = self.request.body.iter().position(|byte| *byte == b'{');
+        let at = open.map_or(0, |open| open + 1);
+        let rest = self.request.body[at..].trim_ascii_start();
+        let comma = if rest.starts_with(b"}") { "" } else { "," };
+        edits.replace(at..at, format!("\"{name}\":{value}{comma}"));
+    }
+
+    fn text_item(&self, text: &str) -> Value {
+        match self.request.api {
+            ModelApi::OpenAiResponses => json!({"type": "input_text", "text": text}),
+            _ => json!({"type": "text", "text": text}),
+        }
+    }
+
+    fn message(&self, role: &str, text: &str) -> Value {
+        match self.request.api {
+            ModelApi::AnthropicMessages => {
+                json!({"role": role, "content": [{"type": "text", "text": text}]})
+            }
+            ModelApi::OpenAiResponses => {
+                let kind = if role == "user" {
+                    "input_text"
+                } else {
+                    "output_text"
+                };
+                json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+            }
+            _ => json!({"role": role, "content": text}),
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! The texts of a request body, by their place in it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use hyper::body::Bytes;
+use serde_json::value::RawValue;
+use ttsr::rule::ToolOutcome;
+
+use super::memory::PartHash;
+use crate::json_spans::{elements, member, members, parse, span, string};
+use crate::routes::ModelApi;
+
+/// The deepest nesting of contents in a message.
+const DEPTH: usize = 16;
+
+/// The members of content that have text, in all APIs.
+const CONTENT: [&str; 9] = [
+    "content", "data", "document", "file", "output", "source", "stderr", "stdout", "text",
+];
+
+/// The types of content that is not text.
+const MEDIA: [&str; 12] = [
+    "audio",
+    "base64",
+    "computer_screenshot",
+    "container_upload",
+    "image",
+    "image_url",
+    "input_audio",
+    "input_image",
+    "input_video",
+    "item_reference",
+    "url",
+    "video_url",
+];
+
+/// The side from which a text comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartRole {
+    Instructions,
+    User,
+    Assistant,
+    ToolOutput,
+}
+
+/// The user's texts of one message, the output of one tool call, or a message that rules on requests do not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestPart {
+    pub(crate) role: PartRole,
+    /// The name of the tool, if the request has the call.
+    pub(crate) tool: Option<String>,
+    pub(crate) outcome: ToolOutcome,
+    pub(crate) texts: Vec<RequestText>,
+    /// The index of its message.
+    pub(crate) item: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestText {
+    /// The place of the string in the body, with its quotes.
+    pub(crate) range: Range<usize>,
+    pub(crate) text: String,
+}
+
+/// The form of the content of a user's message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ContentForm {
+    /// A string, which is the only text of its part.
+    Text,
+    /// A list of typed items.
+    List { range: Range<usize>, is_empty: bool },
+}
+
+/// A message or item of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestItem {
+    pub(crate) range: Range<usize>,
+    /// `None` if it is not a message of the user.
+    pub(crate) content: Option<ContentForm>,
+}
+
+/// The history of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HistoryForm {
+    /// A list of messages at that place.
+    List(Range<usize>),
+    /// The input is one string, at that place.
+    Text(Range<usize>),
+}
+
+/// A request body that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModelRequest {
+    pub(crate) api: ModelApi,
+    pub(crate) body: Bytes,
+    pub(crate) model: Option<String>,
+    /// The places of the values of `model` and `temperature`.
+    pub(crate) model_range: Option<Range<usize>>,
+    pub(crate) temperature_range: Option<Range<usize>>,
+    pub(crate) history: HistoryForm,
+    pub(crate) items: Vec<RequestItem>,
+    pub(crate) parts: Vec<RequestPart>,
+    /// The id of the session that the client names in the body.
+    pub(crate) session: Option<String>,
+    /// The system prompt, up to the first message of the user.
+    pub(crate) instructions: String,
+}
+
+impl ModelRequest {
+    /// Returns true if requests to that API can be read.
+    pub(crate) fn knows(api: ModelApi) -> bool {
+        matches!(
+            api,
+            ModelApi::AnthropicMessages | ModelApi::OpenAiChat | ModelApi::OpenAiResponses
+        )
+    }
+
+    /// Reads a body, or returns `None` if it is not a request of that API.
+    pub(crate) fn read(api: ModelApi, body: Bytes) -> Option<ModelRequest> {
+        let mut reader = BodyReader {
+            api,
+            body: &body,
+            items: Vec::new(),
+            parts: Vec::new(),
+            tools: HashMap::new(),
+            instructions: Vec::new(),
+        };
+        let top = members(parse(&body)?)?;
+        let system = match api {
+            ModelApi::AnthropicMessages => member(&top, "system"),
+            ModelApi::OpenAiResponses => member(&top, "instructions"),
+            _ => None,
+        };
+        if let Some(system) = system {
+            reader.instruct(system)?;
+        }
+        let history = reader.history(&top)?;
+        let (items, parts) = (reader.items, reader.parts);
+        let instructions = reader.instructions.into_iter().map(|text| text.text);
+        let instructions = instructions.collect::<Vec<_>>().join("\n");
+        let range = |name| member(&top, name).map(|value| span(&body, value));
+        let (model_range, temperature_range) = (range("model"), range("temperature"));
+        Some(ModelRequest {
+            api,
+            model: member(&top, "model").and_then(string),
+            model_range,
+            temperature_range,
+            history,
+            items,
+            parts,
+            session: named_session(&top),
+            instructions,
+            body,
+        })
+    }
+
+    /// Returns for each part of the user or of a tool the hash of it and all such parts before it.
+    ///
+    /// Messages of the assistant are left out, because some clients replay them in another form.
+    pub(crate) fn chain(&self) -> Vec<Option<PartHash>> {
+        let mut last = PartHash::default();
+        let mut hash = |part: &RequestPart| {
+            let name = match part.role {
+                PartRole::User => "user",
+                PartRole::ToolOutput => "tool",
+                PartRole::Instructions | PartRole::Assistant => return None,
+            };
+            let texts = part.texts.iter().map(|text| text.text.as_str());
+            last = last.then([name].into_iter().chain(texts));
+            Some(last)
+        };
+        self.parts.iter().map(&mut hash).collect()
+    }
+
+    /// Returns the index of the first part after the last message of the assistant.
+    pub(crate) fn trailing(&self) -> usize {
+        let of_assistant = |part: &RequestPart| part.role == PartRole::Assistant;
+        let last = self.parts.iter().rposition(of_assistant);
+        last.map_or(0, |last| last + 1)
+    }
+}
+
+/// Returns the id of the session in the metadata that Claude Code and Codex send.
+fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
+    let of = |outer: &str, inner: &str| {
+        let outer = members(member(top, outer)?)?;
+        string(member(&outer, inner)?)
+    };
+    let user = of("metadata", "user_id");
+    let in_user = user.and_then(|user| {
+        let user: serde_json::Value = serde_json::from_str(&user).ok()?;
+        Some(user["session_id"].as_str()?.to_owned())
+    });
+    in_user.or_else(|| of("client_metadata", "session_id"))
+}
+
+struct BodyReader<'b> {
+    api: ModelApi,
+    body: &'b [u8],
+    items: Vec<RequestItem>,
+    parts: Vec<RequestPart>,
+    /// The names of the tools by the ids of their calls.
+    tools: HashMap<String, String>,
+    instructions: Vec<RequestText>,
+}
+
+impl<'b> BodyReader<'b> {
+    fn history(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
+        let name = match self.api {
+            ModelApi::OpenAiResponses => "input",
+            _ => "messages",
+        };
+        let Some(list) = member(top, name) else {
+            // A request to Responses may name a prompt that the provider stores.
+            let is_optional = self.api == ModelApi::OpenAiResponses;
+            return is_optional.then_some(HistoryForm::List(0..0));
+        };
+        let range = span(self.body, list);
+        if self.api == ModelApi::OpenAiResponses && string(list).is_some() {
+            self.items.push(RequestItem {
+                range: range.clone(),
+                content: Some(ContentForm::Text),
+            });
+            self.push_user(0, list)?;
+            return Some(HistoryForm::Text(range));
+        }
+        for (number, item) in elements(list)?.into_iter().enumerate() {
+            let known = members(item)?;
+            self.items.push(RequestItem {
+                range: span(self.body, item),
+                content: None,
+            });
+            match self.api {
+                ModelApi::AnthropicMessages => self.messages_item(number, &known)?,
+                ModelApi::OpenAiChat => self.chat_item(number, &known)?,
+                _ => self.responses_item(number, &known)?,
+            }
+        }
+        Some(HistoryForm::List(range))
+    }
+
+    fn messages_item(&mut self, number: usize, item: &[(String, &'b RawValue)]) -> Option<()> {
+        let content = member(item, "content")?;
+        match &*string(member(item, "role")?)? {
+            "user" => self.push_user(number, content),
+            "assistant" => {
+                for block in elements(content).unwrap_or_default() {
+                    self.name_tool(&members(block)?, "id", "name");
+                }
+                self.push_silent(number, PartRole::Assistant)
+            }
+            "system" => self.push_instructions(number, content),
+            _ => None,
+        }
+    }
+
+    fn chat_item(&mut self, number: usize, item: &[(String, &'b RawValue)]) -> Option<()> {
+        match &*string(member(item, "role")?)? {
+            "user" => self.push_user(number, member(item, "content")?),
+            "assistant" => {
+                let calls = member(item, "tool_calls").and_then(elements);
+                for call in calls.unwrap_or_default() {
+                    let call = members(call)?;
+                    let id = member(&call, "id").and_then(string);
+                    let function = member(&call, "function").or_else(|| member(&call, "custom"));
+                    let function = function.and_then(members).unwrap_or_default();
+                    let name = member(&function, "name").and_then(string);
+                    self.tools.extend(id.zip(name));
+                }
+                self.push_silent(number, PartRole::Assistant)
+            }
+            "tool" | "function" => {
+                let id = member(item, "tool_call_id").and_then(string);
+                let known = id.and_then(|id| self.tools.get(&id).cloned());
+                let tool = known.or_else(|| member(item, "name").and_then(string));
+                self.push_output(number, tool, ToolOutcome::Ok, member(item, "content"))
+            }
+            "system" | "developer" => self.push_instructions(number, member(item, "content")?),
+            _ => None,
+        }
+    }
+
+    fn responses_item(&mut self, number: usize, item: &[(String, &'b RawValue)]) -> Option<()> {
+        let kind = member(item, "type").and_then(string);
+        let role = member(item, "role").and_then(string);
+        match (kind.as_deref(), role.as_deref()) {
+            (None | Some("message"), Some("user")) => {
+                self.push_user(number, member(item, "content")?)
+            }
+            (None | Some("message"), Some("assistant")) => {
+                self.push_silent(number, PartRole::Assistant)
+            }
+            (None | Some("message"), Some("system" | "developer")) => {
+                self.push_instructions(number, member(item, "content")?)
+            }
+            (None | Some("message"), _) => None,
+            (Some(kind), _) if kind.ends_with("_output") => {
+                let id = member(item, "call_id").and_then(string);
+                let tool = id.and_then(|id| self.tools.get(&id).cloned());
+                self.push_output(number, tool, ToolOutcome::Ok, member(item, "output"))
+            }
+            (Some(_), _) => {
+                self.name_tool(item, "call_id", "name");
+                self.push_silent(number, PartRole::Assistant)
+            }
+        }
+    }
+
+    fn name_tool(&mut self, call: &[(String, &'b RawValue)], id: &str, name: &str) {
+        let id = member(call, id).and_then(string);
+        let name = member(call, name).and_then(string);
+        self.tools.extend(id.zip(name));
+    }
+
+    fn push_instructions(&mut self, item: usize, content: &'b RawValue) -> Option<()> {
+        if !self.parts.iter().any(|part| part.role == PartRole::User) {
+            self.instruct(content)?;
+        }
+        self.push_silent(item, PartRole::Instructions)
+    }
+
+    fn instruct(&mut self, content: &'b RawValue) -> Option<()> {
+        let mut texts = std::mem::take(&mut self.instructions);
+        self.texts(content, DEPTH, &mut texts)?;
+        self.instructions = texts;
+        Some(())
+    }
+
+    fn push_silent(&mut self, item: usize, role: PartRole) -> Option<()> {
+        self.parts.push(RequestPart {
+            role,
+            tool: None,
+            outcome: ToolOutcome::Ok,
+            texts: Vec::new(),
+            item,
+        });
+        Some(())
+    }
+
+    fn push_output(
+        &mut self,
+        item: usize,
+        tool: Option<String>,
+        outcome: ToolOutcome,
+        content: Option<&'b RawValue>,
+    ) -> Option<()> {
+        let mut texts = Vec::new();
+        if let Some(content) = content {
+            self.texts(content, DEPTH, &mut texts)?;
+        }
+        self.parts.push(RequestPart {
+            role: PartRole::ToolOutput,
+            tool,
+            outcome,
+            texts,
+            item,
+        });
+        Some(())
+    }
+
+    /// Reads the content of a message of the user. In Messages it has the results of tools, too.
+    fn push_user(&mut self, item: usize, content: &'b RawValue) -> Option<()> {
+        let mut texts = Vec::new();
+        let list = elements(content);
+        let form = match &list {
+            Some(list) => ContentForm::List {
+                range: span(self.body, content),
+                is_empty: list.is_empty(),
+            },
+            None => ContentForm::Text,
+        };
+        match list {
+            Some(list) => {
+                for block in list {
+                    let known = members(block)?;
+                    let kind = member(&known, "type").and_then(string);
+                    if kind.as_deref() != Some("tool_result") {
+                        self.texts(block, DEPTH, &mut texts)?;
+                        continue;
+                    }
+                    let id = member(&known, "tool_use_id").and_then(string);
+                    let tool = id.and_then(|id| self.tools.get(&id).cloned());
+                    let is_error = member(&known, "is_error").is_some_and(|it| it.get() == "true");
+                    let outcome = match is_error {
+                        true => ToolOutcome::Error,
+                        false => ToolOutcome::Ok,
+                    };
+                    self.push_output(item, tool, outcome, member(&known, "content"))?;
+                }
+            }
+            None => {
+                string(content)?;
+                self.texts(content, DEPTH, &mut texts)?;
+            }
+        }
+        self.items[item].content = Some(form);
+        if !texts.is_empty() {
+            self.parts.push(RequestPart {
+                role: PartRole::User,
+                tool: None,
+                outcome: ToolOutcome::Ok,
+                texts,
+                item,
+            });
+        }
+        Some(())
+    }
+
+    /// Adds the texts of content to `texts`, in their order.
+    fn texts(&self, value: &'b RawValue, depth: usize, texts: &mut Vec<RequestText>) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match value.get().as_bytes().first()? {
+            b'"' => texts.push(RequestText {
+                range: span(self.body, value),
+                text: string(value)?,
+            }),
+            b'[' => {
+                for element in elements(value)? {
+                    self.texts(element, depth, texts)?;
+                }
+            }
+            b'{' => {
+                let known = members(value)?;
+                let kind = member(&known, "type").and_then(string);
+                if kind.is_some_and(|kind| MEDIA.contains(&&*kind)) {
+                    return Some(());
+                }
+                for (name, value) in known {
+                    if CONTENT.contains(&&*name) {
+                        self.texts(value, depth, texts)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,50 @@
+//! The key of a session: the id that a client names, else a hash of what the requests of a conversation have in common.
+
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, USER_AGENT};
+
+use super::memory::PartHash;
+use super::read::{ModelRequest, PartRole};
+
+/// The fields in which clients name a session, in the order in which they count.
+const NAMED: [HeaderName; 6] = [
+    HeaderName::from_static("x-claude-code-session-id"),
+    HeaderName::from_static("session-id"),
+    HeaderName::from_static("session_id"),
+    HeaderName::from_static("x-session-id"),
+    HeaderName::from_static("x-session-affinity"),
+    HeaderName::from_static("thread-id"),
+];
+
+/// The fields with the key of a client.
+const KEYS: [HeaderName; 4] = [
+    AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
+
+/// Returns the key of the session of a request. Requests with different authentication never have the same one.
+pub(crate) fn session_key(headers: &HeaderMap, request: &ModelRequest) -> String {
+    let value = |name: &HeaderName| {
+        let value = headers.get(name)?;
+        (!value.is_empty()).then(|| String::from_utf8_lossy(value.as_bytes()))
+    };
+    let mut parts = vec!["ttsr session".into()];
+    parts.extend(KEYS.iter().map(|name| value(name).unwrap_or_default()));
+    let named = NAMED.iter().find_map(value);
+    let named = named.or_else(|| request.session.as_deref().map(Into::into));
+    match named {
+        Some(named) => parts.extend(["named".into(), named]),
+        None => {
+            let first = request.parts.iter();
+            let mut first = first.filter(|part| part.role == PartRole::User);
+            let first = first.next().map(|part| &part.texts[..]).unwrap_or_default();
+            parts.push(value(&USER_AGENT).unwrap_or_default());
+            parts.push(request.instructions.as_str().into());
+            parts.extend(first.iter().map(|text| text.text.as_str().into()));
+        }
+    }
+    PartHash::default()
+        .then(parts.iter().map(|part| &**part))
+        .to_string()
+}

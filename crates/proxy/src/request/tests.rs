@@ -1,0 +1,785 @@
+//! Tests of judged requests, without a network.
+
+use std::sync::{Arc, LazyLock};
+
+use hyper::body::Bytes;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use ttsr::{Action, Channel, Flow, Mode, Pack, PartId, Pattern, Rule};
+
+use super::*;
+use crate::judge::RetryMessage;
+use crate::routes::ModelApi;
+
+const APIS: [ModelApi; 3] = [
+    ModelApi::AnthropicMessages,
+    ModelApi::OpenAiChat,
+    ModelApi::OpenAiResponses,
+];
+
+/// One step of a conversation.
+#[derive(Clone, Debug)]
+enum Step {
+    User(String),
+    Assistant(String),
+    /// The name of a tool and its output.
+    Tool(&'static str, String),
+}
+
+use Step::{Assistant, Tool, User};
+
+/// Returns the body of a request with that history.
+fn body(api: ModelApi, steps: &[Step]) -> Bytes {
+    let mut list = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        let id = format!("call_{number}");
+        match (api, step) {
+            (ModelApi::AnthropicMessages, User(text)) => {
+                list.push(json!({"role": "user", "content": [{"type": "text", "text": text}]}));
+            }
+            (ModelApi::AnthropicMessages, Tool(name, text)) => {
+                let call = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                list.push(json!({"role": "assistant", "content": [call]}));
+                let result = json!({"type": "tool_result", "tool_use_id": id, "content": text});
+                list.push(json!({"role": "user", "content": [result]}));
+            }
+            (ModelApi::OpenAiChat, Tool(name, text)) => {
+                let function = json!({"name": name, "arguments": "{}"});
+                let call = json!({"id": id, "type": "function", "function": function});
+                list.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+                list.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+            }
+            (_, Tool(name, text)) => {
+                list.push(json!({
+                    "type": "function_call", "call_id": id, "name": name, "arguments": "{}",
+                }));
+                list.push(json!({"type": "function_call_output", "call_id": id, "output": text}));
+            }
+            (ModelApi::OpenAiResponses, User(text)) => {
+                let content = json!([{"type": "input_text", "text": text}]);
+                list.push(json!({"type": "message", "role": "user", "content": content}));
+            }
+            (_, User(text)) => list.push(json!({"role": "user", "content": text})),
+            (_, Assistant(text)) => list.push(json!({"role": "assistant", "content": text})),
+        }
+    }
+    let name = match api {
+        ModelApi::OpenAiResponses => "input",
+        _ => "messages",
+    };
+    // Not as serde would write it.
+    let list = Value::from(list);
+    format!("{{ \"model\" : \"m\",\"{name}\": {list} ,\"stream\":true , \"x\":1.50}}").into()
+}
+
+fn user(text: &str) -> Step {
+    User(text.to_owned())
+}
+
+fn tool(text: &str) -> Step {
+    Tool("bash", text.to_owned())
+}
+
+fn reply(text: &str) -> Step {
+    Assistant(text.to_owned())
+}
+
+fn rule(id: &str, pattern: Pattern, on: Channel, action: Action) -> Rule {
+    let mut rule = Rule::new(id, vec![pattern]);
+    rule.on = vec![on];
+    rule.action = action;
+    rule.message = Some(format!("Message of {id}."));
+    rule
+}
+
+fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
+    let builder = rules
+        .into_iter()
+        .fold(Pack::builder(), |it, rule| it.rule(rule));
+    builder.build().unwrap()
+}
+
+/// A proxy with one session.
+struct Session {
+    pack: Pack,
+    redactors: Redactors,
+    mode: Mode,
+    memory: SessionMemory,
+}
+
+impl Session {
+    fn new(pack: Pack) -> Session {
+        Session::of(pack.clone(), Redactors::new(&pack).unwrap())
+    }
+
+    fn of(pack: Pack, redactors: Redactors) -> Session {
+        Session {
+            redactors,
+            pack,
+            mode: Mode::Live,
+            memory: SessionMemory::default(),
+        }
+    }
+
+    fn judge(&mut self, api: ModelApi, body: Bytes) -> Result<JudgedRequest, String> {
+        let request = Arc::new(ModelRequest::read(api, body).expect("readable"));
+        // As a store keeps it.
+        let memory = serde_json::to_string(&self.memory).unwrap();
+        let memory = serde_json::from_str(&memory).unwrap();
+        let judged = judge_request(&request, &self.pack, &self.redactors, self.mode, memory);
+        match judged {
+            Ok(judged) => {
+                self.memory = judged.memory.clone();
+                Ok(judged)
+            }
+            Err(refused) => {
+                self.memory = *refused.memory;
+                Err(refused.reason)
+            }
+        }
+    }
+
+    fn send(&mut self, api: ModelApi, steps: &[Step]) -> Result<String, String> {
+        let judged = self.judge(api, body(api, steps))?;
+        Ok(String::from_utf8(judged.body.write(None).to_vec()).unwrap())
+    }
+
+    /// Judges a request and a reply of that text to it. Returns the request.
+    fn exchange(&mut self, api: ModelApi, steps: &[Step], text: &str) -> String {
+        let mut judged = self.judge(api, body(api, steps)).unwrap();
+        let base = judged.conversation.snapshot();
+        assert_eq!(judged.conversation.begin_attempt(), Flow::Go);
+        assert_eq!(
+            judged.conversation.push(PartId(0), text.as_bytes()),
+            Flow::Go
+        );
+        assert_eq!(judged.conversation.finish(), Flow::Go);
+        let waits: Vec<Note> = judged.conversation.guidance().collect();
+        let delivered = judged.notes.iter().filter(|note| !waits.contains(note));
+        self.memory.end_reply(&ReplyEffect {
+            base,
+            fork: judged.conversation.snapshot(),
+            anchor: judged.anchor,
+            delivered: delivered.map(|note| note.text.clone()).collect(),
+        });
+        String::from_utf8(judged.body.write(None).to_vec()).unwrap()
+    }
+}
+
+/// The messages of a body, without their order of members.
+fn messages(body: &str) -> Vec<Value> {
+    let body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
+    let list = ["messages", "input"]
+        .iter()
+        .find_map(|name| body[name].as_array());
+    list.expect("a list").clone()
+}
+
+#[test]
+fn a_request_that_no_rule_changes_keeps_its_bytes() {
+    let steps = [user("Hi."), reply("Yes?"), tool("ok"), user("Go on.")];
+    for api in APIS {
+        let rules = [rule(
+            "t/key",
+            Pattern::regex("key-[0-9]{4}"),
+            Channel::UserInput,
+            Action::Redact,
+        )];
+        let mut session = Session::new(pack(rules));
+        for _ in 0..2 {
+            assert_eq!(session.send(api, &steps).unwrap(), body(api, &steps));
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_redacted_in_the_whole_history_and_nothing_else_changes() {
+    let steps = [
+        user("It is key-1234, \u{1F600}."),
+        reply("key-1234"),
+        tool("key-5678\nkey-1"),
+        user("Use key-0000."),
+    ];
+    let on = |channel| {
+        rule(
+            &format!("t/{channel:?}").to_lowercase(),
+            Pattern::regex("key-[0-9]{4}"),
+            channel,
+            Action::Redact,
+        )
+    };
+    for api in APIS {
+        let mut session = Session::new(pack([on(Channel::UserInput), on(Channel::ToolOutput)]));
+        let sent = session.send(api, &steps).unwrap();
+        let written = String::from_utf8(body(api, &steps).to_vec()).unwrap();
+        let want = written
+            .replacen("key-1234", "[redacted]", 1)
+            .replace("key-5678", "[redacted]")
+            .replace("key-0000", "[redacted]");
+        assert_eq!(sent, want);
+        let again = session.send(api, &steps).unwrap();
+        assert_eq!(sent, again, "the same bytes in a session that knows them");
+        let mut other = Session::new(session.pack.clone());
+        assert_eq!(
+            other.send(api, &steps).unwrap(),
+            sent,
+            "and in one that does not"
+        );
+        session.mode = Mode::Shadow;
+        assert_eq!(session.send(api, &steps).unwrap(), written);
+    }
+}
+
+#[test]
+fn additions_stay_where_they_were_made_while_the_history_grows() {
+    let mut before = rule(
+        "t/before",
+        Pattern::literal("deploy"),
+        Channel::UserInput,
+        Action::Prepend,
+    );
+    before.repeat = Some(ttsr::rule::Repeat {
+        per_session: Some(1),
+        ..Default::default()
+    });
+    let after = rule(
+        "t/after",
+        Pattern::literal("No space"),
+        Channel::ToolOutput,
+        Action::Append,
+    );
+    let pack = pack([before, after]);
+    for api in APIS {
+        let mut session = Session::new(pack.clone());
+        let mut steps = vec![user("deploy it")];
+        let mut sent = Vec::new();
+        for step in [
+            tool("No space left"),
+            reply("Done."),
+            user("deploy again"),
+            tool("ok"),
+        ] {
+            sent.push(messages(&session.send(api, &steps).unwrap()));
+            steps.push(step);
+        }
+        sent.push(messages(&session.send(api, &steps).unwrap()));
+        for pair in sent.windows(2) {
+            assert_eq!(
+                pair[0],
+                pair[1][..pair[0].len()],
+                "a prefix that a cache knows"
+            );
+        }
+        let last = Value::from(sent.pop().unwrap()).to_string();
+        assert_eq!(
+            last.matches("Message of t/before.\\n\\ndeploy it\"")
+                .count(),
+            1,
+            "{last}"
+        );
+        assert_eq!(
+            last.matches("\"deploy again\"").count(),
+            1,
+            "once a session: {last}"
+        );
+        assert_eq!(
+            last.matches("No space left\\n\\nMessage of t/after.\"")
+                .count(),
+            1,
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn an_abort_refuses_the_request_and_the_reason_takes_the_place_of_the_text() {
+    for api in APIS {
+        for bad in [user("forbidden secret"), tool("forbidden secret")] {
+            let on = match bad {
+                User(_) => Channel::UserInput,
+                _ => Channel::ToolOutput,
+            };
+            let pack = pack([rule(
+                "t/no",
+                Pattern::literal("forbidden"),
+                on,
+                Action::Abort,
+            )]);
+            let mut session = Session::new(pack);
+            let mut steps = vec![user("Hi."), bad];
+            let reason = "[ttsr: request stopped by rule t/no: Message of t/no.]";
+            for _ in 0..2 {
+                assert_eq!(session.send(api, &steps).unwrap_err(), reason);
+            }
+            steps.push(user("Something else."));
+            for _ in 0..2 {
+                let sent = session.send(api, &steps).unwrap();
+                assert!(
+                    !sent.contains("forbidden") && sent.contains(reason),
+                    "{sent}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn history_does_not_fire_again_and_what_is_new_does() {
+    for api in APIS {
+        let mut warn = rule(
+            "t/warn",
+            Pattern::literal("careful"),
+            Channel::UserInput,
+            Action::Warn,
+        );
+        warn.repeat = Some(ttsr::rule::Repeat::default());
+        let mut session = Session::new(pack([warn]));
+        let warned = |session: &mut Session, steps: &[Step]| {
+            session
+                .judge(api, body(api, steps))
+                .unwrap()
+                .acts
+                .warnings
+                .len()
+        };
+        let mut steps = vec![user("careful 1"), reply("ok"), user("careful 2")];
+        assert_eq!(
+            warned(&mut session, &steps),
+            1,
+            "of an unknown history the end is new"
+        );
+        assert_eq!(warned(&mut session, &steps), 0, "a repetition");
+        steps.push(reply("fine"));
+        steps.push(user("careful 3"));
+        steps.push(tool("ok"));
+        assert_eq!(
+            warned(&mut session, &steps),
+            1,
+            "all that follows what was judged"
+        );
+        steps.truncate(3);
+        steps.push(reply("another answer"));
+        steps.push(user("careful 4"));
+        assert_eq!(
+            warned(&mut session, &steps),
+            1,
+            "the history went another way"
+        );
+    }
+}
+
+#[test]
+fn guidance_goes_into_the_next_request_of_its_conversation_and_stays_there() {
+    let todo = rule(
+        "t/todo",
+        Pattern::word("TODO"),
+        Channel::Text,
+        Action::Inject,
+    );
+    for api in APIS {
+        for answer in [user("Why?"), tool("ok")] {
+            let mut session = Session::new(pack([todo.clone()]));
+            let mut steps = vec![user("Write it.")];
+            let first = session.exchange(api, &steps, "// TODO: more");
+            assert_eq!(first, body(api, &steps), "nothing waits");
+            let title = [user("Find a title.")];
+            let other = session.exchange(api, &title, "A title");
+            assert_eq!(
+                other,
+                body(api, &title),
+                "another conversation does not take it"
+            );
+            steps.push(reply("// TODO: more"));
+            steps.push(answer.clone());
+            let second = session.exchange(api, &steps, "Because. TODO");
+            assert_eq!(second.matches("Message of t/todo.").count(), 1, "{second}");
+            steps.push(reply("Because. TODO"));
+            steps.push(user("Go on."));
+            let third = session.send(api, &steps).unwrap();
+            assert_eq!(third.matches("Message of t/todo.").count(), 1, "{third}");
+            let (second, third) = (messages(&second), messages(&third));
+            assert_eq!(second, third[..second.len()], "a prefix that a cache knows");
+        }
+    }
+}
+
+#[test]
+fn guidance_that_was_not_delivered_waits_for_the_same_request_again() {
+    let todo = rule(
+        "t/todo",
+        Pattern::word("TODO"),
+        Channel::Text,
+        Action::Inject,
+    );
+    let mut session = Session::new(pack([todo]));
+    let api = ModelApi::OpenAiChat;
+    let mut steps = vec![user("Write it.")];
+    session.exchange(api, &steps, "// TODO: more");
+    steps.push(reply("// TODO: more"));
+    steps.push(user("Go on."));
+    for _ in 0..3 {
+        let sent = session.send(api, &steps).unwrap();
+        assert_eq!(
+            sent.matches("Message of t/todo.").count(),
+            1,
+            "the server failed: {sent}"
+        );
+    }
+    let sent = session.exchange(api, &steps, "Done.");
+    assert_eq!(sent, session.send(api, &steps).unwrap());
+}
+
+#[test]
+fn guidance_does_not_wait_for_ever_for_a_conversation_that_is_over() {
+    let todo = rule(
+        "t/todo",
+        Pattern::word("TODO"),
+        Channel::Text,
+        Action::Inject,
+    );
+    let mut session = Session::new(pack([todo]));
+    let api = ModelApi::AnthropicMessages;
+    session.exchange(api, &[user("Write it.")], "TODO");
+    let compacted = [user("Here is a summary.")];
+    let sent: Vec<bool> = (0..=PASSED_OVER)
+        .map(|_| {
+            session
+                .send(api, &compacted)
+                .unwrap()
+                .contains("Message of t/todo.")
+        })
+        .collect();
+    assert_eq!(sent.iter().filter(|has| **has).count(), 1);
+    assert!(sent[PASSED_OVER as usize]);
+}
+
+#[test]
+fn a_request_that_is_sent_again_has_the_partial_and_the_message() {
+    let retry = |partial: &str| RetryMessage {
+        partial: partial.to_owned(),
+        message: "Say it better.".to_owned(),
+        model: Some("other".to_owned()),
+        temperature: Some(250),
+    };
+    for api in APIS {
+        for last in [user("Hi."), tool("ok")] {
+            let mut session = Session::new(pack([]));
+            let steps = [user("Hi."), last];
+            let judged = session.judge(api, body(api, &steps)).unwrap();
+            let before = messages(std::str::from_utf8(&judged.body.write(None)).unwrap());
+            for partial in ["", "So far. "] {
+                let sent = judged.body.write(Some(&retry(partial)));
+                let sent = String::from_utf8(sent.to_vec()).unwrap();
+                let whole: Value = serde_json::from_str(&sent).unwrap();
+                assert_eq!(
+                    (&whole["model"], &whole["temperature"]),
+                    (&json!("other"), &json!(0.25))
+                );
+                let after = messages(&sent);
+                let kept = before.len() - usize::from(partial.is_empty());
+                assert_eq!(after[..kept], before[..kept], "{sent}");
+                let end = Value::from(after[kept..].to_vec()).to_string();
+                assert_eq!(end.matches("Say it better.").count(), 1, "{sent}");
+                assert_eq!(end.contains("So far.\""), !partial.is_empty(), "{sent}");
+                let roles: Vec<&Value> = after.iter().map(|message| &message["role"]).collect();
+                assert_eq!(roles.last(), Some(&&json!("user")), "{sent}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_input_that_is_one_string_is_judged_and_extended() {
+    let rules = [rule(
+        "t/key",
+        Pattern::regex("key-[0-9]{4}"),
+        Channel::UserInput,
+        Action::Redact,
+    )];
+    let mut session = Session::new(pack(rules));
+    let api = ModelApi::OpenAiResponses;
+    let body = Bytes::from_static(br#"{"input": "It is key-1234", "model":"m"}"#);
+    let judged = session.judge(api, body).unwrap();
+    let sent = judged.body.write(None);
+    assert_eq!(sent, r#"{"input": "It is [redacted]", "model":"m"}"#);
+    let retry = RetryMessage {
+        partial: "So".into(),
+        message: "No.".into(),
+        ..Default::default()
+    };
+    let sent = String::from_utf8(judged.body.write(Some(&retry)).to_vec()).unwrap();
+    let texts: Vec<Value> = messages(&sent)
+        .iter()
+        .map(|it| it["content"][0]["text"].clone())
+        .collect();
+    assert_eq!(texts, ["It is [redacted]", "So", "No."]);
+}
+
+#[test]
+fn texts_are_found_in_every_form_of_content() {
+    let secret = "key-1234";
+    let rules = [Channel::UserInput, Channel::ToolOutput].map(|on| {
+        let mut rule = rule("t/key", Pattern::literal(secret), on, Action::Redact);
+        rule.id = format!(
+            "t/{}",
+            if on == Channel::UserInput {
+                "user"
+            } else {
+                "tool"
+            }
+        );
+        rule
+    });
+    let mut session = Session::new(pack(rules));
+    for (api, message) in [
+        (APIS[0], json!({"role": "user", "content": secret})),
+        (
+            APIS[0],
+            json!({"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": secret}}]}),
+        ),
+        (
+            APIS[0],
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": secret}]}),
+        ),
+        (
+            APIS[0],
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": secret}]}]}),
+        ),
+        (
+            APIS[0],
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "search_result", "content": [{"type": "text", "text": secret}]}]}]}),
+        ),
+        (
+            APIS[1],
+            json!({"role": "user", "content": [{"type": "text", "text": secret}]}),
+        ),
+        (
+            APIS[1],
+            json!({"role": "tool", "tool_call_id": "t", "content": [{"type": "text", "text": secret}]}),
+        ),
+        (
+            APIS[1],
+            json!({"role": "function", "name": "f", "content": secret}),
+        ),
+        (APIS[2], json!({"role": "user", "content": secret})),
+        (
+            APIS[2],
+            json!({"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": secret}]}),
+        ),
+        (
+            APIS[2],
+            json!({"type": "custom_tool_call_output", "call_id": "c", "output": secret}),
+        ),
+        (
+            APIS[2],
+            json!({"type": "shell_call_output", "call_id": "c", "output": [{"stdout": secret, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
+        ),
+    ] {
+        let name = if api == ModelApi::OpenAiResponses {
+            "input"
+        } else {
+            "messages"
+        };
+        let body = json!({"model": "m", name: [message]}).to_string();
+        let judged = session.judge(api, body.clone().into()).unwrap();
+        let sent = String::from_utf8(judged.body.write(None).to_vec()).unwrap();
+        assert_eq!(sent, body.replace(secret, "[redacted]"));
+    }
+}
+
+#[test]
+fn rules_about_tools_and_outcomes_know_them() {
+    let mut on_bash = rule(
+        "t/bash",
+        Pattern::literal("out"),
+        Channel::ToolOutput,
+        Action::Append,
+    );
+    on_bash.tools = vec!["bash".into()];
+    let mut failed = rule(
+        "t/failed",
+        Pattern::literal("out"),
+        Channel::ToolOutput,
+        Action::Append,
+    );
+    failed.outcome = Some(ttsr::rule::ToolOutcome::Error);
+    let pack = pack([on_bash, failed]);
+    for api in APIS {
+        for (name, has_message) in [("bash", true), ("read", false)] {
+            let mut session = Session::new(pack.clone());
+            let sent = session
+                .send(api, &[user("Hi."), Tool(name, "out".into())])
+                .unwrap();
+            assert_eq!(sent.contains("t/bash"), has_message, "{sent}");
+            assert!(!sent.contains("t/failed"), "{sent}");
+        }
+    }
+    let result =
+        json!({"type": "tool_result", "tool_use_id": "t", "is_error": true, "content": "out"});
+    let body = json!({"messages": [{"role": "user", "content": [result]}]}).to_string();
+    let judged = Session::new(pack).judge(APIS[0], body.into()).unwrap();
+    let sent = judged.body.write(None);
+    assert!(String::from_utf8_lossy(&sent).contains("out\\n\\nMessage of t/failed."));
+}
+
+#[test]
+fn what_is_not_a_request_of_the_api_is_not_read() {
+    for (api, body) in [
+        (APIS[0], "{}"),
+        (APIS[0], "[]"),
+        (APIS[0], "not JSON"),
+        (APIS[0], r#"{"messages":"x"}"#),
+        (APIS[0], r#"{"messages":[{"role":"robot","content":"x"}]}"#),
+        (APIS[0], r#"{"messages":[{"role":"user"}]}"#),
+        (
+            APIS[0],
+            r#"{"messages":[],"messages":[{"role":"user","content":"x"}]}"#,
+        ),
+        (
+            APIS[0],
+            r#"{"messages":[{"role":"user","content":"a","content":"b"}]}"#,
+        ),
+        (APIS[1], r#"{"messages":[{"content":"x"}]}"#),
+        (APIS[1], r#"{"messages":[{"role":"user","content":7}]}"#),
+        (
+            APIS[2],
+            r#"{"input":[{"type":"message","role":"robot","content":"x"}]}"#,
+        ),
+        (APIS[2], r#"{"input":[7]}"#),
+    ] {
+        let read = ModelRequest::read(api, Bytes::from_static(body.as_bytes()));
+        assert_eq!(read, None, "{body}");
+    }
+    let deep = format!(
+        r#"{{"messages":[{{"role":"user","content":{}"x"{}}}]}}"#,
+        "[".repeat(40),
+        "]".repeat(40)
+    );
+    assert_eq!(ModelRequest::read(APIS[0], deep.into()), None);
+    let stored = Bytes::from_static(br#"{"model":"m","prompt":{"id":"p"}}"#);
+    assert!(ModelRequest::read(APIS[2], stored).is_some());
+}
+
+#[test]
+fn sessions_are_told_apart_by_what_clients_send() {
+    let read = |body: &str| ModelRequest::read(APIS[0], body.to_owned().into()).unwrap();
+    let headers = |fields: &[(&'static str, &'static str)]| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.insert(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        headers
+    };
+    let plain = read(r#"{"system":"s","messages":[{"role":"user","content":"a"}]}"#);
+    let later = read(
+        r#"{"system":"s","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#,
+    );
+    let other = read(r#"{"system":"s","messages":[{"role":"user","content":"b"}]}"#);
+    let key = |fields: &[(&'static str, &'static str)], request: &ModelRequest| {
+        session_key(&headers(fields), request)
+    };
+    let mine = [("x-api-key", "k1"), ("user-agent", "u")];
+    assert_eq!(key(&mine, &plain), key(&mine, &later));
+    assert_ne!(key(&mine, &plain), key(&mine, &other));
+    assert_ne!(
+        key(&mine, &plain),
+        key(&[("x-api-key", "k2"), ("user-agent", "u")], &plain)
+    );
+    assert_ne!(
+        key(&mine, &plain),
+        key(&[("x-api-key", "k1"), ("user-agent", "v")], &plain)
+    );
+    let metadata = read(
+        r#"{"messages":[],"metadata":{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s1\"}"}}"#,
+    );
+    for name in [
+        "x-claude-code-session-id",
+        "session-id",
+        "session_id",
+        "x-session-id",
+        "x-session-affinity",
+        "thread-id",
+    ] {
+        let named = [("x-api-key", "k1"), (name, "s1")];
+        assert_eq!(key(&named, &plain), key(&named, &other), "{name}");
+        assert_eq!(
+            key(&named, &plain),
+            key(&[("x-api-key", "k1")], &metadata),
+            "{name}"
+        );
+        assert_ne!(
+            key(&named, &plain),
+            key(&[("x-api-key", "k2"), (name, "s1")], &plain)
+        );
+        assert_ne!(
+            key(&named, &plain),
+            key(&[("x-api-key", "k1"), (name, "s2")], &plain)
+        );
+    }
+}
+
+/// Rules of all actions that change requests.
+static RULES: LazyLock<(Pack, Redactors)> = LazyLock::new(|| {
+    let rules = [
+        rule(
+            "t/a",
+            Pattern::regex("key-[0-9]{4}"),
+            Channel::UserInput,
+            Action::Redact,
+        ),
+        rule(
+            "t/b",
+            Pattern::regex("key-[0-9]{2}"),
+            Channel::ToolOutput,
+            Action::Redact,
+        ),
+        rule(
+            "t/c",
+            Pattern::literal("deploy"),
+            Channel::UserInput,
+            Action::Append,
+        ),
+        rule(
+            "t/d",
+            Pattern::literal("deploy"),
+            Channel::ToolOutput,
+            Action::Prepend,
+        ),
+        rule("t/e", Pattern::word("TODO"), Channel::Text, Action::Inject),
+        rule(
+            "t/f",
+            Pattern::word("TODO"),
+            Channel::UserInput,
+            Action::Inject,
+        ),
+    ];
+    let pack = pack(rules);
+    let redactors = Redactors::new(&pack).unwrap();
+    (pack, redactors)
+});
+
+proptest! {
+    /// A history that grows step by step: each request begins with the messages of the one before, whatever rules do.
+    #[test]
+    fn requests_are_prefixes_of_later_ones(
+        words in prop::collection::vec((0..3_usize, prop::sample::select(vec!["key-1234", "deploy", "TODO", "é\"\\", "ok"])), 1..9),
+        api in prop::sample::select(APIS.to_vec()),
+    ) {
+        let (pack, redactors) = &*RULES;
+        let mut session = Session::of(pack.clone(), redactors.clone());
+        let mut steps = vec![user("Begin.")];
+        let mut last: Vec<Value> = Vec::new();
+        for (kind, word) in words {
+            let sent = session.exchange(api, &steps, if kind == 0 { word } else { "fine" });
+            let now = messages(&sent);
+            prop_assert!(now.starts_with(&last), "{last:?}\n{now:?}");
+            last = now;
+            steps.push(if kind == 0 { reply(word) } else { reply("fine") });
+            steps.push(if kind == 1 { tool(word) } else { user(word) });
+        }
+    }
+}

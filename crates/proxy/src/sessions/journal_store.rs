@@ -1,0 +1,211 @@
+//! Sessions in a file, so that they outlive the process.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{MemoryStore, SessionError, SessionStore, StoreFuture, StoredSession};
+
+/// The size from which a file is written anew, if most of it is of no use any more.
+const COMPACT_BYTES: u64 = 1 << 20;
+
+/// Sessions in memory and in a file of one process, to which each write appends one line of JSON. A process that is killed
+/// loses nothing that was written; after a failure of the system, the last lines may be missing.
+///
+/// A line that is damaged counts as not written. The file is written anew when it is opened, and when it has become four
+/// times as long as the sessions that are known.
+pub struct JournalStore {
+    memory: MemoryStore,
+    path: PathBuf,
+    file: Mutex<OpenJournal>,
+    /// Held while the store is open, so that no other process writes the file.
+    _lock: File,
+}
+
+struct OpenJournal {
+    file: File,
+    bytes: u64,
+    /// The size of the file when it was written anew.
+    compact_bytes: u64,
+}
+
+/// One line of the file.
+#[derive(Deserialize, Serialize)]
+struct JournalLine {
+    key: String,
+    version: u64,
+    /// The state, which is JSON itself.
+    state: String,
+}
+
+impl JournalStore {
+    /// Opens the file, or creates it, and a file beside it that is locked while the store is open. The bounds are those of
+    /// [`MemoryStore::new`].
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or if another process has opened it.
+    pub fn open(
+        path: &Path,
+        sessions: usize,
+        idle_time: Duration,
+    ) -> Result<JournalStore, SessionError> {
+        let shown = path.display();
+        let because = |error: io::Error| SessionError::new(format!("{shown}: {error}"));
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock = File::create(lock_path).map_err(because)?;
+        if lock.try_lock().is_err() {
+            return Err(SessionError::new(format!(
+                "{shown}: another process uses it"
+            )));
+        }
+        let memory = MemoryStore::new(sessions, idle_time);
+        let written = match fs::read(path) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(because(error)),
+        };
+        let now = Instant::now();
+        for line in written.split(|byte| *byte == b'\n') {
+            if let Ok(line) = serde_json::from_slice::<JournalLine>(line) {
+                let session = StoredSession {
+                    version: line.version,
+                    state: line.state.into_bytes(),
+                };
+                memory.restore(&line.key, session, now);
+            }
+        }
+        let file = write_anew(path, &memory).map_err(because)?;
+        Ok(JournalStore {
+            memory,
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            _lock: lock,
+        })
+    }
+
+    fn write(&self, key: &str, state: &[u8], expected: u64) -> Result<bool, SessionError> {
+        // The lines must have the order of the writes in memory.
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.memory.put(key, state, expected, Instant::now()) {
+            return Ok(false);
+        }
+        let because = |_| SessionError::new("the file of sessions cannot be written");
+        let line = line_of(key, expected + 1, state);
+        file.file.write_all(&line).map_err(because)?;
+        file.bytes += line.len() as u64;
+        if file.bytes > COMPACT_BYTES.max(4 * file.compact_bytes) {
+            *file = write_anew(&self.path, &self.memory).map_err(because)?;
+        }
+        Ok(true)
+    }
+}
+
+fn line_of(key: &str, version: u64, state: &[u8]) -> Vec<u8> {
+    let line = serde_json::json!({
+        "key": key, "version": version, "state": String::from_utf8_lossy(state),
+    });
+    format!("{line}\n").into_bytes()
+}
+
+/// Writes all sessions to a file beside the journal, and moves it to its place.
+fn write_anew(path: &Path, memory: &MemoryStore) -> io::Result<OpenJournal> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&beside)?;
+    let mut bytes = 0;
+    for (key, session) in memory.all() {
+        let line = line_of(&key, session.version, &session.state);
+        file.write_all(&line)?;
+        bytes += line.len() as u64;
+    }
+    file.sync_data()?;
+    fs::rename(&beside, path)?;
+    Ok(OpenJournal {
+        file,
+        bytes,
+        compact_bytes: bytes,
+    })
+}
+
+impl SessionStore for JournalStore {
+    fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        self.memory.load(key)
+    }
+
+    fn save<'s>(&'s self, key: &'s str, state: &'s [u8], expected: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async move { self.write(key, state, expected) })
+    }
+}
+
+impl fmt::Debug for JournalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JournalStore")
+            .field("memory", &self.memory)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttsr_testing::Folder;
+
+    fn open(path: &Path) -> Result<JournalStore, SessionError> {
+        JournalStore::open(path, 10, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn sessions_outlive_the_store_and_a_damaged_line_is_left_out() {
+        let folder = Folder::new();
+        let path = folder.0.join("sessions");
+        let store = open(&path).unwrap();
+        assert!(store.write("a", b"{\"n\":1}", 0).unwrap());
+        assert!(store.write("a", b"{\"n\":2}", 1).unwrap());
+        assert!(!store.write("a", b"{\"n\":9}", 1).unwrap());
+        assert!(store.write("b", b"{}", 0).unwrap());
+        let error = open(&path).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        drop(store);
+        let written = fs::read(&path).unwrap();
+        assert_eq!(written.iter().filter(|byte| **byte == b'\n').count(), 3);
+        for cut in [written.len(), written.len() - 1, written.len() - 7] {
+            fs::write(&path, &written[..cut]).unwrap();
+            let store = open(&path).unwrap();
+            let known = store.memory.get("a", Instant::now()).unwrap();
+            assert_eq!((known.version, &*known.state), (2, &b"{\"n\":2}"[..]));
+            let is_whole = cut + 1 >= written.len();
+            assert_eq!(store.memory.get("b", Instant::now()).is_some(), is_whole);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_mostly_old_is_written_anew() {
+        let folder = Folder::new();
+        let path = folder.0.join("sessions");
+        let store = open(&path).unwrap();
+        let state = vec![b'x'; 100_000];
+        for version in 0..30 {
+            assert!(store.write("a", &state, version).unwrap());
+            assert!(fs::metadata(&path).unwrap().len() < COMPACT_BYTES + 200_000);
+        }
+        drop(store);
+        let known = open(&path)
+            .unwrap()
+            .memory
+            .get("a", Instant::now())
+            .unwrap();
+        assert_eq!((known.version, known.state), (30, state));
+    }
+}

@@ -1,0 +1,156 @@
+//! Sessions in the memory of the process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{SessionStore, StoreFuture, StoredSession};
+
+/// Sessions in the memory of the process. The session that was used least recently is forgotten for a new one, and one
+/// that was not used for too long is forgotten, too.
+pub struct MemoryStore {
+    sessions: usize,
+    idle_time: Duration,
+    known: Mutex<KnownSessions>,
+}
+
+#[derive(Default)]
+struct KnownSessions {
+    /// The sessions by key, each with the number and the time of its last use.
+    by_key: HashMap<String, (StoredSession, u64, Instant)>,
+    /// The keys by the number of their last use.
+    by_use: BTreeMap<u64, String>,
+    uses: u64,
+}
+
+impl MemoryStore {
+    /// Returns a store that keeps at most so many sessions, each until it was not used for that time.
+    #[must_use]
+    pub fn new(sessions: usize, idle_time: Duration) -> MemoryStore {
+        MemoryStore {
+            sessions: sessions.max(1),
+            idle_time,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns the session of that key, as the last one that was used.
+    pub(super) fn get(&self, key: &str, now: Instant) -> Option<StoredSession> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.forget_idle(now, self.idle_time);
+        let found = known.by_key.get(key)?.0.clone();
+        known.put(key, found.clone(), now);
+        Some(found)
+    }
+
+    /// Writes a session if its version is `expected`.
+    pub(super) fn put(&self, key: &str, state: &[u8], expected: u64, now: Instant) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.forget_idle(now, self.idle_time);
+        let version = known.by_key.get(key).map_or(0, |known| known.0.version);
+        if version != expected {
+            return false;
+        }
+        let session = StoredSession {
+            version: version + 1,
+            state: state.to_vec(),
+        };
+        known.put(key, session, now);
+        known.forget_oldest(self.sessions);
+        true
+    }
+
+    /// Adds a session that was written earlier.
+    pub(super) fn restore(&self, key: &str, session: StoredSession, now: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.put(key, session, now);
+        known.forget_oldest(self.sessions);
+    }
+
+    /// Returns all sessions, the one that was used last at the end.
+    pub(super) fn all(&self) -> Vec<(String, StoredSession)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = |key: &String| Some((key.clone(), known.by_key.get(key)?.0.clone()));
+        known.by_use.values().filter_map(session).collect()
+    }
+}
+
+impl KnownSessions {
+    fn put(&mut self, key: &str, session: StoredSession, now: Instant) {
+        self.uses += 1;
+        let used = (session, self.uses, now);
+        if let Some((_, before, _)) = self.by_key.insert(key.to_owned(), used) {
+            self.by_use.remove(&before);
+        }
+        self.by_use.insert(self.uses, key.to_owned());
+    }
+
+    fn forget_oldest(&mut self, most: usize) {
+        while self.by_key.len() > most {
+            let oldest = self.by_use.pop_first();
+            oldest.and_then(|(_, key)| self.by_key.remove(&key));
+        }
+    }
+
+    fn forget_idle(&mut self, now: Instant, idle_time: Duration) {
+        while let Some(oldest) = self.by_use.first_entry() {
+            let used = self.by_key.get(oldest.get()).map(|known| known.2);
+            if used.is_some_and(|used| now.duration_since(used) < idle_time) {
+                return;
+            }
+            let key = oldest.remove();
+            self.by_key.remove(&key);
+        }
+    }
+}
+
+impl SessionStore for MemoryStore {
+    fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        Box::pin(async move { Ok(self.get(key, Instant::now())) })
+    }
+
+    fn save<'s>(&'s self, key: &'s str, state: &'s [u8], expected: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async move { Ok(self.put(key, state, expected, Instant::now())) })
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys are hashes of what identifies a client.
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("MemoryStore")
+            .field("sessions", &known.by_key.len())
+            .field("most_sessions", &self.sessions)
+            .field("idle_time", &self.idle_time)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_needs_the_present_version_and_old_sessions_are_forgotten() {
+        let store = MemoryStore::new(2, Duration::from_secs(10));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(store.put("a", b"1", 0, at(0)));
+        assert!(!store.put("a", b"2", 0, at(0)), "it is known");
+        assert!(store.put("a", b"2", 1, at(1)));
+        let known = store.get("a", at(2)).unwrap();
+        assert_eq!((known.version, &*known.state), (2, &b"2"[..]));
+        assert!(store.put("b", b"1", 0, at(3)));
+        assert!(store.get("a", at(4)).is_some());
+        assert!(store.put("c", b"1", 0, at(5)));
+        let is_known = |key, now| store.get(key, now).is_some();
+        assert_eq!([is_known("a", at(6)), is_known("b", at(6))], [true, false]);
+        assert_eq!(
+            [is_known("c", at(14)), is_known("a", at(16))],
+            [true, false]
+        );
+    }
+}

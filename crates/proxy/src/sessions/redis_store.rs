@@ -1,0 +1,132 @@
+//! Sessions in a Redis or Valkey server, which any number of proxies share.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError};
+use tokio::sync::Mutex;
+
+use super::{SessionError, SessionStore, StoreFuture, StoredSession};
+
+/// The longest time to connect to the server, and to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Returns the version and the state, and begins the idle time anew.
+const LOAD: &str = "local found = redis.call('HMGET', KEYS[1], 'version', 'state') \
+    if found[1] then redis.call('EXPIRE', KEYS[1], ARGV[1]) end \
+    return found";
+
+/// Writes the state if the version is the expected one. Returns 1 then, and else 0.
+const SAVE: &str = "local version = tonumber(redis.call('HGET', KEYS[1], 'version') or '0') \
+    if version ~= tonumber(ARGV[2]) then return 0 end \
+    redis.call('HSET', KEYS[1], 'version', version + 1, 'state', ARGV[3]) \
+    redis.call('EXPIRE', KEYS[1], ARGV[1]) \
+    return 1";
+
+/// Sessions in a Redis or Valkey server, as hashes named `ttsr:session:KEY`, each until it was not used for the idle time.
+///
+/// Proxies that share the server decide as one. The server's own limit on memory bounds the number of sessions.
+pub struct RedisStore {
+    client: Client,
+    idle_seconds: u64,
+    /// `None` until the first use, and after an error.
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl RedisStore {
+    /// Returns a store in the server of a URL such as `redis://127.0.0.1:6379/0`. No connection is made yet.
+    ///
+    /// # Errors
+    /// If it is not such a URL. The error does not repeat it, because it may have a password.
+    pub fn new(url: &str, idle_time: Duration) -> Result<RedisStore, SessionError> {
+        let client = Client::open(url).map_err(|error| {
+            let kind = format!("{:?}", error.kind());
+            SessionError::new(format!("the URL of the store of sessions: {kind}"))
+        })?;
+        Ok(RedisStore {
+            client,
+            idle_seconds: idle_time.as_secs().max(1),
+            connection: Mutex::new(None),
+        })
+    }
+
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SessionError> {
+        let mut connection = self.connected().await.map_err(|error| lost(&error))?;
+        let answered = command.query_async(&mut connection).await;
+        if answered.is_err() {
+            // The connection may be broken. The next use makes another one.
+            *self.connection.lock().await = None;
+        }
+        answered.map_err(|error| lost(&error))
+    }
+
+    async fn connected(&self) -> Result<MultiplexedConnection, RedisError> {
+        let mut connection = self.connection.lock().await;
+        if let Some(known) = &*connection {
+            return Ok(known.clone());
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let made = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(connection.insert(made).clone())
+    }
+}
+
+/// Returns the error without the address of the server, which a client needs not know.
+fn lost(error: &RedisError) -> SessionError {
+    SessionError::new(match error.kind() {
+        ErrorKind::AuthenticationFailed => "the store of sessions refuses the password",
+        _ if error.is_timeout() => "the store of sessions does not answer",
+        _ if error.is_io_error() => "the store of sessions cannot be reached",
+        _ => "the store of sessions answers with an error",
+    })
+}
+
+fn name_of(key: &str) -> String {
+    format!("ttsr:session:{key}")
+}
+
+impl SessionStore for RedisStore {
+    fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        Box::pin(async move {
+            let mut command = redis::cmd("EVAL");
+            command
+                .arg(LOAD)
+                .arg(1)
+                .arg(name_of(key))
+                .arg(self.idle_seconds);
+            let found: (Option<u64>, Option<Vec<u8>>) = self.query(&command).await?;
+            Ok(match found {
+                (Some(version), Some(state)) => Some(StoredSession { version, state }),
+                _ => None,
+            })
+        })
+    }
+
+    fn save<'s>(&'s self, key: &'s str, state: &'s [u8], expected: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async move {
+            let mut command = redis::cmd("EVAL");
+            command
+                .arg(SAVE)
+                .arg(1)
+                .arg(name_of(key))
+                .arg(self.idle_seconds);
+            command.arg(expected).arg(state);
+            self.query(&command).await
+        })
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL may have a password.
+        f.debug_struct("RedisStore")
+            .field("idle_seconds", &self.idle_seconds)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,384 @@
+//! Requests under rules, over loopback: the bytes that the server receives, and the sessions that decide.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+use ttsr::rule::Header;
+use ttsr::{Action, Channel, Mode, Pack, Pattern, Rule};
+
+use super::operations::WrittenLines;
+use super::{
+    Http, RunningProxy, ScriptedBody, ScriptedFrames, ScriptedServer, client, collected, config,
+    open_server, server, start, within,
+};
+use crate::{
+    EventLog, MemoryStore, ProxyConfig, SessionError, SessionStore, StoreFuture, StoredSession,
+};
+
+pub(super) const PATHS: [&str; 3] = ["messages", "chat/completions", "responses"];
+
+/// A body with a message of the user, for all APIs.
+pub(super) fn body_of(path: &str, history: &[(&str, &str)]) -> String {
+    let messages: Vec<Value> = history
+        .iter()
+        .map(|(role, text)| json!({"role": role, "content": text}))
+        .collect();
+    let name = if path == "responses" {
+        "input"
+    } else {
+        "messages"
+    };
+    json!({"model": "m", name: messages}).to_string()
+}
+
+pub(super) fn post(proxy: &RunningProxy, path: &str, body: String) -> Request<Full<Bytes>> {
+    let request = Request::post(proxy.url(&format!("/local/v1/{path}")));
+    let request = request
+        .header("x-api-key", "key")
+        .header("content-length", body.len());
+    request
+        .header("session-id", "s1")
+        .body(Full::from(body))
+        .unwrap()
+}
+
+/// A reply of each API that is not streamed, with that text.
+pub(super) fn whole_reply(path: &str, text: &str) -> String {
+    match path {
+        "messages" => json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+            "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1},
+        }),
+        "chat/completions" => json!({
+            "id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{
+                "index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop",
+            }],
+        }),
+        _ => json!({
+            "id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [{
+                "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [{"type": "output_text", "text": text, "annotations": []}],
+            }],
+        }),
+    }
+    .to_string()
+}
+
+pub(super) fn json_response(body: String) -> Response<ScriptedBody> {
+    let mut response = Response::new(ScriptedBody::of(vec![body.into()]));
+    let kind = "application/json".parse().unwrap();
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// A server whose replies have that text.
+async fn saying(text: &'static str) -> ScriptedServer {
+    server(move |request: Request<Bytes>| async move {
+        let path = request.uri().path().trim_start_matches("/v1/").to_owned();
+        json_response(whole_reply(&path, text))
+    })
+    .await
+}
+
+fn rule(id: &str, text: &str, on: Channel, action: Action) -> Rule {
+    let mut rule = Rule::new(id, vec![Pattern::literal(text)]);
+    rule.on = vec![on];
+    rule.action = action;
+    rule.message = Some(format!("About {text}."));
+    rule
+}
+
+fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
+    let builder = rules
+        .into_iter()
+        .fold(Pack::builder(), |it, rule| it.rule(rule));
+    builder.build().unwrap()
+}
+
+async fn received(server: &mut ScriptedServer) -> String {
+    let request = within(server.requests.recv()).await.unwrap();
+    String::from_utf8(request.into_body().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn each_action_on_a_request_is_done_in_each_api() {
+    for http in [Http::One, Http::Two] {
+        for path in PATHS {
+            for (action, want) in [
+                (Action::Redact, Some("say [redacted] now")),
+                (Action::Append, Some("say secret now\\n\\nAbout secret.")),
+                (Action::Prepend, Some("About secret.\\n\\nsay secret now")),
+                (Action::Observe, Some("say secret now")),
+                (Action::Abort, None),
+            ] {
+                let mut upstream = saying("Fine.").await;
+                let rules = [rule("t/it", "secret", Channel::UserInput, action)];
+                let proxy = start(config(upstream.address, http), pack(rules)).await;
+                let body = body_of(path, &[("user", "say secret now")]);
+                let response = client(http).request(post(&proxy, path, body.clone()));
+                let response = within(response).await.unwrap();
+                let Some(want) = want else {
+                    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+                    let error: Value = serde_json::from_slice(&collected(response).await).unwrap();
+                    assert_eq!(error["error"]["type"], "invalid_request_error");
+                    let reason = "[ttsr: request stopped by rule t/it: About ….]";
+                    assert_eq!(error["error"]["message"], reason);
+                    let totals = proxy.totals.snapshot();
+                    assert_eq!((totals.stopped_requests, totals.judged), (1, 0));
+                    assert!(upstream.requests.try_recv().is_err(), "nothing was sent");
+                    continue;
+                };
+                assert_eq!(response.status(), StatusCode::OK);
+                assert_eq!(collected(response).await, whole_reply(path, "Fine."));
+                let sent = received(&mut upstream).await;
+                assert_eq!(sent, body.replace("say secret now", want), "{action:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_warning_is_in_the_head_of_the_response_and_a_header_in_that_of_the_request() {
+    let mut header = rule("t/header", "fast", Channel::UserInput, Action::SetHeader);
+    header.header = Some(Header {
+        name: "x-tier".into(),
+        value: "low".into(),
+    });
+    let warn = rule("t/warn", "fäst", Channel::UserInput, Action::Warn);
+    let late = rule("t/late", "Fine", Channel::Text, Action::Warn);
+    let mut upstream = saying("Fine.").await;
+    let rules = pack([header, warn, late]);
+    let proxy = start(config(upstream.address, Http::One), rules).await;
+    let body = body_of("messages", &[("user", "fast and fäst")]);
+    let response = client(Http::One).request(post(&proxy, "messages", body));
+    let response = within(response).await.unwrap();
+    let warnings: Vec<_> = response
+        .headers()
+        .get_all("x-ttsr-warning")
+        .iter()
+        .collect();
+    assert_eq!(warnings, ["t/warn: About f?st.", "t/late: About Fine."]);
+    let request = within(upstream.requests.recv()).await.unwrap();
+    assert_eq!(request.headers()["x-tier"], "low");
+}
+
+#[tokio::test]
+async fn a_rule_acts_once_in_a_session_whose_replies_it_reads() {
+    let mut upstream = saying("// TODO").await;
+    let rules = [
+        rule("t/todo", "TODO", Channel::Text, Action::Inject),
+        rule("t/warn", "TODO", Channel::Text, Action::Warn),
+    ];
+    let proxy = start(config(upstream.address, Http::One), pack(rules)).await;
+    let mut history = vec![("user", "one")];
+    for (number, warnings) in [(0, 1), (1, 0), (2, 0)] {
+        let body = body_of("chat/completions", &history);
+        let response = client(Http::One).request(post(&proxy, "chat/completions", body));
+        let response = within(response).await.unwrap();
+        let warned = response.headers().get_all("x-ttsr-warning").iter().count();
+        assert_eq!(warned, warnings, "request {number}");
+        collected(response).await;
+        let sent = received(&mut upstream).await;
+        let carried = sent.matches("About TODO.").count();
+        assert_eq!(carried, number.min(1), "request {number}: {sent}");
+        history.extend([("assistant", "// TODO"), ("user", "go on")]);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_unless_the_proxy_fails_open() {
+    let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
+    let upstream = saying("Fine.").await;
+    for is_fail_open in [false, true] {
+        let mut config = config(upstream.address, Http::One);
+        config.is_fail_open = is_fail_open;
+        let proxy = start(config, rules.clone()).await;
+        for (body, encoding, status) in [
+            ("not JSON", "identity", StatusCode::BAD_REQUEST),
+            ("{}", "identity", StatusCode::BAD_REQUEST),
+            ("\u{1}", "zstd", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        ] {
+            let mut request = post(&proxy, "messages", body.to_owned());
+            let encoding = encoding.parse().unwrap();
+            request.headers_mut().insert("content-encoding", encoding);
+            let response = within(client(Http::One).request(request)).await.unwrap();
+            let status = if is_fail_open { StatusCode::OK } else { status };
+            assert_eq!(response.status(), status, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_is_refused_and_shadow_changes_nothing() {
+    let rules = pack([
+        rule("t/it", "secret", Channel::UserInput, Action::Redact),
+        rule("t/no", "secret", Channel::UserInput, Action::Abort),
+    ]);
+    let mut upstream = saying("Fine.").await;
+    let mut config = config(upstream.address, Http::One);
+    config.mode = Mode::Shadow;
+    config.limits.request_bytes = 200;
+    let proxy = start(config, rules).await;
+    let body = body_of("responses", &[("user", "secret")]);
+    let response = client(Http::One).request(post(&proxy, "responses", body.clone()));
+    assert_eq!(within(response).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(received(&mut upstream).await, body);
+    let long = body_of("responses", &[("user", &"x".repeat(300))]);
+    let response = client(Http::One).request(post(&proxy, "responses", long));
+    assert_eq!(
+        within(response).await.unwrap().status(),
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
+
+/// A store that is lost.
+struct LostStore;
+
+impl fmt::Debug for LostStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LostStore")
+    }
+}
+
+impl SessionStore for LostStore {
+    fn load<'s>(&'s self, _: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        Box::pin(async { Err(SessionError::new("it is lost")) })
+    }
+
+    fn save<'s>(&'s self, _: &'s str, _: &'s [u8], _: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async { Err(SessionError::new("it is lost")) })
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_lost_refuses_requests_or_is_done_without() {
+    let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
+    let mut upstream = saying("Fine.").await;
+    for is_fail_open in [false, true] {
+        let log = WrittenLines::default();
+        let config = ProxyConfig {
+            log: Some(EventLog::new(log.clone())),
+            sessions: Arc::new(LostStore),
+            is_fail_open,
+            ..config(upstream.address, Http::One)
+        };
+        let proxy = start(config, rules.clone()).await;
+        let body = body_of("messages", &[("user", "secret")]);
+        let response = client(Http::One).request(post(&proxy, "messages", body));
+        let response = within(response).await.unwrap();
+        match is_fail_open {
+            true => {
+                assert_eq!(response.status(), StatusCode::OK);
+                assert!(received(&mut upstream).await.contains("[redacted]"));
+            }
+            false => {
+                assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+                let error = collected(response).await;
+                assert!(String::from_utf8_lossy(&error).contains("it is lost"));
+            }
+        }
+        assert_eq!(proxy.totals.snapshot().sessions_lost, 1);
+        let lost = "\"event\":\"session-lost\",\"reason\":\"it is lost\"";
+        assert_eq!(log.text().matches(lost).count(), 1, "{}", log.text());
+    }
+}
+
+/// A store whose writes wait for a permit each.
+#[derive(Debug)]
+struct SlowStore {
+    kept: MemoryStore,
+    writes: Semaphore,
+}
+
+impl SessionStore for SlowStore {
+    fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>> {
+        self.kept.load(key)
+    }
+
+    fn save<'s>(&'s self, key: &'s str, state: &'s [u8], expected: u64) -> StoreFuture<'s, bool> {
+        Box::pin(async move {
+            self.writes.acquire().await.unwrap().forget();
+            self.kept.save(key, state, expected).await
+        })
+    }
+}
+
+const CHUNKS: [&str; 3] = [
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"// TODO\"}}]}\n\n",
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: [DONE]\n\n",
+];
+
+#[tokio::test]
+async fn the_end_of_a_reply_waits_until_its_session_is_written() {
+    let (upstream, mut heard) = open_server("text/event-stream").await;
+    let store = Arc::new(SlowStore {
+        kept: MemoryStore::new(9, Duration::from_secs(60)),
+        writes: Semaphore::new(1),
+    });
+    let config = ProxyConfig {
+        sessions: store.clone(),
+        ..config(upstream.address, Http::One)
+    };
+    let rules = pack([rule("t/todo", "TODO", Channel::Text, Action::Inject)]);
+    let proxy = start(config, rules).await;
+    let body = body_of("chat/completions", &[("user", "Hi.")]);
+    let request = client(Http::One).request(post(&proxy, "chat/completions", body));
+    let mut response = within(request).await.unwrap();
+    let frames = within(heard.recv()).await.unwrap();
+    frames.send(Ok(CHUNKS[0].into())).await.unwrap();
+    let first = within(response.frame()).await.unwrap().unwrap();
+    assert_eq!(first.into_data().unwrap(), CHUNKS[0]);
+    frames.send(Ok(CHUNKS[1].into())).await.unwrap();
+    frames.send(Ok(CHUNKS[2].into())).await.unwrap();
+    drop(frames);
+    let early = tokio::time::timeout(Duration::from_millis(100), response.frame()).await;
+    assert!(early.is_err(), "the session is not written yet");
+    store.writes.add_permits(1);
+    let rest = collected(response).await;
+    assert_eq!(rest, CHUNKS[1..].concat());
+}
+
+#[tokio::test]
+async fn what_rules_did_counts_when_the_client_goes_away_and_when_replies_overlap() {
+    let (upstream, mut heard) = open_server("text/event-stream").await;
+    let mut todo = rule("t/todo", "TODO", Channel::Text, Action::Warn);
+    todo.repeat = Some(ttsr::rule::Repeat {
+        per_session: Some(2),
+        ..Default::default()
+    });
+    let proxy = start(config(upstream.address, Http::One), pack([todo])).await;
+    let begin = async |heard: &mut UnboundedReceiver<ScriptedFrames>| {
+        let body = body_of("chat/completions", &[("user", "Hi.")]);
+        let request = client(Http::One).request(post(&proxy, "chat/completions", body));
+        let response = within(request).await.unwrap();
+        (response, within(heard.recv()).await.unwrap())
+    };
+    let (mut first, frames_1) = begin(&mut heard).await;
+    let (mut second, frames_2) = begin(&mut heard).await;
+    for (response, frames) in [(&mut first, &frames_1), (&mut second, &frames_2)] {
+        frames.send(Ok(CHUNKS[0].into())).await.unwrap();
+        within(response.frame()).await.unwrap().unwrap();
+    }
+    drop(first);
+    within(frames_1.closed()).await;
+    frames_2.send(Ok(CHUNKS[1].into())).await.unwrap();
+    drop(frames_2);
+    collected(second).await;
+    assert_eq!(proxy.totals.snapshot().warnings, 2);
+    let (third, frames_3) = begin(&mut heard).await;
+    for chunk in CHUNKS {
+        frames_3.send(Ok(chunk.into())).await.unwrap();
+    }
+    drop(frames_3);
+    collected(third).await;
+    assert_eq!(proxy.totals.snapshot().warnings, 2, "both acts count");
+}

@@ -1,0 +1,224 @@
+//! Replies that are taken again, over loopback.
+
+use hyper::body::Bytes;
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use ttsr::{Action, Pack, Partial, Pattern, Rule};
+
+use super::requests::{PATHS, body_of, json_response, post, whole_reply};
+use super::{
+    Http, ScriptedBody, ScriptedServer, client, collected, config, open_server, server, start,
+    within,
+};
+
+fn pack() -> Pack {
+    let mut rule = Rule::new("t/retry", vec![Pattern::literal("forbidden")]);
+    rule.action = Action::Retry;
+    rule.partial = Partial::KeepBeforeMatch;
+    rule.message = Some("Not this.".into());
+    Pack::builder().rule(rule).build().unwrap()
+}
+
+/// A stream of each API with these deltas.
+fn stream(path: &str, deltas: &[&str]) -> Vec<Bytes> {
+    let named = |data: Value| {
+        let name = data["type"].as_str().unwrap_or_default();
+        Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+    };
+    let chunk = |delta: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        Bytes::from(format!(
+            "data: {}\n\n",
+            json!({"id": "c", "choices": [choice]})
+        ))
+    };
+    let item = |text: String| {
+        json!({
+            "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": text, "annotations": []}],
+        })
+    };
+    let mut out = match path {
+        "messages" => vec![
+            named(
+                json!({"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}}),
+            ),
+            named(
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+            ),
+        ],
+        "chat/completions" => vec![chunk(
+            json!({"role": "assistant", "content": ""}),
+            Value::Null,
+        )],
+        _ => {
+            let mut added = item(String::new());
+            added["content"] = json!([]);
+            vec![
+                named(
+                    json!({"type": "response.created", "sequence_number": 0, "response": {"id": "r", "output": []}}),
+                ),
+                named(
+                    json!({"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": added}),
+                ),
+                named(
+                    json!({"type": "response.content_part.added", "sequence_number": 2, "output_index": 0, "content_index": 0, "item_id": "msg_1", "part": {"type": "output_text", "text": ""}}),
+                ),
+            ]
+        }
+    };
+    for (number, delta) in deltas.iter().enumerate() {
+        out.push(match path {
+            "messages" => named(json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": delta}})),
+            "chat/completions" => chunk(json!({"content": delta}), Value::Null),
+            _ => named(json!({"type": "response.output_text.delta", "sequence_number": number + 3, "output_index": 0, "content_index": 0, "item_id": "msg_1", "delta": delta})),
+        });
+    }
+    match path {
+        "messages" => out.extend([
+            named(json!({"type": "content_block_stop", "index": 0})),
+            named(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}})),
+            named(json!({"type": "message_stop"})),
+        ]),
+        "chat/completions" => out.extend([
+            chunk(json!({}), json!("stop")),
+            Bytes::from_static(b"data: [DONE]\n\n"),
+        ]),
+        _ => {
+            let whole = item(deltas.concat());
+            let next = deltas.len() + 3;
+            out.extend([
+                named(json!({"type": "response.output_item.done", "sequence_number": next, "output_index": 0, "item": whole})),
+                named(json!({"type": "response.completed", "sequence_number": next + 1, "response": {"id": "r", "status": "completed", "output": [whole]}})),
+            ]);
+        }
+    }
+    out
+}
+
+fn streamed(frames: Vec<Bytes>) -> Response<ScriptedBody> {
+    let mut response = Response::new(ScriptedBody::of(frames));
+    let kind = "text/event-stream".parse().unwrap();
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// A server whose first reply is bad, and whose next one is good if its request has the message of the rule.
+async fn learning(is_stream: bool) -> ScriptedServer {
+    server(move |request: Request<Bytes>| async move {
+        let path = request.uri().path().trim_start_matches("/v1/").to_owned();
+        let body = String::from_utf8(request.into_body().to_vec()).unwrap();
+        let deltas: &[&str] = match body.contains("Not this.") {
+            true => &["It is ", "fine."],
+            false => &["It is ", "forbid", "den fruit"],
+        };
+        match is_stream {
+            true => streamed(stream(&path, deltas)),
+            false => json_response(whole_reply(&path, &deltas.concat())),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_good_answer_is_spliced_into_the_reply_of_each_api() {
+    for http in [Http::One, Http::Two] {
+        for path in PATHS {
+            for is_stream in [true, false] {
+                let mut upstream = learning(is_stream).await;
+                let proxy = start(config(upstream.address, http), pack()).await;
+                let body = body_of(path, &[("user", "Say it.")]);
+                let response = client(http).request(post(&proxy, path, body.clone()));
+                let response = within(response).await.unwrap();
+                assert_eq!(response.status(), StatusCode::OK);
+                let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+                assert!(
+                    !sent.contains("den fruit") && sent.contains("fine."),
+                    "{sent}"
+                );
+                for once in [
+                    "message_start\"",
+                    "response.created\"",
+                    "\"role\":\"assistant\",\"content\":\"\"",
+                ] {
+                    assert!(sent.matches(once).count() <= 1, "{sent}");
+                }
+                let first = within(upstream.requests.recv()).await.unwrap().into_body();
+                assert_eq!(first, body);
+                let again = within(upstream.requests.recv()).await.unwrap().into_body();
+                let again: Value = serde_json::from_slice(&again).unwrap();
+                let list = ["messages", "input"]
+                    .iter()
+                    .find_map(|name| again[name].as_array());
+                let list = list.unwrap();
+                assert_eq!(list.len(), 3, "{list:?}");
+                assert!(list[1].to_string().contains("It is"), "{list:?}");
+                assert!(list[2].to_string().contains("Not this."), "{list:?}");
+                let totals = proxy.totals.snapshot();
+                assert_eq!((totals.judged, totals.retries, totals.blocked), (1, 1, 0));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_fails_the_second_time_stops_the_reply_with_the_reason() {
+    for path in PATHS {
+        for is_stream in [true, false] {
+            let upstream = server(move |request: Request<Bytes>| async move {
+                let path = request.uri().path().trim_start_matches("/v1/").to_owned();
+                let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
+                let deltas = ["It is ", "forbidden"];
+                let mut response = match is_stream {
+                    true => streamed(stream(&path, &deltas)),
+                    false => json_response(whole_reply(&path, &deltas.concat())),
+                };
+                if is_again {
+                    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+                }
+                response
+            })
+            .await;
+            let proxy = start(config(upstream.address, Http::One), pack()).await;
+            let body = body_of(path, &[("user", "Say it.")]);
+            let response = client(Http::One).request(post(&proxy, path, body));
+            let response = within(response).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+            let reason = "[ttsr: reply stopped by rule t/retry: Not this.]";
+            assert!(
+                sent.contains(reason) && !sent.contains("forbidden"),
+                "{sent}"
+            );
+            assert_eq!(proxy.totals.snapshot().blocked, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_kept_alive_while_another_attempt_waits() {
+    let (upstream, mut heard) = open_server("text/event-stream").await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.keep_alive_time = std::time::Duration::from_millis(20);
+    config.limits.hold_time = std::time::Duration::from_millis(300);
+    let proxy = start(config, pack()).await;
+    let body = body_of("messages", &[("user", "Say it.")]);
+    let request = client(Http::One).request(post(&proxy, "messages", body));
+    let sent = tokio::spawn(async move { collected(request.await.unwrap()).await });
+    let first = within(heard.recv()).await.unwrap();
+    for frame in stream("messages", &["It is ", "forbidden"]) {
+        if first.send(Ok(frame)).await.is_err() {
+            break;
+        }
+    }
+    let second = within(heard.recv()).await.unwrap();
+    within(first.closed()).await;
+    let sent = String::from_utf8(within(sent).await.unwrap().to_vec()).unwrap();
+    assert!(sent.matches("event: ping").count() > 2, "{sent}");
+    assert!(sent.contains("reply stopped by rule t/retry"), "{sent}");
+    assert!(
+        sent.ends_with("data: {\"type\":\"message_stop\"}\n\n"),
+        "{sent}"
+    );
+    within(second.closed()).await;
+}

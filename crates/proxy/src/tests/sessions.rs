@@ -1,0 +1,214 @@
+//! Proxies that share the sessions of a Redis server.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use ttsr::{Action, Channel, Pack, Pattern, Rule};
+use ttsr_testing::{Folder, skip};
+
+use super::requests::{body_of, json_response, post, whole_reply};
+use super::{Http, RunningProxy, client, collected, config, server, start, within};
+use crate::{MemoryStore, ProxyConfig, RedisStore, SessionStore};
+
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A Redis server of a test, which ends with it.
+struct RedisServer {
+    child: Child,
+    url: String,
+    _folder: Folder,
+}
+
+impl RedisServer {
+    /// Starts a server. Prints that the test is skipped if the program is not installed.
+    fn start() -> Option<RedisServer> {
+        let folder = Folder::outside();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let child = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--port", &port.to_string()])
+            .current_dir(&folder.0)
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(child) = child else {
+            skip::test("redis-server is not installed");
+            return None;
+        };
+        Some(RedisServer {
+            child,
+            url: format!("redis://127.0.0.1:{port}"),
+            _folder: folder,
+        })
+    }
+
+    fn store(&self) -> Arc<RedisStore> {
+        Arc::new(RedisStore::new(&self.url, IDLE).unwrap())
+    }
+
+    async fn ready(&self) {
+        let store = self.store();
+        within(async {
+            while store.load("none").await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn pack() -> Pack {
+    let rule = |id: &str, on: Channel, action: Action| {
+        let mut rule = Rule::new(id, vec![Pattern::word("TODO")]);
+        rule.on = vec![on];
+        rule.action = action;
+        rule.message = Some(format!("Message of {id}."));
+        rule
+    };
+    let mut append = rule("t/append", Channel::UserInput, Action::Append);
+    append.repeat = Some(ttsr::rule::Repeat {
+        per_session: Some(2),
+        ..Default::default()
+    });
+    [
+        append,
+        rule("t/warn", Channel::Text, Action::Warn),
+        rule("t/inject", Channel::Text, Action::Inject),
+    ]
+    .into_iter()
+    .fold(Pack::builder(), |builder, rule| builder.rule(rule))
+    .build()
+    .unwrap()
+}
+
+/// Sends the requests of a conversation, each to the next of these proxies, and returns what the server received and
+/// what the client was warned of.
+async fn conversation(
+    proxies: &[RunningProxy],
+    received: &mut super::ScriptedServer,
+) -> Vec<(String, Vec<String>)> {
+    let mut history = vec![("user", "TODO one")];
+    let mut seen = Vec::new();
+    for number in 0..6 {
+        let proxy = &proxies[number % proxies.len()];
+        let body = body_of("messages", &history);
+        let response = client(Http::One).request(post(proxy, "messages", body));
+        let response = within(response).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let warnings = response.headers().get_all("x-ttsr-warning").iter();
+        let warnings = warnings.map(|it| it.to_str().unwrap().to_owned()).collect();
+        collected(response).await;
+        let request = within(received.requests.recv()).await.unwrap();
+        let sent = String::from_utf8(request.into_body().to_vec()).unwrap();
+        seen.push((sent, warnings));
+        history.extend([("assistant", "// TODO"), ("user", "TODO more")]);
+    }
+    seen
+}
+
+#[tokio::test]
+async fn two_proxies_with_one_store_decide_as_one_proxy() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    redis.ready().await;
+    let mut upstream =
+        server(|_: Request<Bytes>| async { json_response(whole_reply("messages", "// TODO")) })
+            .await;
+    let with = |sessions: Arc<dyn SessionStore>| ProxyConfig {
+        sessions,
+        ..config(upstream.address, Http::One)
+    };
+    let one = [start(with(Arc::new(MemoryStore::new(9, IDLE))), pack()).await];
+    let two = [
+        start(with(redis.store()), pack()).await,
+        start(with(redis.store()), pack()).await,
+    ];
+    let want = conversation(&one, &mut upstream).await;
+    assert_eq!(conversation(&two, &mut upstream).await, want);
+    let warned = want.iter().filter(|(_, warnings)| !warnings.is_empty());
+    assert_eq!(warned.count(), 1, "{want:?}");
+    let last = &want[5].0;
+    assert_eq!(last.matches("Message of t/append.").count(), 2, "{last}");
+    assert_eq!(last.matches("Message of t/inject.").count(), 1, "{last}");
+}
+
+#[tokio::test]
+async fn writes_at_the_same_time_are_one_after_the_other() {
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    redis.ready().await;
+    let mut writers = Vec::new();
+    for _ in 0..4 {
+        let store = redis.store();
+        writers.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                loop {
+                    let known = store.load("a").await.unwrap();
+                    let (count, version) = known.map_or((0, 0), |known| {
+                        let text = String::from_utf8(known.state).unwrap();
+                        (text.parse::<u32>().unwrap(), known.version)
+                    });
+                    let next = (count + 1).to_string();
+                    if store.save("a", next.as_bytes(), version).await.unwrap() {
+                        break;
+                    }
+                }
+            }
+        }));
+    }
+    for writer in writers {
+        within(writer).await.unwrap();
+    }
+    let known = redis.store().load("a").await.unwrap().unwrap();
+    assert_eq!((known.version, &*known.state), (40, &b"40"[..]));
+}
+
+#[tokio::test]
+async fn a_server_that_is_lost_refuses_requests_and_comes_back() {
+    let Some(mut redis) = RedisServer::start() else {
+        return;
+    };
+    redis.ready().await;
+    let upstream =
+        server(|_: Request<Bytes>| async { json_response(whole_reply("messages", "Fine.")) }).await;
+    let config = ProxyConfig {
+        sessions: redis.store(),
+        ..config(upstream.address, Http::One)
+    };
+    let proxy = start(config, pack()).await;
+    let body = body_of("messages", &[("user", "Hi.")]);
+    let send = || client(Http::One).request(post(&proxy, "messages", body.clone()));
+    assert_eq!(within(send()).await.unwrap().status(), StatusCode::OK);
+    redis.child.kill().unwrap();
+    redis.child.wait().unwrap();
+    let refused = within(send()).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::BAD_GATEWAY);
+    let text = String::from_utf8(collected(refused).await.to_vec()).unwrap();
+    assert!(text.contains("the session cannot be kept"), "{text}");
+    assert!(!text.contains("127.0.0.1"), "{text}");
+    assert!(proxy.totals.snapshot().sessions_lost > 0);
+    let port = redis.url.rsplit(':').next().unwrap().to_owned();
+    redis.child = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--port", &port])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    redis.ready().await;
+    assert_eq!(within(send()).await.unwrap().status(), StatusCode::OK);
+}
