@@ -195,6 +195,6 @@ fn rules_of_every_key_hit_the_same_whatever_the_cut() {
         // Two folds and look-around are optional features.
         let features =
             usize::from(cfg!(feature = "lookaround")) + 2 * usize::from(cfg!(feature = "unicode"));
-        assert_eq!(seen.len(), 42 + features, "{seen:?}");
+        assert_eq!(seen.len(), 43 + features, "{seen:?}");
     }
 }

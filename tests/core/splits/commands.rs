@@ -228,9 +228,11 @@ impl Model {
             read.any(|(_, path)| path.rsplit('/').next() == Some(file))
         };
         let sources = self.sources(id);
-        let mut passed = sources
-            .iter()
-            .filter(|source| !INERT.contains(&self.commands[source].name.as_str()));
+        let passes = |source: &&CommandId| {
+            let name = self.commands[source].name.as_str();
+            !INERT.contains(&name) && name != AUTHENTICATING
+        };
+        let mut passed = sources.iter().filter(passes);
         names(id) || passed.any(|source| names(*source))
     }
 
@@ -251,6 +253,9 @@ impl Model {
 
 /// The programs of [`PIECES`] that do not read the files that their operands name.
 const INERT: [&str; 3] = ["echo", "rm", "find"];
+
+/// The program of [`PIECES`] that reads the files that its operands name, and writes something else.
+const AUTHENTICATING: &str = "git";
 
 /// A rule, and the function that judges the same of a complete command.
 type ModelRule = (&'static str, fn(&Model, CommandId) -> bool);

@@ -85,17 +85,20 @@ fn write_format(
 pub(super) fn write_quoted(operand: &MappedText, text: &mut MappedText) {
     let start = operand.chunks(0).next().map_or(0, |chunk| chunk.start(0));
     let mark = OffsetMap::Replacement { start, end: start };
+    let mut end = start;
     text.push(b"'", mark);
     for chunk in operand.chunks(0) {
         for index in 0..chunk.bytes.len() {
             let byte = chunk.slice(index..index + 1);
+            end = chunk.end(index);
             match byte.bytes {
                 b"'" => text.push(b"'\\''", mark),
                 _ => text.push(byte.bytes, byte.offsets),
             }
         }
     }
-    text.push(b"'", mark);
+    // A word ends with its closing quote.
+    text.push(b"'", OffsetMap::Replacement { start: end, end });
 }
 
 /// Decodes the escapes that `printf` and `echo -e` decode.
