@@ -137,7 +137,18 @@ fn recorded_replies_pass_byte_for_byte_in_every_api() {
                     _ => Piece::Text(deltas),
                 })
                 .collect();
+            let inputs = pieces.iter().filter_map(|piece| match piece {
+                Piece::Tool(_, deltas) => Some(deltas.concat()),
+                _ => None,
+            });
+            let mut inputs = inputs.map(|input| serde_json::from_str::<Value>(&input));
+            // Some recordings end within a call, and some calls have no input.
+            let has_whole_calls = inputs.all(|input| input.is_ok_and(|input| input.is_object()));
             for api in APIS {
+                if !has_whole_calls && matches!(api, ModelApi::Gemini | ModelApi::OllamaChat) {
+                    // These have the input of a call as JSON.
+                    continue;
+                }
                 let body = stream(api, &pieces).into_bytes();
                 let name = format!("{api:?} {}", line["stream"]);
                 for size in [1 + random.below(200), body.len()] {
