@@ -15,8 +15,9 @@ const PART: PartId = PartId(0);
 const MIB: usize = 1 << 20;
 
 /// A stream keeps windows, paths, the state of its views, and the code of an edit that has not named its file, which
-/// [`Limits::late_code_bytes`](ttsr::Limits::late_code_bytes) bounds; none of it grows with the input.
-const PER_STREAM: isize = (192 + 256) << 10;
+/// [`Limits::late_code_bytes`](ttsr::Limits::late_code_bytes) bounds to 256 KiB; its buffer may be twice as large. None of
+/// it grows with the input.
+const PER_STREAM: isize = (192 + 2 * 256) << 10;
 
 struct Counting;
 
