@@ -4,7 +4,8 @@ use super::*;
 use crate::Action;
 use crate::limits::SCAN_STRETCH_BYTES;
 use crate::rule::{Pattern, Rule};
-use ttsr_testing::{Random, pattern_text, sample, scale};
+use std::ops::Range;
+use ttsr_testing::{Random, in_parts, pattern_text, sample, scale};
 
 const TEXT: Target<'static> = Target {
     channel: Channel::Text,
@@ -89,9 +90,20 @@ fn random_text(random: &mut Random, rules: &[(Rule, Vec<regex::bytes::Regex>)]) 
 
 #[test]
 fn a_scan_reports_what_find_iter_gives_for_each_pattern() {
-    let mut random = Random::new(16);
+    let found = in_parts(scale(1_200), |sets| scan_random_rules(&sets));
+    let cases: usize = found.iter().map(|(cases, _)| cases).sum();
+    let matches: usize = found.iter().map(|(_, matches)| matches).sum();
+    assert!(
+        cases > scale(1_200) && matches > 5 * cases,
+        "{cases} cases, {matches} matches"
+    );
+}
+
+/// Scans with a random set of rules for each number, and returns the number of texts and of matches.
+fn scan_random_rules(sets: &Range<usize>) -> (usize, usize) {
+    let mut random = Random::new(16 + sets.start as u64);
     let (mut cases, mut matches) = (0, 0);
-    for _ in 0..scale(1_200) {
+    for _ in sets.clone() {
         let rules = random_rules(&mut random);
         let Some(pack) =
             pack_of(rules.iter().map(|(rule, _)| rule.clone())).filter(|_| !rules.is_empty())
@@ -143,10 +155,7 @@ fn a_scan_reports_what_find_iter_gives_for_each_pattern() {
             matches += expected.len();
         }
     }
-    assert!(
-        cases > scale(1_200) && matches > 5 * cases,
-        "{cases} cases, {matches} matches"
-    );
+    (cases, matches)
 }
 
 #[cfg(feature = "lookaround")]
@@ -160,10 +169,20 @@ fn a_scan_reports_what_fancy_regex_finds_for_patterns_that_look_around() {
         r"\b\w+(?=\s{0,3}€)",
         r"(?<=é)[a-c]{1,3}(?!1)",
     ];
-    let mut random = Random::new(7);
+    let found = in_parts(scale(2_000), |rounds| {
+        scan_with_look_around(&patterns, &rounds)
+    });
+    let matches: usize = found.iter().sum();
+    assert!(matches > scale(2_000), "only {matches} matches");
+}
+
+/// Scans random texts with one of the patterns for each number, and returns the number of matches.
+#[cfg(feature = "lookaround")]
+fn scan_with_look_around(patterns: &[&str], rounds: &Range<usize>) -> usize {
+    let mut random = Random::new(7 + rounds.start as u64);
     let mut matches = 0;
-    for _ in 0..scale(2_000) {
-        let text = random.pick(&patterns);
+    for _ in rounds.clone() {
+        let text = random.pick(patterns);
         let regex = fancy_regex::Regex::new(text).unwrap();
         let pack = pack_of([Rule::new("t/r", vec![Pattern::regex(text)])]).unwrap();
         let scanner = Scanner::new(pack);
@@ -200,7 +219,7 @@ fn a_scan_reports_what_fancy_regex_finds_for_patterns_that_look_around() {
             matches += expected.len();
         }
     }
-    assert!(matches > scale(2_000), "only {matches} matches");
+    matches
 }
 
 #[cfg(feature = "lookaround")]

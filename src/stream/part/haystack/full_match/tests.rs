@@ -1,12 +1,14 @@
 //! Compound conditions, compared with a model that searches the whole text, under every split.
 
+use std::ops::Range;
+
 use regex_automata::meta::Regex;
 
 use crate::limits::Limits;
 use crate::pack::{LoadError, Pack};
 use crate::rule::{Action, Channel, Condition, Count, Pattern, Per, Rule, Within};
 use crate::verdict::PartId;
-use ttsr_testing::{Random, scale};
+use ttsr_testing::{Random, in_parts, scale};
 
 const PART: PartId = PartId(7);
 
@@ -248,9 +250,21 @@ fn condition(random: &mut Random) -> Condition {
 
 #[test]
 fn conditions_hold_where_the_model_says_under_every_split() {
-    let mut random = Random::new(0x7a11);
+    let found = in_parts(scale(3_000), |conditions| compare_with_model(&conditions));
+    let sum = found
+        .into_iter()
+        .reduce(|one, other| std::array::from_fn(|index| one[index] + other[index]));
+    let [cases, hits, texts, refused] = sum.unwrap_or_default();
+    println!("{cases} (condition, text, cut) cases, {texts} pairs, {hits} hit; {refused} refused");
+    assert!(hits * 10 > texts && hits * 10 < texts * 9);
+}
+
+/// Compares a random condition for each number. Returns the number of cases, of hits, of texts, and of conditions that the
+/// loader refuses.
+fn compare_with_model(conditions: &Range<usize>) -> [usize; 4] {
+    let mut random = Random::new(0x7a11 + conditions.start as u64);
     let (mut cases, mut hits, mut texts, mut refused) = (0, 0, 0, 0);
-    for _ in 0..scale(3_000) {
+    for _ in conditions.clone() {
         let condition = condition(&mut random);
         let Ok(pack) = made(rule(condition.clone())) else {
             // The condition is inconsistent, and the loader refuses it.
@@ -285,8 +299,7 @@ fn conditions_hold_where_the_model_says_under_every_split() {
             texts += 1;
         }
     }
-    println!("{cases} (condition, text, cut) cases, {texts} pairs, {hits} hit; {refused} refused");
-    assert!(hits * 10 > texts && hits * 10 < texts * 9);
+    [cases, hits, texts, refused]
 }
 
 #[test]
@@ -368,6 +381,28 @@ fn a_match_longer_than_the_limit_is_cut_and_counted() {
     }
     assert!(stream.counters().cut_matches > 0);
     assert!(stream.releasable(PART) >= 32, "what is held is bounded");
+}
+
+#[cfg(feature = "lookaround")]
+#[test]
+fn a_text_that_is_searched_at_its_end_is_searched_in_parts_if_it_is_longer_than_the_limit() {
+    let mut secret = rule(Condition::any(vec![Pattern::regex("a(?!b)")]));
+    secret.action = Action::Redact;
+    let limits = Limits {
+        stretch_bytes: 8,
+        ..Limits::default()
+    };
+    let pack = Pack::builder().rule(secret).limits(limits).build().unwrap();
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    for _ in 0..10 {
+        let _ = stream.push(PART, b"acac");
+    }
+    // Two pieces fit, and the third one ends the search of the two before it.
+    assert_eq!(stream.counters().cut_matches, 4);
+    assert!(stream.releasable(PART) >= 24, "what is held is bounded");
+    let _ = stream.finish();
+    assert_eq!(stream.redactions().len(), 20);
 }
 
 #[test]
