@@ -1,13 +1,13 @@
 //! Measures the built-in packs on the test data of other projects and on recorded replies.
 //!
-//! `TTSR_CORPUS=… cargo run --release --example packs [-- [--pack NAME]… [--misses FAMILY] [--hits]]`
+//! `TTSR_CORPUS=… cargo run --release --example packs [-- [--pack NAME]… [--misses FAMILY] [--hits] [--write FILE]]`
 //!
 //! Reads `shell.jsonl`, `secrets.jsonl.gz` and `code.jsonl` of the folder `peers-data` beside the corpus, and the
 //! recordings of the corpus. Prints a table, and for each family of commands, kind of secret and rule of code the number
 //! of texts caught. `--pack` names a built-in pack, a rule file or a folder; without it
 //! all built-in packs but `std/pii` are loaded, which is off by default. `--misses FAMILY` lists the texts of the families whose
 //! names contain that word and that no rule caught; `--hits` lists the safe and clean texts that were hit, each with the
-//! rules. Exits with an error if the data cannot be read, and never because of a score.
+//! rules. `--write FILE` writes the number of texts that each rule hits, for `ttsr docs --measured`. Exits with an error if the data cannot be read, and never because of a score.
 //!
 //! # Labels
 //!
@@ -34,6 +34,7 @@ use std::process::{Command, ExitCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use ttsr::pack::Date;
 use ttsr::{Action, Channel, Pack, PartId, Rule};
 use ttsr_testing::evasions::EVASIONS;
 use ttsr_testing::recordings::recordings;
@@ -74,6 +75,8 @@ fn measure() -> Result<(), Box<dyn Error>> {
         pack,
         options,
         rows: Vec::new(),
+        texts: TextHits::default(),
+        hits: BTreeMap::new(),
     };
     report.shell(&peers.join("shell.jsonl"))?;
     report.evasions();
@@ -85,6 +88,9 @@ fn measure() -> Result<(), Box<dyn Error>> {
     for (name, value) in &report.rows {
         println!("| {name} | {value} |");
     }
+    if let Some(file) = &report.options.write {
+        fs::write(file, report.numbers())?;
+    }
     Ok(())
 }
 
@@ -93,6 +99,7 @@ struct Options {
     packs: Vec<String>,
     misses: Option<String>,
     lists_hits: bool,
+    write: Option<PathBuf>,
 }
 
 impl Options {
@@ -108,9 +115,10 @@ impl Options {
                 "--pack" => options.packs.push(value()?),
                 "--misses" => options.misses = Some(value()?.to_lowercase()),
                 "--hits" => options.lists_hits = true,
+                "--write" => options.write = Some(value()?.into()),
                 _ => {
                     return Err(format!(
-                        "there is no option `{argument}`: --pack NAME, --misses FAMILY, --hits"
+                        "there is no option `{argument}`: --pack NAME, --misses FAMILY, --hits, --write FILE"
                     ));
                 }
             }
@@ -203,11 +211,33 @@ impl std::fmt::Display for Share {
     }
 }
 
+/// The kind of a measured text.
+#[derive(Clone, Copy)]
+enum TextKind {
+    Dangerous,
+    Clean,
+    Recording,
+}
+
+/// Numbers of texts by their kind.
+#[derive(Clone, Copy, Default)]
+struct TextHits([usize; 3]);
+
+impl TextHits {
+    fn add(&mut self, kind: TextKind) {
+        self.0[kind as usize] += 1;
+    }
+}
+
 struct Report {
     pack: Pack,
     options: Options,
     /// The rows of the table: name and value.
     rows: Vec<(&'static str, String)>,
+    /// The number of measured texts.
+    texts: TextHits,
+    /// The number of texts that each rule hits.
+    hits: BTreeMap<String, TextHits>,
 }
 
 impl Report {
@@ -218,9 +248,21 @@ impl Report {
         let mut families: BTreeMap<String, Share> = BTreeMap::new();
         for it in json_lines::<ShellCommand>(&fs::read_to_string(file)?)? {
             let input = json!({ "command": it.command }).to_string();
-            let rules = self.rules_catching(Channel::ToolInput, Some("bash"), input.as_bytes());
-            match it.expected.as_str() {
-                "dangerous" => {
+            let kind = match it.expected.as_str() {
+                "dangerous" => TextKind::Dangerous,
+                "safe" => TextKind::Clean,
+                _ => continue,
+            };
+            let rules = rules_hitting(
+                &self.pack,
+                Channel::ToolInput,
+                Some("bash"),
+                input.as_bytes(),
+            );
+            count(&mut self.hits, &mut self.texts, kind, &rules);
+            let rules = acting(rules);
+            match kind {
+                TextKind::Dangerous => {
                     let is_hit = !rules.is_empty();
                     dangerous.add(is_hit);
                     if it.is_gravely_dangerous() {
@@ -229,12 +271,11 @@ impl Report {
                     families.entry(it.category.clone()).or_default().add(is_hit);
                     self.list_miss(is_hit, &it.category, &it.command);
                 }
-                "safe" => {
+                _ => {
                     cut.add(rules.iter().any(|rule| cuts(rule)));
                     aborts += usize::from(rules.iter().any(|rule| rule.action == Action::Abort));
                     self.list_hit(&rules, &it.command);
                 }
-                _ => {}
             }
         }
         self.rows.extend([
@@ -262,9 +303,7 @@ impl Report {
         for evasion in calls {
             let mut parts = evasion.sent.parts().into_iter();
             let is_hit = parts.any(|(channel, bytes)| {
-                !self
-                    .rules_catching(channel, Some("bash"), &bytes)
-                    .is_empty()
+                !acting(rules_hitting(&self.pack, channel, Some("bash"), &bytes)).is_empty()
             });
             caught.add(is_hit);
             if !is_hit && !evasion.by_design.is_empty() {
@@ -298,10 +337,17 @@ impl Report {
             ..
         } in &texts
         {
-            let rules = self.rules_catching(Channel::Text, None, text.as_bytes());
+            let text_kind = match expected.as_str() {
+                "secret" => TextKind::Dangerous,
+                "clean" => TextKind::Clean,
+                _ => continue,
+            };
+            let rules = rules_hitting(&self.pack, Channel::Text, None, text.as_bytes());
+            count(&mut self.hits, &mut self.texts, text_kind, &rules);
+            let rules = acting(rules);
             let is_hit = !rules.is_empty();
-            match expected.as_str() {
-                "secret" => {
+            match text_kind {
+                TextKind::Dangerous => {
                     any.add(is_hit);
                     if peers[kind].len() >= 2 {
                         shared.add(is_hit);
@@ -309,11 +355,10 @@ impl Report {
                         self.list_miss(is_hit, kind, text);
                     }
                 }
-                "clean" => {
+                _ => {
                     clean.add(is_hit);
                     self.list_hit(&rules, text);
                 }
-                _ => {}
             }
         }
         self.rows.extend([
@@ -333,9 +378,19 @@ impl Report {
         let [mut of_rule, mut clean_of_rule]: [BTreeMap<String, Share>; 2] = Default::default();
         for it in json_lines::<CodeText>(&fs::read_to_string(file)?)? {
             let input = json!({ "file_path": it.path, "content": it.text }).to_string();
-            let mut rules = self.rules_hitting(Channel::ToolInput, Some("write"), input.as_bytes());
+            let mut rules = rules_hitting(
+                &self.pack,
+                Channel::ToolInput,
+                Some("write"),
+                input.as_bytes(),
+            );
             rules.retain(|rule| rule.id.rsplit('/').next() == Some(it.rule.as_str()));
             let is_hit = !rules.is_empty();
+            let kind = match it.expected == "hit" {
+                true => TextKind::Dangerous,
+                false => TextKind::Clean,
+            };
+            count(&mut self.hits, &mut self.texts, kind, &rules);
             if it.expected == "hit" {
                 recall.add(is_hit);
                 of_rule.entry(it.rule.clone()).or_default().add(is_hit);
@@ -369,16 +424,16 @@ impl Report {
         };
         let (mut wrong, mut right) = (Share::default(), 0);
         for recording in recordings(corpus) {
-            let mut cutting = BTreeSet::new();
+            let mut hitting = BTreeMap::new();
             for part in &recording.parts {
-                let rules = self.rules_hitting(part.channel, part.tool.as_deref(), &part.bytes);
-                cutting.extend(
-                    rules
-                        .into_iter()
-                        .filter(|rule| cuts(rule))
-                        .map(|rule| rule.id.as_str()),
-                );
+                let rules =
+                    rules_hitting(&self.pack, part.channel, part.tool.as_deref(), &part.bytes);
+                hitting.extend(rules.into_iter().map(|rule| (rule.id.as_str(), rule)));
             }
+            let rules: Vec<&Rule> = hitting.into_values().collect();
+            count(&mut self.hits, &mut self.texts, TextKind::Recording, &rules);
+            let cutting = rules.into_iter().filter(|rule| cuts(rule));
+            let mut cutting: BTreeSet<&str> = cutting.map(|rule| rule.id.as_str()).collect();
             let total = cutting.len();
             cutting.retain(|id| {
                 let rule = self.pack.find(id).map(|rule| self.pack.rule(rule));
@@ -401,13 +456,15 @@ impl Report {
             pack: Pack::builtin(PERSONAL_DATA)?,
             options: Options::default(),
             rows: Vec::new(),
+            texts: TextHits::default(),
+            hits: BTreeMap::new(),
         };
         let [mut recorded, mut of_peers] = [Share::default(); 2];
         for recording in recordings(corpus) {
             let mut is_hit = false;
             for part in &recording.parts {
                 let tool = part.tool.as_deref();
-                let rules = of_people.rules_hitting(part.channel, tool, &part.bytes);
+                let rules = rules_hitting(&of_people.pack, part.channel, tool, &part.bytes);
                 is_hit |= !rules.is_empty();
                 self.list_hit(&rules, &String::from_utf8_lossy(&part.bytes));
             }
@@ -422,7 +479,7 @@ impl Report {
             .chain(secrets)
             .chain(code.into_iter().map(|it| it.text))
         {
-            let rules = of_people.rules_hitting(Channel::Text, None, text.as_bytes());
+            let rules = rules_hitting(&of_people.pack, Channel::Text, None, text.as_bytes());
             of_peers.add(!rules.is_empty());
             self.list_hit(&rules, &text);
         }
@@ -436,23 +493,30 @@ impl Report {
         Ok(())
     }
 
-    /// Returns the rules that hit and do more than observe.
-    fn rules_catching(&self, channel: Channel, tool: Option<&str>, text: &[u8]) -> Vec<&Rule> {
-        let mut rules = self.rules_hitting(channel, tool, text);
-        rules.retain(|rule| rule.action > Action::Observe);
-        rules
-    }
-
-    fn rules_hitting(&self, channel: Channel, tool: Option<&str>, text: &[u8]) -> Vec<&Rule> {
-        let mut stream = self.pack.stream();
-        let mut rules = BTreeSet::new();
-        stream.open(PART, channel);
-        if let Some(tool) = tool {
-            rules.extend(stream.tool(PART, tool, "call").iter().map(|hit| hit.rule));
+    /// Returns the file that `ttsr docs --measured` reads. It has the rules that read what was measured.
+    fn numbers(&self) -> String {
+        let TextHits([dangerous, clean, recordings]) = self.texts;
+        let date = Date::today().map_or_else(|| "1970-01-01".to_owned(), |date| date.to_string());
+        let mut text = format!(
+            "# Written by `cargo run --release --example packs -- --write docs/packs/measured.toml`.\n\
+             date = {date}\n\
+             about = \"\"\"\n\
+             each rule on {dangerous} commands, credentials and pieces of code that tests of other projects call dangerous, \
+             {clean} that they call clean, and {recordings} recorded replies and transcripts of coding and chat models. The \
+             labels are the policies of those projects. Of the pieces of code, a rule reads those of the same rule of a linter.\n\
+             \"\"\"\n\n[rules]\n"
+        );
+        let read = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
+        let rules = self.pack.rules().iter();
+        for rule in rules.filter(|rule| rule.on.iter().any(|on| read.contains(on))) {
+            let hits = self.hits.get(&rule.id).copied().unwrap_or_default();
+            let TextHits([dangerous, clean, recordings]) = hits;
+            text += &format!(
+                "\"{}\" = {{ dangerous = {dangerous}, clean = {clean}, recordings = {recordings} }}\n",
+                rule.id
+            );
         }
-        rules.extend(stream.push(PART, text).iter().map(|hit| hit.rule));
-        rules.extend(stream.finish().iter().map(|hit| hit.rule));
-        rules.into_iter().map(|rule| self.pack.rule(rule)).collect()
+        text
     }
 
     fn list_miss(&self, is_hit: bool, family: &str, text: &str) {
@@ -469,6 +533,43 @@ impl Report {
                 .collect();
             println!("hit: {}: {text:?}", rules.join(", "));
         }
+    }
+}
+
+/// Returns the rules that a part hits.
+fn rules_hitting<'p>(
+    pack: &'p Pack,
+    channel: Channel,
+    tool: Option<&str>,
+    text: &[u8],
+) -> Vec<&'p Rule> {
+    let mut stream = pack.stream();
+    let mut rules = BTreeSet::new();
+    stream.open(PART, channel);
+    if let Some(tool) = tool {
+        rules.extend(stream.tool(PART, tool, "call").iter().map(|hit| hit.rule));
+    }
+    rules.extend(stream.push(PART, text).iter().map(|hit| hit.rule));
+    rules.extend(stream.finish().iter().map(|hit| hit.rule));
+    rules.into_iter().map(|rule| pack.rule(rule)).collect()
+}
+
+/// Returns the rules that do more than observe.
+fn acting(mut rules: Vec<&Rule>) -> Vec<&Rule> {
+    rules.retain(|rule| rule.action > Action::Observe);
+    rules
+}
+
+/// Counts a text and the rules that hit it.
+fn count(
+    hits: &mut BTreeMap<String, TextHits>,
+    texts: &mut TextHits,
+    kind: TextKind,
+    rules: &[&Rule],
+) {
+    texts.add(kind);
+    for rule in rules {
+        hits.entry(rule.id.clone()).or_default().add(kind);
     }
 }
 

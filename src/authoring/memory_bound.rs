@@ -1,4 +1,4 @@
-//! The memory bound of a rule: the bytes of a reply that a stream retains for it, at most.
+//! The memory bound of a rule and of a pack: the bytes of a reply that a stream retains for it, at most.
 //!
 //! The bound is the sum of the limits of everything that reads for the rule: the windows for excerpts, the stretches of
 //! full matches, the matches that wait for an exception, and the text that views and detectors retain. Automaton
@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::limits::Limits;
+use crate::pack::Pack;
 use crate::program::{CompoundCondition, DetectorSpec, MatchMode, ViewKey, ViewSource};
 use crate::rule::{Channel, Rule};
 use crate::stream::buffers;
@@ -38,69 +39,113 @@ impl Rule {
     #[must_use]
     pub fn retained_bytes(&self, limits: &Limits) -> u64 {
         let channels = self.on.iter();
-        let retained = channels.map(|channel| retained_on(self, *channel, limits));
+        let retained = channels.map(|channel| retained_on(&[self], *channel, limits));
         retained.max().unwrap_or_default() as u64
     }
 }
 
-fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
-    let mut keys: Vec<ViewKey> = Vec::new();
-    for pattern in rule.condition.patterns() {
-        let key = ViewKey::from_pattern(pattern, channel);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
+impl Pack {
+    /// Returns the largest number of bytes of the text of one part that a stream retains for all rules of the pack, with
+    /// what [`Rule::retained_bytes`] counts. Rules share the readers of views and of commands, so it is less than the sum
+    /// over the rules.
+    ///
+    /// # Example: two rules share the reader of commands
+    /// ```
+    /// use ttsr::Pack;
+    /// let rule = |id: &str| format!(
+    ///     "[rule.{id}]\ndescription = '{id}'\non = ['tool-input']\nmatch.any = [{{ command = '{id}' }}]\n"
+    /// );
+    /// let head = "schema = 1\npack.name = 'a'\n";
+    /// let one = Pack::builder().toml("a", format!("{head}{}", rule("rm"))).build()?;
+    /// let two = Pack::builder().toml("a", format!("{head}{}{}", rule("rm"), rule("dd"))).build()?;
+    /// assert_eq!(one.retained_bytes(), one.rules()[0].retained_bytes(one.limits()));
+    /// assert!(two.retained_bytes() < one.retained_bytes() * 3 / 2);
+    /// # Ok::<_, ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn retained_bytes(&self) -> u64 {
+        let rules: Vec<&Rule> = self.rules().iter().collect();
+        let retained = Channel::ALL.map(|channel| retained_on(&rules, channel, self.limits()));
+        retained.into_iter().max().unwrap_or_default() as u64
     }
-    let specs = DetectorSpec::from_condition(&rule.condition, |_| Arc::default());
-    let is_tool_input = channel == Channel::ToolInput;
-    let mut sources: Vec<ViewSource> = keys.iter().filter_map(|key| key.source).collect();
-    sources.extend(specs.iter().filter_map(|spec| spec.source(is_tool_input)));
-    let ast = rule.condition.ast.as_ref();
-    sources.extend(ast.map(|_| ViewSource::code_view(is_tool_input)));
-    let commands = match rule.condition.has_commands() && is_tool_input {
-        true => command_bytes(),
-        false => 0,
-    };
-    sources.sort_unstable();
-    sources.dedup();
-    let folded = keys.iter().filter(|key| !key.folds.is_empty());
-    let views = sources.into_iter().map(view_bytes).sum::<usize>() + folded.count() * FOLD;
-    let input = match is_tool_input {
-        // The path of the file, both as it is decoded and in its normal form.
-        true => 2 * limits.path_bytes,
-        false => 0,
-    };
-    let windows = |spec: &DetectorSpec| match spec {
-        // One of the part, and one of the argument that is being read.
-        DetectorSpec::Limit(_) if is_tool_input => 2,
-        _ => 1,
-    };
-    let detectors = specs
-        .iter()
-        .map(|spec| detector_bytes(spec) + windows(spec) * buffers::WINDOW_BYTES);
-    let late_code = match is_tool_input && keys.iter().any(ViewKey::distinguishes_code) {
-        true => limits.late_code_bytes,
-        false => 0,
-    };
-    keys.len() * buffers::WINDOW_BYTES
-        + late_code
-        + full_match_bytes(rule, keys.len(), limits)
-        + views
-        + commands
-        + input
-        + detectors.sum::<usize>()
-        + ast.map_or(0, |_| {
-            // The code that is parsed, and code that waits for the name of its file.
-            2 * limits.ast_bytes
-        })
-        + quote_bytes(rule)
 }
 
-/// Returns the bytes that the search for full matches retains, for that number of views.
-fn full_match_bytes(rule: &Rule, views: usize, limits: &Limits) -> usize {
-    match CompoundCondition::from_rule(rule, false, MatchMode::First) {
-        Some(_) => views * (buffers::WINDOW_BYTES + limits.stretch_bytes),
-        None => 0,
+/// Returns the bytes that a stream retains for these rules of a part of that channel.
+fn retained_on(rules: &[&Rule], channel: Channel, limits: &Limits) -> usize {
+    let is_tool_input = channel == Channel::ToolInput;
+    let rules = rules.iter().filter(|rule| rule.on.contains(&channel));
+    let mut shared = SharedReaders::default();
+    let mut of_rules = 0;
+    for rule in rules {
+        let specs = DetectorSpec::from_condition(&rule.condition, |_| Arc::default());
+        shared.add(rule, &specs, channel);
+        let windows = |spec: &DetectorSpec| match spec {
+            // One of the part, and one of the argument that is being read.
+            DetectorSpec::Limit(_) if is_tool_input => 2,
+            _ => 1,
+        };
+        let detectors = specs
+            .iter()
+            .map(|spec| detector_bytes(spec) + windows(spec) * buffers::WINDOW_BYTES);
+        of_rules += detectors.sum::<usize>() + quote_bytes(rule);
+    }
+    of_rules + shared.bytes(is_tool_input, limits)
+}
+
+/// The readers of a part that rules share.
+#[derive(Default)]
+struct SharedReaders {
+    keys: Vec<ViewKey>,
+    /// The views whose full matches are searched, each for rules that hold text and for the others.
+    full: Vec<(ViewKey, bool)>,
+    sources: Vec<ViewSource>,
+    reads_commands: bool,
+    reads_trees: bool,
+}
+
+impl SharedReaders {
+    fn add(&mut self, rule: &Rule, specs: &[DetectorSpec], channel: Channel) {
+        let is_tool_input = channel == Channel::ToolInput;
+        let is_compound = CompoundCondition::from_rule(rule, false, MatchMode::First).is_some();
+        for pattern in rule.condition.patterns() {
+            let key = ViewKey::from_pattern(pattern, channel);
+            if !self.keys.contains(&key) {
+                self.keys.push(key);
+            }
+            let full = (key, rule.holds_live());
+            if is_compound && !self.full.contains(&full) {
+                self.full.push(full);
+            }
+            self.sources.extend(key.source);
+        }
+        let detectors = specs.iter();
+        self.sources
+            .extend(detectors.filter_map(|spec| spec.source(is_tool_input)));
+        if rule.condition.ast.is_some() {
+            self.sources.push(ViewSource::code_view(is_tool_input));
+            self.reads_trees = true;
+        }
+        self.reads_commands |= rule.condition.has_commands() && is_tool_input;
+    }
+
+    fn bytes(mut self, is_tool_input: bool, limits: &Limits) -> usize {
+        self.sources.sort_unstable();
+        self.sources.dedup();
+        let views = self.sources.into_iter().map(view_bytes).sum::<usize>();
+        let folded = self.keys.iter().filter(|key| !key.folds.is_empty());
+        let late_code = is_tool_input && self.keys.iter().any(ViewKey::distinguishes_code);
+        // The code that is parsed, and code that waits for the name of its file.
+        let trees = if self.reads_trees { 2 * limits.ast_bytes } else { 0 };
+        // The path of the file, both as it is decoded and in its normal form.
+        let paths = if is_tool_input { 2 * limits.path_bytes } else { 0 };
+        self.keys.len() * buffers::WINDOW_BYTES
+            + folded.count() * FOLD
+            + self.full.len() * (buffers::WINDOW_BYTES + limits.stretch_bytes)
+            + views
+            + trees
+            + paths
+            + if late_code { limits.late_code_bytes } else { 0 }
+            + if self.reads_commands { command_bytes() } else { 0 }
     }
 }
 

@@ -548,6 +548,14 @@ impl CommandProgress {
         }
     }
 
+    /// Adds a command that this one runs by its words, as `env` and `sudo` do. It counts as one operand for
+    /// `max-operands` only.
+    pub(crate) fn add_wrapped_command(&mut self, pattern: &CommandPattern) {
+        if self.operands >= pattern.max_operands {
+            self.refuse();
+        }
+    }
+
     /// Adds a flag with the value that is attached to it, or the value of the preceding flag.
     pub(crate) fn add_flag(
         &mut self,

@@ -213,7 +213,9 @@ const LINES: usize = 40;
 fn table(pack: &Pack) -> impl Iterator<Item = TableRow> {
     let kept = retained_bytes(pack);
     let is_long = kept.len() > LINES;
+    let together = (kept.len() > 1).then(|| pack.retained_bytes());
     let most = kept.first().map_or(0, |kept| kept.retained_bytes);
+    let most = together.map_or(most, |together| together.max(most));
     let width = most.to_string().len();
     let groups = kept.chunk_by(|a, b| is_long && a.retained_bytes == b.retained_bytes);
     let rows = groups.map(|group| {
@@ -226,7 +228,8 @@ fn table(pack: &Pack) -> impl Iterator<Item = TableRow> {
     });
     let head = (!kept.is_empty())
         .then(|| TableRow("maximum bytes retained of a part, by rule:".to_owned()));
-    let rows: Vec<TableRow> = head.into_iter().chain(rows).collect();
+    let last = together.map(|bytes| TableRow(format!("  {bytes:>width$}  all rules together")));
+    let rows: Vec<TableRow> = head.into_iter().chain(rows).chain(last).collect();
     rows.into_iter()
 }
 

@@ -1,11 +1,14 @@
 //! `ttsr docs`: writes a Markdown page for each pack.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Deserialize;
+use toml::value::Datetime;
 use ttsr::pack::PackHeader;
 use ttsr::rule::Status;
 use ttsr::{Action, Mode, Pack, Rule};
@@ -36,15 +39,78 @@ pub(crate) struct Options {
     /// Write `NAME.md` for each pack into this folder, and `README.md` with a table of the packs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Show the numbers in this TOML file: `date` and `about` (the measured texts) for all pages, and for each rule the
+    /// number of texts it hits, as `[rules]` `"pack/rule" = { dangerous = 5, clean = 0, recordings = 0 }`
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
     /// Write nothing; exit with 1 if a page in the folder would change
     #[arg(long, requires = "out")]
     check: bool,
 }
 
+/// The numbers of a measurement.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Measurement {
+    date: Datetime,
+    /// The texts that were measured.
+    about: String,
+    rules: BTreeMap<String, RuleHits>,
+}
+
+/// The numbers of texts that a rule hits.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleHits {
+    dangerous: u64,
+    clean: u64,
+    recordings: u64,
+}
+
+impl Measurement {
+    fn read(path: &Path) -> Result<Measurement, CommandError> {
+        let because = |error: &dyn std::fmt::Display| {
+            CommandError::Message(format!("{}: {error}", Escaped(&path.display().to_string())))
+        };
+        let text = fs::read_to_string(path).map_err(|error| because(&error))?;
+        toml::from_str(&text).map_err(|error| because(&error))
+    }
+
+    /// Returns the paragraph about the texts, for the page of a pack whose rules were measured.
+    fn paragraph(&self, rules: &[&Rule]) -> String {
+        let is_measured = rules.iter().any(|rule| self.rules.contains_key(&rule.id));
+        match is_measured {
+            true => format!(
+                "\nMeasured on {}: {}\n",
+                self.date,
+                inline(self.about.trim())
+            ),
+            false => String::new(),
+        }
+    }
+
+    /// Returns the line about a rule.
+    fn line(&self, rule: &Rule) -> Option<String> {
+        let RuleHits {
+            dangerous,
+            clean,
+            recordings,
+        } = *self.rules.get(&rule.id)?;
+        let dangerous = Quantity(dangerous, "dangerous text");
+        let clean = Quantity(clean, "clean text");
+        let recordings = Quantity(recordings, "recording");
+        Some(format!(
+            "- Measured: hits {dangerous}, {clean} and {recordings}\n"
+        ))
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = load::load(&options.packs, &[])?;
+    let measured = options.measured.as_deref().map(Measurement::read);
+    let measured = measured.transpose()?;
     let mut pages: Vec<PackPage> = named(&pack)
-        .map(|header| PackPage::from_header(header, &pack))
+        .map(|header| PackPage::from_header(header, &pack, measured.as_ref()))
         .collect::<Result<_, _>>()?;
     let Some(folder) = &options.out else {
         let mut out = io::stdout().lock();
@@ -88,7 +154,11 @@ struct PackPage {
 }
 
 impl PackPage {
-    fn from_header(header: &PackHeader, pack: &Pack) -> Result<PackPage, CommandError> {
+    fn from_header(
+        header: &PackHeader,
+        pack: &Pack,
+        measured: Option<&Measurement>,
+    ) -> Result<PackPage, CommandError> {
         let rules = rules(pack, header);
         let mut body = about(header);
         if !body.is_empty() {
@@ -97,6 +167,9 @@ impl PackPage {
         writeln!(body, "{}.", Quantity(rules.len() as u64, "rule"))
             .expect("writing to a string cannot fail");
         body.push_str(&provenance(header));
+        if let Some(measured) = measured {
+            body.push_str(&measured.paragraph(&rules));
+        }
         if !rules.is_empty() {
             body.push_str("\n| rule | description | reason | action |\n|---|---|---|---|\n");
         }
@@ -104,7 +177,7 @@ impl PackPage {
             body.push_str(&row(rule));
         }
         for rule in rules {
-            body.push_str(&details(rule)?);
+            body.push_str(&details(rule, measured)?);
         }
         Ok(PackPage {
             file: file(header),
@@ -243,9 +316,9 @@ fn row(rule: &Rule) -> String {
     format!("| `{name}` | {what} | {} | {action}{mode} |\n", why.trim())
 }
 
-/// Returns the section of a rule: what it hits, what it does not hit, and its message for the first example. Empty if the
-/// rule has no examples.
-fn details(rule: &Rule) -> Result<String, CommandError> {
+/// Returns the section of a rule: what it hits, what it does not hit, its message for the first example, and how often it
+/// hits measured texts. Empty if the rule has no examples.
+fn details(rule: &Rule, measured: Option<&Measurement>) -> Result<String, CommandError> {
     let Some(first) = rule.examples.matching.first() else {
         return Ok(String::new());
     };
@@ -263,6 +336,7 @@ fn details(rule: &Rule) -> Result<String, CommandError> {
     if let Some(message) = explain::example_message(rule, first)? {
         writeln!(out, "- Message: {}", code_span(&message)).expect("a string takes all");
     }
+    out.extend(measured.and_then(|measured| measured.line(rule)));
     Ok(out)
 }
 

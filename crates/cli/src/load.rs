@@ -29,17 +29,23 @@ pub(crate) fn load(args: &PackArgs, left_out: &[&str]) -> Result<Pack, CommandEr
 
 /// Like [`load`], for tool calls in a workspace.
 pub(crate) fn load_in(args: &WorkspaceArgs, left_out: &[&str]) -> Result<Pack, CommandError> {
-    load_in_or(args, None, left_out)
+    let root = args.root.folder(None)?;
+    load_with(&args.packs, Pack::builder().root(root), left_out)
 }
 
-/// Like [`load_in`], with `usual` as the default workspace.
-pub(crate) fn load_in_or(
+/// Like [`load_in`], for tool calls that run on this machine: a path below the home directory of the process is also
+/// compared with `~` in its place. `usual` is the default workspace.
+pub(crate) fn load_here(
     args: &WorkspaceArgs,
     usual: Option<&Path>,
     left_out: &[&str],
 ) -> Result<Pack, CommandError> {
-    let root = args.root.folder(usual)?;
-    load_with(&args.packs, Pack::builder().root(root), left_out)
+    let builder = Pack::builder().root(args.root.folder(usual)?);
+    let builder = match std::env::home_dir() {
+        Some(home) => builder.home(home),
+        None => builder,
+    };
+    load_with(&args.packs, builder, left_out)
 }
 
 fn load_with(

@@ -113,7 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     if packs.packs.packs.is_empty() {
         packs.packs.packs.clone_from(&settings.packs);
     }
-    let pack = load::load_in_or(&packs, None, &NOT_HERE)?;
+    let pack = load::load_here(&packs, None, &NOT_HERE)?;
     let is_wrapping = !options.command.is_empty();
     let (config, suffix) = config(options, &settings, is_wrapping)?;
     let usual = if is_wrapping {

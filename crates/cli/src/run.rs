@@ -157,7 +157,7 @@ const MOST_SESSIONS: usize = 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let key = environment::take_key(options)?;
-    let pack = load::load_in_or(&options.packs, options.tools.as_deref(), &NOT_HERE)?;
+    let pack = load::load_here(&options.packs, options.tools.as_deref(), &NOT_HERE)?;
     let mut place = RunSession::from_options(options);
     let mut prompt = match &options.prompt {
         Some(argument) => read_prompt(argument)?,

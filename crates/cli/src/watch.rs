@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     }
     let failed = |failure: Failure| explained(&failure, password.is_some(), options);
     let chains = chains(&options.fallback)?;
-    let pack = load::load_in(&options.packs, &load::OFF_BY_DEFAULT)?;
+    let pack = load::load_here(&options.packs, None, &load::OFF_BY_DEFAULT)?;
     let reach = ActionSupport::of(&pack, api, !chains.is_empty());
     let watch = rules(options, pack, chains)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -67,6 +67,7 @@ mod ids;
 mod layer;
 mod lexer;
 mod list;
+mod loose;
 mod parallel;
 mod path;
 mod program;

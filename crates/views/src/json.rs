@@ -162,7 +162,7 @@ impl ArgPath {
     }
 
     /// Returns true if this is [`RAW`] and not an argument. A key can also be spelled `$raw`.
-    #[cfg(test)]
+    #[inline]
     pub(crate) fn is_raw(&self) -> bool {
         self.kind == PathKind::Raw
     }

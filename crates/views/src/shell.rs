@@ -155,8 +155,11 @@ enum PendingToken {
     Escape(AnsiEscape),
 }
 
-const TEXTS: [&str; 5] = ["command", "cmd", "script", "input", RAW];
-const WORDS: [&str; 3] = ["command", "cmd", "argv"];
+/// The keys of texts that are shell text.
+pub(crate) const TEXT_KEYS: [&str; 4] = ["command", "cmd", "script", "input"];
+
+/// The keys of arrays whose elements are the words of a command.
+pub(crate) const WORD_KEYS: [&str; 3] = ["command", "cmd", "argv"];
 
 impl ShellInput {
     /// Returns the role of the value at a path.
@@ -164,11 +167,11 @@ impl ShellInput {
         let depth = path.len();
         let key = |index: usize| path.segment(index).unwrap_or_default();
         let last = path.last().unwrap_or_default();
-        if TEXTS.contains(&last) {
+        if last == RAW || TEXT_KEYS.contains(&last) {
             ShellInput::Text
         } else if depth > 1
             && last.bytes().all(|byte| byte.is_ascii_digit())
-            && WORDS.contains(&key(depth - 2))
+            && WORD_KEYS.contains(&key(depth - 2))
         {
             ShellInput::Word
         } else {

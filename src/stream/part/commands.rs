@@ -293,6 +293,9 @@ impl Commands {
             command.written.copy_from(&wrapper.written);
             command.redirected.copy_from(&wrapper.redirected);
             command.read.copy_from(&wrapper.redirected);
+            self.change_at(set, index, |progress, pattern, _| {
+                progress.add_wrapped_command(pattern);
+            });
         }
         self.known.push_back(command);
         let index = self.known.len() - 1;

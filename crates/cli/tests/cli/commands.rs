@@ -1248,6 +1248,7 @@ fn the_image_of_the_demo_is_what_the_demo_writes() {
 #[test]
 fn the_pages_about_the_packs_are_those_that_the_command_writes() {
     let mut args = vec!["docs", "--out", "../../../../docs/packs"];
+    args.extend(["--measured", "../../../../docs/packs/measured.toml"]);
     if std::env::var_os("UPDATE_GOLDEN").is_none() {
         args.push("--check");
     }

@@ -419,6 +419,27 @@ fn said(text: &str) -> String {
     sse(&(chunk(&content, "\"stop\"") + "data: [DONE]\n\n"))
 }
 
+/// The commands of a call run on this machine, so its home directory is known.
+#[cfg(unix)]
+#[test]
+fn the_home_directory_of_the_user_is_known_when_it_is_written_in_full() {
+    let (base, serving) = serve(vec![bash_call("c1", "rm -rf /srv/people/ada")]);
+    let output = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+        .args(["run", "--provider", "openai-chat", "--model", "m"])
+        .args(["--base-url", &base, "--key-env", "TEST_KEY"])
+        .args(["--pack", "std/shell-safety", "--format", "json", "Tidy up."])
+        .env("TEST_KEY", KEY)
+        .env("HOME", "/srv/people/ada")
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let verdicts = events(&output);
+    let verdict = of_kind(&verdicts, "verdict")[0];
+    assert_eq!(verdict["rule"], "std/shell-safety/rm-system-path");
+    serving.join().unwrap();
+}
+
 /// A command can read the initial environment of its ancestors.
 #[cfg(target_os = "linux")]
 #[test]

@@ -1,18 +1,21 @@
 //! The commands of tool calls: a reader that knows which arguments are shell text.
 
-use super::super::chunk::Chunk;
+use super::super::chunk::{Chunk, ChunkBuffer};
 use super::super::json::ArgPath;
 use super::super::shell::ShellInput;
+use super::loose::LooseInput;
 use super::{CommandCounters, CommandLimits, CommandReader, CommandSink};
 
 /// The commands in the arguments of one tool call.
 ///
 /// A text named `command`, `cmd`, `script` or `input`, and input that is not JSON, is shell text. An array of texts
-/// named `command`, `cmd` or `argv` is one command, of which each element is a word.
+/// named `command`, `cmd` or `argv` is one command, of which each element is a word. Input that is not JSON, but an object
+/// in the syntax of Python or JavaScript or a further document, is searched for texts and arrays of these names.
 #[derive(Clone, Debug)]
 pub struct CommandView {
     reader: CommandReader,
     input: ShellInput,
+    loose: LooseInput,
     /// True if the value that starts is not the next word of the current command.
     restarts: bool,
     /// True if the elements of an array have been read and the array may go on.
@@ -25,6 +28,7 @@ impl CommandView {
         CommandView {
             reader: CommandReader::new(limits),
             input: ShellInput::None,
+            loose: LooseInput::None,
             restarts: false,
             is_in_array: false,
         }
@@ -40,6 +44,10 @@ impl CommandView {
     pub fn open(&mut self, path: &ArgPath) {
         self.input = ShellInput::from_path(path);
         self.restarts = self.input != ShellInput::Word || path.last() == Some("0");
+        self.loose = match path.is_raw() {
+            true => LooseInput::Unknown(ChunkBuffer::default()),
+            false => LooseInput::None,
+        };
     }
 
     /// Returns true if the current value is one word of a list, false if it is shell text, and `None` if it is neither.
@@ -70,6 +78,9 @@ impl CommandView {
         }
         self.begin_value(chunk.decided(0), sink);
         match self.input {
+            ShellInput::Text if self.loose.is_some() => {
+                self.loose.push(chunk, &mut self.reader, sink);
+            }
             ShellInput::Text => self.reader.push(chunk, sink),
             ShellInput::Word => self.reader.push_word(chunk, sink),
             ShellInput::None => {}
@@ -81,6 +92,9 @@ impl CommandView {
         let now = decided.max(end);
         self.begin_value(now, sink);
         match std::mem::replace(&mut self.input, ShellInput::None) {
+            ShellInput::Text if self.loose.is_some() => {
+                self.loose.finish(end, now, &mut self.reader, sink);
+            }
             ShellInput::Text => {
                 self.reader.advance(now);
                 self.reader.finish(sink);
