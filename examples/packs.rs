@@ -45,6 +45,9 @@ const PART: PartId = PartId(0);
 /// The pack that is off by default. What it replaces is counted by itself.
 const PERSONAL_DATA: &str = "std/pii";
 
+/// The evasions in an argument that no tool runs as a command, so no built-in rule reads it.
+const NOT_RUN: [&str; 1] = ["in an object in an array"];
+
 fn main() -> ExitCode {
     match measure() {
         Ok(()) => ExitCode::SUCCESS,
@@ -299,7 +302,8 @@ impl Report {
     /// Counts the evasions in a tool call that a built-in rule catches.
     fn evasions(&mut self) {
         let calls = EVASIONS.iter().filter(|it| it.sent.is_call());
-        let (mut caught, mut by_design, mut missed) = (Share::default(), 0, Vec::new());
+        let (mut caught, mut by_design, mut not_run) = (Share::default(), 0, 0);
+        let mut missed = Vec::new();
         for evasion in calls {
             let mut parts = evasion.sent.parts().into_iter();
             let is_hit = parts.any(|(channel, bytes)| {
@@ -308,16 +312,21 @@ impl Report {
             caught.add(is_hit);
             if !is_hit && !evasion.by_design.is_empty() {
                 by_design += 1;
+            } else if !is_hit && NOT_RUN.contains(&evasion.name) {
+                not_run += 1;
             } else if !is_hit {
                 missed.push(evasion.name);
             }
         }
-        println!("evasions that no built-in rule catches and that are not by design:");
+        println!("evasions that no built-in rule catches, though a tool may run them:");
         for name in &missed {
             println!("  {name}");
         }
         println!();
-        let value = format!("{caught}; {by_design} by design, {} not", missed.len());
+        let value = format!(
+            "{caught}; {by_design} missed by design, {not_run} in an argument that no tool runs, {} others",
+            missed.len()
+        );
         self.rows.push(("evasions in tool calls, caught", value));
     }
 

@@ -135,9 +135,17 @@ impl SharedReaders {
         let folded = self.keys.iter().filter(|key| !key.folds.is_empty());
         let late_code = is_tool_input && self.keys.iter().any(ViewKey::distinguishes_code);
         // The code that is parsed, and code that waits for the name of its file.
-        let trees = if self.reads_trees { 2 * limits.ast_bytes } else { 0 };
+        let trees = if self.reads_trees {
+            2 * limits.ast_bytes
+        } else {
+            0
+        };
         // The path of the file, both as it is decoded and in its normal form.
-        let paths = if is_tool_input { 2 * limits.path_bytes } else { 0 };
+        let paths = if is_tool_input {
+            2 * limits.path_bytes
+        } else {
+            0
+        };
         self.keys.len() * buffers::WINDOW_BYTES
             + folded.count() * FOLD
             + self.full.len() * (buffers::WINDOW_BYTES + limits.stretch_bytes)
@@ -145,7 +153,11 @@ impl SharedReaders {
             + trees
             + paths
             + if late_code { limits.late_code_bytes } else { 0 }
-            + if self.reads_commands { command_bytes() } else { 0 }
+            + if self.reads_commands {
+                command_bytes()
+            } else {
+                0
+            }
     }
 }
 

@@ -158,6 +158,9 @@ enum PendingToken {
 /// The keys of texts that are shell text.
 pub(crate) const TEXT_KEYS: [&str; 4] = ["command", "cmd", "script", "input"];
 
+/// The key of an array whose elements are shell text, one command after the other.
+pub(crate) const TEXT_LIST_KEY: &str = "commands";
+
 /// The keys of arrays whose elements are the words of a command.
 pub(crate) const WORD_KEYS: [&str; 3] = ["command", "cmd", "argv"];
 
@@ -167,12 +170,13 @@ impl ShellInput {
         let depth = path.len();
         let key = |index: usize| path.segment(index).unwrap_or_default();
         let last = path.last().unwrap_or_default();
-        if last == RAW || TEXT_KEYS.contains(&last) {
+        let list = match depth > 1 && last.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => key(depth - 2),
+            false => "",
+        };
+        if last == RAW || TEXT_KEYS.contains(&last) || list == TEXT_LIST_KEY {
             ShellInput::Text
-        } else if depth > 1
-            && last.bytes().all(|byte| byte.is_ascii_digit())
-            && WORD_KEYS.contains(&key(depth - 2))
-        {
+        } else if WORD_KEYS.contains(&list) {
             ShellInput::Word
         } else {
             ShellInput::None

@@ -3,7 +3,7 @@
 
 use super::super::chunk::{Chunk, ChunkBuffer};
 use super::super::shell::word::{AnsiEscape, EscapeStep};
-use super::super::shell::{TEXT_KEYS, WORD_KEYS};
+use super::super::shell::{TEXT_KEYS, TEXT_LIST_KEY, WORD_KEYS};
 use super::{CommandReader, CommandSink};
 
 /// The most bytes that are buffered until it is known if the input is an object.
@@ -33,8 +33,8 @@ pub(super) struct LooseObject {
     key: Vec<u8>,
     /// True between the colon after a key and the end of its value.
     is_in_value: bool,
-    /// True in an array of words.
-    is_in_words: bool,
+    /// The role of the strings of the array that is being read.
+    list: Option<StringRole>,
     string: Option<LooseString>,
 }
 
@@ -101,7 +101,7 @@ impl LooseInput {
                 if object.string.is_some() {
                     object.end_string(end, decided, reader, sink);
                 }
-                object.end_words(decided, reader, sink);
+                object.end_list(decided, reader, sink);
             }
             LooseInput::Shell | LooseInput::Unknown(_) => reader.finish(sink),
         }
@@ -180,11 +180,11 @@ impl LooseObject {
         let is_one_of = |keys: &[&str]| keys.iter().any(|key| key.as_bytes() == self.key);
         match chunk.bytes[0] {
             quote @ (b'"' | b'\'') => {
-                let role = match (self.is_in_words, self.is_in_value) {
-                    (true, _) => StringRole::Word,
-                    (false, true) if is_one_of(&TEXT_KEYS) => StringRole::Script,
-                    (false, true) => StringRole::Data,
-                    (false, false) => StringRole::Key,
+                let role = match (self.list, self.is_in_value) {
+                    (Some(role), _) => role,
+                    (None, true) if is_one_of(&TEXT_KEYS) => StringRole::Script,
+                    (None, true) => StringRole::Data,
+                    (None, false) => StringRole::Key,
                 };
                 if role == StringRole::Key {
                     self.key.clear();
@@ -196,9 +196,14 @@ impl LooseObject {
                 });
             }
             b':' => self.is_in_value = true,
-            b'[' if self.is_in_value => self.is_in_words = is_one_of(&WORD_KEYS),
-            b']' => self.end_words(chunk.decided(0), reader, sink),
-            b',' if self.is_in_words => {}
+            b'[' if self.is_in_value && is_one_of(&WORD_KEYS) => {
+                self.list = Some(StringRole::Word);
+            }
+            b'[' if self.is_in_value && is_one_of(&[TEXT_LIST_KEY]) => {
+                self.list = Some(StringRole::Script);
+            }
+            b']' => self.end_list(chunk.decided(0), reader, sink),
+            b',' if self.list.is_some() => {}
             b',' | b'{' | b'}' => {
                 self.is_in_value = false;
                 self.key.clear();
@@ -280,9 +285,9 @@ impl LooseObject {
         }
     }
 
-    /// Ends an array of words, which is one command.
-    fn end_words(&mut self, decided: u64, reader: &mut CommandReader, sink: &mut impl CommandSink) {
-        if std::mem::take(&mut self.is_in_words) {
+    /// Ends an array. An array of words is one command.
+    fn end_list(&mut self, decided: u64, reader: &mut CommandReader, sink: &mut impl CommandSink) {
+        if self.list.take() == Some(StringRole::Word) {
             reader.advance(decided);
             reader.finish(sink);
         }
@@ -328,7 +333,11 @@ mod tests {
     }
 
     /// Objects that are no JSON, and the commands in them.
-    const OBJECTS: [(&str, &str); 9] = [
+    const OBJECTS: [(&str, &str); 10] = [
+        (
+            "{'commands': ['ls', 'rm -r a'], 'b': 'rm'}",
+            "1: ls\n2: rm [-r] (a)\n",
+        ),
         ("{'command': 'rm -rf /'}", "1: rm [-r] [-f] (/)\n"),
         // The decoder of JSON has read the brace.
         ("'command': 'rm -rf /'}", "1: rm [-r] [-f] (/)\n"),
