@@ -73,7 +73,13 @@ impl Pack {
 /// Returns the bytes that a stream retains for these rules of a part of that channel.
 fn retained_on(rules: &[&Rule], channel: Channel, limits: &Limits) -> usize {
     let is_tool_input = channel == Channel::ToolInput;
-    let rules = rules.iter().filter(|rule| rule.on.contains(&channel));
+    let mut rules = rules
+        .iter()
+        .filter(|rule| rule.on.contains(&channel))
+        .peekable();
+    if rules.peek().is_none() {
+        return 0;
+    }
     let mut shared = SharedReaders::default();
     let mut of_rules = 0;
     for rule in rules {

@@ -1263,6 +1263,36 @@ fn the_pages_about_the_packs_are_those_that_the_command_writes() {
 }
 
 #[test]
+fn measured_numbers_are_shown_in_the_page_of_a_pack() {
+    let folder = scratch("measured");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("measured.toml");
+    let docs = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let mut command = ttsr(["docs", "--pack", "packs/demo.toml", "--measured"]);
+        command.arg(&file).output().unwrap()
+    };
+    let head = "date = 2027-01-31\nabout = \"rules on 9 texts\"\n[rules]\n";
+    let numbers = "{ dangerous = 1, clean = 0, recordings = 22 }";
+    let output = docs(&format!("{head}\"demo/no-rm\" = {numbers}\n"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let page = stdout(&output);
+    assert!(page.contains("\nMeasured on 2027-01-31: rules on 9 texts\n"));
+    let (_, section) = page.split_once("## `no-rm`").unwrap();
+    let line = "- Measured: hits 1 dangerous text, 0 clean texts and 22 recordings\n";
+    assert!(section.contains(line), "{section}");
+    assert_eq!(page.matches("- Measured").count(), 1);
+    for text in [
+        "",
+        "date = 1",
+        &format!("{head}\"demo/no-rm\" = {{ dangerous = 1 }}\n"),
+    ] {
+        let output = docs(text);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[test]
 fn personal_data_is_found_only_if_its_pack_is_named() {
     let folder = scratch("personal-data");
     fs::create_dir_all(&folder).unwrap();
