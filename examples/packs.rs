@@ -512,7 +512,8 @@ impl Report {
              about = \"\"\"\n\
              each rule on {dangerous} commands, credentials and pieces of code that tests of other projects call dangerous, \
              {clean} that they call clean, and {recordings} recorded replies and transcripts of coding and chat models. The \
-             labels are the policies of those projects. Of the pieces of code, a rule reads those of the same rule of a linter.\n\
+             labels are the policies of those projects. Of the pieces of code, a rule reads those of the same rule of a linter. A \
+             rule that hits no dangerous text mostly has none in those tests.\n\
              \"\"\"\n\n[rules]\n"
         );
         let read = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
