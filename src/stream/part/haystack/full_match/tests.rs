@@ -383,28 +383,6 @@ fn a_match_longer_than_the_limit_is_cut_and_counted() {
     assert!(stream.releasable(PART) >= 32, "what is held is bounded");
 }
 
-#[cfg(feature = "lookaround")]
-#[test]
-fn a_text_that_is_searched_at_its_end_is_searched_in_parts_if_it_is_longer_than_the_limit() {
-    let mut secret = rule(Condition::any(vec![Pattern::regex("a(?!b)")]));
-    secret.action = Action::Redact;
-    let limits = Limits {
-        stretch_bytes: 8,
-        ..Limits::default()
-    };
-    let pack = Pack::builder().rule(secret).limits(limits).build().unwrap();
-    let mut stream = pack.stream();
-    stream.open(PART, Channel::Text);
-    for _ in 0..10 {
-        let _ = stream.push(PART, b"acac");
-    }
-    // Two pieces fit, and the third one ends the search of the two before it.
-    assert_eq!(stream.counters().cut_matches, 4);
-    assert!(stream.releasable(PART) >= 24, "what is held is bounded");
-    let _ = stream.finish();
-    assert_eq!(stream.redactions().len(), 20);
-}
-
 #[test]
 fn where_long_matches_are_cut_does_not_depend_on_deltas() {
     let mut random = Random::new(0x5EED);
