@@ -152,9 +152,11 @@ fn completions(pieces: &[Piece<'_>]) -> Vec<String> {
     out
 }
 
-/// Puts the source text of an object into a document.
+/// Puts the source text of an object into a document of one line. Line ends stand between tokens alone, because no string
+/// of JSON has one.
 fn with_object(document: &Value, object: &str) -> String {
-    document.to_string().replace("\"@OBJECT@\"", object)
+    let object = object.replace(['\r', '\n'], " ");
+    document.to_string().replace("\"@OBJECT@\"", &object)
 }
 
 fn gemini(pieces: &[Piece<'_>]) -> Vec<String> {
