@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::{LoadSize, PAUSE};
+use crate::{ARRIVAL, LoadSize, PAUSE};
 
 pub(crate) const REQUEST: &str =
     r#"{"model":"m","messages":[{"role":"user","content":"Hi."}],"stream":true}"#;
@@ -146,12 +146,12 @@ async fn reply(to: SocketAddr, session: u32, deltas: &mut Vec<u64>) -> u64 {
     }
 }
 
-/// Runs that many replies at the same time, spread over the pause between two deltas.
+/// Runs that many replies, which begin one after the other.
 pub(crate) async fn load(to: SocketAddr, size: LoadSize) -> Samples {
     let mut running = JoinSet::new();
     for number in 0..size.streams {
         running.spawn(async move {
-            tokio::time::sleep(PAUSE * number / size.streams).await;
+            tokio::time::sleep(ARRIVAL * number).await;
             let mut deltas = Vec::with_capacity(size.deltas as usize);
             let began = Instant::now();
             let first = reply(to, number, &mut deltas).await;

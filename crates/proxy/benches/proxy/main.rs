@@ -29,6 +29,9 @@ use servers::{Server, pin_to, serve_role};
 /// The time between two deltas of a stream.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The time between the beginnings of two streams.
+const ARRIVAL: Duration = Duration::from_millis(2);
+
 /// The size of a load.
 #[derive(Clone, Copy)]
 struct LoadSize {
@@ -82,7 +85,8 @@ impl Row {
     async fn warm_up(&mut self, size: LoadSize) {
         clients::load(self.address, LoadSize { streams: 1, ..size }).await;
         let before = self.resident();
-        let half = PAUSE * size.deltas / 2;
+        // All streams are open then.
+        let half = (PAUSE * size.deltas + ARRIVAL * size.streams) / 2;
         let loading = clients::load(self.address, size);
         let sampling = async {
             tokio::time::sleep(half).await;
@@ -226,7 +230,7 @@ fn main() {
             },
             LoadSize {
                 streams: 2000,
-                deltas: 250,
+                deltas: 400,
                 rounds: 1,
             },
         ],

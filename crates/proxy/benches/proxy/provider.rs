@@ -9,13 +9,11 @@ use tokio::time::{Instant, sleep_until};
 use crate::PAUSE;
 use crate::clients::now;
 
-const WORDS: [&str; 6] = [
-    "The ",
-    "answer is ",
-    "in the file ",
-    "src/main.rs",
-    ", I think. ",
-    "\\n",
+/// The pieces of the texts. A rule of the built-in packs stops text that repeats itself, so they come in no fixed order.
+const WORDS: [&str; 24] = [
+    "The ", "answer ", "is ", "in ", "a file", " of the ", "folder", ", I ", "think. ", "First ",
+    "open ", "it, ", "then ", "look ", "for ", "words ", "like ", "main", " or ", "test", ".\\n",
+    "It ", "needs ", "time ",
 ];
 
 pub(crate) const HEAD: &str =
@@ -56,7 +54,12 @@ impl Drop for Provider {
 
 /// Returns the event of a delta that is sent now, as a chunk of a body.
 pub(crate) fn delta_chunk(number: u32) -> String {
-    let text = WORDS[number as usize % WORDS.len()];
+    // The high bits of a multiplicative hash.
+    let pick = now()
+        .wrapping_add(u64::from(number))
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        >> 40;
+    let text = WORDS[pick as usize % WORDS.len()];
     let event = format!(
         "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":{:019},\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n",
         // No number of JSON begins with 0.
