@@ -35,8 +35,10 @@ pub(crate) fn now() -> u64 {
 pub(crate) struct Samples {
     /// From the request to the first byte of the body.
     pub(crate) first: Vec<u64>,
-    /// From the provider to the client, of each delta.
+    /// From the provider to the client, of each delta that no later one came with.
     pub(crate) deltas: Vec<u64>,
+    /// Number of deltas that came together with a later one: those that a rule held, or that waited for a core.
+    pub(crate) joined: u64,
     /// The longest time by which a stream ended later than its last delta was due.
     pub(crate) late: Duration,
 }
@@ -45,6 +47,7 @@ impl Samples {
     pub(crate) fn extend(&mut self, other: Samples) {
         self.first.extend(other.first);
         self.deltas.extend(other.deltas);
+        self.joined += other.joined;
         self.late = self.late.max(other.late);
     }
 }
@@ -91,8 +94,8 @@ fn take_chunks(from: &mut Vec<u8>, to: &mut Vec<u8>) -> bool {
     is_last
 }
 
-/// Reads one reply, and returns the time to its first byte. The times of its deltas are added to `deltas`.
-async fn reply(to: SocketAddr, session: u32, deltas: &mut Vec<u64>) -> u64 {
+/// Reads one reply, and adds its times.
+async fn reply(to: SocketAddr, session: u32, samples: &mut Samples) {
     let mut socket = TcpStream::connect(to).await.expect("a connection");
     socket.set_nodelay(true).ok();
     let asked = now();
@@ -127,21 +130,23 @@ async fn reply(to: SocketAddr, session: u32, deltas: &mut Vec<u64>) -> u64 {
         if !body.is_empty() {
             first.get_or_insert(received - asked);
         }
-        let mut read = 0;
+        let (mut read, mut last) = (0, None);
         while let Some(at) = memchr::memmem::find(&body[read..], STAMP) {
             let digits = read + at + STAMP.len();
             let Some(digits) = body.get(digits..digits + 18) else {
                 break;
             };
             let digits = std::str::from_utf8(digits).expect("digits");
-            deltas.push(received.saturating_sub(digits.parse().expect("a time")));
+            let time = received.saturating_sub(digits.parse().expect("a time"));
+            samples.joined += u64::from(last.replace(time).is_some());
             read += at + STAMP.len() + 18;
         }
         // The rest may have the beginning of a time.
         let kept = body.len().saturating_sub(STAMP.len() + 18).max(read);
         body.drain(..kept);
+        samples.deltas.extend(last);
         if is_last {
-            return first.unwrap_or(0);
+            return samples.first.extend(first);
         }
     }
 }
@@ -152,20 +157,18 @@ pub(crate) async fn load(to: SocketAddr, size: LoadSize) -> Samples {
     for number in 0..size.streams {
         running.spawn(async move {
             tokio::time::sleep(ARRIVAL * number).await;
-            let mut deltas = Vec::with_capacity(size.deltas as usize);
+            let mut samples = Samples::default();
             let began = Instant::now();
-            let first = reply(to, number, &mut deltas).await;
-            assert_eq!(deltas.len(), size.deltas as usize, "all deltas arrive");
-            let late = began.elapsed().saturating_sub(PAUSE * (size.deltas - 1));
-            (first, deltas, late)
+            reply(to, number, &mut samples).await;
+            let count = samples.deltas.len() as u64 + samples.joined;
+            assert_eq!(count, u64::from(size.deltas), "all deltas arrive");
+            samples.late = began.elapsed().saturating_sub(PAUSE * (size.deltas - 1));
+            samples
         });
     }
     let mut samples = Samples::default();
     while let Some(ended) = running.join_next().await {
-        let (first, deltas, late) = ended.expect("a reply");
-        samples.first.push(first);
-        samples.deltas.extend(deltas);
-        samples.late = samples.late.max(late);
+        samples.extend(ended.expect("a reply"));
     }
     samples
 }

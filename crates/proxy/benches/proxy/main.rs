@@ -7,7 +7,9 @@
 //! Each row of a table is the same load through another server; `direct` is none. The servers are processes of their own on
 //! the first core, and this process, the load, has the second: the provider, which writes the time at which it sends a delta
 //! into the delta, and the clients, which subtract it from the time at which they receive it. The rows alternate, and the
-//! samples of all rounds count, so that other work of the machine meets all rows alike. `CPU` is the time of the server's
+//! samples of all rounds count, so that other work of the machine meets all rows alike. The times of deltas are those of
+//! deltas that no later one came with; `joined` is the share of the others, which a rule held back or which waited for a
+//! core. `late` is the longest time by which a stream ended after its last delta was due. `CPU` is the time of the server's
 //! threads on a core, from the kernel, and `memory` is the growth of its resident memory while all streams are open, without
 //! the buffers of the kernel.
 //!
@@ -100,7 +102,7 @@ impl Row {
         let before = self.cpu_time();
         let samples = clients::load(self.address, size).await;
         self.cpu.0 += self.cpu_time() - before;
-        self.cpu.1 += samples.deltas.len() as u64;
+        self.cpu.1 += samples.deltas.len() as u64 + samples.joined;
         self.samples.extend(samples);
     }
 
@@ -143,11 +145,12 @@ async fn table(provider: &Provider, size: LoadSize) {
         size.rounds,
     );
     println!(
-        "{:<16}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}",
+        "{:<16}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}",
         "",
         "first p50, µs",
         "delta p50, µs",
         "delta p99, µs",
+        "joined, %",
         "CPU, µs/delta",
         "memory, KiB",
         "late, ms"
@@ -162,10 +165,12 @@ async fn table(provider: &Provider, size: LoadSize) {
             clients::percentile(&mut samples.deltas, 99),
         ];
         let [first, median, slow] = times;
+        let count = (samples.deltas.len() as u64 + samples.joined) as f64;
+        let joined = samples.joined as f64 * 100.0 / count;
         let late = samples.late.as_secs_f64() * 1000.0;
         let name = row.name;
         println!(
-            "{name:<16}{first:>14.0}{median:>14.0}{slow:>14.0}{cpu:>14.1}{memory:>14.1}{late:>14.0}"
+            "{name:<16}{first:>14.0}{median:>14.0}{slow:>14.0}{joined:>14.1}{cpu:>14.1}{memory:>14.1}{late:>14.0}"
         );
         figures.push((name, times, cpu, memory));
     }

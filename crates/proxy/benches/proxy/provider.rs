@@ -53,13 +53,18 @@ impl Drop for Provider {
 }
 
 /// Returns the event of a delta that is sent now, as a chunk of a body.
-pub(crate) fn delta_chunk(number: u32) -> String {
+fn delta_chunk(number: u32) -> String {
     // The high bits of a multiplicative hash.
     let pick = now()
         .wrapping_add(u64::from(number))
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         >> 40;
     let text = WORDS[pick as usize % WORDS.len()];
+    chunk_of(text)
+}
+
+/// Returns the event of a delta that is sent now, with that text, in which special characters are escaped.
+pub(crate) fn chunk_of(text: &str) -> String {
     let event = format!(
         "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":{:019},\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n",
         // No number of JSON begins with 0.
