@@ -145,7 +145,8 @@ impl ProxyService {
         account: &RequestAccount,
     ) -> Result<Response<ResponseBody>, Response<ResponseBody>> {
         let (head, body) = request.into_parts();
-        let admitted = self.admit(&head, &body, account)?;
+        let admitted = self.admit(&head, &body);
+        let admitted = admitted.map_err(|(status, message)| refuse(account, status, message))?;
         let judged_api = admitted.judged_api;
         let key_fields = head.headers.clone();
         let mut call = self.upstream_call(head, admitted.to, admitted.uri, judged_api.is_some());
@@ -200,39 +201,33 @@ impl ProxyService {
     /// Finds the server of a request, and counts the request as in progress.
     ///
     /// # Errors
-    /// If the request is refused: the answer.
+    /// If the request is refused: the status and the message of the answer.
     fn admit(
         &self,
         head: &Parts,
         body: &Incoming,
-        account: &RequestAccount,
-    ) -> Result<AdmittedRequest, Response<ResponseBody>> {
+    ) -> Result<AdmittedRequest, (StatusCode, &'static str)> {
         let is_anthropic = head.headers.contains_key("anthropic-version");
-        let route =
-            route(&self.config, &head.method, &head.uri, is_anthropic).ok_or_else(|| {
-                let message = "no server is configured for this path";
-                refuse(account, StatusCode::NOT_FOUND, message)
-            })?;
+        let route = route(&self.config, &head.method, &head.uri, is_anthropic);
+        let unknown = "no server is configured for this path";
+        let route = route.ok_or((StatusCode::NOT_FOUND, unknown))?;
         if head.method == Method::CONNECT {
             let message = "CONNECT is not supported";
-            return Err(refuse(account, StatusCode::METHOD_NOT_ALLOWED, message));
+            return Err((StatusCode::METHOD_NOT_ALLOWED, message));
         }
         if body.size_hint().lower() > self.config.limits.request_bytes {
             let message = "the body of the request is too long";
-            return Err(refuse(account, StatusCode::PAYLOAD_TOO_LARGE, message));
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let permit = Arc::clone(&self.in_progress).try_acquire_owned();
-        let permit = permit.map_err(|_| {
-            let message = "too many requests at the same time";
-            refuse(account, StatusCode::SERVICE_UNAVAILABLE, message)
-        })?;
-        let uri = route.upstream.join(route.rest).map_err(|_| {
-            let message = "the path cannot be joined to the server's";
-            refuse(account, StatusCode::BAD_REQUEST, message)
-        })?;
+        let full = "too many requests at the same time";
+        let permit = permit.map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, full))?;
+        let uri = route.upstream.join(route.rest);
+        let not_joined = "the path cannot be joined to the server's";
+        let uri = uri.map_err(|_| (StatusCode::BAD_REQUEST, not_joined))?;
         if route.api == Some(ModelApi::Unjudged) && !self.config.is_fail_open {
             let message = "rules cannot judge the replies of this API; --fail-open passes them";
-            return Err(refuse(account, StatusCode::BAD_REQUEST, message));
+            return Err((StatusCode::BAD_REQUEST, message));
         }
         Ok(AdmittedRequest {
             to: route.upstream.clone(),

@@ -18,10 +18,18 @@ pub(super) struct OllamaReplyState {
     model: String,
     created_at: String,
     has_text: bool,
-    has_call: bool,
-    has_ended: bool,
-    /// True if the next text begins a paragraph.
-    needs_gap: bool,
+    progress: OllamaProgress,
+    /// The text before the next text.
+    gap: &'static str,
+}
+
+/// The progress of a reply as the client has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum OllamaProgress {
+    Open,
+    /// The client has a call, which it runs.
+    Called,
+    Ended,
 }
 
 #[derive(Deserialize)]
@@ -53,9 +61,8 @@ impl OllamaReplyState {
             model: String::new(),
             created_at: "1970-01-01T00:00:00Z".to_owned(),
             has_text: false,
-            has_call: false,
-            has_ended: false,
-            needs_gap: false,
+            progress: OllamaProgress::Open,
+            gap: "",
         }
     }
 
@@ -98,21 +105,25 @@ impl ReplyApi for OllamaReplyState {
             .message
             .as_ref()
             .and_then(|message| message.tool_calls.as_ref());
-        self.has_call |= calls.is_some_and(|calls| !calls.is_empty());
+        if calls.is_some_and(|calls| !calls.is_empty()) {
+            self.progress = self.progress.max(OllamaProgress::Called);
+        }
         let created = line.created_at.map(Cow::into_owned);
         self.created_at = created.unwrap_or(self.created_at.clone());
         let content = line.message.and_then(|message| message.content);
         let texts = [content, line.response];
         self.has_text |= texts.into_iter().flatten().any(|text| !text.is_empty());
-        self.has_ended |= line.done || line.error.is_some();
+        if line.done || line.error.is_some() {
+            self.progress = OllamaProgress::Ended;
+        }
     }
 
     fn can_splice(&self) -> bool {
-        self.is_chat && !self.has_call && !self.has_ended
+        self.is_chat && self.progress == OllamaProgress::Open
     }
 
     fn splice(&mut self, _: &mut Vec<u8>) {
-        self.needs_gap = self.has_text;
+        self.gap = if self.has_text { "\n\n" } else { "" };
     }
 
     fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
@@ -128,23 +139,23 @@ impl ReplyApi for OllamaReplyState {
         }
         let message = member(&top, "message").and_then(members);
         let content = message.and_then(|message| member(&message, "content"));
-        if let Some(content) = content.filter(|_| self.needs_gap)
+        if let Some(content) = content.filter(|_| !self.gap.is_empty())
             && let Some(text) = string(content).filter(|text| !text.is_empty())
         {
-            edits.replace(span(data, content), quoted(&format!("\n\n{text}")));
-            self.needs_gap = false;
+            edits.replace(span(data, content), quoted(&format!("{}{text}", self.gap)));
+            self.gap = "";
         }
         SplicedEvent::edited(data, &edits)
     }
 
     fn keep_alive(&self, out: &mut Vec<u8>) {
-        if !self.has_ended {
+        if self.progress < OllamaProgress::Ended {
             Self::push_line(&self.line(""), out);
         }
     }
 
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
-        if self.has_ended {
+        if self.progress == OllamaProgress::Ended {
             return;
         }
         let text = match self.has_text {
