@@ -70,7 +70,7 @@ pub(crate) struct Options {
     /// refusing them
     #[arg(long)]
     fail_open: bool,
-    /// Where sessions are kept: a file, or the URL of a Redis or Valkey server [default: in memory]
+    /// The store of sessions: a file, or the URL of a Redis or Valkey server [default: in memory]
     ///
     /// With a file, sessions go on when the proxy is started again. Proxies that share a server, such as
     /// redis://127.0.0.1:6379, decide as one. If the store cannot be reached, requests are refused; with --fail-open they

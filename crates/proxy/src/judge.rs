@@ -196,11 +196,8 @@ impl ReplyJudge {
             let mut events = Vec::new();
             let malformed = self.reader.malformed_events();
             self.reader.push(&frame, &mut |_, event| events.push(event));
-            let is_partial = self
-                .frames
-                .data(&frame)
-                .is_some_and(|data| self.frames.is_partial(&data));
-            let is_damaged = is_partial || self.reader.malformed_events() > malformed;
+            let is_damaged =
+                self.frames.is_partial(&frame) || self.reader.malformed_events() > malformed;
             self.judge_frame(frame, &events, is_damaged);
         }
         if self.held_bytes + self.frames.pending_len() > self.settings.held_bytes {
@@ -235,11 +232,9 @@ impl ReplyJudge {
             || self.frames.data(&frame).is_some()
             || events.iter().chain(&ending).any(is_unframed);
         let is_unread = has_text && !self.is_recognized();
-        let is_partial = self
-            .frames
-            .data(&frame)
-            .is_some_and(|data| self.frames.is_partial(&data));
-        let is_damaged = is_unread || is_partial || self.reader.malformed_events() > malformed;
+        let is_damaged = is_unread
+            || self.frames.is_partial(&frame)
+            || self.reader.malformed_events() > malformed;
         self.judge_frame(frame, &events, is_damaged);
         if self.is_waiting() {
             return Ok(());

@@ -20,12 +20,12 @@
 //! [`ProxyLimits::held_bytes`] for each stream.
 //!
 //! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
-//! that the client sees. This, and what follows, concerns Messages, Chat Completions and Responses: in the other APIs a
-//! rule that retries stops the reply, and requests are not judged and have no session.
+//! that the client sees. This, and what follows, concerns Messages, Chat Completions, Responses and Ollama's `/api/chat`:
+//! in the other APIs a rule that retries stops the reply, and requests are not judged and have no session.
 //!
 //! # Requests under rules
 //!
-//! The bodies of requests to these three APIs are read whole. Rules on `user-input` read the last message of the user, and
+//! The bodies of requests to these APIs are read whole. Rules on `user-input` read the last message of the user, and
 //! rules on `tool-output` the results of tools since the last message of the assistant; history that a client sends again
 //! is not judged again. Redactions apply to the whole history, and what rules add stays where it was added, so that
 //! requests begin with the bytes of earlier ones and caches of prompts hold. Guidance of `inject` rules goes into the next

@@ -11,15 +11,16 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE,
 };
-use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::Semaphore;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use ttsr::conversation::Note;
 use ttsr::{Mode, Pack};
 
 use crate::account::RequestAccount;
 use crate::body::{JudgedBody, RequestBody, ResponseBody, ServerBody};
-use crate::config::ProxyConfig;
+use crate::config::{ProxyConfig, UpstreamUrl};
 use crate::conversations::{ReplySession, RequestRules, judge_alone, judge_in_session};
 use crate::error::ProxyError;
 use crate::headers::{add_warnings, names_accepted_host, prepare_request, set_headers};
@@ -31,6 +32,15 @@ use crate::request::{JudgedRequest, ModelRequest, SessionMemory, session_key};
 use crate::routes::{ModelApi, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::{UpstreamCall, UpstreamClients};
+
+/// A request whose server is known, and which counts as in progress.
+struct AdmittedRequest {
+    to: UpstreamUrl,
+    uri: Uri,
+    /// `None` if the reply is not judged.
+    judged_api: Option<ModelApi>,
+    permit: OwnedSemaphorePermit,
+}
 
 /// A reply that is to be judged, and its request.
 struct ReplyContext<'w> {
@@ -121,78 +131,33 @@ impl ProxyService {
         request: Request<Incoming>,
         account: &RequestAccount,
     ) -> Response<ResponseBody> {
-        let limits = &self.config.limits;
-        let (mut head, body) = request.into_parts();
-        let is_anthropic = head.headers.contains_key("anthropic-version");
-        let Some(route) = route(&self.config, &head.method, &head.uri, is_anthropic) else {
-            return refuse(
-                account,
-                StatusCode::NOT_FOUND,
-                "no server is configured for this path",
-            );
-        };
-        if head.method == Method::CONNECT {
-            return refuse(
-                account,
-                StatusCode::METHOD_NOT_ALLOWED,
-                "CONNECT is not supported",
-            );
-        }
-        if body.size_hint().lower() > limits.request_bytes {
-            return refuse(
-                account,
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body of the request is too long",
-            );
-        }
-        let Ok(permit) = Arc::clone(&self.in_progress).try_acquire_owned() else {
-            return refuse(
-                account,
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too many requests at the same time",
-            );
-        };
-        let Ok(uri) = route.upstream.join(route.rest) else {
-            return refuse(
-                account,
-                StatusCode::BAD_REQUEST,
-                "the path cannot be joined to the server's",
-            );
-        };
-        let (upstream, api) = (route.upstream.clone(), route.api);
-        if api == Some(ModelApi::Unjudged) && !self.config.is_fail_open {
-            let message = "rules cannot judge the replies of this API; --fail-open passes them";
-            return refuse(account, StatusCode::BAD_REQUEST, message);
-        }
-        let judged_api = api.filter(|api| *api != ModelApi::Unjudged);
+        let forwarded = self.exchange(request, account).await;
+        forwarded.unwrap_or_else(|refusal| refusal)
+    }
+
+    /// Sends a request to its server, and returns the response for the client.
+    ///
+    /// # Errors
+    /// If the request or its response is refused: the answer in its place.
+    async fn exchange(
+        &self,
+        request: Request<Incoming>,
+        account: &RequestAccount,
+    ) -> Result<Response<ResponseBody>, Response<ResponseBody>> {
+        let (head, body) = request.into_parts();
+        let admitted = self.admit(&head, &body);
+        let admitted = admitted.map_err(|(status, message)| refuse(account, status, message))?;
+        let judged_api = admitted.judged_api;
         let key_fields = head.headers.clone();
-        prepare_request(&mut head.headers, head.version);
-        if judged_api.is_some() {
-            let plain = HeaderValue::from_static("identity");
-            head.headers.insert(ACCEPT_ENCODING, plain);
-            // A part of a reply cannot be judged.
-            head.headers.remove(RANGE);
-        }
-        let cap = usize::try_from(limits.request_bytes).unwrap_or(usize::MAX);
-        let body = Limited::new(body, cap);
-        let mut call = UpstreamCall {
-            clients: self.upstream.clone(),
-            to: upstream,
-            method: head.method,
-            uri,
-            headers: head.headers,
-            idle_time: limits.idle_time,
-        };
-        let is_post = call.method == Method::POST;
+        let mut call = self.upstream_call(head, admitted.to, admitted.uri, judged_api.is_some());
         let rules = self.pack.current();
-        let read_api = judged_api.filter(|api| is_post && ModelRequest::knows(*api));
-        let (body, judged) = match read_api {
+        let cap = usize::try_from(self.config.limits.request_bytes).unwrap_or(usize::MAX);
+        let body = Limited::new(body, cap);
+        let is_post = call.method == Method::POST;
+        let (body, judged) = match judged_api.filter(|api| is_post && ModelRequest::knows(*api)) {
             Some(api) => {
-                let read = self.judge_request(api, &key_fields, body, &rules, account);
-                match read.await {
-                    Ok(read) => read,
-                    Err(response) => return response,
-                }
+                self.judge_request(api, &key_fields, body, &rules, account)
+                    .await?
             }
             None => (Either::Left(body), None),
         };
@@ -203,15 +168,14 @@ impl ProxyService {
             set_headers(&mut call.headers, &judged.acts.headers);
             warnings.extend_from_slice(&judged.acts.warnings);
         }
-        let response = match call.send(body).await {
-            Ok(response) => response,
-            Err(problem) => return fail(account, problem),
-        };
+        let response = call.send(body).await;
+        let response = response.map_err(|problem| fail(account, problem))?;
         let status = response.status();
-        let (mut head, body) = response.into_parts();
-        let body = ServerBody::new(body, limits.idle_time, Some(permit));
+        let (head, body) = response.into_parts();
+        let mut headers = head.headers;
+        let body = ServerBody::new(body, self.config.limits.idle_time, Some(admitted.permit));
         // An error has a message of the server and no content of a model.
-        let judged = match judged_api.filter(|_| status.is_success()) {
+        let body = match judged_api.filter(|_| status.is_success()) {
             Some(api) => {
                 let reply = ReplyContext {
                     api,
@@ -220,22 +184,82 @@ impl ProxyService {
                     call,
                     warnings: &mut warnings,
                 };
-                self.judge(reply, &mut head.headers, body, account).await
+                self.judge(reply, &mut headers, body, account).await?
             }
             None => {
                 account.passed(status.as_u16());
-                Ok(ResponseBody::Through(body))
+                ResponseBody::Through(body)
             }
-        };
-        let body = match judged {
-            Ok(body) => body,
-            Err(response) => return response,
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        *response.headers_mut() = head.headers;
+        *response.headers_mut() = headers;
         add_warnings(response.headers_mut(), &warnings);
-        response
+        Ok(response)
+    }
+
+    /// Finds the server of a request, and counts the request as in progress.
+    ///
+    /// # Errors
+    /// If the request is refused: the status and the message of the answer.
+    fn admit(
+        &self,
+        head: &Parts,
+        body: &Incoming,
+    ) -> Result<AdmittedRequest, (StatusCode, &'static str)> {
+        let is_anthropic = head.headers.contains_key("anthropic-version");
+        let route = route(&self.config, &head.method, &head.uri, is_anthropic);
+        let unknown = "no server is configured for this path";
+        let route = route.ok_or((StatusCode::NOT_FOUND, unknown))?;
+        if head.method == Method::CONNECT {
+            let message = "CONNECT is not supported";
+            return Err((StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        if body.size_hint().lower() > self.config.limits.request_bytes {
+            let message = "the body of the request is too long";
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
+        let permit = Arc::clone(&self.in_progress).try_acquire_owned();
+        let full = "too many requests at the same time";
+        let permit = permit.map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, full))?;
+        let uri = route.upstream.join(route.rest);
+        let not_joined = "the path cannot be joined to the server's";
+        let uri = uri.map_err(|_| (StatusCode::BAD_REQUEST, not_joined))?;
+        if route.api == Some(ModelApi::Unjudged) && !self.config.is_fail_open {
+            let message = "rules cannot judge the replies of this API; --fail-open passes them";
+            return Err((StatusCode::BAD_REQUEST, message));
+        }
+        Ok(AdmittedRequest {
+            to: route.upstream.clone(),
+            uri,
+            judged_api: route.api.filter(|api| *api != ModelApi::Unjudged),
+            permit,
+        })
+    }
+
+    /// Returns the request to the server, without its body.
+    fn upstream_call(
+        &self,
+        mut head: Parts,
+        to: UpstreamUrl,
+        uri: Uri,
+        is_judged: bool,
+    ) -> UpstreamCall {
+        prepare_request(&mut head.headers, head.version);
+        if is_judged {
+            let plain = HeaderValue::from_static("identity");
+            head.headers.insert(ACCEPT_ENCODING, plain);
+            // A part of a reply cannot be judged.
+            head.headers.remove(RANGE);
+        }
+        UpstreamCall {
+            clients: self.upstream.clone(),
+            to,
+            method: head.method,
+            uri,
+            headers: head.headers,
+            idle_time: self.config.limits.idle_time,
+        }
     }
 
     /// Reads the body of a request and puts it under rules. Returns the body to send, and the judgement unless the body

@@ -91,11 +91,15 @@ impl BodyFrames {
         }
     }
 
-    /// Returns true if the data of a frame cannot be a whole document. A line that is part of a longer document would
+    /// Returns true if the frame is a line that is not a whole document. A line that is part of a longer document would
     /// leave before the document is read.
-    pub(crate) fn is_partial(&self, data: &[u8]) -> bool {
-        let is_document = || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok();
-        matches!(self, BodyFrames::Lines(_)) && !is_document()
+    pub(crate) fn is_partial(&self, frame: &[u8]) -> bool {
+        let is_document = |data: &[u8]| {
+            let read = serde_json::from_slice::<serde::de::IgnoredAny>(data);
+            read.is_ok()
+        };
+        matches!(self, BodyFrames::Lines(_))
+            && self.data(frame).is_some_and(|data| !is_document(&data))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::read::{ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart};
+use super::read::{ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart, history_name};
 use crate::json_spans::{JsonEdits, quoted};
 use crate::judge::RetryMessage;
 use crate::routes::ModelApi;
@@ -150,7 +150,8 @@ impl OutgoingBody {
             }
             HistoryForm::List(_) => {
                 let list = Value::from(tail.to_vec());
-                self.write_member("input", &list.to_string(), edits);
+                let at = self.body_start();
+                self.write_member(at, history_name(request.api), &list.to_string(), edits);
             }
             HistoryForm::Text(range) => {
                 let known = request.parts.first().and_then(|part| part.texts.first());
@@ -170,17 +171,31 @@ impl OutgoingBody {
         }
         if let Some(thousandths) = retry.temperature {
             let value = (f64::from(thousandths) / 1000.0).to_string();
-            match &request.temperature_range {
-                Some(range) => edits.replace(range.clone(), value),
-                None => self.write_member("temperature", &value, edits),
+            match (&request.temperature_range, &request.options_range) {
+                (Some(range), _) => edits.replace(range.clone(), value),
+                (None, Some(options)) => {
+                    self.write_member(options.start + 1, "temperature", &value, edits);
+                }
+                (None, None) if request.api == ModelApi::OllamaChat => {
+                    let options = json!({"temperature": f64::from(thousandths) / 1000.0});
+                    let at = self.body_start();
+                    self.write_member(at, "options", &options.to_string(), edits);
+                }
+                (None, None) => {
+                    self.write_member(self.body_start(), "temperature", &value, edits);
+                }
             }
         }
     }
 
-    /// Adds a member at the start of the body.
-    fn write_member(&self, name: &str, value: &str, edits: &mut JsonEdits) {
+    /// Returns the place of the first member of the body.
+    fn body_start(&self) -> usize {
         let open = self.request.body.iter().position(|byte| *byte == b'{');
-        let at = open.map_or(0, |open| open + 1);
+        open.map_or(0, |open| open + 1)
+    }
+
+    /// Adds a member at the start of the object whose first member is at `at`.
+    fn write_member(&self, at: usize, name: &str, value: &str, edits: &mut JsonEdits) {
         let rest = self.request.body[at..].trim_ascii_start();
         let comma = if rest.starts_with(b"}") { "" } else { "," };
         edits.replace(at..at, format!("\"{name}\":{value}{comma}"));

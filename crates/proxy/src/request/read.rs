@@ -95,9 +95,11 @@ pub(crate) struct ModelRequest {
     pub(crate) api: ModelApi,
     pub(crate) body: Bytes,
     pub(crate) model: Option<String>,
-    /// The places of the values of `model` and `temperature`.
+    /// The places of the values of `model` and `temperature`, which Ollama has in its options.
     pub(crate) model_range: Option<Range<usize>>,
     pub(crate) temperature_range: Option<Range<usize>>,
+    /// The place of the object with the options of the model, in Ollama.
+    pub(crate) options_range: Option<Range<usize>>,
     pub(crate) history: HistoryForm,
     pub(crate) items: Vec<RequestItem>,
     pub(crate) parts: Vec<RequestPart>,
@@ -112,7 +114,10 @@ impl ModelRequest {
     pub(crate) fn knows(api: ModelApi) -> bool {
         matches!(
             api,
-            ModelApi::AnthropicMessages | ModelApi::OpenAiChat | ModelApi::OpenAiResponses
+            ModelApi::AnthropicMessages
+                | ModelApi::OpenAiChat
+                | ModelApi::OpenAiResponses
+                | ModelApi::OllamaChat
         )
     }
 
@@ -140,12 +145,20 @@ impl ModelRequest {
         let instructions = reader.instructions.into_iter().map(|text| text.text);
         let instructions = instructions.collect::<Vec<_>>().join("\n");
         let range = |name| member(&top, name).map(|value| span(&body, value));
-        let (model_range, temperature_range) = (range("model"), range("temperature"));
+        let options = member(&top, "options").filter(|_| api == ModelApi::OllamaChat);
+        let temperature_range = match options {
+            Some(options) => {
+                let known = members(options)?;
+                member(&known, "temperature").map(|value| span(&body, value))
+            }
+            None => range("temperature").filter(|_| api != ModelApi::OllamaChat),
+        };
         Some(ModelRequest {
             api,
             model: member(&top, "model").and_then(string),
-            model_range,
+            model_range: range("model"),
             temperature_range,
+            options_range: options.map(|options| span(&body, options)),
             history,
             items,
             parts,
@@ -181,6 +194,14 @@ impl ModelRequest {
     }
 }
 
+/// Returns the name of the member with the history.
+pub(super) fn history_name(api: ModelApi) -> &'static str {
+    match api {
+        ModelApi::OpenAiResponses => "input",
+        _ => "messages",
+    }
+}
+
 /// Returns the id of the session in the metadata that Claude Code and Codex send.
 fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
     let of = |outer: &str, inner: &str| {
@@ -207,13 +228,9 @@ struct BodyReader<'b> {
 
 impl<'b> BodyReader<'b> {
     fn history(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
-        let name = match self.api {
-            ModelApi::OpenAiResponses => "input",
-            _ => "messages",
-        };
-        let Some(list) = member(top, name) else {
-            // A request to Responses may name a prompt that the provider stores.
-            let is_optional = self.api == ModelApi::OpenAiResponses;
+        let Some(list) = member(top, history_name(self.api)) else {
+            // A request to Responses may name a prompt that the provider stores, and one to Ollama may load a model.
+            let is_optional = matches!(self.api, ModelApi::OpenAiResponses | ModelApi::OllamaChat);
             return is_optional.then_some(HistoryForm::List(0..0));
         };
         let range = span(self.body, list);
@@ -233,7 +250,7 @@ impl<'b> BodyReader<'b> {
             });
             match self.api {
                 ModelApi::AnthropicMessages => self.messages_item(number, &known)?,
-                ModelApi::OpenAiChat => self.chat_item(number, &known)?,
+                ModelApi::OpenAiChat | ModelApi::OllamaChat => self.chat_item(number, &known)?,
                 _ => self.responses_item(number, &known)?,
             }
         }
@@ -257,6 +274,10 @@ impl<'b> BodyReader<'b> {
 
     fn chat_item(&mut self, number: usize, item: &[(String, &'b RawValue)]) -> Option<()> {
         match &*string(member(item, "role")?)? {
+            // A message to Ollama may have images alone.
+            "user" if self.api == ModelApi::OllamaChat && member(item, "content").is_none() => {
+                Some(())
+            }
             "user" => self.push_user(number, member(item, "content")?),
             "assistant" => {
                 let calls = member(item, "tool_calls").and_then(elements);
@@ -273,7 +294,9 @@ impl<'b> BodyReader<'b> {
             "tool" | "function" => {
                 let id = member(item, "tool_call_id").and_then(string);
                 let known = id.and_then(|id| self.tools.get(&id).cloned());
-                let tool = known.or_else(|| member(item, "name").and_then(string));
+                // Ollama names the tool of a result, because its calls may have no id.
+                let named = member(item, "name").or_else(|| member(item, "tool_name"));
+                let tool = known.or_else(|| named.and_then(string));
                 self.push_output(number, tool, ToolOutcome::Ok, member(item, "content"))
             }
             "system" | "developer" => self.push_instructions(number, member(item, "content")?),

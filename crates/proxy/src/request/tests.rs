@@ -10,12 +10,14 @@ use ttsr::{Action, Channel, Flow, Mode, Pack, PartId, Pattern, Rule};
 
 use super::*;
 use crate::judge::RetryMessage;
+use crate::judge::tests::{pack_of_rules as pack, rule_of};
 use crate::routes::ModelApi;
 
-const APIS: [ModelApi; 3] = [
+const APIS: [ModelApi; 4] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
+    ModelApi::OllamaChat,
 ];
 
 /// One step of a conversation.
@@ -49,6 +51,11 @@ fn body(api: ModelApi, steps: &[Step]) -> Bytes {
                 let call = json!({"id": id, "type": "function", "function": function});
                 list.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
                 list.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+            }
+            (ModelApi::OllamaChat, Tool(name, text)) => {
+                let call = json!({"function": {"name": name, "arguments": {}}});
+                list.push(json!({"role": "assistant", "content": "", "tool_calls": [call]}));
+                list.push(json!({"role": "tool", "tool_name": name, "content": text}));
             }
             (_, Tool(name, text)) => {
                 list.push(json!({
@@ -86,18 +93,9 @@ fn reply(text: &str) -> Step {
 }
 
 fn rule(id: &str, pattern: Pattern, on: Channel, action: Action) -> Rule {
-    let mut rule = Rule::new(id, vec![pattern]);
-    rule.on = vec![on];
-    rule.action = action;
+    let mut rule = rule_of(id, pattern, &[on], action);
     rule.message = Some(format!("Message of {id}."));
     rule
-}
-
-fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
-    let builder = rules
-        .into_iter()
-        .fold(Pack::builder(), |it, rule| it.rule(rule));
-    builder.build().unwrap()
 }
 
 /// A proxy with one session.
@@ -472,8 +470,12 @@ fn a_request_that_is_sent_again_has_the_partial_and_the_message() {
                 let sent = judged.body.write(Some(&retry(partial)));
                 let sent = String::from_utf8(sent.to_vec()).unwrap();
                 let whole: Value = serde_json::from_str(&sent).unwrap();
+                let options = match api {
+                    ModelApi::OllamaChat => &whole["options"],
+                    _ => &whole,
+                };
                 assert_eq!(
-                    (&whole["model"], &whole["temperature"]),
+                    (&whole["model"], &options["temperature"]),
                     (&json!("other"), &json!(0.25))
                 );
                 let after = messages(&sent);
@@ -572,6 +574,14 @@ fn texts_are_found_in_every_form_of_content() {
             json!({"type": "custom_tool_call_output", "call_id": "c", "output": secret}),
         ),
         (
+            APIS[3],
+            json!({"role": "user", "content": secret, "images": ["aGk="]}),
+        ),
+        (
+            APIS[3],
+            json!({"role": "tool", "tool_name": "t", "content": secret}),
+        ),
+        (
             APIS[2],
             json!({"type": "shell_call_output", "call_id": "c", "output": [{"stdout": secret, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
         ),
@@ -647,6 +657,9 @@ fn what_is_not_a_request_of_the_api_is_not_read() {
             r#"{"input":[{"type":"message","role":"robot","content":"x"}]}"#,
         ),
         (APIS[2], r#"{"input":[7]}"#),
+        (APIS[3], r#"{"messages":[{"role":"robot","content":"x"}]}"#),
+        (APIS[3], r#"{"messages":[{"role":"user","content":7}]}"#),
+        (APIS[3], r#"{"messages":[],"options":7}"#),
     ] {
         let read = ModelRequest::read(api, Bytes::from_static(body.as_bytes()));
         assert_eq!(read, None, "{body}");
@@ -659,6 +672,50 @@ fn what_is_not_a_request_of_the_api_is_not_read() {
     assert_eq!(ModelRequest::read(APIS[0], deep.into()), None);
     let stored = Bytes::from_static(br#"{"model":"m","prompt":{"id":"p"}}"#);
     assert!(ModelRequest::read(APIS[2], stored).is_some());
+    for body in [
+        r#"{"model":"m"}"#,
+        r#"{"model":"m","messages":[{"role":"user","images":["aGk="]}]}"#,
+    ] {
+        let read = ModelRequest::read(APIS[3], Bytes::from_static(body.as_bytes()));
+        assert!(read.is_some(), "{body}");
+    }
+}
+
+#[test]
+fn the_model_and_the_temperature_of_another_attempt_have_the_place_of_the_api() {
+    let retry = RetryMessage {
+        message: "No.".into(),
+        model: Some("other".into()),
+        temperature: Some(250),
+        ..Default::default()
+    };
+    let list = r#""messages":[{"role":"user","content":"Hi."}]"#;
+    for (before, after) in [
+        (
+            format!(r#"{{"model":"m",{list}}}"#),
+            json!({"options": {"temperature": 0.25}}),
+        ),
+        (
+            format!(r#"{{"model":"m","options":{{}},{list}}}"#),
+            json!({"options": {"temperature": 0.25}}),
+        ),
+        (
+            format!(r#"{{"model":"m","options":{{"seed":1,"temperature":2}},{list}}}"#),
+            json!({"options": {"seed": 1, "temperature": 0.25}}),
+        ),
+        (
+            format!(r#"{{"model":"m","temperature":7,"options":{{"seed":1}},{list}}}"#),
+            json!({"temperature": 7, "options": {"seed": 1, "temperature": 0.25}}),
+        ),
+    ] {
+        let request = ModelRequest::read(ModelApi::OllamaChat, before.into()).unwrap();
+        let sent = OutgoingBody::new(&Arc::new(request)).write(Some(&retry));
+        let sent: Value = serde_json::from_slice(&sent).unwrap();
+        assert_eq!(sent["model"], "other");
+        assert_eq!(sent["messages"][0]["content"], "Hi.\n\nNo.");
+        assert_eq!(sent["options"], after["options"]);
+        assert_eq!(sent.get("temperature"), after.get("temperature"));
+    }
 }
 
 #[test]

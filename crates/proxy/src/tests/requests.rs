@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use ttsr::rule::Header;
-use ttsr::{Action, Channel, Mode, Pack, Pattern, Rule};
+use ttsr::{Action, Channel, Mode, Pattern, Rule};
 
 use super::operations::WrittenLines;
 use super::{
     Http, RunningProxy, ScriptedBody, ScriptedFrames, ScriptedServer, client, collected, config,
     open_server, server, start, within,
 };
+use crate::judge::tests::{pack_of_rules as pack, rule_of};
 use crate::{
     EventLog, MemoryStore, ProxyConfig, SessionError, SessionStore, StoreFuture, StoredSession,
 };
@@ -89,18 +90,9 @@ async fn saying(text: &'static str) -> ScriptedServer {
 }
 
 fn rule(id: &str, text: &str, on: Channel, action: Action) -> Rule {
-    let mut rule = Rule::new(id, vec![Pattern::literal(text)]);
-    rule.on = vec![on];
-    rule.action = action;
+    let mut rule = rule_of(id, Pattern::literal(text), &[on], action);
     rule.message = Some(format!("About {text}."));
     rule
-}
-
-fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
-    let builder = rules
-        .into_iter()
-        .fold(Pack::builder(), |it, rule| it.rule(rule));
-    builder.build().unwrap()
 }
 
 async fn received(server: &mut ScriptedServer) -> String {

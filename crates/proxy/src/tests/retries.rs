@@ -3,20 +3,27 @@
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
-use ttsr::{Action, Pack, Partial, Pattern, Rule};
+use ttsr::{Action, Channel, Pack, Partial, Pattern, Rule};
 
 use super::requests::{PATHS, body_of, json_response, post, whole_reply};
 use super::{
     Http, ScriptedBody, ScriptedServer, client, collected, config, open_server, server, start,
     within,
 };
+use crate::judge::tests::replies::{self, Piece};
+use crate::judge::tests::{legal, pack_of_rules, rule_of};
+use crate::routes::ModelApi;
 
-fn pack() -> Pack {
-    let mut rule = Rule::new("t/retry", vec![Pattern::literal("forbidden")]);
-    rule.action = Action::Retry;
+fn retrying() -> Rule {
+    let pattern = Pattern::literal("forbidden");
+    let mut rule = rule_of("t/retry", pattern, &[Channel::Text], Action::Retry);
     rule.partial = Partial::KeepBeforeMatch;
     rule.message = Some("Not this.".into());
-    Pack::builder().rule(rule).build().unwrap()
+    rule
+}
+
+fn pack() -> Pack {
+    pack_of_rules([retrying()])
 }
 
 /// A stream of each API with these deltas.
@@ -159,6 +166,42 @@ async fn the_good_answer_is_spliced_into_the_reply_of_each_api() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn ollama_receives_no_secret_and_is_asked_again() {
+    let mut upstream = server(|request: Request<Bytes>| async move {
+        let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
+        let last = if is_again { "fine." } else { "forbidden" };
+        let reply = replies::stream(ModelApi::OllamaChat, &[Piece::Text(&["It is ", last])]);
+        let mut response = Response::new(ScriptedBody::of(vec![reply.into()]));
+        let kind = "application/x-ndjson".parse().unwrap();
+        response.headers_mut().insert("content-type", kind);
+        response
+    })
+    .await;
+    let secret = Pattern::regex("key-[0-9]{4}");
+    let secret = rule_of("t/key", secret, &[Channel::UserInput], Action::Redact);
+    let pack = pack_of_rules([retrying(), secret]);
+    let proxy = start(config(upstream.address, Http::One), pack).await;
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"It is key-1234."}]}"#;
+    let request = Request::post(proxy.url("/local/api/chat")).body(body.into());
+    let response = within(client(Http::One).request(request.unwrap()))
+        .await
+        .unwrap();
+    let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+    legal::check(ModelApi::OllamaChat, &sent);
+    assert_eq!(replies::seen(&sent).text, "It is \n\nIt is fine.");
+    let first = within(upstream.requests.recv()).await.unwrap().into_body();
+    assert_eq!(first, body.replace("key-1234", "[redacted]"));
+    let again = within(upstream.requests.recv()).await.unwrap().into_body();
+    let again: Value = serde_json::from_slice(&again).unwrap();
+    let list = json!([
+        {"role": "user", "content": "It is [redacted]."},
+        {"role": "assistant", "content": "It is"},
+        {"role": "user", "content": "Not this."},
+    ]);
+    assert_eq!(again["messages"], list);
 }
 
 #[tokio::test]

@@ -8,15 +8,15 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response};
 use tokio::sync::mpsc;
-use ttsr::{Action, Channel, Pack, Pattern, Rule};
+use ttsr::{Action, Channel, Pack, Pattern};
 use ttsr_testing::{Random, scale};
 
 use super::{
     BODY, Http, PATIENCE, RunningProxy, ScriptedBody, ScriptedFrames, client, config, server,
     start, within,
 };
-use crate::judge::tests::replies::{Piece, stream};
-use crate::judge::tests::{APIS, every_api, frames_of, legal};
+use crate::judge::tests::replies::{OwnedPiece, random_deltas, stream_of};
+use crate::judge::tests::{APIS, every_api, frames_of, legal, pack_of_rules, rule_of};
 use crate::routes::ModelApi;
 
 /// The path of the API.
@@ -71,15 +71,12 @@ const SECRET: &str = "key-0123456789";
 const HELD: &str = "forbidden";
 
 fn pack() -> Pack {
-    let mut secret = Rule::new("t/secret", vec![Pattern::regex("key-[0-9]{10}")]);
-    secret.on = Channel::STREAMED.to_vec();
-    secret.action = Action::Redact;
-    let mut held = Rule::new("t/held", vec![Pattern::literal(HELD)]);
-    held.on = Channel::STREAMED.to_vec();
-    held.action = Action::Abort;
+    let rule = |id, pattern, action| rule_of(id, pattern, &Channel::STREAMED, action);
+    let secret = rule("t/secret", Pattern::regex("key-[0-9]{10}"), Action::Redact);
+    let mut held = rule("t/held", Pattern::literal(HELD), Action::Abort);
     held.hold = true;
     held.message = Some("Not this.".into());
-    Pack::builder().rule(secret).rule(held).build().unwrap()
+    pack_of_rules([secret, held])
 }
 
 /// Fails if the bytes have a piece of the secret, or the first half of the held word.
@@ -106,35 +103,19 @@ fn texts(random: &mut Random, is_input: bool) -> Vec<String> {
     if is_input {
         text = serde_json::json!({ "command": text }).to_string();
     }
-    let mut deltas = vec![String::new()];
-    for char in text.chars() {
-        if random.one_in(3) {
-            deltas.push(String::new());
-        }
-        deltas.last_mut().unwrap().push(char);
-    }
-    deltas
+    random_deltas(random, &text)
 }
 
 fn reply(random: &mut Random, api: ModelApi) -> String {
     let kinds = if APIS.contains(&api) { 3 } else { 1 };
-    let parts = (0..1 + random.below(3)).map(|_| random.below(kinds));
-    let parts: Vec<usize> = parts.collect();
-    let texts: Vec<Vec<String>> = parts.iter().map(|kind| texts(random, *kind == 2)).collect();
-    let texts: Vec<Vec<&str>> = texts
-        .iter()
-        .map(|deltas| deltas.iter().map(String::as_str).collect())
-        .collect();
-    let pieces: Vec<Piece<'_>> = parts
-        .iter()
-        .zip(&texts)
-        .map(|(kind, deltas)| match kind {
-            0 => Piece::Text(deltas),
-            1 => Piece::Reasoning(deltas),
-            _ => Piece::Tool("bash", deltas),
+    let pieces: Vec<OwnedPiece> = (0..1 + random.below(3))
+        .map(|_| match random.below(kinds) {
+            0 => OwnedPiece::Text(texts(random, false)),
+            1 => OwnedPiece::Reasoning(texts(random, false)),
+            _ => OwnedPiece::Tool("bash".into(), texts(random, true)),
         })
         .collect();
-    stream(api, &pieces)
+    stream_of(api, &pieces)
 }
 
 /// What a client received, and how its connection ended.

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use ttsr_wire::WireFormat;
 
-use super::{EventHold, ReplyApi, copied};
+use super::{EventHold, ReplyApi, SplicedEvent, copied};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string};
 
 #[derive(Debug)]
 pub(super) struct OllamaReplyState {
@@ -16,7 +18,18 @@ pub(super) struct OllamaReplyState {
     model: String,
     created_at: String,
     has_text: bool,
-    has_ended: bool,
+    progress: OllamaProgress,
+    /// The text before the next text.
+    gap: &'static str,
+}
+
+/// The progress of a reply as the client has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum OllamaProgress {
+    Open,
+    /// The client has a call, which it runs.
+    Called,
+    Ended,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +51,7 @@ struct OllamaLine<'a> {
 struct OllamaMessage<'a> {
     #[serde(borrow)]
     content: Option<Cow<'a, str>>,
+    tool_calls: Option<Vec<IgnoredAny>>,
 }
 
 impl OllamaReplyState {
@@ -47,7 +61,8 @@ impl OllamaReplyState {
             model: String::new(),
             created_at: "1970-01-01T00:00:00Z".to_owned(),
             has_text: false,
-            has_ended: false,
+            progress: OllamaProgress::Open,
+            gap: "",
         }
     }
 
@@ -83,23 +98,64 @@ impl ReplyApi for OllamaReplyState {
         let Ok(line) = serde_json::from_slice::<OllamaLine<'_>>(data) else {
             return;
         };
-        self.model = line.model.map_or(self.model.clone(), Cow::into_owned);
+        if let Some(model) = line.model {
+            self.model = model.into_owned();
+        }
+        let calls = line
+            .message
+            .as_ref()
+            .and_then(|message| message.tool_calls.as_ref());
+        if calls.is_some_and(|calls| !calls.is_empty()) {
+            self.progress = self.progress.max(OllamaProgress::Called);
+        }
         let created = line.created_at.map(Cow::into_owned);
         self.created_at = created.unwrap_or(self.created_at.clone());
         let content = line.message.and_then(|message| message.content);
         let texts = [content, line.response];
         self.has_text |= texts.into_iter().flatten().any(|text| !text.is_empty());
-        self.has_ended |= line.done || line.error.is_some();
+        if line.done || line.error.is_some() {
+            self.progress = OllamaProgress::Ended;
+        }
+    }
+
+    fn can_splice(&self) -> bool {
+        self.is_chat && self.progress == OllamaProgress::Open
+    }
+
+    fn splice(&mut self, _: &mut Vec<u8>) {
+        self.gap = if self.has_text { "\n\n" } else { "" };
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        let Some(top) = parse(data).and_then(members) else {
+            return SplicedEvent::Same;
+        };
+        let mut edits = JsonEdits::default();
+        let model = quoted(&self.model);
+        if let Some(known) = member(&top, "model").filter(|known| known.get() != model)
+            && !self.model.is_empty()
+        {
+            edits.replace(span(data, known), model);
+        }
+        let message = member(&top, "message").and_then(members);
+        let content = message.and_then(|message| member(&message, "content"));
+        if let Some(content) = content.filter(|_| !self.gap.is_empty())
+            && let Some(text) = string(content).filter(|text| !text.is_empty())
+        {
+            edits.replace(span(data, content), quoted(&format!("{}{text}", self.gap)));
+            self.gap = "";
+        }
+        SplicedEvent::edited(data, &edits)
     }
 
     fn keep_alive(&self, out: &mut Vec<u8>) {
-        if !self.has_ended {
+        if self.progress < OllamaProgress::Ended {
             Self::push_line(&self.line(""), out);
         }
     }
 
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>) {
-        if self.has_ended {
+        if self.progress == OllamaProgress::Ended {
             return;
         }
         let text = match self.has_text {

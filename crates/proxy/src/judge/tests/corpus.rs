@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use ttsr::{Action, Channel, Decision, Event, Pack, Pattern, Rule, Verdict};
+use ttsr::{Action, Channel, Decision, Event, Pack, Pattern, Verdict};
 use ttsr_testing::{Random, cassette, scale, skip};
 use ttsr_wire::{Reader, WireFormat};
 
-use super::replies::{Piece, stream};
-use super::{APIS, SETTINGS, aborting, judge_whole, judge_with, new_judge};
+use super::replies::{OwnedPiece, Piece, stream, stream_of};
+use super::{APIS, SETTINGS, aborting, judge_whole, judge_with, new_judge, rule_of};
 use crate::routes::ModelApi;
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -104,6 +104,24 @@ fn recorded_bodies_pass_byte_for_byte_under_every_segmentation() {
 }
 
 #[test]
+fn a_call_whose_input_has_several_lines_passes_in_every_api() {
+    let pack = aborting("a text that no reply has");
+    let input = ["{\"path\": [\n  ", "1\r\n", "]\n}"];
+    for api in APIS {
+        let body = stream(api, &[Piece::Text(&["Now."]), Piece::Tool("edit", &input)]);
+        for size in [1, body.len()] {
+            assert!(passes(
+                api,
+                &pack,
+                body.as_bytes(),
+                size,
+                &format!("{api:?}")
+            ));
+        }
+    }
+}
+
+#[test]
 fn recorded_replies_pass_byte_for_byte_in_every_api() {
     let Some(folder) = skip::corpus() else {
         return;
@@ -122,23 +140,24 @@ fn recorded_replies_pass_byte_for_byte_in_every_api() {
             }
             let line: Value = serde_json::from_str(line).unwrap();
             let deltas = line["deltas"].as_array().unwrap();
-            let of_part = |part: usize| -> Vec<&str> {
+            let of_part = |part: usize| -> Vec<String> {
                 let of = deltas.iter().filter(|delta| delta[0] == part);
-                of.map(|delta| delta[1].as_str().unwrap()).collect()
+                of.map(|delta| delta[1].as_str().unwrap().to_owned())
+                    .collect()
             };
-            let parts = line["parts"].as_array().unwrap();
-            let texts: Vec<Vec<&str>> = (0..parts.len()).map(of_part).collect();
-            let pieces: Vec<Piece<'_>> = parts
-                .iter()
-                .zip(&texts)
-                .map(|(part, deltas)| match part["kind"].as_str().unwrap() {
-                    "reasoning" => Piece::Reasoning(deltas),
-                    "tool-input" => Piece::Tool(part["tool"].as_str().unwrap_or("t"), deltas),
-                    _ => Piece::Text(deltas),
+            let parts = line["parts"].as_array().unwrap().iter().enumerate();
+            let pieces: Vec<OwnedPiece> = parts
+                .map(|(number, part)| match part["kind"].as_str().unwrap() {
+                    "reasoning" => OwnedPiece::Reasoning(of_part(number)),
+                    "tool-input" => {
+                        let tool = part["tool"].as_str().unwrap_or("t").to_owned();
+                        OwnedPiece::Tool(tool, of_part(number))
+                    }
+                    _ => OwnedPiece::Text(of_part(number)),
                 })
                 .collect();
             let inputs = pieces.iter().filter_map(|piece| match piece {
-                Piece::Tool(_, deltas) => Some(deltas.concat()),
+                OwnedPiece::Tool(_, deltas) => Some(deltas.concat()),
                 _ => None,
             });
             let mut inputs = inputs.map(|input| serde_json::from_str::<Value>(&input));
@@ -149,11 +168,7 @@ fn recorded_replies_pass_byte_for_byte_in_every_api() {
                     // These have the input of a call as JSON.
                     continue;
                 }
-                if matches!(api, ModelApi::Gemini | ModelApi::OllamaChat) && seen % 10 != 0 {
-                    // Some recordings are stopped in these forms, which is an open defect; the sample has none of them.
-                    continue;
-                }
-                let body = stream(api, &pieces).into_bytes();
+                let body = stream_of(api, &pieces).into_bytes();
                 let name = format!("{api:?} {}", line["stream"]);
                 for size in [1 + random.below(200), body.len()] {
                     assert!(passes(api, &pack, &body, size, &name), "{name}");
@@ -176,11 +191,8 @@ fn builtins() -> Pack {
     ];
     let names = Pack::builtins().filter(|name| !left_out.contains(name));
     let builder = names.fold(Pack::builder(), |builder, name| builder.builtin(name));
-    let rule = |id: &str, pattern: &str, action: Action| {
-        let mut rule = Rule::new(id, vec![Pattern::regex(pattern)]);
-        rule.on = Channel::STREAMED.to_vec();
-        rule.action = action;
-        rule
+    let rule = |id: &str, pattern: &str, action| {
+        rule_of(id, Pattern::regex(pattern), &Channel::STREAMED, action)
     };
     let redact = rule("t/planted", PLANTED_PATTERN, Action::Redact);
     let abort = rule("t/stop", "a planted violation", Action::Abort);

@@ -9,7 +9,7 @@ mod redactions;
 pub(crate) mod replies;
 mod retries;
 
-use ttsr::{Action, Mode, Pack, Pattern, Rule};
+use ttsr::{Action, Channel, Mode, Pack, PackBuilder, Pattern, Rule};
 
 use super::{Block, BodyFrames, BrokenOff, JudgeSettings, JudgedWhole, ReplyJudge, ReplyReport};
 use crate::config::BlockEnding;
@@ -93,12 +93,25 @@ pub(super) fn judge_whole(judge: &mut ReplyJudge, body: &[u8]) -> Result<Vec<u8>
     }
 }
 
+/// A rule of one pattern, without a message.
+pub(crate) fn rule_of(id: &str, pattern: Pattern, on: &[Channel], action: Action) -> Rule {
+    let mut rule = Rule::new(id, vec![pattern]);
+    rule.on = on.to_vec();
+    rule.action = action;
+    rule
+}
+
+pub(crate) fn pack_of_rules(rules: impl IntoIterator<Item = Rule>) -> Pack {
+    let builder = rules.into_iter().fold(Pack::builder(), PackBuilder::rule);
+    builder.build().unwrap()
+}
+
 /// A pack of one rule for text, reasoning and tool input.
 pub(crate) fn pack_of(pattern: Pattern, change: impl FnOnce(&mut Rule)) -> Pack {
     let mut rule = Rule::new("demo/rule", vec![pattern]);
-    rule.on = ttsr::Channel::STREAMED.to_vec();
+    rule.on = Channel::STREAMED.to_vec();
     change(&mut rule);
-    Pack::builder().rule(rule).build().unwrap()
+    pack_of_rules([rule])
 }
 
 pub(crate) fn aborting(pattern: &str) -> Pack {

@@ -5,8 +5,8 @@ use ttsr::{Action, Channel, Conversation, Event, Flow, Pack, Pattern, Rule};
 use ttsr_testing::{Random, scale};
 use ttsr_wire::Reader;
 
-use super::replies::{Piece, seen, stream};
-use super::{SETTINGS, TEXT_APIS, every_api, legal, new_judge};
+use super::replies::{OwnedPiece, random_deltas, seen, stream_of};
+use super::{SETTINGS, TEXT_APIS, every_api, legal, new_judge, pack_of_rules, rule_of};
 use crate::config::BlockEnding;
 use crate::judge::JudgeSettings;
 
@@ -28,12 +28,8 @@ const WORDS: [&str; 14] = [
 ];
 
 fn packs() -> Vec<Pack> {
-    let rule = |id: &str, pattern: Pattern, action: Action| {
-        let mut rule = Rule::new(id, vec![pattern]);
-        rule.on = Channel::STREAMED.to_vec();
-        rule.action = action;
-        rule
-    };
+    let rule =
+        |id: &str, pattern, action| -> Rule { rule_of(id, pattern, &Channel::STREAMED, action) };
     let redact = || rule("t/key", Pattern::regex("key-[0-9]{4}"), Action::Redact);
     let rest = rule("t/rest", Pattern::regex("a+"), Action::Redact);
     let warn = rule("t/todo", Pattern::word("TODO"), Action::Warn);
@@ -48,13 +44,7 @@ fn packs() -> Vec<Pack> {
         vec![retry, warn],
         vec![held, tool, redact()],
     ];
-    let build = |rules: Vec<Rule>| {
-        let builder = rules
-            .into_iter()
-            .fold(Pack::builder(), ttsr::PackBuilder::rule);
-        builder.build().unwrap()
-    };
-    sets.into_iter().map(build).collect()
+    sets.into_iter().map(pack_of_rules).collect()
 }
 
 /// Random deltas of a random text.
@@ -64,14 +54,7 @@ fn deltas(random: &mut Random, is_input: bool) -> Vec<String> {
         true => format!("{{\"command\": \"{words}\"}}"),
         false => words.replace("\\n", "\n"),
     };
-    let mut deltas = vec![String::new()];
-    for char in text.chars() {
-        if random.one_in(3) {
-            deltas.push(String::new());
-        }
-        deltas.last_mut().unwrap().push(char);
-    }
-    deltas
+    random_deltas(random, &text)
 }
 
 /// The text that a conversation releases, by channel, and true if it is cut.
@@ -108,22 +91,11 @@ fn decisions_and_texts_are_those_of_a_conversation_and_every_end_is_legal() {
     let mut random = Random::new(23);
     let (mut cuts, mut edits) = (0, 0);
     for number in 0..scale(20_000) {
-        let kinds: Vec<usize> = (0..1 + random.below(4)).map(|_| random.below(3)).collect();
-        let texts: Vec<Vec<String>> = kinds
-            .iter()
-            .map(|kind| deltas(&mut random, *kind == 2))
-            .collect();
-        let texts: Vec<Vec<&str>> = texts
-            .iter()
-            .map(|deltas| deltas.iter().map(String::as_str).collect())
-            .collect();
-        let pieces: Vec<Piece<'_>> = kinds
-            .iter()
-            .zip(&texts)
-            .map(|(kind, deltas)| match kind {
-                0 => Piece::Text(deltas),
-                1 => Piece::Reasoning(deltas),
-                _ => Piece::Tool("bash", deltas),
+        let pieces: Vec<OwnedPiece> = (0..1 + random.below(4))
+            .map(|_| match random.below(3) {
+                0 => OwnedPiece::Text(deltas(&mut random, false)),
+                1 => OwnedPiece::Reasoning(deltas(&mut random, false)),
+                _ => OwnedPiece::Tool("bash".into(), deltas(&mut random, true)),
             })
             .collect();
         let pack = &packs[random.below(packs.len())];
@@ -132,12 +104,14 @@ fn decisions_and_texts_are_those_of_a_conversation_and_every_end_is_legal() {
         } else {
             BlockEnding::Soft
         };
-        let has_text_alone = pieces.iter().all(|piece| matches!(piece, Piece::Text(_)));
+        let has_text_alone = pieces
+            .iter()
+            .all(|piece| matches!(piece, OwnedPiece::Text(_)));
         for api in every_api() {
             if TEXT_APIS.contains(&api) && !has_text_alone {
                 continue;
             }
-            let stream = stream(api, &pieces);
+            let stream = stream_of(api, &pieces);
             let mut judge = new_judge(api, pack, JudgeSettings { ending, ..SETTINGS });
             let mut sent = Vec::new();
             for piece in random.pieces(stream.as_bytes(), 200) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use ttsr::{Channel, Event};
+use ttsr_testing::Random;
 use ttsr_wire::Reader;
 
 use crate::routes::ModelApi;
@@ -22,6 +23,53 @@ impl Piece<'_> {
             Text(deltas) | Reasoning(deltas) | Tool(_, deltas) => deltas,
         }
     }
+}
+
+/// One part of a reply, in deltas that it owns.
+#[derive(Clone, Debug)]
+pub(crate) enum OwnedPiece {
+    Text(Vec<String>),
+    Reasoning(Vec<String>),
+    Tool(String, Vec<String>),
+}
+
+impl OwnedPiece {
+    pub(crate) fn deltas(&self) -> &[String] {
+        match self {
+            OwnedPiece::Text(deltas)
+            | OwnedPiece::Reasoning(deltas)
+            | OwnedPiece::Tool(_, deltas) => deltas,
+        }
+    }
+}
+
+/// Returns the event stream of a reply.
+pub(crate) fn stream_of(api: ModelApi, pieces: &[OwnedPiece]) -> String {
+    let texts = pieces.iter().map(OwnedPiece::deltas);
+    let texts = texts.map(|deltas| deltas.iter().map(String::as_str).collect());
+    let texts: Vec<Vec<&str>> = texts.collect();
+    let pieces = pieces
+        .iter()
+        .zip(&texts)
+        .map(|(piece, deltas)| match piece {
+            OwnedPiece::Text(_) => Text(deltas),
+            OwnedPiece::Reasoning(_) => Reasoning(deltas),
+            OwnedPiece::Tool(name, _) => Tool(name, deltas),
+        });
+    let pieces: Vec<Piece<'_>> = pieces.collect();
+    stream(api, &pieces)
+}
+
+/// Returns random deltas that make up a text.
+pub(crate) fn random_deltas(random: &mut Random, text: &str) -> Vec<String> {
+    let mut deltas = vec![String::new()];
+    for char in text.chars() {
+        if random.one_in(3) {
+            deltas.push(String::new());
+        }
+        deltas.last_mut().unwrap().push(char);
+    }
+    deltas
 }
 
 /// Returns the event stream of a reply, one string for each event.
@@ -152,9 +200,11 @@ fn completions(pieces: &[Piece<'_>]) -> Vec<String> {
     out
 }
 
-/// Puts the source text of an object into a document.
+/// Puts the source text of an object into a document of one line. Line ends stand between tokens alone, because no string
+/// of JSON has one.
 fn with_object(document: &Value, object: &str) -> String {
-    document.to_string().replace("\"@OBJECT@\"", object)
+    let object = object.replace(['\r', '\n'], " ");
+    document.to_string().replace("\"@OBJECT@\"", &object)
 }
 
 fn gemini(pieces: &[Piece<'_>]) -> Vec<String> {

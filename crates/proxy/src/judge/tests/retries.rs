@@ -6,16 +6,17 @@ use ttsr_testing::{Random, scale};
 use ttsr_wire::Reader;
 
 use super::replies::{Piece, seen, stream};
-use super::{SETTINGS, every_api, judge_whole, legal, new_judge, pack_of};
+use super::{SETTINGS, every_api, judge_whole, legal, new_judge, pack_of, pack_of_rules, rule_of};
 use crate::config::BlockEnding;
 use crate::judge::{JudgeSettings, JudgedWhole};
 use crate::routes::ModelApi;
 
 /// The APIs in which the events of another attempt continue a reply.
-const SPLICED: [ModelApi; 3] = [
+const SPLICED: [ModelApi; 4] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
+    ModelApi::OllamaChat,
 ];
 
 const RETRYING: JudgeSettings = JudgeSettings {
@@ -99,10 +100,9 @@ fn the_good_answer_follows_what_left_of_the_bad_one() {
             assert_eq!(taken.partials, [kept]);
             assert!(!taken.is_blocked);
             let seen = seen(&taken.sent);
-            let gap = if api == ModelApi::OpenAiChat {
-                "\n\n"
-            } else {
-                ""
+            let gap = match api {
+                ModelApi::OpenAiChat | ModelApi::OllamaChat => "\n\n",
+                _ => "",
             };
             assert!(
                 seen.text.ends_with(&format!("{gap}It is fine.")),
@@ -161,9 +161,10 @@ fn ids_model_and_usage_are_those_that_clients_expect() {
                 "{sent}"
             );
         }
+        // Each line of Ollama has the role.
         assert_eq!(
             sent.matches("\"role\":\"assistant\"").count() > 1,
-            api == ModelApi::OpenAiResponses
+            matches!(api, ModelApi::OpenAiResponses | ModelApi::OllamaChat)
         );
     }
 }
@@ -301,10 +302,8 @@ fn random_attempts_become_one_legal_reply() {
         "key-1234",
         "stop",
     ];
-    let rule = |id: &str, pattern: Pattern, action: Action| {
-        let mut rule = Rule::new(id, vec![pattern]);
-        rule.on = Channel::STREAMED.to_vec();
-        rule.action = action;
+    let rule = |id: &str, pattern, action| -> Rule {
+        let mut rule = rule_of(id, pattern, &Channel::STREAMED, action);
         rule.message = Some("Not this.".into());
         rule
     };
@@ -326,12 +325,7 @@ fn random_attempts_become_one_legal_reply() {
             rule("t/stop", Pattern::literal("stop"), Action::Abort),
         ],
     ];
-    let packs = sets.map(|rules| {
-        let builder = rules
-            .into_iter()
-            .fold(Pack::builder(), ttsr::PackBuilder::rule);
-        builder.build().unwrap()
-    });
+    let packs = sets.map(pack_of_rules);
     let mut random = Random::new(41);
     let (mut splices, mut blocks) = (0, 0);
     for number in 0..scale(8_000) {

@@ -1,0 +1,256 @@
+//! The cost of the proxy for streamed replies, beside a bare pass-through of hyper and, if they are installed, nginx and
+//! LiteLLM's proxy.
+//!
+//!     cargo bench -p ttsr-proxy --bench proxy                 100 streams, then 2,000
+//!     cargo bench -p ttsr-proxy --bench proxy -- 500          that many
+//!
+//! Each row of a table is the same load through another server; `direct` is none. The servers are processes of their own on
+//! the first core, and this process, the load, has the second: the provider, which writes the time at which it sends a delta
+//! into the delta, and the clients, which subtract it from the time at which they receive it. The rows alternate, and the
+//! samples of all rounds count, so that other work of the machine meets all rows alike. The times of deltas are those of
+//! deltas that no later one came with; `joined` is the share of the others, which a rule held back or which waited for a
+//! core. `late` is the longest time by which a stream ended after its last delta was due. `CPU` is the time of the server's
+//! threads on a core, from the kernel, and `memory` is the growth of its resident memory while all streams are open, without
+//! the buffers of the kernel.
+//!
+//! Then clients that go away are timed: from the end of the client's connection to the end of the proxy's connection to the
+//! provider.
+
+mod cancel;
+mod clients;
+mod provider;
+mod servers;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use clients::Samples;
+use provider::Provider;
+use servers::{Server, pin_to, serve_role};
+
+/// The time between two deltas of a stream.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The time between the beginnings of two streams.
+const ARRIVAL: Duration = Duration::from_millis(2);
+
+/// The size of a load.
+#[derive(Clone, Copy)]
+struct LoadSize {
+    streams: u32,
+    /// Deltas of each stream.
+    deltas: u32,
+    rounds: u32,
+}
+
+/// The goals at 100 streams, in microseconds: the time that is added until the first byte, and to a delta, in the median
+/// and at the 99th percentile.
+const GOALS: [f64; 3] = [300.0, 30.0, 1000.0];
+
+/// The goal for the memory of a stream, in KiB.
+const MEMORY_GOAL: f64 = 48.0;
+
+/// One line of a table.
+struct Row {
+    name: &'static str,
+    address: SocketAddr,
+    /// `None` for the provider itself.
+    server: Option<Server>,
+    samples: Samples,
+    /// Time on a core, in nanoseconds, and the deltas that it was for.
+    cpu: (u64, u64),
+    /// Bytes of memory for each stream.
+    memory: f64,
+}
+
+impl Row {
+    fn new(name: &'static str, address: SocketAddr, server: Option<Server>) -> Row {
+        Row {
+            name,
+            address,
+            server,
+            samples: Samples::default(),
+            cpu: (0, 0),
+            memory: 0.0,
+        }
+    }
+
+    fn resident(&self) -> u64 {
+        self.server.as_ref().map_or(0, Server::resident_bytes)
+    }
+
+    fn cpu_time(&self) -> u64 {
+        self.server.as_ref().map_or(0, Server::cpu_nanoseconds)
+    }
+
+    /// Runs a load whose samples do not count, and measures the memory of a stream.
+    async fn warm_up(&mut self, size: LoadSize) {
+        clients::load(self.address, LoadSize { streams: 1, ..size }).await;
+        let before = self.resident();
+        // All streams are open then.
+        let half = (PAUSE * size.deltas + ARRIVAL * size.streams) / 2;
+        let loading = clients::load(self.address, size);
+        let sampling = async {
+            tokio::time::sleep(half).await;
+            self.resident()
+        };
+        let (_, during) = tokio::join!(loading, sampling);
+        self.memory = during.saturating_sub(before) as f64 / f64::from(size.streams);
+    }
+
+    async fn measure(&mut self, size: LoadSize) {
+        let before = self.cpu_time();
+        let samples = clients::load(self.address, size).await;
+        self.cpu.0 += self.cpu_time() - before;
+        self.cpu.1 += samples.deltas.len() as u64 + samples.joined;
+        self.samples.extend(samples);
+    }
+
+    fn cpu_microseconds(&self) -> f64 {
+        self.cpu.0 as f64 / 1000.0 / self.cpu.1.max(1) as f64
+    }
+}
+
+fn rows(provider: &Provider) -> Vec<Row> {
+    let to = provider.address();
+    let mut rows = vec![Row::new("direct", to, None)];
+    let mut add = |name, server: Option<Server>| match server {
+        Some(server) => rows.push(Row::new(name, server.address(), Some(server))),
+        None => println!("{name} is not installed, and its row is left out"),
+    };
+    add("hyper", Server::of_role("hyper", to));
+    add("nginx", Server::nginx(to));
+    add("LiteLLM", Server::litellm(to));
+    add("no rules", Server::of_role("no-rules", to));
+    add("built-in packs", Server::of_role("built-in", to));
+    rows
+}
+
+/// Runs a load through each row, and prints the table.
+async fn table(provider: &Provider, size: LoadSize) {
+    let mut rows = rows(provider);
+    for row in &mut rows {
+        row.warm_up(size).await;
+    }
+    for _ in 0..size.rounds {
+        for row in &mut rows {
+            row.measure(size).await;
+        }
+    }
+    println!(
+        "\n{} streams, {} deltas each, one every {} ms, {} rounds",
+        size.streams,
+        size.deltas,
+        PAUSE.as_millis(),
+        size.rounds,
+    );
+    println!(
+        "{:<16}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}{:>14}",
+        "",
+        "first p50, µs",
+        "delta p50, µs",
+        "delta p99, µs",
+        "joined, %",
+        "CPU, µs/delta",
+        "memory, KiB",
+        "late, ms"
+    );
+    let mut figures = Vec::new();
+    for row in &mut rows {
+        let (cpu, memory) = (row.cpu_microseconds(), row.memory / 1024.0);
+        let samples = &mut row.samples;
+        let times = [
+            clients::percentile(&mut samples.first, 50),
+            clients::percentile(&mut samples.deltas, 50),
+            clients::percentile(&mut samples.deltas, 99),
+        ];
+        let [first, median, slow] = times;
+        let count = (samples.deltas.len() as u64 + samples.joined) as f64;
+        let joined = samples.joined as f64 * 100.0 / count;
+        let late = samples.late.as_secs_f64() * 1000.0;
+        let name = row.name;
+        println!(
+            "{name:<16}{first:>14.0}{median:>14.0}{slow:>14.0}{joined:>14.1}{cpu:>14.1}{memory:>14.1}{late:>14.0}"
+        );
+        figures.push((name, times, cpu, memory));
+    }
+    let of = |name: &str| figures.iter().find(|figures| figures.0 == name);
+    let (Some(direct), Some(hyper), Some(packs)) =
+        (of("direct"), of("hyper"), of("built-in packs"))
+    else {
+        return;
+    };
+    let names = ["first byte p50", "delta p50", "delta p99"];
+    for (at, (name, goal)) in names.iter().zip(GOALS).enumerate() {
+        let added = packs.1[at] - direct.1[at];
+        let by_hyper = hyper.1[at] - direct.1[at];
+        print!("built-in packs add {added:.0} µs to {name}, hyper {by_hyper:.0} µs");
+        match size.streams {
+            100 => println!("; goal {goal:.0} µs: {}", verdict(added <= goal)),
+            _ => println!(),
+        }
+    }
+    println!(
+        "built-in packs take {:.2} times the CPU of hyper; {:.1} KiB a stream, goal {MEMORY_GOAL}: {}",
+        packs.2 / hyper.2,
+        packs.3,
+        verdict(packs.3 <= MEMORY_GOAL),
+    );
+    let share = packs.2 * f64::from(size.streams) / PAUSE.as_micros() as f64 * 100.0;
+    println!(
+        "built-in packs need {share:.0} % of a core for this load; goal 100 %: {}",
+        verdict(share <= 100.0)
+    );
+}
+
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "MISSED" }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, role, name, to] = &arguments[..]
+        && role == servers::ROLE
+    {
+        return serve_role(name, to.parse().expect("an address"));
+    }
+    let is_test = arguments.iter().any(|argument| argument == "--test");
+    let streams = arguments.iter().find_map(|argument| argument.parse().ok());
+    let sizes = match (is_test, streams) {
+        (true, _) => vec![LoadSize {
+            streams: 2,
+            deltas: 3,
+            rounds: 1,
+        }],
+        (false, Some(streams)) => vec![LoadSize {
+            streams,
+            deltas: 100,
+            rounds: 3,
+        }],
+        (false, None) => vec![
+            LoadSize {
+                streams: 100,
+                deltas: 100,
+                rounds: 5,
+            },
+            LoadSize {
+                streams: 2000,
+                deltas: 400,
+                rounds: 1,
+            },
+        ],
+    };
+    pin_to(servers::LOAD_CORE, std::process::id());
+    clients::begin(Instant::now());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        for size in sizes {
+            let provider = Provider::start(size.deltas).await;
+            table(&provider, size).await;
+        }
+        cancel::run(if is_test { 2 } else { 200 }).await;
+    });
+}

@@ -1,0 +1,245 @@
+//! The servers between the clients and the provider. Each is a process of its own, on one core.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{SocketAddr, TcpListener as BlockingListener, TcpStream as BlockingStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use ttsr::Pack;
+use ttsr_proxy::{Proxy, ProxyConfig, UpstreamUrl};
+
+/// The argument with which this program is one of the servers.
+pub(crate) const ROLE: &str = "--serve";
+
+const SERVER_CORE: usize = 0;
+pub(crate) const LOAD_CORE: usize = 1;
+
+/// Bytes of a page, which `statm` counts.
+const PAGE: u64 = 4096;
+
+/// Moves a process to one core, if the machine has it and `taskset` is installed.
+pub(crate) fn pin_to(core: usize, process: u32) {
+    let mut command = Command::new("taskset");
+    command.args(["-a", "-c", "-p", &core.to_string(), &process.to_string()]);
+    let done = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !done.is_ok_and(|status| status.success()) {
+        println!("process {process} is not pinned to a core");
+    }
+}
+
+/// A process that answers requests. It ends when this is dropped.
+pub(crate) struct Server {
+    process: Child,
+    address: SocketAddr,
+    folder: Option<PathBuf>,
+}
+
+impl Server {
+    /// Runs this program with a role.
+    pub(crate) fn of_role(name: &str, to: SocketAddr) -> Option<Server> {
+        let program = std::env::current_exe().expect("the path of this program");
+        let mut command = Command::new(program);
+        command.args([ROLE, name, &to.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("a process");
+        let mut line = String::new();
+        let output = process.stdout.take().expect("the output of the process");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        let address = line.trim().parse().expect("the address of the server");
+        pin_to(SERVER_CORE, process.id());
+        Some(Server {
+            process,
+            address,
+            folder: None,
+        })
+    }
+
+    /// Runs nginx, if it is installed.
+    pub(crate) fn nginx(to: SocketAddr) -> Option<Server> {
+        let (folder, address) = place("nginx");
+        let settings = format!(
+            "daemon off; master_process off; worker_processes 1; pid {0}/pid; error_log {0}/error.log;\n\
+             events {{ worker_connections 16384; }}\n\
+             http {{ access_log off; upstream model {{ server {to}; keepalive 2048; }}\n\
+             server {{ listen {address} backlog=4096; location / {{ proxy_pass http://model;\n\
+             proxy_http_version 1.1; proxy_buffering off; proxy_set_header Connection \"\"; }} }} }}\n",
+            folder.display()
+        );
+        let file = folder.join("nginx.conf");
+        fs::write(&file, settings).ok()?;
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(&folder).arg("-c").arg(&file);
+        Server::of_command(command, address, folder, Duration::from_secs(5))
+    }
+
+    /// Runs LiteLLM's proxy, if `LITELLM` names its program.
+    pub(crate) fn litellm(to: SocketAddr) -> Option<Server> {
+        let program = std::env::var_os("LITELLM")?;
+        let (folder, address) = place("litellm");
+        let file = folder.join("config.yaml");
+        let settings = format!(
+            "model_list:\n- model_name: m\n  litellm_params:\n    model: openai/m\n    api_base: http://{to}/v1\n    api_key: dummy\n"
+        );
+        fs::write(&file, settings).ok()?;
+        let mut command = Command::new(program);
+        command.arg("--config").arg(&file);
+        command
+            .args(["--host", "127.0.0.1", "--port"])
+            .arg(address.port().to_string());
+        Server::of_command(command, address, folder, Duration::from_secs(60))
+    }
+
+    fn of_command(
+        mut command: Command,
+        address: SocketAddr,
+        folder: PathBuf,
+        patience: Duration,
+    ) -> Option<Server> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let server = Server {
+            process: command.spawn().ok()?,
+            address,
+            folder: Some(folder),
+        };
+        let began = Instant::now();
+        while BlockingStream::connect(address).is_err() {
+            if began.elapsed() > patience {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        pin_to(SERVER_CORE, server.process.id());
+        Some(server)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The time of all threads on a core so far.
+    pub(crate) fn cpu_nanoseconds(&self) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()));
+        let of_task = |task: fs::DirEntry| {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        };
+        tasks
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(of_task)
+            .sum()
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/statm", self.process.id()));
+        let text = text.unwrap_or_default();
+        let pages = text
+            .split(' ')
+            .nth(1)
+            .and_then(|pages| pages.parse::<u64>().ok());
+        pages.unwrap_or(0) * PAGE
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+        if let Some(folder) = &self.folder {
+            fs::remove_dir_all(folder).ok();
+        }
+    }
+}
+
+/// Returns a new folder and a free address for a server.
+fn place(name: &str) -> (PathBuf, SocketAddr) {
+    let folder = format!("ttsr-bench-{name}-{}", std::process::id());
+    let folder = Path::new(&std::env::temp_dir()).join(folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    let free = BlockingListener::bind("127.0.0.1:0").expect("a socket");
+    (folder, free.local_addr().expect("an address"))
+}
+
+/// Is the server of that name until the standard input ends.
+pub(crate) fn serve_role(name: &str, to: SocketAddr) {
+    std::thread::spawn(|| {
+        std::io::stdin().read_to_end(&mut Vec::new()).ok();
+        std::process::exit(0);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        match name {
+            "hyper" => pass_through(to).await,
+            "no-rules" => proxy(to, Pack::builder().build().expect("a pack")).await,
+            "built-in" => proxy(to, built_in()).await,
+            _ => panic!("no server has the name {name}"),
+        }
+    });
+}
+
+/// The packs that `ttsr proxy` loads.
+fn built_in() -> Pack {
+    let names =
+        Pack::builtins().filter(|name| !name.starts_with("opencode/") && *name != "std/pii");
+    let builder = names.fold(Pack::builder(), |builder, name| builder.builtin(name));
+    builder.build().expect("the built-in packs")
+}
+
+async fn proxy(to: SocketAddr, pack: Pack) {
+    let url = UpstreamUrl::parse(&format!("http://{to}")).expect("a URL");
+    let mut config = ProxyConfig::default();
+    config.mounts.clear();
+    config.fallback = Some(url);
+    let proxy = Proxy::bind(config, pack, "127.0.0.1:0")
+        .await
+        .expect("a proxy");
+    println!("{}", proxy.address());
+    proxy.serve(std::future::pending()).await;
+}
+
+/// A bare pass-through of hyper.
+async fn pass_through(to: SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    println!("{}", listener.local_addr().expect("an address"));
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client: Client<_, Incoming> = Client::builder(TokioExecutor::new()).build(connector);
+    while let Ok((socket, _)) = listener.accept().await {
+        socket.set_nodelay(true).ok();
+        let client = client.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let path = request.uri().path_and_query().expect("a path").clone();
+            *request.uri_mut() = format!("http://{to}{path}").parse().expect("a URL");
+            let response = client.request(request);
+            async move {
+                let response: Response<Incoming> = response.await.expect("a response");
+                Ok::<_, Infallible>(response)
+            }
+        });
+        tokio::spawn(async move {
+            let builder = auto::Builder::new(TokioExecutor::new());
+            builder
+                .serve_connection(TokioIo::new(socket), service)
+                .await
+                .ok();
+        });
+    }
+}
