@@ -59,6 +59,21 @@ fn a_session_is_looked_up_on_both_interfaces() {
 }
 
 #[test]
+fn events_and_servers_show_their_state_and_no_password() {
+    let idle = "data: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"ses_1\"}}\n\n";
+    let (url, heard) = listener::answering([idle]).unwrap();
+    let server = server(&url, ServerApi::Classic).with_password("owl", "tawny");
+    assert!(!format!("{server:?}").contains("tawny"), "{server:?}");
+    block_on(async {
+        let mut events = server.events().await.unwrap();
+        assert!(format!("{events:?}").contains("is_over: false"));
+        while events.next().await.unwrap().is_some() {}
+        assert!(format!("{events:?}").contains("is_over: true"));
+    });
+    heard.join().unwrap();
+}
+
+#[test]
 fn messages_of_another_form_are_a_failure_of_the_protocol() {
     let (url, heard) = listener::answering([r#"{"messages":1}"#]).unwrap();
     let failure = block_on(server(&url, ServerApi::Classic).messages("ses_1", 5)).unwrap_err();
