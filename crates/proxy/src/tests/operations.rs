@@ -90,6 +90,8 @@ async fn debugging_output_shows_the_configuration_and_no_secret() {
     let minute = std::time::Duration::from_secs(60);
     let journal = JournalStore::open(&folder.0.join("sessions"), 7, minute).unwrap();
     assert!(journal.save("a", b"a secret", 0).await.unwrap());
+    let stored = journal.load("a").await.unwrap().unwrap();
+    assert_eq!((stored.version, &*stored.state), (1, &b"a secret"[..]));
     let shown = format!("{journal:?}");
     assert!(
         shown.contains("sessions: 1, most_sessions: 7") && !shown.contains("secret"),

@@ -285,6 +285,56 @@ async fn a_body_under_rules_is_refused_if_it_is_too_long_or_late() {
 }
 
 #[tokio::test]
+async fn the_version_of_the_client_is_told_to_the_server() {
+    let mut upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    for (version, via) in [("1.0", "1.0 ttsr"), ("1.1", "1.1 ttsr")] {
+        let request = format!("GET /local/x HTTP/{version}\r\nhost: localhost\r\n\r\n");
+        let status = status_line(&proxy, &request).await;
+        assert_eq!(status, format!("HTTP/{version} 200"));
+        let received = within(upstream.requests.recv()).await.unwrap();
+        assert_eq!(received.headers()["via"], via);
+    }
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_an_error_that_names_it() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let address = upstream.address.to_string();
+    let refused = Proxy::bind(crate::ProxyConfig::default(), no_rules(), &address).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("cannot listen on {address}")),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_whole_reply_longer_than_the_bound_is_an_error_of_the_gateway() {
+    let upstream = server(|_| async {
+        let mut response =
+            Response::new(ScriptedBody::of(vec!["{\"id\":".into(), "\"c\"}".into()]));
+        let kind = "application/json".parse().unwrap();
+        response.headers_mut().insert("content-type", kind);
+        response
+    })
+    .await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.reply_bytes = 8;
+    let rule = ttsr::Rule::new("demo/word", vec![ttsr::Pattern::literal("word")]);
+    let proxy = start(config, ttsr::Pack::builder().rule(rule).build().unwrap()).await;
+    let request = Request::post(proxy.url("/local/v1/chat/completions"));
+    let request = request.body(Full::from(super::BODY)).unwrap();
+    let response = within(client(Http::One).request(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let body = collected(response).await;
+    assert!(
+        String::from_utf8_lossy(&body).contains("the reply is too long"),
+        "{body:?}"
+    );
+}
+
+#[tokio::test]
 async fn own_pages_are_only_read_and_tunnels_and_too_many_requests_are_refused() {
     let (upstream, mut heard) = open_server("application/octet-stream").await;
     let mut config = config(upstream.address, Http::One);
