@@ -166,3 +166,44 @@ fn rules_that_cannot_act_are_counted_by_reason() {
         );
     }
 }
+
+#[test]
+fn a_rule_that_cannot_act_has_a_reason() {
+    for (more, api, reason) in [
+        (
+            "on = ['text']\naction = 'observe'",
+            ServerApi::Next,
+            Some("with `observe`: only reported"),
+        ),
+        (
+            "on = ['text']\naction = 'redact'",
+            ServerApi::Next,
+            Some("with `redact`: only reported, not possible from outside"),
+        ),
+        (
+            "on = ['tool-input']\naction = 'abort'",
+            ServerApi::Classic,
+            Some("on tool calls: in time only with `--api next`"),
+        ),
+        (
+            "on = ['tool-input']\naction = 'abort'",
+            ServerApi::Next,
+            None,
+        ),
+        (
+            "on = ['tool-input', 'text']\naction = 'abort'",
+            ServerApi::Classic,
+            None,
+        ),
+    ] {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 't'\ngrants = ['abort', 'redact']\n[rule.r]\ndescription = 'd'\n\
+            {more}\nmatch.any = [{{ literal = 'x' }}]\nexamples.match = ['x']\n"
+        );
+        let pack = Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"));
+        let support = ActionSupport::of(&pack, api, true);
+        assert_eq!(support.acting, usize::from(reason.is_none()), "{more}");
+        let told = support.others.first().map_or("", |(_, told)| told);
+        assert!(told.starts_with(reason.unwrap_or("")), "{more}: {told}");
+    }
+}
