@@ -646,7 +646,6 @@ fn a_request_that_is_sent_again_has_its_options_and_messages_even_without_a_hist
         message: "No.".into(),
         model: Some("other".into()),
         temperature: Some(500),
-        ..Default::default()
     };
     let mut session = Session::new(pack([]));
     let body = br#"{"prompt":{"id":"p"},"model":"m","temperature":1}"#;

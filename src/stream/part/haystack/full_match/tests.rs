@@ -7,7 +7,7 @@ use regex_automata::meta::Regex;
 use crate::limits::Limits;
 use crate::pack::{LoadError, Pack};
 use crate::rule::{Action, Channel, Condition, Count, Pattern, Per, Rule, Within};
-use crate::verdict::{PartId, RuleId};
+use crate::verdict::PartId;
 use ttsr_testing::{Random, in_parts, scale};
 
 const PART: PartId = PartId(7);
@@ -391,7 +391,7 @@ fn a_text_that_is_searched_at_its_end_is_searched_in_parts_if_it_is_longer_than_
         stretch_bytes: 8,
         ..Limits::default()
     };
-    let every = pack.every_match_within(RuleId(0), Channel::Text, limits);
+    let every = pack.every_match_within(crate::verdict::RuleId(0), Channel::Text, limits);
     let mut stream = every.unwrap().stream();
     stream.open(PART, Channel::Text);
     for _ in 0..10 {
