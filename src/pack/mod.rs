@@ -292,6 +292,22 @@ impl Pack {
     /// Returns a pack with one rule of this pack, compiled so that a stream reports every match of it on that channel; see
     /// [`crate::scan`]. `None` if one of its patterns is too large to be searched for full matches.
     pub(crate) fn every_match_of(&self, rule: RuleId, channel: Channel) -> Option<Pack> {
+        let limits = Limits {
+            // One rule needs a small table only, and there may be a table for each rule.
+            table_bytes: self.limits().table_bytes.min(2 << 20),
+            stretch_bytes: self.limits().stretch_bytes.max(SCAN_STRETCH_BYTES),
+            ..self.limits().clone()
+        };
+        self.every_match_within(rule, channel, limits)
+    }
+
+    /// Returns the pack of [`every_match_of`](Self::every_match_of) with other limits.
+    pub(crate) fn every_match_within(
+        &self,
+        rule: RuleId,
+        channel: Channel,
+        limits: Limits,
+    ) -> Option<Pack> {
         let mut rules = vec![self.rule(rule).clone()];
         rules[0].on = vec![channel];
         let allows = self.allows().iter();
@@ -302,12 +318,6 @@ impl Pack {
                 ..allow.clone()
             })
             .collect();
-        let limits = Limits {
-            // One rule needs a small table only, and there may be a table for each rule.
-            table_bytes: self.limits().table_bytes.min(2 << 20),
-            stretch_bytes: self.limits().stretch_bytes.max(SCAN_STRETCH_BYTES),
-            ..self.limits().clone()
-        };
         let places = self.inner.program.places.clone();
         let program = compile::compile(rules, &allows, limits, places, MatchMode::Every).ok()?;
         Some(Pack {

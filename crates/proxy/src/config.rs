@@ -240,3 +240,37 @@ impl Default for ProxyLimits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_of_a_server_is_refused_without_repeating_it() {
+        for (url, reason) in [
+            ("http://owl:tawny@localhost", "has credentials"),
+            ("http://localhost/?key=tawny", "has a query"),
+            ("gopher://tawny", "must begin with http"),
+            ("http://tawny:port:1", "cannot be parsed"),
+            ("/tawny", "must begin with http"),
+        ] {
+            let error = UpstreamUrl::parse(url).unwrap_err().to_string();
+            assert!(error.contains(reason), "{url}: {error}");
+            assert!(!error.contains("tawny"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mount_has_one_slash_at_its_start() {
+        let url = UpstreamUrl::parse("https://localhost/base/").unwrap();
+        for prefix in ["local", "/local", "/local/"] {
+            let mount = Mount::new(prefix, url.clone());
+            assert_eq!(mount.prefix(), "/local");
+            let shown = format!("{mount:?}");
+            assert!(
+                shown.contains("upstream: https://localhost/base"),
+                "{shown}"
+            );
+        }
+    }
+}

@@ -70,10 +70,6 @@ impl Visitor<'_> for StringBytes {
     fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
-
-    fn visit_str<E>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
-    }
 }
 
 /// Returns the string as it is written in JSON.

@@ -137,6 +137,34 @@ mod tests {
     use crate::config::Mount;
 
     #[test]
+    fn each_api_has_a_path_a_name_and_a_server() {
+        let config = ProxyConfig::default();
+        for (path, name, host) in [
+            ("/v1/messages", "anthropic-messages", "api.anthropic.com"),
+            ("/v1/chat/completions", "openai-chat", "api.openai.com"),
+            ("/v1/responses", "openai-responses", "api.openai.com"),
+            ("/v1/completions", "openai-completions", "api.openai.com"),
+            (
+                "/v1beta/models/m:generateContent",
+                "gemini",
+                "generativelanguage.googleapis.com",
+            ),
+            (
+                "/v1beta/models/m:batchGenerateContent",
+                "unjudged",
+                "api.openai.com",
+            ),
+            ("/api/chat", "ollama-chat", "127.0.0.1:11434"),
+            ("/api/generate", "ollama-generate", "127.0.0.1:11434"),
+        ] {
+            let uri: Uri = path.parse().unwrap();
+            let found = route(&config, &Method::POST, &uri, false).unwrap();
+            assert_eq!(found.api.unwrap().name(), name, "{path}");
+            assert_eq!(found.upstream.authority.as_str(), host, "{path}");
+        }
+    }
+
+    #[test]
     fn the_longest_mount_then_the_fallback_then_the_known_apis_apply() {
         let url = |url| UpstreamUrl::parse(url).unwrap();
         let mut config = ProxyConfig::default();

@@ -522,7 +522,8 @@ fn each_requirement_of_a_command_is_decided_under_every_split() {
 fn commands_hit_as_a_model_of_the_whole_text_does() {
     let pack = pack();
     let mut seen = [0; RULES.len()];
-    for seed in 0..scale(TEXTS) as u64 {
+    // With fewer texts some rule never hits.
+    for seed in 0..scale(TEXTS).max(4_000) as u64 {
         let mut random = Random::new(seed);
         let pieces = 1 + random.below(14);
         let text: String = (0..pieces).map(|_| random.pick(&PIECES)).collect();

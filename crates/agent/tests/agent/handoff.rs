@@ -519,6 +519,23 @@ fn b1_a_sub_agent_does_not_hand_over() {
 }
 
 #[test]
+fn b1_debugging_output_shows_the_session_and_the_pending_handoff() {
+    let (others, sessions) = (NoTools, StoredSessions::new("."));
+    let mut tools = HandoffTools::new("ses_1", &others, &sessions);
+    assert!(format!("{tools:?}").contains(r#"session: "ses_1""#));
+    let call = ToolCall {
+        session: "ses_1".to_owned(),
+        call: "c1".to_owned(),
+        tool: "handoff_session".to_owned(),
+        input: r#"{"prompt": "Go on."}"#.to_owned(),
+    };
+    runtime().block_on(tools.call(&call));
+    assert!(format!("{tools:?}").contains("Go on."), "{tools:?}");
+    tools.take_handoff().unwrap();
+    assert!(!format!("{tools:?}").contains("Go on."), "{tools:?}");
+}
+
+#[test]
 fn b5_only_what_a_person_wrote_counts() {
     let files = Memory::default().with("a.rs", "a").with("b.rs", "b");
     let mut handoffs = HandoffTracker::default();

@@ -77,6 +77,17 @@ fn done(folder: &WorkingFolder, tool: &str, input: Value) -> String {
 }
 
 #[test]
+fn a_folder_opened_through_a_link_has_its_real_path() {
+    let scratch = Scratch::new();
+    let link = scratch.outside.0.join("link");
+    symlink(&scratch.path, &link).unwrap();
+    let folder = WorkingFolder::open(&link).unwrap();
+    let real = scratch.path.canonicalize().unwrap();
+    assert_eq!(folder.path(), real);
+    assert!(format!("{folder:?}").contains(&format!("path: {real:?}")));
+}
+
+#[test]
 fn a_file_is_written_read_and_edited() {
     let scratch = Scratch::new();
     let folder = scratch.open();

@@ -599,6 +599,77 @@ fn texts_are_found_in_every_form_of_content() {
 }
 
 #[test]
+fn a_history_longer_than_the_memory_of_a_session_is_redacted_whole() {
+    let rules = [rule(
+        "t/key",
+        Pattern::regex("key-[0-9]{4}"),
+        Channel::UserInput,
+        Action::Redact,
+    )];
+    let mut session = Session::new(pack(rules));
+    let message = |number: u32| user(&format!("{number} key-{number:04} {}", "x".repeat(2000)));
+    let history: Vec<Step> = (0..150).map(message).collect();
+    for len in [140, 150] {
+        let sent = session.send(APIS[1], &history[..len]).unwrap();
+        assert!(!sent.contains("key-"));
+        assert_eq!(sent.matches("[redacted]").count(), len);
+    }
+}
+
+#[test]
+fn instructions_are_not_judged_and_escaped_names_are_read() {
+    let rules = [rule(
+        "t/key",
+        Pattern::regex("key-[0-9]{4}"),
+        Channel::UserInput,
+        Action::Redact,
+    )];
+    let mut session = Session::new(pack(rules));
+    for (api, name) in [(APIS[1], "messages"), (APIS[2], "input")] {
+        for role in ["system", "developer"] {
+            let list = json!([
+                {"role": role, "content": "Say key-1234."},
+                {"role": "user", "content": "Is it key-1234?"},
+                {"role": role, "content": "Do not say key-1234."},
+            ]);
+            let body = json!({"model": "m", name: list}).to_string();
+            let judged = session.judge(api, body.clone().into()).unwrap();
+            let sent = String::from_utf8(judged.body.write(None).to_vec()).unwrap();
+            assert_eq!(sent, body.replace("it key-1234", "it [redacted]"));
+        }
+    }
+    let escaped = Bytes::from_static(
+        br#"{"m\u0065ssages":[{"r\u006fle":"user","content":"key-1234"}],"model":"m"}"#,
+    );
+    let judged = session.judge(APIS[1], escaped).unwrap();
+    let sent = judged.body.write(None);
+    assert_eq!(
+        sent,
+        br#"{"m\u0065ssages":[{"r\u006fle":"user","content":"[redacted]"}],"model":"m"}"#[..]
+    );
+}
+
+#[test]
+fn a_request_that_is_sent_again_has_its_options_and_messages_even_without_a_history() {
+    let retry = RetryMessage {
+        partial: "So".into(),
+        message: "No.".into(),
+        model: Some("other".into()),
+        temperature: Some(500),
+    };
+    let mut session = Session::new(pack([]));
+    let body = br#"{"prompt":{"id":"p"},"model":"m","temperature":1}"#;
+    let judged = session.judge(APIS[2], Bytes::from_static(body)).unwrap();
+    let sent: Value = serde_json::from_slice(&judged.body.write(Some(&retry))).unwrap();
+    assert_eq!(sent["model"], "other");
+    assert_eq!(sent["temperature"], 0.5);
+    assert_eq!(sent["prompt"], json!({"id": "p"}));
+    let texts = sent["input"].as_array().unwrap().iter();
+    let texts: Vec<&Value> = texts.map(|it| &it["content"][0]["text"]).collect();
+    assert_eq!(texts, ["So", "No."]);
+}
+
+#[test]
 fn rules_about_tools_and_outcomes_know_them() {
     let mut on_bash = rule(
         "t/bash",

@@ -11,7 +11,10 @@ use super::{
     BODY, Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
     within,
 };
-use crate::{EventLog, Proxy, ProxyConfig, ProxyLogEvent, ProxyLogLine, ProxyToken, UnscannedPath};
+use crate::{
+    EventLog, JournalStore, Proxy, ProxyConfig, ProxyLogEvent, ProxyLogLine, ProxyToken,
+    SessionStore as _, UnscannedPath,
+};
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -72,9 +75,70 @@ async fn a_request_without_the_token_is_refused_and_the_token_is_not_sent_on() {
 }
 
 #[tokio::test]
+async fn debugging_output_shows_the_configuration_and_no_secret() {
+    let folder = ttsr_testing::Folder::new();
+    let config = ProxyConfig {
+        token: Some(ProxyToken::new(TOKEN).unwrap()),
+        log: Some(EventLog::new(WrittenLines::default())),
+        ..ProxyConfig::default()
+    };
+    let proxy = Proxy::bind(config, no_rules(), "127.0.0.1:0").await;
+    let shown = format!("{:?}", proxy.unwrap());
+    assert!(shown.contains("https://api.openai.com"), "{shown}");
+    assert!(shown.contains("most_sessions: 4096"), "{shown}");
+    assert!(!shown.contains(TOKEN), "{shown}");
+    let minute = std::time::Duration::from_secs(60);
+    let journal = JournalStore::open(&folder.0.join("sessions"), 7, minute).unwrap();
+    assert!(journal.save("a", b"a secret", 0).await.unwrap());
+    let stored = journal.load("a").await.unwrap().unwrap();
+    assert_eq!((stored.version, &*stored.state), (1, &b"a secret"[..]));
+    let shown = format!("{journal:?}");
+    assert!(
+        shown.contains("sessions: 1, most_sessions: 7") && !shown.contains("secret"),
+        "{shown}"
+    );
+    #[cfg(feature = "redis")]
+    {
+        let store = crate::RedisStore::new("redis://:hunter22@127.0.0.1:1", minute).unwrap();
+        let shown = format!("{store:?}");
+        assert!(
+            shown.contains("idle_seconds: 60") && !shown.contains("hunter22"),
+            "{shown}"
+        );
+        let refused = crate::RedisStore::new("rodis://:hunter22@127.0.0.1", minute);
+        let shown = format!("{:?}", refused.unwrap_err());
+        assert!(!shown.contains("hunter22"), "{shown}");
+    }
+}
+
+#[test]
+fn a_log_is_appended_to_its_file_which_only_its_owner_reads() {
+    let folder = ttsr_testing::Folder::new();
+    let path = folder.0.join("log");
+    for request in 1..3 {
+        let log = EventLog::append_to(&path).unwrap();
+        log.write(request, ProxyLogEvent::Passed { status: 200 });
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let requests = text
+        .lines()
+        .map(|line| serde_json::from_str::<ProxyLogLine>(line).unwrap().request);
+    assert_eq!(requests.collect::<Vec<_>>(), [1, 2]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert!(EventLog::append_to(&folder.0).is_err(), "a folder");
+}
+
+#[tokio::test]
 async fn another_address_than_loopback_needs_a_token() {
     let refused = Proxy::bind(ProxyConfig::default(), no_rules(), "0.0.0.0:0").await;
-    let refused = refused.unwrap_err().to_string();
+    let refused = refused.unwrap_err();
+    assert_eq!(format!("{refused:?}"), refused.to_string());
+    let refused = refused.to_string();
     assert!(refused.contains("not a loopback address"), "{refused}");
     let with_token = ProxyConfig {
         token: Some(ProxyToken::new(TOKEN).unwrap()),
@@ -196,6 +260,8 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
             ),
         ]
     );
+    let unscanned = [("choices[].delta.sound".to_owned(), 6)];
+    assert_eq!(proxy.totals.unscanned(), unscanned.into());
     let response = within(client.request(get(&proxy.url("/metrics"))))
         .await
         .unwrap();

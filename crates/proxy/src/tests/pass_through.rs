@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use ttsr_testing::Random;
 
 use super::{
-    Http, ScriptedBody, client, collected, config, get, no_rules, open_server, server, start,
-    within,
+    Http, RunningProxy, ScriptedBody, client, collected, config, get, no_rules, open_server,
+    server, start, within,
 };
 use crate::Proxy;
 
@@ -245,6 +245,119 @@ async fn heads_and_bodies_over_the_bounds_are_refused() {
         response.status(),
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
     );
+}
+
+/// Sends the bytes of a request and returns the status line of the response.
+async fn status_line(proxy: &RunningProxy, request: &str) -> String {
+    let mut socket = TcpStream::connect(proxy.address).await.unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = vec![0; 12];
+    within(socket.read_exact(&mut reply)).await.unwrap();
+    String::from_utf8(reply).unwrap()
+}
+
+#[tokio::test]
+async fn a_body_under_rules_is_refused_if_it_is_too_long_or_late() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.request_bytes = 10;
+    config.limits.idle_time = std::time::Duration::from_millis(100);
+    let mut rule = ttsr::Rule::new("demo/word", vec![ttsr::Pattern::literal("word")]);
+    rule.on = vec![ttsr::Channel::UserInput];
+    let pack = ttsr::Pack::builder().rule(rule).build().unwrap();
+    let proxy = start(config, pack).await;
+    let head = "POST /local/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n";
+    for (rest, status) in [
+        (
+            "transfer-encoding: chunked\r\n\r\n8\r\nxxxxxxxx\r\n8\r\nxxxxxxxx\r\n0\r\n\r\n",
+            "HTTP/1.1 413",
+        ),
+        ("content-length: 9\r\n\r\nxxx", "HTTP/1.1 408"),
+        (
+            "transfer-encoding: chunked\r\n\r\n8\r\nxxxxxxxx\r\nno length\r\n",
+            "HTTP/1.1 400",
+        ),
+    ] {
+        let found = status_line(&proxy, &format!("{head}{rest}")).await;
+        assert_eq!(found, status, "{rest}");
+    }
+    assert_eq!(proxy.totals.snapshot().refused, 3);
+}
+
+#[tokio::test]
+async fn the_version_of_the_client_is_told_to_the_server() {
+    let mut upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let proxy = start(config(upstream.address, Http::One), no_rules()).await;
+    for (version, via) in [("1.0", "1.0 ttsr"), ("1.1", "1.1 ttsr")] {
+        let request = format!("GET /local/x HTTP/{version}\r\nhost: localhost\r\n\r\n");
+        let status = status_line(&proxy, &request).await;
+        assert_eq!(status, format!("HTTP/{version} 200"));
+        let received = within(upstream.requests.recv()).await.unwrap();
+        assert_eq!(received.headers()["via"], via);
+    }
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_an_error_that_names_it() {
+    let upstream = server(|_| async { Response::new(ScriptedBody::of(Vec::new())) }).await;
+    let address = upstream.address.to_string();
+    let refused = Proxy::bind(crate::ProxyConfig::default(), no_rules(), &address).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("cannot listen on {address}")),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_whole_reply_longer_than_the_bound_is_an_error_of_the_gateway() {
+    let upstream = server(|_| async {
+        let mut response =
+            Response::new(ScriptedBody::of(vec!["{\"id\":".into(), "\"c\"}".into()]));
+        let kind = "application/json".parse().unwrap();
+        response.headers_mut().insert("content-type", kind);
+        response
+    })
+    .await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.reply_bytes = 8;
+    let rule = ttsr::Rule::new("demo/word", vec![ttsr::Pattern::literal("word")]);
+    let proxy = start(config, ttsr::Pack::builder().rule(rule).build().unwrap()).await;
+    let request = Request::post(proxy.url("/local/v1/chat/completions"));
+    let request = request.body(Full::from(super::BODY)).unwrap();
+    let response = within(client(Http::One).request(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    let body = collected(response).await;
+    assert!(
+        String::from_utf8_lossy(&body).contains("the reply is too long"),
+        "{body:?}"
+    );
+}
+
+#[tokio::test]
+async fn own_pages_are_only_read_and_tunnels_and_too_many_requests_are_refused() {
+    let (upstream, mut heard) = open_server("application/octet-stream").await;
+    let mut config = config(upstream.address, Http::One);
+    config.limits.requests = 1;
+    config.fallback = Some(config.mounts[0].upstream.clone());
+    let proxy = start(config, no_rules()).await;
+    let client = client(Http::One);
+    let request = Request::post(proxy.url("/healthz")).body(Full::default());
+    let response = within(client.request(request.unwrap())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(response.headers()["allow"], "GET, HEAD");
+    let tunnel = "CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(status_line(&proxy, tunnel).await, "HTTP/1.1 405");
+    // The first request is in progress until the test ends its reply.
+    let first = within(client.request(get(&proxy.url("/local/x"))));
+    let first = tokio::spawn(first);
+    let frames = within(heard.recv()).await.unwrap();
+    let second = within(client.request(get(&proxy.url("/local/x"))))
+        .await
+        .unwrap();
+    assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    drop(frames);
+    assert_eq!(collected(first.await.unwrap().unwrap()).await, "");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ fn oracle(glob: &str, options: GlobOptions) -> Option<globset::GlobMatcher> {
 #[test]
 fn globs_match_what_the_table_says_and_what_globset_matches() {
     #[rustfmt::skip]
-    let table: [(GlobOptions, &str, &[&str], &[&str]); 36] = [
+    let table: [(GlobOptions, &str, &[&str], &[&str]); 37] = [
         (PLAIN, "", &[""], &["a"]),
         (PLAIN, "a", &["a"], &["", "A", "aa", "ba"]),
         (PLAIN, "?", &["a", "/", "\n"], &["", "aa"]),
@@ -56,6 +56,7 @@ fn globs_match_what_the_table_says_and_what_globset_matches() {
         (PATH, "a/{**}", &["a/b"], &["a/b/c"]),
         (PATH, "[!a]", &["b", "/"], &["a", ""]),
         (PLAIN, "[a-c]", &["a", "b", "c"], &["d", "-"]),
+        (PLAIN, "[b-b]", &["b"], &["a", "c", "-"]),
         (PLAIN, "[!a-c]", &["d"], &["b"]),
         (PLAIN, "[^a]", &["b", "^"], &["a"]),
         (PLAIN, "[]a]", &["]", "a"], &["[", "b"]),

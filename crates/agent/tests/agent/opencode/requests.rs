@@ -59,6 +59,21 @@ fn a_session_is_looked_up_on_both_interfaces() {
 }
 
 #[test]
+fn events_and_servers_show_their_state_and_no_password() {
+    let idle = "data: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"ses_1\"}}\n\n";
+    let (url, heard) = listener::answering([idle]).unwrap();
+    let server = server(&url, ServerApi::Classic).with_password("owl", "tawny");
+    assert!(!format!("{server:?}").contains("tawny"), "{server:?}");
+    block_on(async {
+        let mut events = server.events().await.unwrap();
+        assert!(format!("{events:?}").contains("is_over: false"));
+        while events.next().await.unwrap().is_some() {}
+        assert!(format!("{events:?}").contains("is_over: true"));
+    });
+    heard.join().unwrap();
+}
+
+#[test]
 fn messages_of_another_form_are_a_failure_of_the_protocol() {
     let (url, heard) = listener::answering([r#"{"messages":1}"#]).unwrap();
     let failure = block_on(server(&url, ServerApi::Classic).messages("ses_1", 5)).unwrap_err();
@@ -149,5 +164,46 @@ fn rules_that_cannot_act_are_counted_by_reason() {
             support.to_string().contains("only with a chain of models"),
             "{support}"
         );
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_act_has_a_reason() {
+    for (more, api, reason) in [
+        (
+            "on = ['text']\naction = 'observe'",
+            ServerApi::Next,
+            Some("with `observe`: only reported"),
+        ),
+        (
+            "on = ['text']\naction = 'redact'",
+            ServerApi::Next,
+            Some("with `redact`: only reported, not possible from outside"),
+        ),
+        (
+            "on = ['tool-input']\naction = 'abort'",
+            ServerApi::Classic,
+            Some("on tool calls: in time only with `--api next`"),
+        ),
+        (
+            "on = ['tool-input']\naction = 'abort'",
+            ServerApi::Next,
+            None,
+        ),
+        (
+            "on = ['tool-input', 'text']\naction = 'abort'",
+            ServerApi::Classic,
+            None,
+        ),
+    ] {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 't'\ngrants = ['abort', 'redact']\n[rule.r]\ndescription = 'd'\n\
+            {more}\nmatch.any = [{{ literal = 'x' }}]\nexamples.match = ['x']\n"
+        );
+        let pack = Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"));
+        let support = ActionSupport::of(&pack, api, true);
+        assert_eq!(support.acting, usize::from(reason.is_none()), "{more}");
+        let told = support.others.first().map_or("", |(_, told)| told);
+        assert!(told.starts_with(reason.unwrap_or("")), "{more}: {told}");
     }
 }

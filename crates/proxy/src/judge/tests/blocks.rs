@@ -363,6 +363,72 @@ fn more_held_text_than_the_bound_stops_the_reply() {
 }
 
 #[test]
+fn an_event_longer_than_the_bound_stops_the_reply_before_it_is_complete() {
+    let settings = JudgeSettings {
+        held_bytes: 2000,
+        ..SETTINGS
+    };
+    for (len, is_blocked) in [(1000, false), (3000, true)] {
+        let mut judge = new_judge(OpenAiChat, &aborting("never"), settings);
+        judge.push(format!("data: {}", "x".repeat(len)).as_bytes());
+        let sent = judge.take();
+        let sent = String::from_utf8_lossy(&sent);
+        assert_eq!(judge.report().is_blocked, is_blocked);
+        assert_eq!(
+            sent.contains("more text is held back"),
+            is_blocked,
+            "{sent}"
+        );
+    }
+}
+
+/// Returns a chunk of a reply of the chat completions with that delta.
+fn chunk(id: &str, delta: &serde_json::Value, reason: Option<&str>) -> String {
+    let choices = serde_json::json!([{"index": 0, "delta": delta, "finish_reason": reason}]);
+    let chunk = serde_json::json!({
+        "id": id, "object": "chat.completion.chunk", "created": 17, "model": "m", "choices": choices,
+    });
+    format!("data: {chunk}\n\n")
+}
+
+#[test]
+fn a_rule_for_a_tool_reads_a_call_whose_name_arrives_late() {
+    let pack = pack_of(Pattern::literal("x"), |rule| {
+        rule.action = Action::Abort;
+        rule.tools = vec!["bash".into()];
+    });
+    for (name, is_blocked) in [("bash", true), ("read", false)] {
+        let call = |function: serde_json::Value| {
+            let call = serde_json::json!({"index": 0, "id": "call_0", "type": "function", "function": function});
+            chunk("c1", &serde_json::json!({"tool_calls": [call]}), None)
+        };
+        let stream = [
+            call(serde_json::json!({"arguments": "{\"a\":"})),
+            call(serde_json::json!({"name": name, "arguments": "\"x\"}"})),
+            chunk("c1", &serde_json::json!({}), Some("tool_calls")),
+        ];
+        let judged = judge(OpenAiChat, &pack, &stream.concat());
+        assert_eq!(judged.report.is_blocked, is_blocked, "{}", judged.sent);
+    }
+}
+
+#[test]
+fn a_second_reply_in_the_same_body_is_judged_too() {
+    let pack = aborting("forbidden");
+    let text = |id, text| {
+        [
+            chunk(id, &serde_json::json!({"content": text}), None),
+            chunk(id, &serde_json::json!({}), Some("stop")),
+        ]
+        .concat()
+    };
+    let stream = text("c1", "Fine.") + &text("c2", "It is forbidden.");
+    let judged = judge(OpenAiChat, &pack, &stream);
+    assert!(judged.sent.contains("Fine."), "{}", judged.sent);
+    assert!(!judged.sent.contains("forbidden"), "{}", judged.sent);
+}
+
+#[test]
 fn every_choice_is_judged_and_every_open_choice_ends() {
     let chunk = |choice: u32, text: &str| {
         let choices = serde_json::json!([{"index": choice, "delta": {"content": text}, "finish_reason": null}]);

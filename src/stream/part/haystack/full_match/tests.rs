@@ -383,6 +383,27 @@ fn a_match_longer_than_the_limit_is_cut_and_counted() {
     assert!(stream.releasable(PART) >= 32, "what is held is bounded");
 }
 
+#[cfg(feature = "lookaround")]
+#[test]
+fn a_text_that_is_searched_at_its_end_is_searched_in_parts_if_it_is_longer_than_the_limit() {
+    let pack = pack(rule(Condition::any(vec![Pattern::regex("a(?!b)")])));
+    let limits = Limits {
+        stretch_bytes: 8,
+        ..Limits::default()
+    };
+    let every = pack.every_match_within(crate::verdict::RuleId(0), Channel::Text, limits);
+    let mut stream = every.unwrap().stream();
+    stream.open(PART, Channel::Text);
+    for _ in 0..10 {
+        let _ = stream.push(PART, b"acac");
+    }
+    // Two pieces fit, and the third one ends the search of the two before it.
+    assert_eq!(stream.counters().cut_matches, 4);
+    assert_eq!(stream.take_records().len(), 16);
+    let _ = stream.finish();
+    assert_eq!(stream.take_records().len(), 4);
+}
+
 #[test]
 fn where_long_matches_are_cut_does_not_depend_on_deltas() {
     let mut random = Random::new(0x5EED);
