@@ -63,7 +63,7 @@ struct RuleProgress {
     earliest: TextPosition,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MatchSpan {
     start: TextPosition,
     end: TextPosition,
@@ -73,6 +73,8 @@ struct MatchSpan {
 #[derive(Debug)]
 struct PendingMatch {
     span: MatchSpan,
+    /// The match of the pattern that completed the condition.
+    last: MatchSpan,
     record: RecordedMatch,
 }
 
@@ -111,7 +113,15 @@ impl ConditionState {
             return whole.map(|_| record);
         }
         if let Some(whole) = whole {
-            progress.add_pending(compound, whole, record, counters);
+            let pending = PendingMatch {
+                span: whole,
+                last: span,
+                record,
+            };
+            if matches!(role, PatternRole::All(_)) {
+                progress.drop_looser(&pending);
+            }
+            progress.add_pending(compound, pending, counters);
         }
         self.waits = self
             .rules
@@ -160,7 +170,7 @@ impl ConditionState {
             let Some(compound) = admission.context.program.compound(rule) else {
                 continue;
             };
-            for PendingMatch { span, record } in progress.pending {
+            for PendingMatch { span, record, .. } in progress.pending {
                 let is_in_reach = compound
                     .last
                     .is_none_or(|last| span.start.char + u64::from(last) >= chars);
@@ -308,14 +318,23 @@ impl RuleProgress {
         self.pending.push_back(pending);
     }
 
+    /// Drops the pending match that the same text completed. Several patterns of `all` may match the same text: the first
+    /// of them completes the condition with an older match of the others, the last one with their matches of this text,
+    /// which begin later. Only the match that begins last counts.
+    fn drop_looser(&mut self, tighter: &PendingMatch) {
+        self.pending.retain(|pending| {
+            pending.last != tighter.last || pending.record.hit.part != tighter.record.hit.part
+        });
+    }
+
     /// Adds a complete match that an exception or the end of the text may cancel.
     fn add_pending(
         &mut self,
         compound: &CompoundCondition,
-        span: MatchSpan,
-        record: RecordedMatch,
+        pending: PendingMatch,
         counters: &mut Counters,
     ) {
+        let span = pending.span;
         let is_excepted = self
             .none
             .is_some_and(|known| is_near(compound.within, span.with(known)));
@@ -328,7 +347,7 @@ impl RuleProgress {
             self.pending.retain(|pending| !is_far(pending.span.start));
         }
         if compound.reports_every() || self.pending.len() < PENDING_MATCHES {
-            self.push_pending(PendingMatch { span, record });
+            self.push_pending(pending);
         } else {
             counters.unconfirmed += 1;
         }
