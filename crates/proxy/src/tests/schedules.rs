@@ -2,6 +2,7 @@
 //! clients that go away. Whatever happens, the client receives at most one end, in the order of the API, and no byte of a
 //! text that a rule held or redacted; and nothing of a request is left.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
@@ -9,7 +10,7 @@ use hyper::body::Bytes;
 use hyper::{Request, Response};
 use tokio::sync::mpsc;
 use ttsr::{Action, Channel, Pack, Pattern};
-use ttsr_testing::{Random, scale};
+use ttsr_testing::{Random, in_parts, scale};
 
 use super::{
     BODY, Http, PATIENCE, RunningProxy, ScriptedBody, ScriptedFrames, client, config, server,
@@ -188,10 +189,28 @@ fn complete_events(api: ModelApi, bytes: &[u8]) -> String {
     String::from_utf8(complete).unwrap_or_default()
 }
 
-/// A task of this runtime owns each socket, so that no task is left means that no socket is.
-#[tokio::test]
-async fn whatever_happens_one_legal_end_no_leak_and_nothing_left() {
-    let mut random = Random::new(31);
+#[test]
+fn whatever_happens_one_legal_end_no_leak_and_nothing_left() {
+    // The schedules wait for each other's timers and sockets if they share a thread.
+    let ended = in_parts(scale(10_000), |schedules| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(run_schedules(schedules))
+    });
+    let endings: u64 = ended.iter().map(|(endings, _)| endings).sum();
+    let broken: u64 = ended.iter().map(|(_, broken)| broken).sum();
+    assert!(
+        endings > 10 && broken > 10,
+        "{endings} ends, {broken} broken off"
+    );
+    println!("{endings} replies with an end, {broken} broken off");
+}
+
+/// Runs a schedule for each number. Returns the number of replies with an end, and of those that were broken off. A task of
+/// this runtime owns each socket, so that no task is left means that no socket is.
+async fn run_schedules(schedules: Range<usize>) -> (u64, u64) {
+    let mut random = Random::new(31 + schedules.start as u64);
     let (told, mut heard) = mpsc::unbounded_channel();
     let upstream = server(move |request: Request<Bytes>| {
         let (sender, body) = ScriptedBody::new();
@@ -225,7 +244,7 @@ async fn whatever_happens_one_legal_end_no_leak_and_nothing_left() {
     }
     let apis: Vec<ModelApi> = every_api().collect();
     let (mut endings, mut broken) = (0, 0);
-    for number in 0..scale(10_000) {
+    for number in schedules {
         let api = random.pick(&apis);
         let end = match random.one_in(2) {
             true => ServerEnd::Complete,
@@ -280,11 +299,6 @@ async fn whatever_happens_one_legal_end_no_leak_and_nothing_left() {
         endings += u64::from(has_end);
         broken += u64::from(is_cut_short);
     }
-    assert!(
-        endings > 10 && broken > 10,
-        "{endings} ends, {broken} broken off"
-    );
-    println!("{endings} replies with an end, {broken} broken off");
     for (_, proxy) in proxies {
         proxy.stop.send(()).unwrap();
         within(proxy.ended).await.unwrap();
@@ -295,4 +309,5 @@ async fn whatever_happens_one_legal_end_no_leak_and_nothing_left() {
         assert!(began.elapsed() < PATIENCE, "{left} tasks are left");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    (endings, broken)
 }
