@@ -92,6 +92,12 @@ fn reply(text: &str) -> Step {
     Assistant(text.to_owned())
 }
 
+/// A rule that redacts keys in the text of the user.
+fn key_rule() -> Rule {
+    let key = Pattern::regex("key-[0-9]{4}");
+    rule("t/key", key, Channel::UserInput, Action::Redact)
+}
+
 fn rule(id: &str, pattern: Pattern, on: Channel, action: Action) -> Rule {
     let mut rule = rule_of(id, pattern, &[on], action);
     rule.message = Some(format!("Message of {id}."));
@@ -178,12 +184,7 @@ fn messages(body: &str) -> Vec<Value> {
 fn a_request_that_no_rule_changes_keeps_its_bytes() {
     let steps = [user("Hi."), reply("Yes?"), tool("ok"), user("Go on.")];
     for api in APIS {
-        let rules = [rule(
-            "t/key",
-            Pattern::regex("key-[0-9]{4}"),
-            Channel::UserInput,
-            Action::Redact,
-        )];
+        let rules = [key_rule()];
         let mut session = Session::new(pack(rules));
         for _ in 0..2 {
             assert_eq!(session.send(api, &steps).unwrap(), body(api, &steps));
@@ -493,12 +494,7 @@ fn a_request_that_is_sent_again_has_the_partial_and_the_message() {
 
 #[test]
 fn an_input_that_is_one_string_is_judged_and_extended() {
-    let rules = [rule(
-        "t/key",
-        Pattern::regex("key-[0-9]{4}"),
-        Channel::UserInput,
-        Action::Redact,
-    )];
+    let rules = [key_rule()];
     let mut session = Session::new(pack(rules));
     let api = ModelApi::OpenAiResponses;
     let body = Bytes::from_static(br#"{"input": "It is key-1234", "model":"m"}"#);
@@ -600,12 +596,7 @@ fn texts_are_found_in_every_form_of_content() {
 
 #[test]
 fn a_history_longer_than_the_memory_of_a_session_is_redacted_whole() {
-    let rules = [rule(
-        "t/key",
-        Pattern::regex("key-[0-9]{4}"),
-        Channel::UserInput,
-        Action::Redact,
-    )];
+    let rules = [key_rule()];
     let mut session = Session::new(pack(rules));
     let message = |number: u32| user(&format!("{number} key-{number:04} {}", "x".repeat(2000)));
     let history: Vec<Step> = (0..150).map(message).collect();
@@ -618,12 +609,7 @@ fn a_history_longer_than_the_memory_of_a_session_is_redacted_whole() {
 
 #[test]
 fn instructions_are_not_judged_and_escaped_names_are_read() {
-    let rules = [rule(
-        "t/key",
-        Pattern::regex("key-[0-9]{4}"),
-        Channel::UserInput,
-        Action::Redact,
-    )];
+    let rules = [key_rule()];
     let mut session = Session::new(pack(rules));
     for (api, name) in [(APIS[1], "messages"), (APIS[2], "input")] {
         for role in ["system", "developer"] {

@@ -9,9 +9,9 @@ use super::{CommandCounters, CommandLimits, CommandReader, CommandSink};
 /// The commands in the arguments of one tool call.
 ///
 /// A text named `command`, `cmd`, `script` or `input`, an element of an array named `commands`, and input that is not
-/// JSON, is shell text. An array of texts
-/// named `command`, `cmd` or `argv` is one command, of which each element is a word. Input that is not JSON, but an object
-/// in the syntax of Python or JavaScript or a further document, is searched for texts and arrays of these names.
+/// JSON, is shell text. An array of texts named `command`, `cmd` or `argv` is one command, of which each element is a word.
+/// Input that is not JSON, but an object in the syntax of Python or JavaScript or a further document, is searched for texts
+/// and arrays of these names.
 #[derive(Clone, Debug)]
 pub struct CommandView {
     reader: CommandReader,
