@@ -7,6 +7,7 @@ use super::compose::{self, Date, Today};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::lint::LintTrial;
+use super::load_context::LoadContext;
 use super::source::Files;
 use super::{Check, LoadError, Lock, Pack, builtin, did_you_mean, finish};
 use crate::limits::Limits;
@@ -265,7 +266,8 @@ impl PackBuilder {
             places,
             terms,
         } = self;
-        let mut check = Check::new(&limits);
+        let context = LoadContext::new(&limits);
+        let mut check = Check::new(&context);
         let mut files = Files::new(&limits);
         for input in inputs {
             match input {
@@ -276,7 +278,7 @@ impl PackBuilder {
             }
         }
         compose::gather(&mut check, &mut files);
-        finish(check.finish(&terms), limits, places)
+        finish(check.finish(&terms), &context, places)
     }
 
     fn with(mut self, input: PackInput) -> PackBuilder {

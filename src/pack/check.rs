@@ -21,7 +21,7 @@ use super::header::{self as pack_header, PackHeader};
 use super::lint::{self, LintTrial};
 use super::lock::Lock;
 use super::tools::KnownTools;
-use crate::limits::Limits;
+use crate::pack::load_context::LoadContext;
 use crate::rule::{Action, Rule};
 
 pub(super) mod actions;
@@ -54,7 +54,7 @@ use reader::RuleReader;
 /// One load: its texts, its rules made in code, and the problems found so far.
 #[derive(Debug)]
 pub(super) struct Check<'l> {
-    limits: &'l Limits,
+    context: &'l LoadContext<'l>,
     /// Work so far, as [`Limits::load_steps`] counts it.
     steps: u64,
     is_exhausted: bool,
@@ -115,9 +115,9 @@ pub(super) struct Loaded {
 }
 
 impl<'l> Check<'l> {
-    pub(super) fn new(limits: &'l Limits) -> Check<'l> {
+    pub(super) fn new(context: &'l LoadContext<'l>) -> Check<'l> {
         Check {
-            limits,
+            context,
             steps: 0,
             is_exhausted: false,
             report: Report::default(),
@@ -160,7 +160,7 @@ impl<'l> Check<'l> {
     /// Reads and checks everything that was added.
     pub(super) fn finish(mut self, terms: &Terms) -> Loaded {
         let sources = take(&mut self.sources);
-        let (fragments, steps) = fragment::collect(&sources, self.limits);
+        let (fragments, steps) = fragment::collect(&sources, self.context);
         self.fragments = Arc::new(fragments);
         self.steps = self.steps.saturating_add(steps);
         for source in &sources {
@@ -190,7 +190,7 @@ impl<'l> Check<'l> {
                 }));
             }
         }
-        let (allows, faults) = compose::resolve(written, &rules, terms, self.limits);
+        let (allows, faults) = compose::resolve(written, &rules, terms, self.context);
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
         self.report_late(&sources, late);
         let lock = self.check_lock(&sources, terms.lock.as_ref());
@@ -251,7 +251,7 @@ impl<'l> Check<'l> {
             return;
         }
         let imported = self.imported_lists(source.extends());
-        let mut reader = RuleReader::new(text, self.facts.len(), self.limits, self.steps);
+        let mut reader = RuleReader::new(text, self.facts.len(), self.context, self.steps);
         for (fault, span) in faults {
             reader.fault(fault.clone(), span.clone());
         }
@@ -336,12 +336,12 @@ impl<'l> Check<'l> {
         let known = self.known_tools(terms);
         for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
             let asked = |place: &Place| self.facts[place.file].grants.clone();
-            let mut faults = combined_faults(draft, self.limits);
+            let mut faults = combined_faults(draft, self.context);
             if faults.is_empty() {
                 faults = compose::ungranted(draft, asked, terms.grants.as_deref());
             }
             if let Some(trial) = terms.lints.filter(|_| faults.is_empty()) {
-                faults = lint::lint_rule(draft, self.limits, known.as_ref(), trial);
+                faults = lint::lint_rule(draft, self.context, known.as_ref(), trial);
             }
             let id = Some(draft.rule.id.clone());
             late.extend(
@@ -371,7 +371,7 @@ impl<'l> Check<'l> {
                 help: fault.help,
                 ..Diagnostic::of_file(fault.code, FILE, fault.message)
             };
-            let mut faults = programmatic::faults(draft, self.limits);
+            let mut faults = programmatic::faults(draft, self.context);
             faults.extend(compose::ungranted_in_code(rule, terms.grants.as_deref()));
             if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
                 faults.push(duplicate(&rule.id, &first));
@@ -459,7 +459,7 @@ impl<'l> Check<'l> {
 
     /// Returns true if the work of this load exceeds its limit, and reports the first file at which it does.
     fn check_steps(&mut self, name: &str) -> bool {
-        let limit = self.limits.load_steps;
+        let limit = self.context.limits.load_steps;
         if !self.is_exhausted && self.steps > limit {
             self.is_exhausted = true;
             let message = format!(
@@ -482,16 +482,16 @@ fn duplicate(id: &str, first: &str) -> Fault {
 
 /// Returns the contradictions in a whole rule, each at the key that it is about. A value of `[defaults]` that the rule
 /// has no use for is not a fault.
-fn combined_faults(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
+fn combined_faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<(Place, Fault)> {
     let mut found = Vec::new();
-    for (path, fault) in semantics::faults(draft, limits) {
+    for (path, fault) in semantics::faults(draft, context) {
         if fault.code != &code::NO_EFFECT || !draft.is_default(path) {
             let given = draft.given(path);
             let place = given.map_or(&draft.place, |given| &given.at);
             found.push((place.clone(), fault));
         }
     }
-    for (text, fault) in pattern::late_faults(&draft.rule, &draft.fold, limits) {
+    for (text, fault) in pattern::late_faults(&draft.rule, &draft.fold, context) {
         found.push((draft.in_pattern(text, fault.within.as_ref()), fault));
     }
     found

@@ -11,6 +11,7 @@ use regex_syntax::hir::Hir;
 use crate::ast::{AstPatternSet, AstPatternSource, Grammar};
 use crate::limits::Limits;
 use crate::pack::Allow;
+use crate::pack::load_context::LoadContext;
 use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
 use crate::program::ConfirmTable;
@@ -25,7 +26,7 @@ use crate::verdict::RuleId;
 use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
-use ttsr_automata::pattern::{self, PatternError};
+use ttsr_automata::pattern::{self, PatternCache, PatternError};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_automata::{Matcher, TooManyClasses};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
@@ -63,7 +64,7 @@ pub(super) enum CompileErrorKind {
 
 /// A pattern, compiled once for all channels.
 struct CompiledPattern {
-    hir: Hir,
+    hir: Arc<Hir>,
     arg: Option<Arc<ArgScope>>,
     vm: Option<Arc<PikeVm>>,
     filter: Option<Arc<GroupFilter>>,
@@ -89,7 +90,7 @@ impl CompiledPattern {
 pub(super) fn compile(
     rules: Vec<Rule>,
     allows: &[Allow],
-    limits: Limits,
+    context: &LoadContext<'_>,
     places: Places,
     mode: MatchMode,
 ) -> Result<Program, CompileError> {
@@ -110,7 +111,7 @@ pub(super) fn compile(
     let conditions: Vec<_> = indexed
         .map(|(index, rule)| CompoundCondition::from_rule(rule, is_allowed_by_text(index), mode))
         .collect();
-    let patterns = compile_patterns(&rules, &conditions, &limits, &mut globs)?;
+    let patterns = compile_patterns(&rules, &conditions, context, &mut globs)?;
     let sources = RuleSources {
         rules: &rules,
         patterns: &patterns,
@@ -119,8 +120,8 @@ pub(super) fn compile(
     };
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let commands = compile_commands(channel, &rules, &limits, &places, &mut globs)?;
-        let compiled = compile_channel(channel, &sources, commands, &mut names, &limits);
+        let commands = compile_commands(channel, &rules, &context.patterns, &places, &mut globs)?;
+        let compiled = compile_channel(channel, &sources, commands, &mut names, context.limits);
         *channel_rules = compiled.map_err(|TooManyClasses| {
             let last = rules.last().expect("no rules have no character classes");
             CompileError::at(last, CompileErrorKind::Classes)
@@ -135,7 +136,7 @@ pub(super) fn compile(
         conditions,
         allows: allow_entries,
         rules,
-        limits,
+        limits: context.limits.clone(),
         places,
     })
 }
@@ -144,9 +145,10 @@ pub(super) fn compile(
 fn compile_patterns<'r>(
     rules: &'r [Rule],
     conditions: &[Option<Box<CompoundCondition>>],
-    limits: &Limits,
+    context: &LoadContext<'_>,
     globs: &mut GlobCache<'r>,
 ) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
+    let limits = context.limits;
     let mut compiler = pike::Compiler::default();
     let mut states = 0usize;
     let mut compiled = Vec::with_capacity(rules.len());
@@ -154,8 +156,8 @@ fn compile_patterns<'r>(
         let error = |kind| CompileError::at(rule, kind);
         let mut patterns = Vec::new();
         for (role, pattern) in text_patterns(&rule.condition) {
-            let lowered =
-                lower(pattern, limits).map_err(|why| error(CompileErrorKind::Pattern(why)))?;
+            let lowered = lower(pattern, &context.patterns)
+                .map_err(|why| error(CompileErrorKind::Pattern(why)))?;
             states = states.saturating_add(pattern::states(&lowered.hir));
             if states > limits.pack_states {
                 return Err(error(CompileErrorKind::States(states)));
@@ -191,7 +193,7 @@ fn compile_patterns<'r>(
                 continue;
             }
             let hir = match rule.condition.line && compound.is_some() {
-                true => lower::line(lowered.hir),
+                true => Arc::new(lower::line(&lowered.hir)),
                 false => lowered.hir,
             };
             let capture = rule.condition.capture.as_ref();
@@ -328,7 +330,7 @@ struct RuleSources<'c> {
 fn compile_commands<'r>(
     channel: Channel,
     rules: &'r [Rule],
-    limits: &Limits,
+    patterns: &PatternCache,
     places: &Places,
     globs: &mut GlobCache<'r>,
 ) -> Result<CommandSet, CompileError> {
@@ -351,7 +353,7 @@ fn compile_commands<'r>(
                 role,
                 arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
             };
-            let added = set.add(pattern, owner, rule.holds_live(), limits);
+            let added = set.add(pattern, owner, rule.holds_live(), patterns);
             added.map_err(|why| {
                 error(match why {
                     CommandPatternError::Glob(why) => CompileErrorKind::Scope(why),
@@ -481,11 +483,11 @@ fn builder_of(builders: &mut Vec<ViewBuilder>, key: ViewKey) -> &mut ViewBuilder
 #[derive(Default)]
 struct ViewBuilder {
     key: ViewKey,
-    hirs: Vec<Hir>,
+    hirs: Vec<Arc<Hir>>,
     patterns: Vec<FirstEndPattern>,
     /// Patterns whose full matches are needed: of rules that hold no text, of rules that do, and those with
     /// look-around.
-    full: [(Vec<Hir>, Vec<FullMatchPattern>); 3],
+    full: [(Vec<Arc<Hir>>, Vec<FullMatchPattern>); 3],
 }
 
 impl ViewBuilder {
@@ -494,7 +496,7 @@ impl ViewBuilder {
     }
 
     fn add_first_end(&mut self, id: RuleId, compiled: &CompiledPattern) {
-        self.hirs.push(compiled.hir.clone());
+        self.hirs.push(Arc::clone(&compiled.hir));
         self.patterns.push(FirstEndPattern {
             rule: id,
             arg: compiled.arg.clone(),
@@ -518,7 +520,7 @@ impl ViewBuilder {
             FullMatchSearch::Around(_) => 2,
         };
         let (hirs, patterns) = &mut self.full[group];
-        hirs.push(compiled.hir.clone());
+        hirs.push(Arc::clone(&compiled.hir));
         patterns.push(FullMatchPattern {
             rule: id,
             role,

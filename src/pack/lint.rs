@@ -14,7 +14,7 @@ use super::diagnostic::code;
 use super::escape::quote;
 use super::message::{self, MessageValues};
 use super::tools::KnownTools;
-use crate::limits::Limits;
+use crate::pack::load_context::LoadContext;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
 use ttsr_automata::pattern;
 
@@ -37,19 +37,19 @@ pub(crate) struct LintTrial {
 /// Returns the findings about one rule.
 pub(super) fn lint_rule(
     draft: &Draft,
-    limits: &Limits,
+    context: &LoadContext<'_>,
     known: Option<&KnownTools>,
     trial: LintTrial,
 ) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
-        self_trigger(rule, limits, trial),
+        self_trigger(rule, context, trial),
         style(rule),
         deprecated(rule),
         unbounded(rule),
-        held_text(rule, limits, trial),
-        no_literal(rule, limits),
+        held_text(rule, context, trial),
+        no_literal(rule, context),
         boundary(rule),
         counts_deltas(rule),
     ];
@@ -136,14 +136,20 @@ fn no_negative(rule: &Rule) -> LintFinding<'_> {
 }
 
 /// Reports a message that breaks its own rule: the rule would hit again if the model repeated it.
-fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFinding<'r> {
+fn self_trigger<'r>(
+    rule: &'r Rule,
+    context: &LoadContext<'_>,
+    trial: LintTrial,
+) -> LintFinding<'r> {
     // A message that is injected into user input is not read as user input.
     let may_repeat = [Channel::Text, Channel::Reasoning];
     let read = rule.on.iter().filter(|on| may_repeat.contains(on));
     let mut read = read.filter(|_| rule.action >= Action::Append);
     let message = message::render(rule, &MessageValues::default());
     let matched = read.find_map(|channel| {
-        let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
+        let pack = Pack::builder()
+            .limits(context.limits.clone())
+            .rule(rule.clone());
         (trial.first_match)(&pack.build().ok()?, *channel, &message)
     })?;
     let by = match matched.is_empty() {
@@ -216,21 +222,25 @@ fn unbounded(rule: &Rule) -> LintFinding<'_> {
 }
 
 /// Reports a pattern that nearly every text may begin, so that nearly all text is held back.
-fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFinding<'r> {
+fn held_text<'r>(rule: &'r Rule, context: &LoadContext<'_>, trial: LintTrial) -> LintFinding<'r> {
     let condition = &rule.condition;
     // Patterns of `none` hold nothing back: they match beside a match.
     let matched = [&condition.any, &condition.all, &condition.sequence];
     let is_text = |written: &&Pattern| rule.holds() && written.kind != PatternKind::Command;
     let mut matched = matched.into_iter().flatten().filter(is_text);
-    let (written, held) = matched
-        .find_map(|written| Some((written, hold_back::held_bytes(written, limits, trial)?)))?;
+    let (written, held) = matched.find_map(|written| {
+        Some((
+            written,
+            hold_back::held_bytes(written, context.limits, trial)?,
+        ))
+    })?;
     let opening = Some(&written.text)
         .filter(|_| written.kind == PatternKind::Regex)
         .and_then(|regex| hold_back::opening(regex))
         .unwrap_or(0..written.text.len());
     let message = format!(
         "the rule holds back {held} bytes of ordinary text, and up to {} bytes of other text: almost any text can begin a match of {}",
-        limits.stretch_bytes,
+        context.limits.stretch_bytes,
         quote(&written.text[opening.clone()])
     );
     let fault = Fault::new(&code::HELD_TEXT, message).with_help(
@@ -243,9 +253,9 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFindi
 }
 
 /// Reports a large pattern without a literal: it keeps many states alive on any text.
-fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
+fn no_literal<'r>(rule: &'r Rule, context: &LoadContext<'_>) -> LintFinding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
-        let hir = pattern::parse(&written.to_regex(), &limits.pattern_limits()).ok()?;
+        let hir = context.patterns.parse(&written.to_regex()).ok()?;
         let states = pattern::states(&hir);
         (states > STATES && !has_literal(&hir)).then_some((written, states))
     });

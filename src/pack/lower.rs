@@ -4,15 +4,17 @@
 //! compiled. Additions such as `^` and `$` are made to the HIR, not to the text: they could change the meaning of the
 //! text (`(?x)` with a comment) or make it exceed a limit.
 
+use std::sync::Arc;
+
 use regex_syntax::hir::{
     Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, HirKind,
     Look, Repetition,
 };
 
-use crate::limits::Limits;
 use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
-use ttsr_automata::pattern::{self, FoldError, PatternError};
+use ttsr_automata::PatternLimits;
+use ttsr_automata::pattern::{self, FoldError, PatternCache, PatternError};
 use ttsr_views::fold::{FoldSet, fold_text, has_boundary_before};
 
 /// Classes with at most this many characters are folded character by character. A larger class is a category or a
@@ -25,7 +27,7 @@ const TRIED: usize = 4096;
 /// A lowered pattern.
 #[derive(Debug)]
 pub(super) struct Lowered {
-    pub(super) hir: Hir,
+    pub(super) hir: Arc<Hir>,
     /// The regular expression that confirms each end, for a pattern with look-around or back-references; `hir` is then an
     /// over-approximation of it.
     #[cfg(feature = "lookaround")]
@@ -33,10 +35,10 @@ pub(super) struct Lowered {
 }
 
 /// Lowers a pattern. If its text is folded, the pattern is folded in the same way.
-pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, PatternError> {
+pub(super) fn lower(pattern: &Pattern, patterns: &PatternCache) -> Result<Lowered, PatternError> {
     let folds = ViewKey::from_pattern(pattern, Channel::Text).folds;
     if pattern.kind == PatternKind::Regex {
-        return regex(&pattern.text, folds, limits);
+        return regex(&pattern.text, folds, patterns);
     }
     let text = fold_text(folds, &pattern.text);
     if text.is_empty() && !pattern.text.is_empty() {
@@ -52,45 +54,42 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Patte
         ]),
         _ => literal,
     };
-    Ok(Lowered::plain(pattern::accept(
-        hir,
-        &limits.pattern_limits(),
-    )?))
+    Lowered::accept(Arc::new(hir), patterns.limits())
 }
 
 /// Returns the pattern restricted to a whole line.
-pub(super) fn line(hir: Hir) -> Hir {
+pub(super) fn line(hir: &Hir) -> Hir {
     Hir::concat(vec![
         Hir::look(Look::StartCRLF),
-        hir,
+        hir.clone(),
         Hir::look(Look::EndCRLF),
     ])
 }
 
 impl Lowered {
-    fn plain(hir: Hir) -> Lowered {
-        Lowered {
+    /// Returns a pattern without look-around, if it keeps the limits.
+    fn accept(hir: Arc<Hir>, limits: &PatternLimits) -> Result<Lowered, PatternError> {
+        pattern::accept(&hir, limits)?;
+        Ok(Lowered {
             hir,
             #[cfg(feature = "lookaround")]
             confirmed_by: None,
-        }
+        })
     }
 }
 
-fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, PatternError> {
+fn regex(text: &str, folds: FoldSet, patterns: &PatternCache) -> Result<Lowered, PatternError> {
+    let limits = patterns.limits();
     // The unfolded text is parsed first, so that errors have positions in the text as written.
-    let written = pattern::parse_syntax(text, false, &limits.pattern_limits())?;
+    let written = patterns.parse_syntax(text, false)?;
     if written.is_hull {
         return lower_lookaround(text, written.hir, folds, limits);
     }
     if folds.is_empty() {
-        return Ok(Lowered::plain(pattern::accept(
-            written.hir,
-            &limits.pattern_limits(),
-        )?));
+        return Lowered::accept(written.hir, limits);
     }
     let hir = match folds.contains(FoldSet::CASE) {
-        true => pattern::parse_syntax(text, true, &limits.pattern_limits())?.hir,
+        true => patterns.parse_syntax(text, true)?.hir,
         false => written.hir,
     };
     let folded = HirFolder { folds }
@@ -100,19 +99,16 @@ fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Pattern
     if is_empty(&folded) && !is_empty(&hir) {
         return Err(PatternError::Fold(FoldError::Empty));
     }
-    Ok(Lowered::plain(pattern::accept(
-        folded,
-        &limits.pattern_limits(),
-    )?))
+    Lowered::accept(Arc::new(folded), limits)
 }
 
 /// Lowers a pattern with look-around: the case fold adds `(?i)`, and the other folds must not change its literals.
 #[cfg(feature = "lookaround")]
 fn lower_lookaround(
     text: &str,
-    hull: Hir,
+    hull: Arc<Hir>,
     folds: FoldSet,
-    limits: &Limits,
+    limits: &PatternLimits,
 ) -> Result<Lowered, PatternError> {
     use ttsr_automata::lookaround::approximate;
     let literals = approximate::literals(text);
@@ -125,17 +121,18 @@ fn lower_lookaround(
         true => {
             let text = format!("(?i){text}");
             // The limit applies to the text as written, without the four bytes of `(?i)`.
-            let longer = Limits {
+            let longer = PatternLimits {
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
-                ..limits.clone()
+                ..*limits
             };
-            let hull = pattern::parse_syntax(&text, false, &longer.pattern_limits())?.hir;
+            let hull = pattern::parse_syntax(&text, false, &longer)?.hir;
             (text, hull)
         }
         false => (text.to_owned(), hull),
     };
+    pattern::accept(&hull, limits)?;
     Ok(Lowered {
-        hir: pattern::accept(hull, &limits.pattern_limits())?,
+        hir: hull,
         confirmed_by: Some(text),
     })
 }
@@ -143,14 +140,11 @@ fn lower_lookaround(
 #[cfg(not(feature = "lookaround"))]
 fn lower_lookaround(
     _: &str,
-    hull: Hir,
+    hull: Arc<Hir>,
     _: FoldSet,
-    limits: &Limits,
+    limits: &PatternLimits,
 ) -> Result<Lowered, PatternError> {
-    Ok(Lowered::plain(pattern::accept(
-        hull,
-        &limits.pattern_limits(),
-    )?))
+    Lowered::accept(hull, limits)
 }
 
 /// Folds the HIR of a regular expression.
@@ -321,12 +315,17 @@ fn count(class: &ClassUnicode) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
     use crate::rule::Fold;
+
+    fn cache() -> PatternCache {
+        PatternCache::new(Limits::default().pattern_limits())
+    }
 
     fn lowered(text: &str, folds: &[Fold]) -> Result<String, PatternError> {
         let mut pattern = Pattern::regex(text);
         pattern.fold = folds.to_vec();
-        lower(&pattern, &Limits::default()).map(|lowered| lowered.hir.to_string())
+        lower(&pattern, &cache()).map(|lowered| lowered.hir.to_string())
     }
 
     fn same(text: &str, folds: &[Fold], want: &str) {
@@ -394,7 +393,7 @@ mod tests {
             Pattern::regex(nested),
             Pattern::literal(long),
         ] {
-            let hir = lower(&pattern, &limits).map(|lowered| line(lowered.hir));
+            let hir = lower(&pattern, &cache()).map(|lowered| line(&lowered.hir));
             assert!(hir.is_ok(), "{hir:?}");
         }
     }

@@ -21,6 +21,7 @@ mod escape;
 mod header;
 pub mod language;
 mod lint;
+mod load_context;
 mod lock;
 mod lower;
 pub(crate) mod message;
@@ -46,6 +47,7 @@ use check::{Check, Loaded};
 use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
 pub(crate) use lint::LintTrial;
+use load_context::LoadContext;
 pub(crate) use message::{MessageValues, render as render_message};
 use ttsr_automata::{CLASSES, Matcher};
 
@@ -319,7 +321,8 @@ impl Pack {
             })
             .collect();
         let places = self.inner.program.places.clone();
-        let program = compile::compile(rules, &allows, limits, places, MatchMode::Every).ok()?;
+        let context = LoadContext::new(&limits);
+        let program = compile::compile(rules, &allows, &context, places, MatchMode::Every).ok()?;
         Some(Pack {
             inner: Arc::new(Inner {
                 program,
@@ -378,7 +381,7 @@ pub fn schema() -> String {
 }
 
 /// Builds the pack from checked rules: the last step of every load.
-fn finish(loaded: Loaded, limits: Limits, places: Places) -> Result<Pack, LoadError> {
+fn finish(loaded: Loaded, context: &LoadContext<'_>, places: Places) -> Result<Pack, LoadError> {
     let Loaded {
         rules,
         allows,
@@ -390,8 +393,8 @@ fn finish(loaded: Loaded, limits: Limits, places: Places) -> Result<Pack, LoadEr
         return Err(LoadError::new(report.into_diagnostics()));
     }
     let captures = rules.iter().map(Captures::from_rule).collect();
-    let pack_states = limits.pack_states;
-    let program = compile::compile(rules, &allows, limits, places, MatchMode::First)
+    let pack_states = context.limits.pack_states;
+    let program = compile::compile(rules, &allows, context, places, MatchMode::First)
         .map_err(|error| refused(&error, pack_states))?;
     let warnings = report.into_diagnostics();
     Ok(Pack {

@@ -45,7 +45,7 @@ use super::check::scope::{self, GlobKind};
 use super::check::{Facts, names};
 use super::compose::WrittenAllow;
 use super::diagnostic::code;
-use crate::limits::Limits;
+use crate::pack::load_context::LoadContext;
 use crate::rule::{
     Action, Allowance, Ast, Bound, Capture, Case, Channel, Consult, Count, DoomLoop, Examples,
     Header, Pattern, PatternKind, Per, Repeat, Repetition, Retry, Script, UnknownName, Within,
@@ -911,9 +911,9 @@ impl Field<Draft> for WithinTable {
         self.swap(to, from);
     }
 
-    fn check(&self, _: &KeyInfo, draft: &Draft, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, draft: &Draft, context: &LoadContext<'_>, found: &mut Vec<Fault>) {
         if let Some(within) = draft.rule.condition.within {
-            check(WITHIN, &DetectorWindow::from_within(within), limits, found);
+            check(WITHIN, &DetectorWindow::from_within(within), context, found);
         }
     }
 }

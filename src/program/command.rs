@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::PatternRole;
-use crate::limits::Limits;
 use crate::rule::{CommandRequirements, Pattern};
 use crate::verdict::RuleId;
-use ttsr_automata::pattern::{self, PatternError};
+use ttsr_automata::pattern::{PatternCache, PatternError};
 use ttsr_automata::pike::{self, PikeCache, PikeVm};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobScratch};
 use ttsr_views::path::{ArgScope, PathScope, split_exclusion};
@@ -295,10 +294,10 @@ impl CommandSet {
         pattern: &Pattern,
         owner: CommandOwner,
         holds: bool,
-        limits: &Limits,
+        patterns: &PatternCache,
     ) -> Result<(), CommandPatternError> {
         self.holds |= holds;
-        self.add_pattern(pattern, Some(owner), limits)?;
+        self.add_pattern(pattern, Some(owner), patterns)?;
         Ok(())
     }
 
@@ -306,9 +305,9 @@ impl CommandSet {
         &mut self,
         pattern: &Pattern,
         owner: Option<CommandOwner>,
-        limits: &Limits,
+        patterns: &PatternCache,
     ) -> Result<u32, CommandPatternError> {
-        let compiled = CommandPattern::compile(pattern, owner, limits)?;
+        let compiled = CommandPattern::compile(pattern, owner, patterns)?;
         let file_is_code = compiled.required & requirement::FILE_IS_CODE != 0;
         self.reads_files |= compiled.reads.is_some() || file_is_code;
         let index = self.patterns.len() as u32;
@@ -327,15 +326,15 @@ impl CommandSet {
         }
         let related = pattern.command.as_deref();
         if let Some(to) = related.and_then(|command| command.pipe_to.as_deref()) {
-            let to = self.add_pattern(to, None, limits)?;
+            let to = self.add_pattern(to, None, patterns)?;
             self.patterns[index as usize].pipe_to = Some(to);
         }
         if let Some(from) = related.and_then(|command| command.pipe_from.as_deref()) {
-            let from = self.add_pattern(from, None, limits)?;
+            let from = self.add_pattern(from, None, patterns)?;
             self.patterns[index as usize].pipe_from = Some(from);
         }
         if let Some(run) = related.and_then(|command| command.runs.as_deref()) {
-            let run = self.add_pattern(run, None, limits)?;
+            let run = self.add_pattern(run, None, patterns)?;
             self.patterns[index as usize].runs = Some(run);
         }
         Ok(index)
@@ -384,15 +383,13 @@ impl CommandPattern {
     fn compile(
         pattern: &Pattern,
         owner: Option<CommandOwner>,
-        limits: &Limits,
+        patterns: &PatternCache,
     ) -> Result<CommandPattern, CommandPatternError> {
         let none = CommandRequirements::default();
         let wanted = pattern.command.as_deref().unwrap_or(&none);
         let mut compiler = pike::Compiler::default();
         let mut regex = |text: &Option<String>| {
-            let parsed = text
-                .as_ref()
-                .map(|text| pattern::parse(text, &limits.pattern_limits()));
+            let parsed = text.as_ref().map(|text| patterns.parse(text));
             let parsed = parsed.transpose()?;
             Ok::<_, PatternError>(parsed.map(|hir| compiler.compile(&hir, None)))
         };

@@ -62,6 +62,8 @@ pub(crate) mod table;
 mod test_support;
 pub mod utf8;
 
+use std::borrow::Borrow;
+
 use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
@@ -148,13 +150,16 @@ impl Matcher {
     ///
     /// # Errors
     /// The patterns distinguish more classes of characters than a table has columns.
-    pub fn new(patterns: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
+    pub fn new(
+        patterns: &[impl Borrow<Hir>],
+        table_bytes: usize,
+    ) -> Result<Matcher, TooManyClasses> {
         Matcher::with_every_end(patterns, table_bytes, &[])
     }
 
     /// As [`new`](Self::new), but reports every end of a match of the patterns marked in `every_end`.
     pub fn with_every_end(
-        patterns: &[Hir],
+        patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
         every_end: &[bool],
     ) -> Result<Matcher, TooManyClasses> {
@@ -163,7 +168,7 @@ impl Matcher {
 
     /// As [`with_every_end`](Self::with_every_end), with the patterns partitioned as `plan` says.
     pub(crate) fn planned(
-        patterns: &[Hir],
+        patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
         every_end: &[bool],
         plan: PartitionPlan,
@@ -174,11 +179,11 @@ impl Matcher {
             .enumerate()
             .map(|(index, pattern)| match every_end.get(index) {
                 Some(true) => SimplifiedPattern {
-                    hir: simplify::simplify_front(pattern),
+                    hir: simplify::simplify_front(pattern.borrow()),
                     wants_every_end: true,
                 },
                 _ => SimplifiedPattern {
-                    hir: simplify::simplify(pattern),
+                    hir: simplify::simplify(pattern.borrow()),
                     wants_every_end: false,
                 },
             })
@@ -206,18 +211,21 @@ impl Matcher {
     ///
     /// # Errors
     /// The patterns distinguish more classes of characters than a table has columns.
-    pub fn for_spans(patterns: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
+    pub fn for_spans(
+        patterns: &[impl Borrow<Hir>],
+        table_bytes: usize,
+    ) -> Result<Matcher, TooManyClasses> {
         let all = 0..patterns.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) =
-            all.partition(|&index| nfa::needs_bytes(&patterns[index as usize]));
+            all.partition(|&index| nfa::needs_bytes(patterns[index as usize].borrow()));
         // One automaton for all patterns of a symbol space, not a partition: idleness is a property of all of them
         // together.
         let automaton = |space, members: Vec<u32>| {
             let own = members
                 .iter()
-                .map(|&index| patterns[index as usize].clone());
+                .map(|&index| patterns[index as usize].borrow());
             // No pattern is cut: a partial match must be visible as long as it lasts.
-            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.with_distinct_starts();
+            let nfa = Nfa::new(space, &own.collect::<Vec<&Hir>>(), None)?.with_distinct_starts();
             let config = TableConfig {
                 budget: table_bytes,
                 first_budget: FIRST_BUDGET,

@@ -15,6 +15,7 @@
 //! Compiling is linear in the number of states, which [`states`](super::pattern::states) bounds before anything is
 //! compiled. Over characters a class is one state; over bytes it is one state for each byte of each UTF-8 sequence.
 
+use std::borrow::Borrow;
 use std::collections::hash_map::Entry;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
@@ -102,7 +103,7 @@ impl Nfa {
     /// [`TooManyClasses`].
     pub(crate) fn new(
         space: SymbolSpace,
-        patterns: &[Hir],
+        patterns: &[impl Borrow<Hir>],
         cuts: Option<SplitConfig<'_>>,
     ) -> Result<Nfa, TooManyClasses> {
         let mut compiler = NfaCompiler::new(space, cuts);
@@ -116,7 +117,7 @@ impl Nfa {
     /// apart.
     pub(crate) fn without_prefix_sharing(
         space: SymbolSpace,
-        patterns: &[Hir],
+        patterns: &[impl Borrow<Hir>],
         cuts: Option<SplitConfig<'_>>,
     ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
         let mut compiler = NfaCompiler::new(space, cuts);
@@ -124,7 +125,7 @@ impl Nfa {
         let (mut starts, mut owners) = (Vec::new(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
             // A tree of one pattern still merges its alternatives: `ab|ac` has one state for `a`.
-            let tree = PrefixTree::from_named(space, [(index as u32, pattern)], cuts);
+            let tree = PrefixTree::from_named(space, [(index as u32, pattern.borrow())], cuts);
             starts.extend(compiler.compile_tree(&tree));
             owners.resize(compiler.states.len(), index as u32);
         }
@@ -324,12 +325,16 @@ impl NfaCompiler {
         }
     }
 
-    fn finish(self, patterns: &[Hir], starts: Vec<NfaStateId>) -> Result<Nfa, TooManyClasses> {
+    fn finish(
+        self,
+        patterns: &[impl Borrow<Hir>],
+        starts: Vec<NfaStateId>,
+    ) -> Result<Nfa, TooManyClasses> {
         // The alphabet splits columns only at properties that some assertion asks about.
         let mut look_needs = LookNeeds::default();
         let mut has_look = false;
         for pattern in patterns {
-            for look in pattern.properties().look_set().iter() {
+            for look in pattern.borrow().properties().look_set().iter() {
                 has_look = true;
                 record_look(&mut look_needs, look);
             }

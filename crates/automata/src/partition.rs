@@ -105,8 +105,8 @@ impl Partition {
     }
 
     fn compile_nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
-        let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
-        let patterns: Vec<Hir> = self.patterns.iter().map(subset).collect();
+        let subset = |&pattern: &u32| &simplified[pattern as usize].hir;
+        let patterns: Vec<&Hir> = self.patterns.iter().map(subset).collect();
         let whole = &self.whole;
         let cuts = self.gaps.map(|gaps| SplitConfig { gaps, whole });
         match self.is_single_match {

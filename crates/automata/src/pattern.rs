@@ -4,7 +4,10 @@
 //! nodes. A pattern that is accepted has at least one byte in every match and at most
 //! [`rule_states`](PatternLimits::rule_states) states, so compiling it cannot run out of time or memory.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 use regex_syntax::utf8::Utf8Sequences;
@@ -74,13 +77,15 @@ pub enum FoldError {
 /// With the feature `lookaround`, a pattern with look-around or back-references is parsed to its hull: a regular
 /// expression that matches wherever the pattern does. `lookaround::verify` decides its candidates.
 pub fn parse(text: &str, limits: &PatternLimits) -> Result<Hir, PatternError> {
-    accept(parse_syntax(text, false, limits)?.hir, limits)
+    let hir = parse_syntax(text, false, limits)?.hir;
+    accept(&hir, limits)?;
+    Ok(Arc::unwrap_or_clone(hir))
 }
 
 /// A regular expression that was parsed and not checked against the limits yet.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    pub hir: Hir,
+    pub hir: Arc<Hir>,
     /// True if `hir` is the hull of a pattern with look-around, so that each match must be verified.
     pub is_hull: bool,
 }
@@ -106,14 +111,18 @@ pub fn parse_syntax(
         .parse(text);
     match parsed {
         Ok(hir) => Ok(Parsed {
-            hir,
+            hir: Arc::new(hir),
             is_hull: false,
         }),
         #[cfg(feature = "lookaround")]
         Err(error @ regex_syntax::Error::Parse(_)) => Ok(Parsed {
             // Only a syntax error can be due to look-around. A translation error, such as an unknown Unicode property,
             // is final.
-            hir: crate::lookaround::verify::hull(text, limits, syntax_error(&error))?,
+            hir: Arc::new(crate::lookaround::verify::hull(
+                text,
+                limits,
+                syntax_error(&error),
+            )?),
             is_hull: true,
         }),
         Err(error) => Err(syntax_error(&error)),
@@ -121,26 +130,94 @@ pub fn parse_syntax(
 }
 
 /// Accepts a pattern that does not match the empty text and has at most `rule_states` states.
-pub fn accept(hir: Hir, limits: &PatternLimits) -> Result<Hir, PatternError> {
-    if min_match_bytes(&hir) == Some(0) {
+pub fn accept(hir: &Hir, limits: &PatternLimits) -> Result<(), PatternError> {
+    if min_match_bytes(hir) == Some(0) {
         return Err(PatternError::MatchesEmpty);
     }
     // After the check for the empty text, because that is the more helpful message.
-    let states = states(&hir);
+    let states = states(hir);
     if states > limits.rule_states {
         return Err(PatternError::TooBig {
             states,
             limit: limits.rule_states,
         });
     }
-    Ok(hir)
+    Ok(())
 }
 
-/// Returns true if the pattern is accepted and needs the engine for look-around.
-pub fn has_lookaround(text: &str, limits: &PatternLimits) -> bool {
-    let mut plain = regex_syntax::ParserBuilder::new();
-    // A pattern that `regex-syntax` parses never needs the other engine.
-    plain.utf8(false).build().parse(text).is_err() && parse(text, limits).is_ok()
+/// The most bytes that the trees in a [`PatternCache`] take, about. Two bytes of a pattern may be a class of several
+/// kilobytes, so the length of the patterns is no bound.
+const CACHED_BYTES: usize = 64 << 20;
+
+/// Parses each regular expression once: a load asks for the same text to check it, to lint it and to compile it.
+#[derive(Debug)]
+pub struct PatternCache {
+    limits: PatternLimits,
+    parsed: RefCell<ParsedPatterns>,
+}
+
+#[derive(Debug, Default)]
+struct ParsedPatterns {
+    /// By text, parsed case-sensitively and case-insensitively.
+    by_text: [HashMap<Box<str>, Parsed>; 2],
+    /// The sum of [`heap_bytes`] of the trees.
+    bytes: usize,
+}
+
+impl PatternCache {
+    pub fn new(limits: PatternLimits) -> PatternCache {
+        PatternCache {
+            limits,
+            parsed: RefCell::default(),
+        }
+    }
+
+    pub fn limits(&self) -> &PatternLimits {
+        &self.limits
+    }
+
+    /// Returns the result of [`parse_syntax`] for that text.
+    pub fn parse_syntax(&self, text: &str, ignores_case: bool) -> Result<Parsed, PatternError> {
+        let ParsedPatterns { by_text, bytes } = &mut *self.parsed.borrow_mut();
+        let by_text = &mut by_text[usize::from(ignores_case)];
+        if let Some(known) = by_text.get(text) {
+            return Ok(known.clone());
+        }
+        let new = parse_syntax(text, ignores_case, &self.limits)?;
+        let size = heap_bytes(&new.hir);
+        if size <= CACHED_BYTES - *bytes {
+            *bytes += size;
+            by_text.insert(text.into(), new.clone());
+        }
+        Ok(new)
+    }
+
+    /// Returns the result of [`parse`] for that text, shared with later calls.
+    pub fn parse(&self, text: &str) -> Result<Arc<Hir>, PatternError> {
+        let hir = self.parse_syntax(text, false)?.hir;
+        accept(&hir, &self.limits)?;
+        Ok(hir)
+    }
+
+    /// Returns true if the pattern is accepted and needs the engine for look-around.
+    pub fn has_lookaround(&self, text: &str) -> bool {
+        let parsed = self.parse_syntax(text, false);
+        parsed.is_ok_and(|parsed| parsed.is_hull && accept(&parsed.hir, &self.limits).is_ok())
+    }
+}
+
+/// Returns about the number of bytes that the tree takes.
+fn heap_bytes(hir: &Hir) -> usize {
+    let own = match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(Class::Unicode(class)) => size_of_val(class.ranges()),
+        HirKind::Class(Class::Bytes(class)) => size_of_val(class.ranges()),
+        HirKind::Repetition(repetition) => heap_bytes(&repetition.sub),
+        HirKind::Capture(capture) => heap_bytes(&capture.sub),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => subs.iter().map(heap_bytes).sum(),
+    };
+    size_of::<Hir>() + own
 }
 
 /// Returns the number of automaton states that the tree needs, saturating. A character class is one state. In a pattern
@@ -244,6 +321,55 @@ mod tests {
 
     fn refused(text: &str) -> PatternError {
         parse(text, &PatternLimits::default()).expect_err(text)
+    }
+
+    #[test]
+    fn a_cached_pattern_is_the_parsed_one() {
+        let limits = PatternLimits::default();
+        let cache = PatternCache::new(limits);
+        for text in [
+            "a(b|c)",
+            r"\w+(?i)K",
+            "a*",
+            "(",
+            "a(?!b)",
+            r"(a)\1",
+            r"\p{Nothing}",
+            "a",
+        ] {
+            for ignores_case in [false, true, false] {
+                let parsed = parse_syntax(text, ignores_case, &limits);
+                let cached = cache.parse_syntax(text, ignores_case);
+                match (parsed, cached) {
+                    (Ok(parsed), Ok(cached)) => {
+                        assert_eq!((parsed.hir, parsed.is_hull), (cached.hir, cached.is_hull));
+                    }
+                    (parsed, cached) => assert_eq!(parsed.err(), cached.err(), "{text}"),
+                }
+            }
+            let cached = cache.parse(text).map(Arc::unwrap_or_clone);
+            assert_eq!(cached, parse(text, &limits), "{text}");
+        }
+        #[cfg(feature = "lookaround")]
+        assert!(cache.has_lookaround("a(?!b)"));
+        assert!(!cache.has_lookaround("a(?:b)"));
+        // The first tree is kept, not built again.
+        let [first, again] = [(); 2].map(|()| cache.parse("a(b|c)").expect("it is valid"));
+        assert!(Arc::ptr_eq(&first, &again));
+    }
+
+    #[test]
+    fn a_cache_of_large_classes_is_bounded() {
+        let cache = PatternCache::new(PatternLimits::default());
+        let text = |count: usize| r"\w".repeat(count);
+        for count in 2000..2020 {
+            let parsed = cache.parse_syntax(&text(count), false);
+            let classes = parsed.expect("it is valid").hir;
+            assert_eq!(classes.properties().minimum_len(), Some(count));
+        }
+        let parsed = cache.parsed.borrow();
+        assert!(parsed.bytes <= CACHED_BYTES);
+        assert!((1..20).contains(&parsed.by_text[0].len()));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! 2. No two branches of a node have equal elements.
 //! 3. Branches keep the order in which patterns were added, so NFA states have the same numbers in every build.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
@@ -65,11 +66,15 @@ impl PrefixTree {
     /// Builds the tree of patterns, named by their index.
     pub(crate) fn new(
         space: SymbolSpace,
-        patterns: &[Hir],
+        patterns: &[impl Borrow<Hir>],
         cuts: Option<SplitConfig<'_>>,
     ) -> PrefixTree {
         let named = patterns.iter().enumerate();
-        PrefixTree::from_named(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
+        PrefixTree::from_named(
+            space,
+            named.map(|(index, hir)| (index as u32, hir.borrow())),
+            cuts,
+        )
     }
 
     /// Builds the tree of patterns with the given names.

@@ -2,9 +2,9 @@
 
 use super::fault::Fault;
 use super::pattern;
-use crate::limits::Limits;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use crate::pack::load_context::LoadContext;
 use crate::program::MAX_FLAGS;
 use crate::rule::{CommandRequirements, Pattern, PatternKind};
 use ttsr_views::command::program_spec;
@@ -15,7 +15,10 @@ use ttsr_views::path::PathScope;
 const SUBCOMMANDS: usize = 6;
 
 /// Returns the faults of a pattern, each with its key.
-pub(in crate::pack) fn faults(pattern: &Pattern, limits: &Limits) -> Vec<(&'static str, Fault)> {
+pub(in crate::pack) fn faults(
+    pattern: &Pattern,
+    context: &LoadContext<'_>,
+) -> Vec<(&'static str, Fault)> {
     let mut found = Vec::new();
     let requirements = pattern.command.as_deref();
     if pattern.kind != PatternKind::Command {
@@ -45,7 +48,7 @@ pub(in crate::pack) fn faults(pattern: &Pattern, limits: &Limits) -> Vec<(&'stat
         }
     }
     if let Some(requirements) = requirements {
-        requirement_faults(requirements, limits, &mut found);
+        requirement_faults(requirements, context, &mut found);
     }
     found
 }
@@ -94,7 +97,7 @@ fn glob_fault(glob: &str) -> Option<Fault> {
 
 fn requirement_faults(
     requirements: &CommandRequirements,
-    limits: &Limits,
+    context: &LoadContext<'_>,
     found: &mut Vec<(&'static str, Fault)>,
 ) {
     let CommandRequirements {
@@ -127,7 +130,9 @@ fn requirement_faults(
         ("operands-all", operands_all),
         ("last-operand", last_operand),
     ] {
-        let fault = text.as_deref().and_then(|text| operand_fault(text, limits));
+        let fault = text
+            .as_deref()
+            .and_then(|text| operand_fault(text, context));
         found.extend(fault.map(|fault| (key, fault)));
     }
     let needs_operand = operand.is_some() || operands_all.is_some() || last_operand.is_some();
@@ -175,9 +180,9 @@ fn requirement_faults(
             found.push((key, malformed(message)));
             continue;
         }
-        let fault = pattern::fault(related, limits);
+        let fault = pattern::fault(related, context);
         found.extend(fault.map(|fault| (key, fault)));
-        let inner = faults(related, limits).into_iter();
+        let inner = faults(related, context).into_iter();
         found.extend(inner.map(|(_, fault)| (key, fault)));
     }
 }
@@ -199,13 +204,13 @@ fn flag_faults(entry: &str) -> Vec<Fault> {
 }
 
 /// Returns the fault of a regular expression on operands.
-pub(in crate::pack) fn operand_fault(text: &str, limits: &Limits) -> Option<Fault> {
+pub(in crate::pack) fn operand_fault(text: &str, context: &LoadContext<'_>) -> Option<Fault> {
     let regex = Pattern::regex(text);
-    if ttsr_automata::pattern::has_lookaround(text, &limits.pattern_limits()) {
+    if context.patterns.has_lookaround(text) {
         let message = "a regular expression on operands has no look-around or back-reference";
         return Some(Fault::new(&code::LOOK_AROUND, message));
     }
-    pattern::fault(&regex, limits)
+    pattern::fault(&regex, context)
 }
 
 /// Returns the warnings about flags that the program of a pattern does not have, as far as the tables know.

@@ -16,11 +16,11 @@ use super::fault::Fault;
 use super::reader::{Text, type_name};
 use super::syntax::RECOVERED_BYTES;
 use super::{names, pattern};
-use crate::limits::Limits;
 use crate::pack::compose::PackSource;
 use crate::pack::diagnostic::code;
 use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
+use crate::pack::load_context::LoadContext;
 
 #[cfg(test)]
 mod tests;
@@ -440,7 +440,7 @@ impl Expander<'_> {
 }
 
 /// Collects the fragments of all sources. Returns the work of it, too.
-pub(super) fn collect(sources: &[PackSource], limits: &Limits) -> (FragmentsByPack, u64) {
+pub(super) fn collect(sources: &[PackSource], context: &LoadContext<'_>) -> (FragmentsByPack, u64) {
     let mut packs: BTreeMap<String, PackFragments> = BTreeMap::new();
     for (file, source) in sources.iter().enumerate() {
         if source.text.contains("patterns") {
@@ -450,7 +450,7 @@ pub(super) fn collect(sources: &[PackSource], limits: &Limits) -> (FragmentsByPa
     let mut steps = 0;
     let checked = packs.into_iter().map(|(pack, mut fragments)| {
         fragments.steps = steps;
-        fragments.check(limits);
+        fragments.check(context);
         steps = fragments.steps;
         (pack, Arc::new(fragments))
     });
@@ -566,20 +566,20 @@ fn own_fault(name: &str, value: &DeValue<'_>) -> Option<Fault> {
 
 impl PackFragments {
     /// Finds the faults of all fragments.
-    fn check(&mut self, limits: &Limits) {
+    fn check(&mut self, context: &LoadContext<'_>) {
         let names: Vec<String> = self.by_name.keys().cloned().collect();
         for name in &names {
             // The load fails because of the limit.
-            if self.steps > limits.load_steps {
+            if self.steps > context.limits.load_steps {
                 return;
             }
-            self.visit(name, &mut Vec::new(), limits);
+            self.visit(name, &mut Vec::new(), context);
         }
     }
 
     /// Checks a fragment after those that it uses. `path` are the fragments that use it, outermost first; no longer than
     /// [`DEPTH`].
-    fn visit(&mut self, name: &str, path: &mut Vec<String>, limits: &Limits) {
+    fn visit(&mut self, name: &str, path: &mut Vec<String>, context: &LoadContext<'_>) {
         let Some(fragment) = self.by_name.get(name).filter(|it| it.height == 0) else {
             return;
         };
@@ -599,7 +599,7 @@ impl PackFragments {
             } else if path.len() >= DEPTH {
                 Some(too_deep())
             } else {
-                self.visit(used, path, limits);
+                self.visit(used, path, context);
                 None
             };
             let inner = self.by_name.get(used);
@@ -618,7 +618,7 @@ impl PackFragments {
             self.faults.push((name.to_owned(), place, too_deep()));
         }
         if !is_broken {
-            let fault = self.syntax_fault(&text, &references, limits);
+            let fault = self.syntax_fault(&text, &references, context);
             is_broken = fault.is_some();
             let fault = fault.map(|(place, fault)| (name.to_owned(), place, fault));
             self.faults.extend(fault);
@@ -634,15 +634,15 @@ impl PackFragments {
         &mut self,
         text: &FragmentText,
         references: &References,
-        limits: &Limits,
+        context: &LoadContext<'_>,
     ) -> Option<(Place, Fault)> {
-        let Ok(expansion) = self.filled_in(text, references, limits) else {
-            self.steps += limits.pattern_bytes as u64;
-            return Some((text.at.clone(), too_long(limits)));
+        let Ok(expansion) = self.filled_in(text, references, context) else {
+            self.steps += context.limits.pattern_bytes as u64;
+            return Some((text.at.clone(), too_long(context)));
         };
         let steps = pattern::load_steps(&expansion.text) + expansion.map.len() * PIECE_STEPS;
         self.steps = self.steps.saturating_add(steps as u64);
-        let fault = pattern::syntax_fault(&expansion.text, limits)?;
+        let fault = pattern::syntax_fault(&expansion.text, context)?;
         Some((expansion.map.place(fault.within.as_ref()), fault))
     }
 
@@ -650,11 +650,11 @@ impl PackFragments {
         &self,
         text: &FragmentText,
         references: &References,
-        limits: &Limits,
+        context: &LoadContext<'_>,
     ) -> Result<Expansion, ExpandError> {
         let mut expander = Expander {
             fragments: self,
-            limit: limits.pattern_bytes,
+            limit: context.limits.pattern_bytes,
             out: String::new(),
             pieces: Vec::new(),
         };
@@ -688,10 +688,10 @@ impl PackFragments {
         text: &Text<'_>,
         at: Place,
         first: Option<usize>,
-        limits: &Limits,
+        context: &LoadContext<'_>,
         mut record: impl FnMut(&str),
     ) -> Option<Result<Expansion, Option<Fault>>> {
-        if !text.value.contains(OPENING) || text.value.len() > limits.pattern_bytes {
+        if !text.value.contains(OPENING) || text.value.len() > context.limits.pattern_bytes {
             return None;
         }
         let references = References::find(text.value);
@@ -718,9 +718,9 @@ impl PackFragments {
             at,
             first,
         };
-        let expanded = self.filled_in(&written, &references, limits);
+        let expanded = self.filled_in(&written, &references, context);
         Some(expanded.map_err(|error| match error {
-            ExpandError::TooLong => Some(too_long(limits)),
+            ExpandError::TooLong => Some(too_long(context)),
             ExpandError::Broken => None,
         }))
     }
@@ -797,8 +797,8 @@ fn too_deep() -> Fault {
     Fault::new(&code::PATTERN_TOO_LONG, message).with_help("write out some of them")
 }
 
-fn too_long(limits: &Limits) -> Fault {
-    let limit = limits.pattern_bytes;
+fn too_long(context: &LoadContext<'_>) -> Fault {
+    let limit = context.limits.pattern_bytes;
     let message =
         format!("with its fragments filled in this is more than {limit} bytes, the limit");
     Fault::new(&code::PATTERN_TOO_LONG, message)

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::fault::Fault;
-use crate::limits::Limits;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use crate::pack::load_context::LoadContext;
 use crate::pack::lower::lower;
 use crate::rule::{Fold, Pattern, PatternKind, Rule};
 use ttsr_automata::pattern::{self, FoldError, PatternError};
@@ -28,31 +28,31 @@ pub(in crate::pack) fn load_steps(text: &str) -> usize {
 pub(super) fn late_faults<'r>(
     rule: &'r Rule,
     fold: &[Fold],
-    limits: &Limits,
+    context: &LoadContext<'_>,
 ) -> Vec<(&'r str, Fault)> {
     let taken = |pattern: &&Pattern| !fold.is_empty() && pattern.fold == fold;
     let mut found = Vec::new();
     for pattern in rule.condition.patterns().filter(taken) {
         let mut plain = pattern.clone();
         plain.fold.clear();
-        let fault = fault(pattern, limits);
-        let is_new = |late: &Fault| self::fault(&plain, limits).as_ref() != Some(late);
+        let fault = fault(pattern, context);
+        let is_new = |late: &Fault| self::fault(&plain, context).as_ref() != Some(late);
         found.extend(fault.filter(is_new).map(|late| (&*pattern.text, late)));
     }
     found
 }
 
 /// Returns the fault of a pattern.
-pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
+pub(in crate::pack) fn fault(pattern: &Pattern, context: &LoadContext<'_>) -> Option<Fault> {
     // The limit applies to the length that the author wrote, not to that of the escaped form.
-    if pattern.text.len() > limits.pattern_bytes {
-        return Some(too_long(pattern.text.len(), limits.pattern_bytes));
+    if pattern.text.len() > context.limits.pattern_bytes {
+        return Some(too_long(pattern.text.len(), context.limits.pattern_bytes));
     }
     let is_regex = pattern.kind == PatternKind::Regex;
     if let Some(fault) = backspace(&pattern.text).filter(|_| is_regex) {
         return Some(fault);
     }
-    match lower(pattern, limits) {
+    match lower(pattern, &context.patterns) {
         Ok(lowered) if pattern::min_match_bytes(&lowered.hir).is_some() => None,
         Ok(_) => Some(
             Fault::new(&code::NEVER_MATCHES, "this pattern can never match")
@@ -66,8 +66,8 @@ pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault
 }
 
 /// Returns the fault of a piece of a regular expression as one of its own. It may match the empty text.
-pub(super) fn syntax_fault(text: &str, limits: &Limits) -> Option<Fault> {
-    let parsed = || pattern::parse_syntax(text, false, &limits.pattern_limits());
+pub(super) fn syntax_fault(text: &str, context: &LoadContext<'_>) -> Option<Fault> {
+    let parsed = || context.patterns.parse_syntax(text, false);
     backspace(text).or_else(|| Some(pattern_fault(parsed().err()?, text, true)))
 }
 

@@ -3,8 +3,8 @@
 use super::draft::Draft;
 use super::fault::Fault;
 use super::{ast, names, semantics};
-use crate::limits::Limits;
 use crate::pack::diagnostic::code;
+use crate::pack::load_context::LoadContext;
 use crate::pack::schema::{self, RULE};
 use crate::rule::{Condition, Rule};
 
@@ -26,16 +26,16 @@ pub(super) fn normalize(mut rule: Rule) -> Rule {
 }
 
 /// Returns everything that is wrong with the rule.
-pub(super) fn faults(draft: &Draft, limits: &Limits) -> Vec<Fault> {
+pub(super) fn faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<Fault> {
     let rule = &draft.rule;
     let mut faults: Vec<Fault> = names::full_id(&rule.id).into_iter().collect();
     if rule.on.is_empty() {
         faults.push(Fault::new(&code::EMPTY_VALUE, "`on` is empty"));
     }
-    schema::check(RULE, draft, limits, &mut faults);
+    schema::check(RULE, draft, context, &mut faults);
     let ast = rule.condition.ast.iter();
     faults.extend(ast.flat_map(ast::pattern_faults));
-    let combined = semantics::faults(draft, limits).into_iter();
+    let combined = semantics::faults(draft, context).into_iter();
     faults.extend(combined.map(|(_, fault)| fault));
     faults
 }

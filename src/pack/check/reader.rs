@@ -17,10 +17,10 @@ use super::fragment::{
     self, Expansion, FragmentUses, FragmentsByPack, PIECE_STEPS, PackFragments, SourceMap,
 };
 use super::problems::{Problems, Span};
-use crate::limits::Limits;
 use crate::pack::diagnostic::code;
 use crate::pack::did_you_mean;
 use crate::pack::escape::{self, quote};
+use crate::pack::load_context::LoadContext;
 
 /// The number of characters of a value that a help text repeats.
 const SHOWN: usize = 40;
@@ -115,7 +115,7 @@ pub(in crate::pack) struct RuleReader<'t> {
     pub(in crate::pack) text: &'t str,
     /// The number of the file.
     pub(in crate::pack) file: usize,
-    pub(in crate::pack) limits: &'t Limits,
+    pub(in crate::pack) context: &'t LoadContext<'t>,
     pub(super) problems: Problems,
     /// The full id of the rule that is being read, for messages.
     pub(super) rule: Option<String>,
@@ -139,13 +139,13 @@ impl<'t> RuleReader<'t> {
     pub(super) fn new(
         text: &'t str,
         file: usize,
-        limits: &'t Limits,
+        context: &'t LoadContext<'t>,
         steps: u64,
     ) -> RuleReader<'t> {
         RuleReader {
             text,
             file,
-            limits,
+            context,
             problems: Problems::default(),
             rule: None,
             lists: Arc::default(),
@@ -193,7 +193,7 @@ impl<'t> RuleReader<'t> {
 
     /// Returns true if the load has used up its work.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.steps > self.limits.load_steps
+        self.steps > self.context.limits.load_steps
     }
 
     /// Records that the key at `path` is written at `span`.
@@ -237,7 +237,7 @@ impl<'t> RuleReader<'t> {
         let fragments = Arc::clone(&self.fragments);
         let (at, first) = (self.place(text.span.clone()), text.inner(self.text));
         let (rule, uses) = (self.rule.as_ref(), &mut self.fragment_uses);
-        let expanded = fragments.expand(text, at, first, self.limits, |name| {
+        let expanded = fragments.expand(text, at, first, self.context, |name| {
             fragments.record_use(name, rule, uses);
         })?;
         Some(match expanded {
@@ -246,7 +246,7 @@ impl<'t> RuleReader<'t> {
                 Ok(expansion)
             }
             Err(fault) => {
-                self.spend(self.limits.pattern_bytes);
+                self.spend(self.context.limits.pattern_bytes);
                 // A fragment with a fault makes the rule unusable as well.
                 self.problems.errors += usize::from(fault.is_none());
                 if let Some(fault) = fault {

@@ -11,8 +11,8 @@ mod patterns;
 
 use super::draft::Draft;
 use super::fault::Fault;
-use crate::limits::Limits;
 use crate::pack::diagnostic::code;
+use crate::pack::load_context::LoadContext;
 use crate::pack::schema;
 use crate::rule::{Channel, Rule};
 
@@ -20,7 +20,7 @@ use crate::rule::{Channel, Rule};
 pub(super) type KeyFault = (&'static str, Fault);
 
 /// Returns the contradictions in a rule.
-pub(super) fn faults(draft: &Draft, limits: &Limits) -> Vec<KeyFault> {
+pub(super) fn faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<KeyFault> {
     let rule = &draft.rule;
     let mut found = Vec::new();
     let triggers = schema::triggers(draft);
@@ -28,7 +28,7 @@ pub(super) fn faults(draft: &Draft, limits: &Limits) -> Vec<KeyFault> {
     if !found.is_empty() {
         return found;
     }
-    condition::faults(rule, limits, &mut found);
+    condition::faults(rule, context, &mut found);
     // Exactly one: everything else is a fault of `trigger`.
     let trigger = triggers[0];
     detectors::faults(rule, trigger, &mut found);

@@ -324,7 +324,8 @@ fn the_default_of_a_row_is_the_value_of_a_rule_without_it() {
     let tables = "match = { capture = {}, repetition = {}, doom-loop = {} }\nconsult = {}\n";
     let root = toml::de::DeTable::parse(tables).unwrap();
     let limits = crate::Limits::default();
-    let mut reader = super::RuleReader::new(tables, 0, &limits, 0);
+    let context = super::LoadContext::new(&limits);
+    let mut reader = super::RuleReader::new(tables, 0, &context, 0);
     let place = ("", 0..0);
     let kind = TableKind::Override;
     schema::read_table(

@@ -8,14 +8,13 @@ use super::super::check::draft::{PatternText, Place};
 use super::super::check::fault::Fault;
 use super::Date;
 use super::overrides::not_extended;
-use crate::limits::Limits;
 use crate::pack::diagnostic::code;
 use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
+use crate::pack::load_context::LoadContext;
 use crate::pack::schema::{CALL_CHANNELS, TOOL_CHANNELS};
 use crate::rule::{Condition, Pattern, Rule};
 use crate::verdict::RuleId;
-use ttsr_automata::pattern;
 
 /// Hits of `rules` that do not count. The tool, the file and the text of the match must each be in its list; an empty list
 /// matches everything, and at least one of the three is not empty.
@@ -73,7 +72,7 @@ pub(in crate::pack) fn resolve(
     written: Vec<WrittenAllow>,
     rules: &[Rule],
     terms: &Terms,
-    limits: &Limits,
+    context: &LoadContext<'_>,
 ) -> (Vec<Allow>, Vec<(Place, Fault)>) {
     let mut allows = Vec::new();
     let mut faults = Vec::new();
@@ -94,7 +93,7 @@ pub(in crate::pack) fn resolve(
         }
         allow.rules.sort_unstable();
         allow.rules.dedup();
-        if let Some(fault) = around(&allow, rules, limits) {
+        if let Some(fault) = around(&allow, rules, context) {
             faults.push((at.clone(), fault));
             continue;
         }
@@ -117,12 +116,11 @@ pub(in crate::pack) fn resolve(
 }
 
 /// Returns the fault of an entry with `text` for a rule with look-around: such patterns have no whole matches.
-fn around(allow: &Allow, rules: &[Rule], limits: &Limits) -> Option<Fault> {
+fn around(allow: &Allow, rules: &[Rule], context: &LoadContext<'_>) -> Option<Fault> {
     let covered = allow.rules.iter().map(|rule| &rules[rule.index()]);
     let looks = |rule: &&Rule| {
         let mut patterns = rule.condition.patterns();
-        patterns
-            .any(|written| pattern::has_lookaround(&written.to_regex(), &limits.pattern_limits()))
+        patterns.any(|written| context.has_lookaround(written))
     };
     let rule = covered.filter(|_| !allow.text.is_empty()).find(looks)?;
     let message = format!(

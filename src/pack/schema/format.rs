@@ -7,7 +7,6 @@ use super::key::{
     Format, Key, KeyInfo, Shape, TableKind, alternatives, check, read_table, shapes, values,
 };
 use super::{CASE, KeyValue, PATTERN, RELATED};
-use crate::limits::Limits;
 use crate::pack::check::actions::case_fault;
 use crate::pack::check::draft::Place;
 use crate::pack::check::fault::Fault;
@@ -18,6 +17,7 @@ use crate::pack::check::{ast, command, names};
 use crate::pack::compose::{Date, id_glob};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use crate::pack::load_context::LoadContext;
 use crate::pack::message;
 use crate::rule::{
     Action, Ast, Case, Channel, Checksum, Fold, KnownList, Mode, Named, Partial, Pattern,
@@ -119,7 +119,7 @@ impl<V: TextField> Format<V> for WordsFormat {
         text.map_or(KeyValue::Absent, |text| KeyValue::Text(text.to_owned()))
     }
 
-    fn check(&self, _: &KeyInfo, value: &V, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, value: &V, _: &LoadContext<'_>, found: &mut Vec<Fault>) {
         // A text that is empty is not set.
         let text = value.as_text().filter(|text| !text.is_empty());
         found.extend(text.into_iter().flat_map(self.check));
@@ -237,7 +237,7 @@ impl<V: NumberField> Format<V> for Integer {
         })
     }
 
-    fn check(&self, head: &KeyInfo, value: &V, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, value: &V, _: &LoadContext<'_>, found: &mut Vec<Fault>) {
         found.extend(too_large(head, value.number(), self.1.into()));
     }
 }
@@ -304,7 +304,7 @@ impl<V: ThousandthsField> Format<V> for Thousandths {
         value.number().map_or(KeyValue::Absent, V::write)
     }
 
-    fn check(&self, head: &KeyInfo, value: &V, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, value: &V, _: &LoadContext<'_>, found: &mut Vec<Fault>) {
         found.extend(too_large(head, value.number(), self.1.into()));
     }
 }
@@ -339,7 +339,13 @@ impl Format<(u32, u32)> for IntegerRange {
         KeyValue::List(numbers.to_vec())
     }
 
-    fn check(&self, head: &KeyInfo, value: &(u32, u32), _: &Limits, found: &mut Vec<Fault>) {
+    fn check(
+        &self,
+        head: &KeyInfo,
+        value: &(u32, u32),
+        _: &LoadContext<'_>,
+        found: &mut Vec<Fault>,
+    ) {
         for number in [value.0, value.1] {
             found.extend(too_large(head, Some(number.into()), self.0.into()));
         }
@@ -687,7 +693,13 @@ impl Format<Vec<String>> for Globs {
         to.append(from);
     }
 
-    fn check(&self, head: &KeyInfo, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(
+        &self,
+        head: &KeyInfo,
+        value: &Vec<String>,
+        _: &LoadContext<'_>,
+        found: &mut Vec<Fault>,
+    ) {
         let faults = value.iter().filter_map(|entry| scope::fault(self.0, entry));
         found.extend(faults);
         if value.len() > scope::ENTRIES {
@@ -734,7 +746,7 @@ impl Format<Vec<String>> for ExpandedStrings {
         to.append(from);
     }
 
-    fn check(&self, _: &KeyInfo, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, value: &Vec<String>, _: &LoadContext<'_>, found: &mut Vec<Fault>) {
         found.extend(value.iter().filter_map(|text| (self.check)(text)));
     }
 }
@@ -960,7 +972,7 @@ pub(super) trait TableEntry: Sized + 'static {
     fn read(value: &Spanned<DeValue<'_>>, list: &str, reader: &mut RuleReader<'_>) -> Option<Self>;
 
     /// Appends the faults of an entry that was made in code.
-    fn check(&self, limits: &Limits, found: &mut Vec<Fault>);
+    fn check(&self, context: &LoadContext<'_>, found: &mut Vec<Fault>);
 
     /// Returns the fault of an empty array, if the array must not be empty.
     fn empty_fault(_list: &str) -> Option<Fault> {
@@ -1003,9 +1015,15 @@ impl<T: TableEntry> Format<Vec<T>> for TableArray {
         to.append(from);
     }
 
-    fn check(&self, _: &KeyInfo, value: &Vec<T>, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(
+        &self,
+        _: &KeyInfo,
+        value: &Vec<T>,
+        context: &LoadContext<'_>,
+        found: &mut Vec<Fault>,
+    ) {
         for entry in value {
-            entry.check(limits, found);
+            entry.check(context, found);
         }
     }
 }
@@ -1055,7 +1073,7 @@ fn read_pattern(
         pattern.text.clone_from(&filled.text);
     }
     reader.spend(pattern::load_steps(&pattern.text));
-    if let Some(fault) = pattern::fault(&pattern, reader.limits) {
+    if let Some(fault) = pattern::fault(&pattern, reader.context) {
         match &filled {
             Some(filled) => reader.fault_in_expansion(fault, &filled.map),
             None => reader.fault_in(fault, &text),
@@ -1073,7 +1091,7 @@ fn read_pattern(
             }
         }
     }
-    for (key, fault) in command::faults(&pattern, reader.limits) {
+    for (key, fault) in command::faults(&pattern, reader.context) {
         // The faults in these values have been reported where they are written.
         let reported = [
             "operand",
@@ -1109,7 +1127,7 @@ fn read_operand(
         operand.clone_from(&filled.text);
     }
     reader.spend(pattern::load_steps(operand));
-    if let Some(fault) = command::operand_fault(operand, reader.limits) {
+    if let Some(fault) = command::operand_fault(operand, reader.context) {
         match &filled {
             Some(filled) => reader.fault_in_expansion(fault, &filled.map),
             None => reader.fault_in(fault, &text),
@@ -1164,14 +1182,14 @@ impl TableEntry for Pattern {
         read_pattern(PATTERN, value, names, reader)
     }
 
-    fn check(&self, limits: &Limits, found: &mut Vec<Fault>) {
-        found.extend(pattern::fault(self, limits));
+    fn check(&self, context: &LoadContext<'_>, found: &mut Vec<Fault>) {
+        found.extend(pattern::fault(self, context));
         found.extend(
-            command::faults(self, limits)
+            command::faults(self, context)
                 .into_iter()
                 .map(|(_, fault)| fault),
         );
-        check(PATTERN, self, limits, found);
+        check(PATTERN, self, context, found);
     }
 
     fn empty_fault(list: &str) -> Option<Fault> {
@@ -1208,7 +1226,7 @@ impl TableEntry for Case {
         Some(case)
     }
 
-    fn check(&self, _: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &LoadContext<'_>, found: &mut Vec<Fault>) {
         found.extend(case_fault(self));
     }
 }

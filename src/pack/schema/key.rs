@@ -7,12 +7,12 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::KeyValue;
-use crate::limits::Limits;
 use crate::pack::check::draft::{Draft, Place, WrittenKey};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::problems::Span;
 use crate::pack::check::reader::RuleReader;
 use crate::pack::escape::quote;
+use crate::pack::load_context::LoadContext;
 use crate::rule::{Action, Channel};
 
 /// One key of a table: its description, and the field of `T` that holds its value.
@@ -232,7 +232,14 @@ pub(in crate::pack) trait Field<T>: Sync {
     fn append(&self, _to: &mut T, _from: &mut T, _given: &[WrittenKey]) {}
 
     /// Appends to `found` everything that is wrong with the value of a rule made in code.
-    fn check(&self, _head: &KeyInfo, _values: &T, _limits: &Limits, _found: &mut Vec<Fault>) {}
+    fn check(
+        &self,
+        _head: &KeyInfo,
+        _values: &T,
+        _context: &LoadContext<'_>,
+        _found: &mut Vec<Fault>,
+    ) {
+    }
 }
 
 /// A place at which a key is written.
@@ -367,11 +374,11 @@ fn is_given<T>(key: &Key<T>, given: &[WrittenKey]) -> bool {
 pub(in crate::pack) fn check<T>(
     keys: &[Key<T>],
     values: &T,
-    limits: &Limits,
+    context: &LoadContext<'_>,
     found: &mut Vec<Fault>,
 ) {
     for Key { head, field } in keys {
-        field.check(head, values, limits, found);
+        field.check(head, values, context, found);
     }
 }
 
@@ -426,7 +433,7 @@ pub(in crate::pack) trait Format<V>: Sync {
     }
 
     /// Appends to `found` everything that is wrong with a value that no file was read for.
-    fn check(&self, _: &KeyInfo, _: &V, _: &Limits, _: &mut Vec<Fault>) {}
+    fn check(&self, _: &KeyInfo, _: &V, _: &LoadContext<'_>, _: &mut Vec<Fault>) {}
 }
 
 /// A value in a field of a `T`.
@@ -473,9 +480,9 @@ impl<T, V, F: Format<V>> Field<T> for FieldSlot<T, V, F> {
         self.format.append((self.get_mut)(to), (self.get_mut)(from));
     }
 
-    fn check(&self, head: &KeyInfo, values: &T, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, head: &KeyInfo, values: &T, context: &LoadContext<'_>, found: &mut Vec<Fault>) {
         if let Some(value) = (self.get)(values) {
-            self.format.check(head, value, limits, found);
+            self.format.check(head, value, context, found);
         }
     }
 }
@@ -566,9 +573,9 @@ impl<T, S> Field<T> for KeyTable<T, S> {
         append(self.keys, (self.get_mut)(to), (self.get_mut)(from), given);
     }
 
-    fn check(&self, _: &KeyInfo, values: &T, limits: &Limits, found: &mut Vec<Fault>) {
+    fn check(&self, _: &KeyInfo, values: &T, context: &LoadContext<'_>, found: &mut Vec<Fault>) {
         if let Some(inner) = (self.get)(values) {
-            check(self.keys, inner, limits, found);
+            check(self.keys, inner, context, found);
         }
     }
 }

@@ -3,14 +3,13 @@
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::{KeyFault, contradiction, no_effect, zero};
-use crate::limits::Limits;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use crate::pack::load_context::LoadContext;
 use crate::pack::schema::KeyInfo;
 use crate::rule::{Action, Capture, Condition, Pattern, PatternKind, Region, Rule, Within};
-use ttsr_automata::pattern;
 use ttsr_views::glob::{Glob, GlobOptions};
 
 /// The largest number of entries of `match.capture.not-in`. The rules of gitleaks have a list of 1,446.
@@ -48,12 +47,12 @@ pub(super) fn trigger(condition: &Condition, triggers: &[&KeyInfo], found: &mut 
 }
 
 /// Reports the contradictions in the condition of a rule.
-pub(super) fn faults(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
+pub(super) fn faults(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
     windows(&rule.condition, found);
     distances(&rule.condition, found);
-    look_around(rule, limits, found);
+    look_around(rule, context, found);
     any_only(&rule.condition, found);
-    capture(&rule.condition, limits, found);
+    capture(&rule.condition, context, found);
 }
 
 fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
@@ -143,14 +142,12 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
 
 /// Reports patterns with look-around in conditions that need whole matches. Such a pattern is verified by itself, at the
 /// end of its match.
-fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
+fn look_around(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
     let Some(why) = wants_whole_matches(rule) else {
         return;
     };
     let mut patterns = rule.condition.patterns();
-    if let Some(written) = patterns
-        .find(|written| pattern::has_lookaround(&written.to_regex(), &limits.pattern_limits()))
-    {
+    if let Some(written) = patterns.find(|written| context.has_lookaround(written)) {
         let message = format!(
             "pattern {} has look-around or a back-reference, which cannot be combined with `{why}`",
             quote(&written.text)
@@ -233,7 +230,7 @@ fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
     }
 }
 
-fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
+fn capture(condition: &Condition, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
     let Some(Capture {
         group,
         entropy,
@@ -269,7 +266,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
         return;
     };
     for written in &condition.any {
-        let groups = groups(written, limits);
+        let groups = groups(written, context);
         if !groups.contains(group) {
             let message = format!(
                 "pattern {} has no group {}",
@@ -286,12 +283,12 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
 }
 
 /// Returns the numbers and names of the groups of a pattern.
-fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
+fn groups(written: &Pattern, context: &LoadContext<'_>) -> Vec<String> {
     let mut groups = vec!["0".to_owned()];
-    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.pattern_limits()) else {
+    let Ok(hir) = context.patterns.parse(&written.to_regex()) else {
         return groups;
     };
-    let mut left: Vec<&Hir> = vec![&hir];
+    let mut left: Vec<&Hir> = vec![&*hir];
     while let Some(hir) = left.pop() {
         match hir.kind() {
             HirKind::Capture(capture) => {
