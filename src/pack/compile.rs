@@ -3,7 +3,8 @@
 mod name_sets;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, LazyLock};
 
 use regex_syntax::hir::Hir;
 
@@ -18,8 +19,8 @@ use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
-    FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
-    ReleasePlan, RuleScope, ViewKey, ViewRules,
+    FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, MatchMode, PatternRole, Places,
+    Program, ReleasePlan, RuleScope, ViewKey, ViewRules,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -28,7 +29,7 @@ use name_sets::NameSetCache;
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pattern::{self, PatternCache, PatternError};
 use ttsr_automata::pike::{self, PikeVm};
-use ttsr_automata::{Matcher, TooManyClasses};
+use ttsr_automata::{Matcher, TooManyClasses, surely_fits};
 use ttsr_views::glob::{Glob, GlobError, GlobOptions, GlobSet};
 use ttsr_views::path::{ArgScope, PathScope, ToolScope};
 
@@ -118,10 +119,14 @@ pub(super) fn compile(
         conditions: &conditions,
         allows: &allow_entries,
     };
+    let build = MatcherBuild {
+        is_delayed: surely_fits(patterns.iter().flatten().map(|pattern| &*pattern.hir)),
+        limits: context.limits,
+    };
     let mut channels = Channel::ALL.map(|_| None);
     for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
         let commands = compile_commands(channel, &rules, &context.patterns, &places, &mut globs)?;
-        let compiled = compile_channel(channel, &sources, commands, &mut names, context.limits);
+        let compiled = compile_channel(channel, &sources, commands, &mut names, build);
         *channel_rules = compiled.map_err(|TooManyClasses| {
             let last = rules.last().expect("no rules have no character classes");
             CompileError::at(last, CompileErrorKind::Classes)
@@ -371,7 +376,7 @@ fn compile_channel(
     sources: &RuleSources<'_>,
     commands: CommandSet,
     names: &mut NameSetCache,
-    limits: &Limits,
+    build: MatcherBuild<'_>,
 ) -> Result<Option<ChannelRules>, TooManyClasses> {
     let RuleSources {
         rules,
@@ -420,7 +425,7 @@ fn compile_channel(
     }
     let views = builders
         .into_iter()
-        .map(|builder| builder.build(conditions, limits));
+        .map(|builder| builder.build(conditions, build));
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
     Ok(Some(ChannelRules {
         raw: views.remove(0),
@@ -479,6 +484,37 @@ fn builder_of(builders: &mut Vec<ViewBuilder>, key: ViewKey) -> &mut ViewBuilder
     &mut builders[index]
 }
 
+/// The way in which the matchers of a pack are built.
+#[derive(Clone, Copy)]
+struct MatcherBuild<'l> {
+    /// True if a matcher is built when text is first searched with it.
+    is_delayed: bool,
+    limits: &'l Limits,
+}
+
+impl MatcherBuild<'_> {
+    /// Returns the matcher that `build` builds with a bound on the bytes of its tables.
+    fn matcher(
+        self,
+        build: impl FnOnce(usize) -> Result<Matcher, TooManyClasses>
+        + Send
+        + UnwindSafe
+        + RefUnwindSafe
+        + 'static,
+    ) -> Result<LazyMatcher, TooManyClasses> {
+        let table_bytes = self.limits.table_bytes;
+        if self.is_delayed {
+            return Ok(LazyLock::new(Box::new(move || {
+                build(table_bytes).expect("`surely_fits` bounds the classes of all patterns")
+            })));
+        }
+        let matcher = build(table_bytes)?;
+        let built = LazyMatcher::new(Box::new(move || matcher));
+        LazyLock::force(&built);
+        Ok(built)
+    }
+}
+
 /// Collects the patterns that read the same text.
 #[derive(Default)]
 struct ViewBuilder {
@@ -533,7 +569,7 @@ impl ViewBuilder {
     fn build(
         self,
         conditions: &[Option<Box<CompoundCondition>>],
-        limits: &Limits,
+        build: MatcherBuild<'_>,
     ) -> Result<ViewRules, TooManyClasses> {
         let compares_positions = |pattern: &FullMatchPattern| {
             let condition = conditions[pattern.rule.index()].as_deref();
@@ -555,7 +591,7 @@ impl ViewBuilder {
             .filter(|((hirs, _), _, _)| !hirs.is_empty())
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
-                    matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
+                    matcher: build.matcher(move |bytes| Matcher::for_spans(&hirs, bytes))?,
                     counts_text: patterns.iter().any(compares_positions),
                     patterns: patterns.into_boxed_slice(),
                     holds,
@@ -563,18 +599,16 @@ impl ViewBuilder {
                 })
             });
         let full = full.collect::<Result<_, TooManyClasses>>()?;
+        #[cfg(feature = "lookaround")]
+        let confirms = ConfirmTable::new(&patterns, build.limits);
+        #[cfg(feature = "lookaround")]
+        let every_end = confirms.is_confirmed();
         #[cfg(not(feature = "lookaround"))]
-        let matcher = Matcher::new(&hirs, limits.table_bytes)?;
-        #[cfg(feature = "lookaround")]
-        let confirms = ConfirmTable::new(&patterns, limits);
-        #[cfg(feature = "lookaround")]
-        let matcher = match confirms.is_empty() {
-            true => Matcher::new(&hirs, limits.table_bytes)?,
-            false => Matcher::with_every_end(&hirs, limits.table_bytes, &confirms.is_confirmed())?,
-        };
+        let every_end = Vec::new();
         Ok(ViewRules {
             key,
-            matcher,
+            matcher: build
+                .matcher(move |bytes| Matcher::with_every_end(&hirs, bytes, &every_end))?,
             patterns: patterns.into_boxed_slice(),
             #[cfg(feature = "lookaround")]
             confirms,

@@ -66,6 +66,12 @@ impl PackSource {
         names.collect()
     }
 
+    /// Returns true if the head is known and names packs that it extends.
+    fn extends_others(&self) -> bool {
+        let head = self.head.as_ref();
+        head.is_some_and(|head| !head.extends.is_empty())
+    }
+
     /// Reads the head unless it is known. A text that is not TOML has an empty head; its errors are reported when it is
     /// checked.
     fn peek(&mut self) {
@@ -109,11 +115,10 @@ pub(super) fn gather(check: &mut Check<'_>, files: &mut Files<'_>) {
     check
         .sources
         .sort_by(|a, b| (&a.name, &a.text).cmp(&(&b.name, &b.text)));
-    if check
-        .sources
-        .iter()
-        .any(|source| source.text.contains("extends"))
-    {
+    let sources = check.sources.iter_mut();
+    let may_extend = sources.filter(|source| source.text.contains("extends"));
+    may_extend.for_each(PackSource::peek);
+    if check.sources.iter().any(PackSource::extends_others) {
         find(check, files);
         rank(&mut check.sources);
     }

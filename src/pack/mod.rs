@@ -270,8 +270,26 @@ impl Pack {
         })
     }
 
-    /// Returns the current sizes of the automata of a channel, for measurements. There are none if no rule reads the
-    /// channel, and a second one if a pattern matches single bytes of characters.
+    /// Builds the automata of all channels now. Without this call, those of a channel and a region are built when a stream
+    /// first has text for them, which takes some milliseconds with hundreds of rules. For servers, whose first request
+    /// should not wait. The results are the same.
+    ///
+    /// # Example: a server that is starting
+    /// ```
+    /// use ttsr::{Channel, Pack, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
+    /// pack.prepare();
+    /// assert!(pack.automata(Channel::Text).all(|automaton| automaton.states > 0));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn prepare(&self) {
+        for rules in self.program().channels.iter().flatten() {
+            rules.matchers().for_each(drop);
+        }
+    }
+
+    /// Returns the current sizes of the automata of a channel, for measurements; those that are not built yet are built.
+    /// There are none if no rule reads the channel, and a second one if a pattern matches single bytes of characters.
     ///
     /// # Example: one automaton, on a channel that is read
     /// ```

@@ -3,7 +3,7 @@
 //!
 //! A [`Program`] has, for each channel, the rules grouped by the view that their patterns read ([`ViewRules`]), and,
 //! for each rule, its scope, its compound condition and the entries that allow it. Everything here is immutable but
-//! the transition tables inside the matchers. The program knows neither TOML nor the state of a stream.
+//! the matchers, which are built when text first reaches them, and their transition tables. The program knows neither TOML nor the state of a stream.
 
 mod capture;
 mod command;
@@ -14,7 +14,8 @@ mod scope;
 mod view_key;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, LazyLock};
 
 #[cfg(feature = "ast")]
 use crate::ast::AstPatternSet;
@@ -118,12 +119,20 @@ pub(crate) struct ChannelRules {
     pub(crate) reads_paths: bool,
 }
 
+/// A matcher that is built when text is first searched with it. A pack has matchers for each view of each channel, and
+/// most programs read few of them. Building cannot fail: a pack whose patterns might not fit into a table is built as a
+/// whole when it is loaded.
+pub(crate) type LazyMatcher = LazyLock<Matcher, BuildMatcher>;
+
+/// Builds a matcher.
+pub(crate) type BuildMatcher = Box<dyn FnOnce() -> Matcher + Send + UnwindSafe + RefUnwindSafe>;
+
 /// The patterns that read the same text.
 #[derive(Debug)]
 pub(crate) struct ViewRules {
     pub(crate) key: ViewKey,
     /// Searches for the first end of each pattern in `patterns`.
-    pub(crate) matcher: Matcher,
+    pub(crate) matcher: LazyMatcher,
     /// Indexed by pattern id of `matcher`.
     pub(crate) patterns: Box<[FirstEndPattern]>,
     #[cfg(feature = "lookaround")]
@@ -136,7 +145,7 @@ pub(crate) struct ViewRules {
 /// A set of patterns whose full matches are needed, in one matcher.
 #[derive(Debug)]
 pub(crate) struct FullMatchRules {
-    pub(crate) matcher: Matcher,
+    pub(crate) matcher: LazyMatcher,
     /// Indexed by pattern id of `matcher`.
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// True if text is held back until these patterns are decided.
@@ -214,11 +223,11 @@ impl ChannelRules {
         self.shape_rules().next().is_some()
     }
 
-    /// Returns every matcher of the channel.
+    /// Returns every matcher of the channel. Those that are not built yet are built.
     pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
         self.all().flat_map(|view| {
-            let full = view.full.iter().map(|full| &full.matcher);
-            [&view.matcher].into_iter().chain(full)
+            let full = view.full.iter().map(|full| &*full.matcher);
+            [&*view.matcher].into_iter().chain(full)
         })
     }
 

@@ -311,6 +311,11 @@ const BUILT_LATE: [(&str, &str); 6] = [
         "crates/views/src/fold/unicode.rs",
         "static ASCII: LazyLock<",
     ),
+    // Built at load unless `surely_fits` shows that building cannot fail.
+    (
+        "src/program/mod.rs",
+        "type LazyMatcher = LazyLock<Matcher, BuildMatcher>;",
+    ),
 ];
 
 #[test]

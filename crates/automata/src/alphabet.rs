@@ -24,7 +24,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use regex_syntax::hir::{Class, Hir, HirKind};
+
 use super::hash;
+use super::nfa::needs_bytes;
 use super::table::BLOCK;
 use super::utf8::Symbol;
 
@@ -172,6 +175,17 @@ pub(crate) struct LookNeeds {
     pub(crate) word: WordLookNeeds,
 }
 
+impl LookNeeds {
+    const ALL: LookNeeds = LookNeeds {
+        line: true,
+        crlf: true,
+        word: WordLookNeeds {
+            ascii: true,
+            unicode: true,
+        },
+    };
+}
+
 /// The word boundaries that the patterns ask about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WordLookNeeds {
@@ -185,6 +199,92 @@ pub const CLASSES: usize = 1 << 13;
 
 /// The most pairs of a class and a code range that are examined: about a second of work.
 const MEMBERSHIPS: usize = 1 << 30;
+
+/// The most classes of a set of patterns in [`surely_fits`]: with at most [`CLASSES`] code ranges, [`MEMBERSHIPS`] is not
+/// exceeded.
+const ELEMENTS: usize = MEMBERSHIPS / (2 * CLASSES);
+
+/// Returns true if every subset of these patterns has an alphabet, so that building a [`Matcher`](super::Matcher) of them
+/// never returns [`TooManyClasses`]. Linear in the patterns; false for some sets whose subsets have one, such as all with
+/// a pattern that can match single bytes of a character.
+///
+/// # Example: words and a Unicode class
+/// ```
+/// use ttsr_automata::{PatternLimits, pattern, surely_fits};
+/// let parse = |text| pattern::parse(text, &PatternLimits::default());
+/// assert!(surely_fits([&parse("TODO|FIXME")?, &parse(r"\w+!")?]));
+/// // This pattern matches a single byte that is no character.
+/// assert!(!surely_fits([&parse(r"(?-u:\xFF)")?]));
+/// # Ok::<(), pattern::PatternError>(())
+/// ```
+pub fn surely_fits<'h>(patterns: impl IntoIterator<Item = &'h Hir>) -> bool {
+    // The classes of an alphabet are split at the bounds of their ranges alone, whatever classes the compiler makes of
+    // those of the patterns: unions, intersections and complements have no other bounds.
+    let mut bounds = CodeBounds::new();
+    for (_, ranges) in flag_sets(SymbolSpace::Chars, LookNeeds::ALL) {
+        bounds.add(ranges);
+    }
+    let mut elements = 0;
+    let mut left: Vec<&Hir> = Vec::new();
+    for pattern in patterns {
+        if needs_bytes(pattern) {
+            return false;
+        }
+        left.push(pattern);
+        while let Some(hir) = left.pop() {
+            match hir.kind() {
+                HirKind::Empty | HirKind::Look(_) => {}
+                HirKind::Literal(literal) => {
+                    let text = String::from_utf8_lossy(&literal.0);
+                    elements += text.len();
+                    bounds.add(text.chars().map(|char| (char.into(), char.into())));
+                }
+                HirKind::Class(Class::Unicode(class)) => {
+                    elements += 1;
+                    let ranges = class.ranges().iter();
+                    bounds.add(ranges.map(|range| (range.start().into(), range.end().into())));
+                }
+                HirKind::Class(Class::Bytes(class)) => {
+                    elements += 1;
+                    let ranges = class.ranges().iter();
+                    bounds.add(ranges.map(|range| (range.start().into(), range.end().into())));
+                }
+                HirKind::Repetition(repetition) => left.push(&repetition.sub),
+                HirKind::Capture(capture) => left.push(&capture.sub),
+                HirKind::Concat(subs) | HirKind::Alternation(subs) => left.extend(subs),
+            }
+        }
+    }
+    elements <= ELEMENTS && bounds.len() < CLASSES
+}
+
+/// The set of code points at which a range starts, or before which one ends.
+struct CodeBounds {
+    bits: Vec<u64>,
+}
+
+impl CodeBounds {
+    fn new() -> CodeBounds {
+        CodeBounds {
+            bits: vec![0; (CHARS_END as usize + 1).div_ceil(64)],
+        }
+    }
+
+    fn add(&mut self, ranges: impl IntoIterator<Item = (u32, u32)>) {
+        for (start, end) in ranges {
+            for bound in [start, end + 1] {
+                self.bits[bound as usize / 64] |= 1 << (bound % 64);
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.bits
+            .iter()
+            .map(|bits| bits.count_ones() as usize)
+            .sum()
+    }
+}
 
 /// The patterns distinguish too many classes of characters for one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,7 +472,7 @@ fn is_word(char: char) -> bool {
 fn word_ranges() -> Ranges {
     let class = regex_syntax::parse(r"\w").expect("`\\w` is a valid pattern");
     match class.kind() {
-        regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => class
+        HirKind::Class(Class::Unicode(class)) => class
             .ranges()
             .iter()
             .map(|r| (u32::from(r.start()), u32::from(r.end())))

@@ -67,7 +67,7 @@ use std::borrow::Borrow;
 use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
-pub use alphabet::{CLASSES, TooManyClasses};
+pub use alphabet::{CLASSES, TooManyClasses, surely_fits};
 pub use lazy_dfa::AutomatonSize;
 pub use lazy_dfa::IdleRun;
 use lazy_dfa::LazyDfa;

@@ -18,6 +18,7 @@ use super::test_support::{
 use super::utf8::Utf8Decoder;
 use super::*;
 use crate::PatternLimits;
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange};
 use ttsr_testing::{Random, scale, skip};
 
 fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
@@ -802,12 +803,43 @@ fn lanes_find_what_plain_steps_find() {
 }
 
 #[test]
+fn a_set_that_surely_fits_is_built() {
+    let mut random = Random::new(0x5EED_F175);
+    let mut fitting = [0; 2];
+    for _ in 0..scale(400).max(40) {
+        // Classes of a few ranges each: about as many bounds as a table has columns.
+        let classes = 1 + random.below(24) as u32;
+        let patterns: Vec<Hir> = (0..classes)
+            .map(|_| {
+                let ranges = (0..1 + random.below(400)).map(|_| {
+                    let start =
+                        char::from_u32(random.below(0xD000) as u32).expect("below surrogates");
+                    let end = char::from_u32(start as u32 + random.below(3) as u32);
+                    ClassUnicodeRange::new(start, end.unwrap_or(start))
+                });
+                Hir::class(Class::Unicode(ClassUnicode::new(ranges)))
+            })
+            .collect();
+        let fits = surely_fits(&patterns);
+        let matcher = Matcher::new(&patterns, 1 << 16);
+        assert!(matcher.is_ok() || !fits, "{classes} classes");
+        fitting[usize::from(fits)] += 1;
+    }
+    assert!(fitting.iter().all(|&count| count > 0), "{fitting:?}");
+    let words: Vec<Hir> = parsed(&[r"(?Rm)^\w+$", r"\b\d\B|(?-u:\b)x", "[\u{4E00}-\u{9FFF}]ab"]);
+    assert!(surely_fits(&words) && Matcher::new(&words, 1 << 16).is_ok());
+    assert!(!surely_fits(&parsed(&[r"(?-u:\xFF)"])));
+}
+
+#[test]
 fn too_many_different_characters_are_refused_before_they_cost_much() {
     let word = |from: u32, count: u32| -> Hir {
         let text: String = (from..from + count).filter_map(char::from_u32).collect();
         Hir::literal(text.into_bytes())
     };
+    assert!(surely_fits(&[word(0x4E00, 3000)]));
     assert!(Matcher::new(&[word(0x4E00, 3000)], 1 << 16).is_ok());
+    assert!(!surely_fits(&[word(0x4E00, 20_000)]));
     assert_eq!(
         Matcher::new(&[word(0x4E00, 20_000)], 1 << 16).err(),
         Some(TooManyClasses)

@@ -114,6 +114,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         packs.packs.packs.clone_from(&settings.packs);
     }
     let pack = load::load_here(&packs, None, &NOT_HERE)?;
+    // The first request does not wait for the automata.
+    pack.prepare();
     let is_wrapping = !options.command.is_empty();
     let (config, suffix) = config(options, &settings, is_wrapping)?;
     let usual = if is_wrapping {

@@ -61,7 +61,8 @@ struct ViewOutputs {
 /// The reader of the text that one key sees.
 #[derive(Debug)]
 struct ViewReader {
-    reader: HaystackReader,
+    /// `None` until the key first sees text.
+    reader: Option<HaystackReader>,
     fold: Option<FoldView>,
     /// True if the key sees the region that the text is in.
     accepts_tag: bool,
@@ -164,7 +165,10 @@ impl Views {
         readers.all(|(reader, view)| match (reader.accepts_tag, &reader.fold) {
             (false, _) => true,
             // The first piece of a haystack opens it.
-            (true, None) => reader.is_open && reader.reader.try_short(view, bytes, limit, steps),
+            (true, None) => {
+                let haystack = reader.reader.as_mut().filter(|_| reader.is_open);
+                haystack.is_some_and(|it| it.try_short(view, bytes, limit, steps))
+            }
             (true, Some(_)) => false,
         })
     }
@@ -185,8 +189,8 @@ impl Views {
         }
         let rules = admission.context.rules;
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
-            if reader.accepts_tag {
-                reader.reader.accept_short(view, piece, padded, steps);
+            if let (true, Some(haystack)) = (reader.accepts_tag, &mut reader.reader) {
+                haystack.accept_short(view, piece, padded, steps);
                 reader.end = end;
             }
         }
@@ -417,7 +421,7 @@ impl ViewReader {
     fn new(rules: &ViewRules) -> ViewReader {
         let folds = rules.key.folds;
         ViewReader {
-            reader: HaystackReader::new(rules),
+            reader: None,
             fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
             accepts_tag: rules.key.source.is_none(),
             is_open: false,
@@ -437,11 +441,22 @@ impl ViewReader {
         if !self.accepts_tag || piece.bytes.is_empty() {
             return;
         }
-        if !self.is_open {
-            self.reader.restart(view);
-            self.is_open = true;
-        }
-        let ViewReader { reader, fold, .. } = self;
+        let ViewReader {
+            reader,
+            fold,
+            is_open,
+            ..
+        } = self;
+        let is_next = !std::mem::replace(is_open, true);
+        let reader = match reader {
+            Some(reader) => {
+                if is_next {
+                    reader.restart(view);
+                }
+                reader
+            }
+            None => reader.insert(HaystackReader::new(view)),
+        };
         match fold {
             Some(fold) => fold.push(piece, &mut |piece| {
                 reader.push(view, admission, scope, piece);
@@ -454,7 +469,8 @@ impl ViewReader {
     /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
     fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
         let folding = self.fold.as_ref().and_then(FoldView::pending_from);
-        let reading = self.reader.undecided_from(view);
+        let reader = self.reader.as_ref();
+        let reading = reader.and_then(|reader| reader.undecided_from(view));
         folding.into_iter().chain(reading).min()
     }
 
@@ -466,10 +482,11 @@ impl ViewReader {
         scope: HaystackScope<'_>,
         end: TextEnd,
     ) {
-        if !std::mem::take(&mut self.is_open) {
-            return;
-        }
+        let is_open = std::mem::take(&mut self.is_open);
         let ViewReader { reader, fold, .. } = self;
+        let Some(reader) = reader.as_mut().filter(|_| is_open) else {
+            return;
+        };
         if let Some(fold) = fold {
             fold.finish(end.decided, &mut |piece| {
                 reader.push(view, admission, scope, piece);
