@@ -287,7 +287,7 @@ fn unsafe_is_denied_except_in_two_modules() {
 
 /// Values built lazily while text is read. Each can be built for every set of rules: a value that depends on a pattern
 /// must not turn out to be too large once text arrives.
-const BUILT_LATE: [(&str, &str); 6] = [
+const BUILT_LATE: [(&str, &str); 7] = [
     // A copy of the states of an existing automaton.
     ("crates/automata/src/lazy_dfa.rs", "OnceLock<BitNfa>"),
     // Constant tables of the crate.
