@@ -78,6 +78,16 @@ struct DfaCache {
 }
 
 /// The complete search state of one haystack: a state of a table, and the bytes of an incomplete character.
+///
+/// # Invariant
+///
+/// Unchecked steps rely on it: while the cursor is not in the fallback, `state` and the states of the suffixes were made
+/// by `generation.table`, or `Table::contains` returned true for them.
+///
+/// - `generation` changes only in `restart`, which sets `state` and drops the suffixes, and in the fallback, in which
+///   there are no suffixes and `state` is not used. `try_resume_dfa` sets both from the table of the new generation.
+/// - Elsewhere the states are start states of `generation`, or were read from its table in a step.
+/// - The only state that comes from outside is that of `accept_short`, which checks it.
 #[derive(Clone, Debug)]
 pub(crate) struct DfaCursor {
     generation: Arc<DfaGeneration>,

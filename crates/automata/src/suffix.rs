@@ -102,13 +102,19 @@ impl CursorExtra {
     }
 
     /// Steps the suffixes over a short delta. Returns false if a state was special; then only `next` has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `table` is that of the cursor.
     #[inline]
-    pub(super) fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    pub(super) unsafe fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
         let mut all = 0;
         for suffix in &mut self.suffixes {
             // No early exit: few suffixes are live, and nearly every delta is accepted. The bits include the entry bit
             // of the state (invariant 3 of `lazy_dfa::search`).
-            let (next, bits) = table.step_short_from(short, suffix.state);
+            // SAFETY: 1. the states of suffixes are of the table of their cursor (invariant of `DfaCursor`).
+            let (next, bits) = unsafe { table.step_short_from(short, suffix.state) };
             suffix.next = next;
             all |= bits;
         }
@@ -116,13 +122,19 @@ impl CursorExtra {
     }
 
     /// Steps the suffixes over a block. Returns false if a state was special; then only `next` has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `table` is that of the cursor.
     #[inline]
-    pub(super) fn try_step_block(&mut self, table: &Table, columns: [u8; BLOCK]) -> bool {
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    pub(super) unsafe fn try_step_block(&mut self, table: &Table, columns: [u8; BLOCK]) -> bool {
         let mut bits = 0;
         for suffix in &mut self.suffixes {
             // Invariant 3 of `lazy_dfa::search`: `step_block` does not look at the state that it starts from.
             bits |= suffix.state.entry_bits();
-            suffix.next = table.step_block(suffix.state, columns, &mut bits);
+            // SAFETY: 1. the states of suffixes are of the table of their cursor (invariant of `DfaCursor`).
+            suffix.next = unsafe { table.step_block(suffix.state, columns, &mut bits) };
         }
         !table.any_special(bits)
     }

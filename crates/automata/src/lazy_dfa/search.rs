@@ -48,7 +48,7 @@
 //! - So the byte of a report depends on the text alone, not on deltas, strategies or the states that are built.
 
 use super::super::MatchEvent;
-use super::super::alphabet::SymbolSpan;
+use super::super::alphabet::{Column, SymbolSpan};
 use super::super::determinize::CUT;
 use super::super::prefilter::Prefilter;
 use super::super::suffix::CursorExtra;
@@ -147,6 +147,7 @@ impl LazyDfa {
 
     /// Steps `bytes[at..]`.
     #[inline]
+    #[allow(unsafe_code, reason = "an unchecked step")]
     pub(super) fn push_scalar(
         &self,
         cursor: &mut DfaCursor,
@@ -167,7 +168,8 @@ impl LazyDfa {
             let table = &cursor.generation.table;
             // Invariant 3: the state may have a sparse row.
             let mut bits = cursor.state.entry_bits();
-            let state = table.step_block(cursor.state, columns, &mut bits);
+            // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+            let state = unsafe { table.step_block(cursor.state, columns, &mut bits) };
             // Search and suffixes move together or not at all (invariant 2): a suffix with a special state declines the
             // block for all.
             if table.any_special(bits) || !self.push_suffixes(cursor, columns) {
@@ -186,12 +188,14 @@ impl LazyDfa {
 
     /// Steps the suffixes over the bytes of a block. Returns false if a state was special; then nothing has changed.
     #[inline]
+    #[allow(unsafe_code, reason = "unchecked steps")]
     fn push_suffixes(&self, cursor: &mut DfaCursor, columns: [u8; BLOCK]) -> bool {
         let Some(extra) = &mut cursor.extra else {
             return true;
         };
         let DfaCache { table, dead, .. } = &**cursor.generation;
-        let is_plain = extra.try_step_block(table, columns);
+        // SAFETY: 1. both are of this cursor.
+        let is_plain = unsafe { extra.try_step_block(table, columns) };
         if is_plain {
             extra.accept_step(*dead);
         }
@@ -316,6 +320,7 @@ impl LazyDfa {
     /// `stop` returns true for a character that was stepped. Returns the number of bytes stepped, which it does not add
     /// to [`stepped`](DfaCursor::stepped). The cursor must be a single state.
     #[inline(always)]
+    #[allow(unsafe_code, reason = "an unchecked step")]
     pub(super) fn push_plain(
         &self,
         cursor: &mut DfaCursor,
@@ -329,7 +334,7 @@ impl LazyDfa {
         let (mut at, mut state, mut last) = (0, cursor.state, 0);
         while let Some(&byte) = bytes.get(at) {
             let (column, len) = if byte < 128 {
-                (usize::from(columns[usize::from(byte)]), 1)
+                (Column::from(columns[usize::from(byte)]), 1)
             } else {
                 let Some((char, len)) = wide(&bytes[at..]) else {
                     break;
@@ -339,7 +344,9 @@ impl LazyDfa {
                 };
                 (column, len)
             };
-            let next = cache.table.next(state, column);
+            // SAFETY: 1. the first state is that of a cursor and its table (invariant of `DfaCursor`), every other one was
+            //    returned by the step before.
+            let next = unsafe { cache.table.next(state, column) };
             if cache.table.is_special(next) {
                 break;
             }

@@ -39,6 +39,7 @@ impl DfaCursor {
     /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
     /// bytes to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
+    #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn push_short(
         &mut self,
         bytes: &[u8],
@@ -55,7 +56,8 @@ impl DfaCursor {
             return false;
         }
         let table = &self.generation.table;
-        let (state, bits) = table.push_short(self.state, bytes, room);
+        // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+        let (state, bits) = unsafe { table.push_short(self.state, bytes, room) };
         // `agrees` comes last: when it has accepted, nothing here can decline any more.
         if table.any_special(bits) || !agrees(room) {
             return false;
@@ -127,16 +129,19 @@ impl LazyDfa {
     /// Steps a delta of 1 to [`SHORT`] ASCII bytes without moving the cursor. Returns the last state, or `None` if a
     /// state on the way is special or the cursor is no state of the table.
     #[inline]
+    #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<StateId> {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
         // All states are stepped before any of them moves: `accept_short` cannot fail.
         let table = &cursor.generation.table;
-        let short = table.short(cursor.state, bytes);
+        // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+        let short = unsafe { table.short(cursor.state, bytes) };
         let is_plain = !table.any_special(short.bits)
             && match &mut cursor.extra {
-                Some(extra) => extra.try_step_short(table, &short),
+                // SAFETY: 1. both are of this cursor.
+                Some(extra) => unsafe { extra.try_step_short(table, &short) },
                 None => true,
             };
         is_plain.then_some(short.state)
@@ -145,6 +150,11 @@ impl LazyDfa {
     /// Moves the cursor to the state that [`LazyDfa::try_step_short`] returned for a delta of `len` bytes.
     #[inline]
     pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, state: StateId, len: usize) {
+        // A `ShortStep` of another cursor would give wrong matches, but must not lead to a read outside the table.
+        assert!(
+            cursor.generation.table.contains(state),
+            "the step is of another cursor"
+        );
         // Nothing was stepped since `try_step_short`: `next` of every suffix is still the state after this delta.
         cursor.state = state;
         cursor.stepped = cursor.stepped.wrapping_add(len as u32);
@@ -157,6 +167,7 @@ impl LazyDfa {
     /// As [`LazyDfa::try_step_short`] for an automaton without cuts. Also returns the number of leading bytes after which
     /// the search was last [idle](LazyDfa::is_idle), 0 if it never was.
     #[inline]
+    #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn try_step_short_tracking_idle(
         &self,
         cursor: &DfaCursor,
@@ -168,7 +179,9 @@ impl LazyDfa {
         let generation = &*cursor.generation;
         let last_idle = generation.start_states[LookBehind::ALL.len() - 1];
         let table = &generation.table;
-        let (short, idle_until) = table.short_tracking_idle(cursor.state, bytes, last_idle);
+        // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+        let (short, idle_until) =
+            unsafe { table.short_tracking_idle(cursor.state, bytes, last_idle) };
         (!table.any_special(short.bits)).then_some((short.state, idle_until))
     }
 
