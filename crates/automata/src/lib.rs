@@ -68,18 +68,16 @@ use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
 pub use alphabet::{CLASSES, TooManyClasses};
-pub use lazy_dfa::AutomatonSize;
-pub use lazy_dfa::IdleRun;
-use lazy_dfa::LazyDfa;
-pub use lazy_dfa::is_short;
 use lazy_dfa::speculative::Tile;
+pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short};
+use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
 use nfa::Nfa;
 use partition::{Partition, PartitionPlan, SimplifiedPattern};
 use simd::SimdLevel;
 pub use table::SHORT;
 use table::sparse::SparseRows;
-use table::{FIRST_BUDGET, StateId, TableConfig};
+use table::{FIRST_BUDGET, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
 // A delta is stepped in all automata before any cursor moves, and the results are kept on the stack meanwhile.
@@ -125,10 +123,6 @@ pub struct Cursor {
     // `None` for one automaton, so that such a cursor allocates nothing.
     more: Option<Box<[lazy_dfa::DfaCursor]>>,
 }
-
-/// A short delta that a matcher has stepped without moving its cursor.
-#[derive(Clone, Copy, Debug)]
-pub struct ShortStep(StateId);
 
 impl Cursor {
     /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
@@ -233,7 +227,7 @@ impl Matcher {
                 sparse: SparseRows::USUAL,
             };
             Ok(Automaton {
-                lazy: LazyDfa::new(nfa, config),
+                lazy: LazyDfa::tracking_idle(nfa, config),
                 patterns: members.into_boxed_slice(),
             })
         };
@@ -260,37 +254,21 @@ impl Matcher {
 
     /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if it declined: a state on the way
     /// is special, a byte is not ASCII, or there are several automata. A caller with several matchers steps all of them,
-    /// and moves all cursors with [`accept_short`](Self::accept_short) if none declined.
+    /// and moves all cursors with [`accept_short`](Self::accept_short) if none declined. The step of a matcher made by
+    /// [`for_spans`](Self::for_spans) also tells where the search was last idle.
     #[inline]
     pub fn try_step_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<ShortStep> {
         if !self.more.is_empty() || !is_short(bytes) {
             return None;
         }
-        let state = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
-        Some(ShortStep(state))
+        self.first.lazy.try_step_short(&mut cursor.first, bytes)
     }
 
     /// Moves the cursor over a delta that [`try_step_short`](Self::try_step_short) has stepped from where it is.
     #[inline]
     pub fn accept_short(&self, cursor: &mut Cursor, bytes: &[u8], step: ShortStep) {
         let Automaton { lazy, .. } = &self.first;
-        lazy.accept_short(&mut cursor.first, step.0, bytes.len());
-    }
-
-    /// As [`try_step_short`](Self::try_step_short). Also returns the number of leading bytes after which the search was
-    /// last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
-    #[inline]
-    pub fn try_step_short_tracking_idle(
-        &self,
-        cursor: &Cursor,
-        bytes: &[u8],
-    ) -> Option<(ShortStep, usize)> {
-        if !self.more.is_empty() || !is_short(bytes) {
-            return None;
-        }
-        let Automaton { lazy, .. } = &self.first;
-        let (state, idle_until) = lazy.try_step_short_tracking_idle(&cursor.first, bytes)?;
-        Some((ShortStep(state), idle_until))
+        lazy.accept_short(&mut cursor.first, step, bytes.len());
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
@@ -329,14 +307,19 @@ impl Matcher {
     pub fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
             let Automaton { lazy, .. } = &self.first;
-            return lazy.push(&mut cursor.first, bytes, false, &mut |event| {
-                on(self.first.event(event));
-            });
+            return lazy.push(
+                &mut cursor.first,
+                bytes,
+                ShortPath::Declined,
+                &mut |event| {
+                    on(self.first.event(event));
+                },
+            );
         }
         self.each(cursor, |automaton, cursor| {
             // A short delta that they declined together may be plain to this one.
             let Automaton { lazy, .. } = automaton;
-            lazy.push(cursor, bytes, true, &mut |event| {
+            lazy.push(cursor, bytes, ShortPath::Untried, &mut |event| {
                 on(automaton.event(event));
             });
         });

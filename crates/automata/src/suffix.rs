@@ -7,7 +7,8 @@ use super::cache::CacheBuilder;
 use super::determinize::{CUT, StateSet};
 use super::look::LookBehind;
 use super::nfa::Nfa;
-use super::table::{BLOCK, ShortInput, StateId, Table};
+use super::table::short_input::ShortInput;
+use super::table::{BLOCK, StateId, Table};
 
 /// A live suffix: the automaton after a cut that was reached. A cursor has at most one for each cut.
 #[derive(Clone, Copy, Debug)]

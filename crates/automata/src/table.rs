@@ -166,18 +166,6 @@ pub(crate) const BLOCK: usize = 4;
 // A multiple of `BLOCK`, and as many columns as a register of 128 bits holds.
 pub const SHORT: usize = 16;
 
-/// A short delta, classified and stepped from one state.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShortInput {
-    /// The state after the last byte.
-    pub(crate) state: StateId,
-    /// The bits of all states on the way, ORed.
-    pub(crate) bits: u32,
-    /// The columns of the bytes, padded with `STAY`.
-    columns: u128,
-    len: usize,
-}
-
 /// The patterns and cuts that a state reports on entry; each list is sorted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportLists<'a> {
@@ -320,115 +308,6 @@ impl Table {
             visit(state);
         }
         state
-    }
-
-    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
-    /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
-    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
-    ///
-    /// # Safety
-    ///
-    /// 1. As of [`next`](Self::next).
-    #[inline(always)]
-    pub(crate) unsafe fn push_short(
-        &self,
-        state: StateId,
-        bytes: &[u8],
-        room: &mut [u8; SHORT],
-    ) -> (StateId, u32) {
-        match self.level {
-            // SAFETY: 1. by the contract. 2. The level is `Avx512` only if the processor supports the instruction sets of
-            // this function.
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => unsafe { short_input::push_avx512(self, state, bytes, room) },
-            // SAFETY: 1. by the contract.
-            SimdLevel::Portable => unsafe { short_input::push_portable(self, state, bytes, room) },
-        }
-    }
-
-    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes.
-    ///
-    /// # Safety
-    ///
-    /// 1. As of [`next`](Self::next).
-    #[inline(always)]
-    pub(crate) unsafe fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
-        // SAFETY: 1. by the contract.
-        unsafe { self.short_with(state, bytes, |_| ()) }
-    }
-
-    /// As [`short`](Self::short). Also returns the number of leading bytes after which the state was last `last_idle` or
-    /// a state with a lower row, 0 if it never was.
-    ///
-    /// # Safety
-    ///
-    /// 1. As of [`next`](Self::next).
-    #[inline(always)]
-    pub(crate) unsafe fn short_tracking_idle(
-        &self,
-        state: StateId,
-        bytes: &[u8],
-        last_idle: StateId,
-    ) -> (ShortInput, usize) {
-        let (mut stepped, mut idle_until) = (0, 0);
-        let visit = |state: StateId| {
-            stepped += 1;
-            if state.bits() <= last_idle.bits() {
-                idle_until = stepped;
-            }
-        };
-        // SAFETY: 1. by the contract.
-        let short = unsafe { self.short_with(state, bytes, visit) };
-        // The padding repeats the last state.
-        (short, idle_until.min(bytes.len()))
-    }
-
-    /// As [`short`](Self::short), and calls `visit` with each state on the way, those of the padding included.
-    ///
-    /// # Safety
-    ///
-    /// 1. As of [`next`](Self::next).
-    #[inline(always)]
-    unsafe fn short_with(
-        &self,
-        state: StateId,
-        bytes: &[u8],
-        visit: impl FnMut(StateId),
-    ) -> ShortInput {
-        let (padded, columns) = match self.level {
-            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of this function.
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => unsafe { short_input::columns_avx512(&self.bytes.0, bytes) },
-            SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
-        };
-        let len = bytes.len().min(SHORT);
-        // The columns of other bytes are unspecified. Such a delta ends in `UNKNOWN`, so the caller declines it.
-        let (state, bits) = match short_input::is_ascii(padded) {
-            // SAFETY: 1. by the contract.
-            true => unsafe { short_input::steps_with(self, state, columns, len, visit) },
-            false => (self.unknown(), self.unknown().bits()),
-        };
-        ShortInput {
-            state,
-            bits,
-            columns,
-            len,
-        }
-    }
-
-    /// Steps another state over the bytes of a short delta. Returns the last state and the ORed bits of all states.
-    ///
-    /// # Safety
-    ///
-    /// 1. As of [`next`](Self::next).
-    #[inline(always)]
-    pub(crate) unsafe fn step_short_from(
-        &self,
-        short: &ShortInput,
-        state: StateId,
-    ) -> (StateId, u32) {
-        // SAFETY: 1. by the contract.
-        unsafe { short_input::steps(self, state, short.columns, short.len) }
     }
 
     /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have

@@ -1135,9 +1135,9 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
     assert!(matcher.is_idle(&cursor));
     // A short delta is tracked if it is ASCII.
     let mut tracked = |delta: &[u8]| {
-        let (step, idle_until) = matcher.try_step_short_tracking_idle(&cursor, delta)?;
+        let step = matcher.try_step_short(&mut cursor, delta)?;
         matcher.accept_short(&mut cursor, delta, step);
-        Some(idle_until)
+        Some(step.idle_until())
     };
     assert_eq!(tracked("x日".as_bytes()), None);
     assert_eq!(tracked(b" x ab"), Some(3));

@@ -8,6 +8,8 @@
 //!
 //! # The loops that step a state
 //!
+//! Seven loops step a state of the lazy DFA; the Pike VM ([`pike`](crate::pike)) has three of its own.
+//!
 //! | loop | file | used for |
 //! |---|---|---|
 //! | `Table::step_block_with` | `table.rs` | four columns; the body of the next two loops |
@@ -17,6 +19,9 @@
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
 //! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
+//!
+//! `push_special`, `push_prefiltered`, `push_until_idle` and `push_tiles` step nothing themselves: they choose which of
+//! these loops steps which bytes.
 //!
 //! # Invariants
 //!
@@ -62,11 +67,20 @@ use super::{DfaCache, DfaCursor, LazyDfa};
 /// blocks steps a longer run faster.
 const ASCII_RUN: usize = 8;
 
+/// The attempt of the caller of [`LazyDfa::push`] to step the delta with [`push_short`](LazyDfa::push_short).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShortPath {
+    /// The short path has declined the delta, or the caller prefers the other strategies.
+    Declined,
+    /// The delta may still be one for the short path.
+    Untried,
+}
+
 /// The way a delta is stepped. An accelerator may decline before it touches the cursor; it never reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Strategy<'a> {
     /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta
-    /// if a state is special.
+    /// if a state is special. Only with several automata: with one, the stream has already tried `push_short`.
     ShortInput,
     /// [`push_prefiltered`](LazyDfa::push_prefiltered): only the text around candidates. Never declines: it hands every
     /// byte that it does not skip to the scalar search.
@@ -83,15 +97,15 @@ impl LazyDfa {
     ///
     /// | bytes | condition | strategy |
     /// |---|---|---|
-    /// | 1 to 16 | `tries_short` | [`ShortInput`](Strategy::ShortInput) |
+    /// | 1 to 16 | the short path is untried | [`ShortInput`](Strategy::ShortInput) |
     /// | from 32 | the automaton has a prefilter that has recently paid | [`Prefilter`](Strategy::Prefilter) |
-    /// | from 64 | | [`Speculative`](Strategy::Speculative), from 1024 on with larger tiles |
+    /// | from 64 | | [`Speculative`](Strategy::Speculative); `push_speculative` chooses the tiles |
     /// | any | | [`Scalar`](Strategy::Scalar) |
     ///
     /// Tests force the lengths of the second and third row.
     #[inline]
-    fn strategy(&self, len: usize, tries_short: bool) -> Strategy<'_> {
-        if tries_short && is_short_len(len) {
+    fn strategy(&self, len: usize, short_path: ShortPath) -> Strategy<'_> {
+        if short_path == ShortPath::Untried && is_short_len(len) {
             return Strategy::ShortInput;
         }
         if let Some(filter) = self.prefilter_for(len)
@@ -105,14 +119,13 @@ impl LazyDfa {
         }
     }
 
-    /// Steps the bytes and calls `on` for each match that becomes certain. `tries_short` is false if
-    /// the caller has already tried [`push_short`](Self::push_short).
+    /// Steps the bytes and calls `on` for each match that becomes certain.
     #[inline]
     pub(crate) fn push(
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
-        tries_short: bool,
+        short_path: ShortPath,
         on: &mut impl FnMut(MatchEvent),
     ) {
         // Not stepping is safe: invalid bytes are counted by the first automaton, which is never exhausted (invariant 4
@@ -120,7 +133,7 @@ impl LazyDfa {
         if cursor.is_exhausted() {
             return;
         }
-        let strategy = self.strategy(bytes.len(), tries_short);
+        let strategy = self.strategy(bytes.len(), short_path);
         if let Strategy::ShortInput = strategy
             && self.push_short(cursor, bytes).is_some()
         {

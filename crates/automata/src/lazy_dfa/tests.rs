@@ -65,7 +65,9 @@ fn who_begins_anew_begins_in_the_latest_table() {
     let (mut cursor, text) = (lazy.start(), text());
     let mut passes = 0;
     while lazy.size().generation == 0 {
-        lazy.push(&mut cursor, &text, false, &mut |event| panic!("{event:?}"));
+        lazy.push(&mut cursor, &text, ShortPath::Declined, &mut |event| {
+            panic!("{event:?}")
+        });
         passes += 1;
         assert!(passes < 100, "{:?}", lazy.size());
     }
@@ -73,7 +75,12 @@ fn who_begins_anew_begins_in_the_latest_table() {
     lazy.restart(&mut old);
     assert!(old.generation.number() > 0);
     let mut hits = 0;
-    lazy.push(&mut old, b"at me@here.com", false, &mut |_| hits += 1);
+    lazy.push(
+        &mut old,
+        b"at me@here.com",
+        ShortPath::Declined,
+        &mut |_| hits += 1,
+    );
     assert_eq!(hits, 1);
 }
 

@@ -76,20 +76,18 @@ impl FullMatchReader {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported. Returns the step, and the number of leading
-    /// bytes after which no match was in progress; or `None`, and changes nothing, if the delta is not of that kind.
+    /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
+    /// delta is not of that kind.
     #[inline]
     pub(super) fn try_short(
-        &self,
+        &mut self,
         rules: &FullMatchRules,
         bytes: &[u8],
         limit: usize,
-    ) -> Option<(ShortStep, usize)> {
+    ) -> Option<ShortStep> {
         let has_room = self.stretch.bytes().len() + bytes.len() < limit;
         match has_room && self.has_nothing_to_resolve() {
-            true => rules
-                .matcher
-                .try_step_short_tracking_idle(&self.cursor, bytes),
+            true => rules.matcher.try_step_short(&mut self.cursor, bytes),
             false => None,
         }
     }
@@ -101,8 +99,9 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         piece: Chunk<'_>,
         padded: &[u8; SHORT],
-        (step, idle_until): (ShortStep, usize),
+        step: ShortStep,
     ) {
+        let idle_until = step.idle_until();
         rules
             .matcher
             .accept_short(&mut self.cursor, piece.bytes, step);
