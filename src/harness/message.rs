@@ -22,6 +22,19 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    /// Returns the name used in every output: `system`, `user`, `assistant` or `tool`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        }
+    }
+}
+
 /// A piece of a message. The enum is exhaustive, so that a provider that does not handle every kind does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
@@ -67,6 +80,20 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+}
+
+impl Content {
+    /// Returns the name of the kind, the `type` of the serialized form, such as `tool-call`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Content::Text { .. } => "text",
+            Content::Image { .. } => "image",
+            Content::Reasoning { .. } => "reasoning",
+            Content::ToolCall { .. } => "tool-call",
+            Content::ToolResult { .. } => "tool-result",
+        }
+    }
 }
 
 /// A message of a conversation.
