@@ -1,6 +1,24 @@
 //! A streaming multi-pattern automaton: bytes go in, pattern ids and offsets come out. It knows nothing of
 //! rules or TOML.
 //!
+//! # Example: two patterns in two deltas
+//! ```
+//! use ttsr_automata::pattern::parse;
+//! use ttsr_automata::{MatchEvent, Matcher, PatternLimits};
+//!
+//! let limits = PatternLimits::default();
+//! let patterns = [parse("unwrap", &limits).unwrap(), parse(r"panic\b", &limits).unwrap()];
+//! let matcher = Matcher::new(&patterns, 1 << 20).unwrap();
+//! let (mut cursor, mut events) = (matcher.start(), Vec::new());
+//! matcher.push(&mut cursor, b"x.unw", |event| events.push(event));
+//! assert_eq!(events, []);
+//! matcher.push(&mut cursor, b"rap() or panic", |event| events.push(event));
+//! // `unwrap` ends with byte 2 of the second delta. The `\b` after `panic` is still undecided.
+//! assert_eq!(events, [MatchEvent { pattern: 0, at: 2, back: 0 }]);
+//! matcher.finish(&mut cursor, |event| events.push(event));
+//! assert_eq!(events[1], MatchEvent { pattern: 1, at: 0, back: 0 }, "the end of the haystack decides it");
+//! ```
+//!
 //! # How a pattern set becomes a report
 //!
 //! 1. `pattern` parses a pattern, estimates its size and refuses it if it is too large; `simplify` drops what
@@ -98,6 +116,26 @@ pub struct MatchEvent {
 ///
 /// Each pattern is reported at least at the earliest end of a match, at the first byte at which that end is
 /// certain. It may be reported again at later ends.
+///
+/// # Example: one matcher for several haystacks, and an assertion that the next byte decides
+/// ```
+/// use ttsr_automata::pattern::parse;
+/// use ttsr_automata::{MatchEvent, Matcher, PatternLimits};
+///
+/// let limits = PatternLimits::default();
+/// let patterns = [parse("unwrap", &limits).unwrap(), parse(r"panic\b", &limits).unwrap()];
+/// let matcher = Matcher::new(&patterns, 1 << 20).unwrap();
+/// let (mut one, mut other, mut events) = (matcher.start(), matcher.start(), Vec::new());
+/// matcher.push(&mut one, b"panic", |event| events.push(event));
+/// matcher.push(&mut other, b"unwr", |event| events.push(event));
+/// assert_eq!(events, []);
+/// matcher.push(&mut one, b"!", |event| events.push(event));
+/// // The match ends one byte before the byte that decides it.
+/// assert_eq!(events, [MatchEvent { pattern: 1, at: 0, back: 1 }]);
+/// matcher.push(&mut other, b"ap", |event| events.push(event));
+/// assert_eq!(events[1], MatchEvent { pattern: 0, at: 1, back: 0 });
+/// matcher.finish(&mut one, |event| panic!("{event:?}"));
+/// ```
 #[derive(Debug)]
 pub struct Matcher {
     /// Patterns over whole characters: nearly all of them, or none.
