@@ -251,7 +251,7 @@ fn a_text_unlike_any_code_does_not_take_for_ever() {
 #[test]
 fn every_language_of_a_rule_has_a_grammar_also_in_info_strings() {
     for language in crate::rule::Ast::LANGUAGES {
-        let grammar = Grammar::named(language);
+        let grammar = Grammar::from_name(language);
         assert!(grammar.is_some(), "{language}");
         assert_eq!(grammar, Grammar::from_language(language));
     }

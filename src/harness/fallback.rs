@@ -193,7 +193,7 @@ impl SessionEvent {
     }
 
     /// Returns the text that may be a refusal.
-    fn trouble(&self) -> Option<&str> {
+    fn refusal_text(&self) -> Option<&str> {
         match self {
             SessionEvent::MessageUpdated { error, .. } => error.as_deref(),
             SessionEvent::Error { error, .. } => Some(error),
@@ -270,7 +270,9 @@ impl ForegroundFallback {
             return None;
         }
         self.update(now, event);
-        let is_refusal = event.trouble().is_some_and(|text| self.is_refusal(text));
+        let is_refusal = event
+            .refusal_text()
+            .is_some_and(|text| self.is_refusal(text));
         let known = self.sessions.get_mut(event.session())?;
         let is_same = |at: Duration| now.saturating_sub(at) < SAME_TRIGGER;
         if !is_refusal || known.triggered.is_some_and(is_same) {

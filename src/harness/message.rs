@@ -119,7 +119,7 @@ pub struct Message {
 impl Message {
     /// Returns a message of one text.
     pub fn new(role: Role, text: impl Into<String>) -> Message {
-        Message::of(role, text.into(), false)
+        Message::with_role(role, text.into(), false)
     }
 
     /// Returns a message that the user wrote.
@@ -129,7 +129,7 @@ impl Message {
 
     /// Returns a message that the application writes on behalf of the user, to steer the model.
     pub fn steering(text: impl Into<String>) -> Message {
-        Message::of(Role::User, text.into(), true)
+        Message::with_role(Role::User, text.into(), true)
     }
 
     /// Returns the message with an image after its other content. `data` is the file in base64: see [`Content::Image`].
@@ -209,7 +209,7 @@ impl Message {
         })
     }
 
-    fn of(role: Role, text: String, synthetic: bool) -> Message {
+    fn with_role(role: Role, text: String, synthetic: bool) -> Message {
         Message {
             role,
             content: vec![Content::Text { text, synthetic }],

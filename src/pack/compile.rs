@@ -271,7 +271,7 @@ fn group_filter<'r>(
     globs: &mut GlobCache<'r>,
 ) -> Result<GroupFilter, GlobError> {
     Ok(GroupFilter {
-        group: CaptureGroup::named(capture.group.as_deref(), hir),
+        group: CaptureGroup::find(capture.group.as_deref(), hir),
         entropy: capture.entropy,
         random: capture.random,
         checksum: capture.checksum,
@@ -440,7 +440,7 @@ fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: 
     };
     let shapes = shapes.get_or_insert_default();
     let grammars = ast.languages.iter();
-    for grammar in grammars.filter_map(|name| Grammar::named(name)) {
+    for grammar in grammars.filter_map(|name| Grammar::from_name(name)) {
         let sought = AstPatternSource {
             any: &ast.any,
             inside: &ast.inside,

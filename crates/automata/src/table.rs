@@ -337,7 +337,7 @@ impl Table {
         if state.is_sparse() {
             return self.sparse_before(state);
         }
-        let about = self.about(state);
+        let about = self.row_info(state);
         match self.is_special(state) {
             true => self.reports[about as usize].load(Ordering::Relaxed),
             false => about,
@@ -352,7 +352,7 @@ impl Table {
                 late: &[],
             };
         }
-        let about = self.about(state) as usize;
+        let about = self.row_info(state) as usize;
         // Relaxed is enough in the whole report: it was written before the id of the state was published, and the
         // caller has that id (invariant 1).
         let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
@@ -362,7 +362,7 @@ impl Table {
         ReportLists { now, late }
     }
 
-    fn about(&self, state: StateId) -> u32 {
+    fn row_info(&self, state: StateId) -> u32 {
         // Written before the id of the state was published.
         self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
