@@ -138,7 +138,7 @@ fn read(shapes: &AstPatternSet, grammar: Grammar, text: &str) -> [Vec<(usize, us
 }
 
 #[test]
-fn what_is_found_in_growing_code_is_what_ast_grep_finds_in_the_whole() {
+fn growing_code_has_the_matches_that_ast_grep_finds_in_the_whole() {
     let mut random = Random::new(5);
     let (mut texts, mut early, mut late, mut taken_back) = (0, 0, 0, 0);
     for (grammar, pattern, pieces) in KINDS {

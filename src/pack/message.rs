@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_may_not_do_is_refused() {
+    fn forbidden_template_syntax_is_refused() {
         for template in [
             "{{ match.text | upper }}",
             "{{ 'a' * 1000000 }}",

@@ -227,7 +227,7 @@ fn c1_a_rule_keeps_a_request_from_being_sent() {
 }
 
 #[test]
-fn what_steers_the_model_is_not_read_as_the_users_words() {
+fn a_steering_message_is_not_read_as_the_users_words() {
     let rules = [rule(Action::Append, Channel::UserInput, "deploy")];
     let mut processor = processor(rules, Hooks::default());
     let mut out = Vec::new();

@@ -572,7 +572,7 @@ fn aborting(keys: &str) -> Pack {
 }
 
 #[test]
-fn what_a_host_tells_an_attempt_decides_its_rules() {
+fn facts_that_a_host_reports_to_an_attempt_decide_its_rules() {
     type Tell = fn(&mut Attempt<'_>) -> Flow;
     let todo = "match.any = [{ literal = 'todo' }]";
     let cases: [(String, Channel, Tell); 4] = [

@@ -58,7 +58,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
 }
 
 #[test]
-fn who_begins_anew_begins_in_the_latest_table() {
+fn a_restarted_cursor_begins_in_the_latest_table() {
     let lazy = lazy(&["[a-z]+@[a-z]+\\.com", "x[a-y ]{5}z"], 2048);
     let mut old = lazy.start();
     assert_eq!(old.generation.number(), 0);

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hits_half_of_the_windows_is_common() {
+    fn a_pattern_that_hits_half_of_the_windows_is_common() {
         let run = ProfileRun {
             states: 0,
             hits: vec![4, 3],

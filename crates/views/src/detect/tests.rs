@@ -275,7 +275,7 @@ fn leaks_are_the_same_under_every_cut() {
 }
 
 #[test]
-fn what_is_said_about_a_token_is_no_leak() {
+fn a_sentence_about_a_token_is_no_leak() {
     let quiet = [
         "The model wrote \"<|im_start|>\" and '<|im_end|>' into its reply.",
         "An array[INST] is no token, nor is a[i] = b<c>, nor <b>bold</b>, nor to=you.",
@@ -765,7 +765,7 @@ fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
 /// instructions of each `push` under callgrind, divided by the bytes printed here.
 #[test]
 #[ignore = "to be run under callgrind"]
-fn what_a_byte_costs() {
+fn the_bytes_that_each_detector_reads_are_printed() {
     let text = [
         include_str!("../../../../ARCHITECTURE.md"),
         include_str!("../detect.rs"),

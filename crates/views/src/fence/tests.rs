@@ -943,7 +943,7 @@ fn bounded(text: &str, held: usize, depth: usize) -> String {
 }
 
 #[test]
-fn what_waits_up_to_the_bound_is_read_and_what_waits_longer_is_text() {
+fn a_construct_that_waits_beyond_the_bound_is_read_as_text() {
     let mut wrong = Vec::new();
     for (text, held, expected) in [
         // A run of backticks.
