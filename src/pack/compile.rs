@@ -19,7 +19,7 @@ use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
-    ReleasePlan, RuleScope, ViewKey, ViewRules,
+    ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -556,7 +556,10 @@ impl ViewBuilder {
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
-                    counts_text: patterns.iter().any(compares_positions),
+                    counts: match patterns.iter().any(compares_positions) {
+                        true => TextCounts::LinesAndChars,
+                        false => TextCounts::Nothing,
+                    },
                     patterns: patterns.into_boxed_slice(),
                     holds,
                     is_unbroken,
