@@ -30,6 +30,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -505,7 +506,7 @@ impl Report {
     /// Returns the file that `ttsr docs --measured` reads. It has the rules that read what was measured.
     fn numbers(&self) -> String {
         let TextHits([dangerous, clean, recordings]) = self.texts;
-        let date = Date::today().map_or_else(|| "1970-01-01".to_owned(), |date| date.to_string());
+        let date = current_day();
         let mut text = format!(
             "# Written by `cargo run --release --example packs -- --write docs/packs/measured.toml`.\n\
              date = {date}\n\
@@ -608,4 +609,13 @@ fn unpacked(file: &Path) -> Result<String, Box<dyn Error>> {
         return Err(format!("gzip cannot read {}", file.display()).into());
     }
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Returns the current day in UTC, as in `2027-01-31`; the start of 1970 if the system's clock is wrong.
+fn current_day() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let day = Date::from_unix_seconds(since.as_secs());
+    day.map_or_else(|| "1970-01-01".to_owned(), |day| day.to_string())
 }

@@ -849,7 +849,7 @@ impl Conversation {
         self.waiting.splice(..0, attempt.sent.drain(..));
     }
 
-    /// Lets the next request tell the fate of a decision that has no message.
+    /// Queues a decision without a message, so that it counts as delivered or dropped with the next request.
     pub(crate) fn queue_without_message(&mut self, decision: &Decision) {
         let pending = self.pending(decision, String::new());
         self.waiting.extend(pending);
@@ -1035,8 +1035,8 @@ impl AttemptState {
         self.cut = Some(Cut::of_decision(decision, rule.as_ref(), message, keep));
     }
 
-    /// The texts that the next request repeats. Of the part that was cut, nothing from the match on stays if the rule
-    /// holds text or keeps only what is before the match.
+    /// Returns the texts that the next request repeats. The part that was cut ends at the match if the rule holds text or
+    /// keeps only the text before the match.
     fn retained_texts(
         &mut self,
         decision: &Decision,

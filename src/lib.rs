@@ -1,5 +1,5 @@
-//! A streaming-rules engine: reads a model's reply as it arrives, knows at the byte where it becomes
-//! certain that a rule is broken, and says what to do.
+//! A streaming-rules engine: it matches rules against a model's reply as it arrives, reports a violation at the first byte
+//! at which it is certain, and decides the action.
 //!
 //! # Example: no byte of a secret is shown
 //!
@@ -61,7 +61,7 @@
 //! | delta | a fragment of a part: bytes, cut anywhere |
 //! | haystack | the contiguous text that patterns see: a text part, or one decoded argument of a call |
 //! | hit | a rule is broken: rule, part, [end](Hit::end), [deciding byte](Hit::decided) |
-//! | decision | what policy makes of a hit: an action, or the reason why it is suppressed |
+//! | decision | the action that the policy chooses for a hit, or the reason why it is suppressed |
 //! | cut | the end of an attempt by a rule or a limit: [`Cut`] |
 //! | hold | text that may yet break a rule is not released |
 //! | redaction | matched text is replaced before it is released |

@@ -472,7 +472,7 @@ impl Session {
         }
     }
 
-    /// Counts guidance as not given, as [`dropped`](Self::dropped) does for its decision.
+    /// Reverts guidance that was not delivered, as [`dropped`](Self::dropped) does for its decision.
     #[cfg(feature = "harness")]
     pub(crate) fn drop_pending(&mut self, pending: &PendingGuidance) {
         let place = pending
@@ -481,7 +481,7 @@ impl Session {
         self.revert(place, pending.action, pending.turn);
     }
 
-    /// Reverts the count of an act of that turn, by the rule at that index in the present pack.
+    /// Reverts one act of the rule at index `place` of the present pack, which was counted in `turn`.
     fn revert(&mut self, place: Option<usize>, action: Action, turn: u32) {
         if action == Action::Retry && turn == self.turn {
             self.retries = self.retries.saturating_sub(1);
@@ -654,7 +654,7 @@ impl Session {
             stream.channel(hit.part),
             Some(Channel::ToolOutput | Channel::UserInput)
         );
-        // The bound is on retries that happen: rules in shadow must not use it up for each other.
+        // Only live retries count: a rule in shadow must not consume the bound.
         let has_retries = self.retries < self.pack.limits().turn_retries;
         let can_retry = is_generated && (has_retries || self.is_shadow(rule.mode));
         self.ledger(rule.mode).action(place, rule, can_retry)

@@ -40,7 +40,9 @@ impl PackBuilder {
 /// Returns every problem of the files at `paths` and of the files below the folders among them, sorted by file,
 /// line and column. All of them are loaded together, so the full ids of their rules must differ.
 ///
-/// At most 1,000 problems are returned; the last one then gives the number of the others.
+/// At most 1,000 problems are returned; the last one then gives the number of the others. The current date is not known
+/// here, so each `[[allow]]` with `until` has the warning `undated-allow`; [`PackBuilder::today`] with
+/// [`lints`](PackBuilder::lints) compares it.
 ///
 /// # Example: an incomplete rule
 /// ```

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::check::Terms;
-use super::compose::{self, Date, Today};
+use super::compose::{self, Date};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::lint::LintTrial;
@@ -161,11 +161,9 @@ impl PackBuilder {
     }
 
     /// Sets the day with which an `[[allow]]` with `until` is compared. An entry that ended before it is not applied, and is
-    /// among the [`warnings`](Pack::warnings). Default: the day of the system's clock in UTC, [`Date::today`]. A pack keeps
-    /// the day on which it was built: a long-running process builds it again.
-    ///
-    /// On `wasm32-unknown-unknown` there is no clock. Without this call no `[[allow]]` with `until` is applied there, and
-    /// each is among the warnings.
+    /// among the [`warnings`](Pack::warnings). Without this call no `[[allow]]` with `until` is applied, and each is among the
+    /// warnings: the library reads no clock (see [`Date::from_unix_seconds`]). A pack keeps the day with which it was built:
+    /// a long-running process builds it again.
     ///
     /// # Example: an exception for some weeks
     /// ```
@@ -198,35 +196,7 @@ impl PackBuilder {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn today(mut self, today: Date) -> PackBuilder {
-        self.terms.today = Today::Is(today);
-        self
-    }
-
-    /// Builds the pack without reading a clock, so that no `[[allow]]` with `until` is applied.
-    ///
-    /// # Example: the same pack on every day
-    /// ```
-    /// use ttsr::Pack;
-    /// let text = r#"
-    /// schema = 1
-    /// [pack]
-    /// name = "demo"
-    /// [rule.no-todo]
-    /// description = "Do it now"
-    /// match.any = [{ literal = "TODO" }]
-    /// examples.match = ["TODO: more"]
-    /// [[allow]]
-    /// rules = ["demo/no-todo"]
-    /// tools = ["write"]
-    /// reason = "until the release"
-    /// until = 9999-12-31
-    /// "#;
-    /// let pack = Pack::builder().toml("demo.toml", text).without_clock().build()?;
-    /// assert_eq!(pack.warnings()[0].code(), "undated-allow");
-    /// # Ok::<(), ttsr::LoadError>(())
-    /// ```
-    pub fn without_clock(mut self) -> PackBuilder {
-        self.terms.today = Today::Unknown;
+        self.terms.today = Some(today);
         self
     }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::builtin::BuiltinPack;
-use super::compose::{self, Allow, Override, PackSource, Today, WrittenAllow};
+use super::compose::{self, Allow, Date, Override, PackSource, WrittenAllow};
 use super::diagnostic::{Diagnostic, Excerpt, Report, TextCursor, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
@@ -96,7 +96,8 @@ pub(super) struct Facts {
 pub(super) struct Terms {
     /// The actions that it allows; `None` allows all of them.
     pub(super) grants: Option<Vec<Action>>,
-    pub(super) today: Today,
+    /// The day with which `until` of an `[[allow]]` is compared, if the host passes it.
+    pub(super) today: Option<Date>,
     /// The packs that the load must result in.
     pub(super) lock: Option<Lock>,
     /// The trial that lints run rules with; `None` if no lints run.

@@ -25,7 +25,6 @@ mod overrides;
 pub(crate) use allow::Allow;
 pub(super) use allow::{WrittenAllow, id_glob, resolve};
 pub use date::Date;
-pub(in crate::pack) use date::Today;
 pub(super) use grant::{action_after_retries, ungranted, ungranted_in_code};
 pub(super) use overrides::{Override, apply};
 

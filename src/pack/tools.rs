@@ -246,11 +246,7 @@ mod tests {
             "schema = 1\n[pack]\nname = 'p'\n{head}\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n{rule}\n\
              match.any = [{{ literal = 'x' }}]\nexamples.match = ['x']\nexamples.no-match = ['y']\n"
         );
-        let pack = Pack::builder()
-            .toml("p", text)
-            .lints()
-            .without_clock()
-            .build();
+        let pack = Pack::builder().toml("p", text).lints().build();
         let pack = pack.unwrap_or_else(|error| panic!("{error}"));
         let shown = pack.warnings().iter().map(|it| {
             let help = it.help().unwrap_or_default();

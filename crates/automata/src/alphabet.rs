@@ -531,7 +531,7 @@ fn assign_columns(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     for byte in BY_FREQUENCY.iter().copied().chain(0..128) {
         assign(range_of(u32::from(byte)).signature, &mut next);
     }
-    // After the ASCII columns, so that it fits into a byte, and before all that a byte does not name.
+    // After the ASCII columns, because it must fit into a byte, and before the columns that only decoded characters reach.
     let decode_column = next as usize;
     next += 1;
     // Invalid input is rare: its code points are the last, and so are its columns.

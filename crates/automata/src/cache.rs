@@ -209,8 +209,7 @@ impl CacheBuilder {
 
     /// Counts a transition that is requested after `symbols` symbols. Returns true if it should be built.
     fn should_build(&mut self, symbols: u32) -> bool {
-        // The search stepped `symbols` symbols through the table before it needed this transition, so the sum of both
-        // compares the use of the table with the work of building it.
+        // `symbols` transitions were used since the last build, so the two sums compare use with construction.
         self.built += 1;
         self.symbols = self.symbols.saturating_add(symbols);
         let interval = if self.is_thrashing {
@@ -312,7 +311,7 @@ impl CacheBuilder {
     ) -> Option<StateId> {
         // Before the check for thrashing: a promotion builds no state, and declining it would ask again at every entry.
         if let Unbuilt::FullRow(state) = unbuilt {
-            // A promotion is no new state, but the symbols that led to it are use of the table.
+            // A promotion adds no state, but the symbols stepped before it count as use.
             self.symbols = self.symbols.saturating_add(symbols);
             // Without a full row, the transitions of the sparse one remain in use.
             return Some(self.promote(table, state).unwrap_or_else(|| {
@@ -754,7 +753,7 @@ mod tests {
         assert!(build(&mut cache, BUILDS_PER_RECHECK, SYMBOLS_PER_STATE));
         // After one more failed check, the next one comes after as many builds as at first.
         assert!(!build(&mut cache, BUILDS_PER_CHECK, 0));
-        // Nothing is judged while states are few and their sets small beside the budget.
+        // There is no verdict while the table is nearly empty.
         assert!(build(
             &mut of_states(MIN_STATES_TO_JUDGE, usize::MAX),
             BUILDS_PER_CHECK,

@@ -220,7 +220,7 @@ impl Determinizer {
         }
         successor.state_set.cut = state_set.cut;
         successor.state_set.before = after;
-        // What the closure of the targets reached matches after this symbol, hence `now`.
+        // The matches in this closure need no further symbol, so they are `now`.
         successor.split_off_reports(nfa);
         self.resolved = resolved;
         self.successor = successor;

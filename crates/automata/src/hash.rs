@@ -87,7 +87,7 @@ impl Hasher for IdentityHasher {
         self.0 = combine(self.0, hash_bytes(bytes));
     }
     fn write_u64(&mut self, value: u64) {
-        // The key has hashed itself, so its value is the hash.
+        // The key already is a hash.
         self.0 = value;
     }
 }

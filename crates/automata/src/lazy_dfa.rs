@@ -164,9 +164,8 @@ impl DfaCache {
     /// Returns true if the state has no partial match.
     #[inline(always)]
     fn is_start_state(&self, state: StateId) -> bool {
-        // Obligation of the caller: no start state reports. One that activates a suffix has its row above the match
-        // bit, and nearly every id is below that. Prefilters and `for_spans` rule it out.
-        // The start states have the first rows.
+        // The start states have the lowest rows. Obligation of the caller: no start state reports, which prefilters and
+        // `for_spans` ensure. A start state that activates a suffix would lie above the match bit.
         state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
     }
 

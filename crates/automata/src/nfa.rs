@@ -167,8 +167,8 @@ impl Nfa {
 
     /// Adds copies of the start states, so that no start state is ever entered again.
     ///
-    /// A loop at the start of a pattern (`(?:ab)+`) otherwise leads back into the start closure, and a partial match
-    /// that waits there could not be told from a search that has not started.
+    /// A loop at the start of a pattern (`(?:ab)+`) otherwise leads back into the start closure, and a partial match in
+    /// the start closure looks like an idle search.
     pub(crate) fn with_distinct_starts(mut self) -> Nfa {
         // Every state gets a copy, because splits and assertions of the start closure may lead anywhere. The copies
         // that no start reaches stay unused.

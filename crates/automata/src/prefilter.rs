@@ -138,7 +138,7 @@ impl Prefilter {
             level,
             probe,
             looked: lookup_masks(&windows)?,
-            // A window that a byte which is not ASCII falls into starts up to three bytes before it.
+            // If a window covers a byte that is not ASCII, it starts up to three bytes earlier.
             look_back: farthest + WIDTH - 1,
             costs: Default::default(),
             plain_costs: [IN_LANES; 3].map(|cost| CostEstimate(AtomicU32::new(cost))),

@@ -1,6 +1,7 @@
 //! Arguments shared by several subcommands.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, io};
 
 use clap::{Args, ValueEnum};
@@ -123,11 +124,18 @@ pub(crate) struct TodayArg {
 impl TodayArg {
     /// Sets the date used by the loader.
     pub(crate) fn apply(&self, builder: PackBuilder) -> PackBuilder {
-        match self.today {
+        match self.today.or_else(current_day) {
             Some(today) => builder.today(today),
+            // The loader warns about each entry with a last day.
             None => builder,
         }
     }
+}
+
+/// Returns the current day in UTC, or `None` if the system's clock is before 1970 or after 9999.
+fn current_day() -> Option<Date> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Date::from_unix_seconds(since.as_secs())
 }
 
 fn day(text: &str) -> Result<Date, String> {

@@ -22,7 +22,7 @@ pub(crate) struct InputProblems {
 }
 
 impl InputProblems {
-    /// Returns a collector that reports nothing until another one [merges](Problems::extend) it, so that the problems of
+    /// Returns a collector that reports nothing until another one [merges](InputProblems::extend) it, so that the problems of
     /// several threads are reported in the order of the input.
     pub(crate) fn deferred() -> InputProblems {
         InputProblems {

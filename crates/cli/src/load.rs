@@ -10,7 +10,7 @@ use crate::args::{PackArgs, WorkspaceArgs};
 use crate::output::{Escaped, print_message};
 use crate::totals::Quantity;
 
-/// Built-in packs that judge text only if the user names them: what they find is right in most replies.
+/// Built-in packs that are loaded only by name, because their matches are legitimate in most replies.
 pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["std/pii"];
 
 /// The packs of [`OFF_BY_DEFAULT`], and those about agents and tools of OpenCode, for commands that do not have these.

@@ -1,4 +1,4 @@
-//! What is counted and logged of a request.
+//! Counts and logs the outcome of a request.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -239,7 +239,7 @@ impl ReplyJudge {
         if self.is_waiting() {
             return Ok(());
         }
-        // The end of a reply that did not come to its end lets out nothing.
+        // If the reply ended early, held text is dropped.
         let is_broken =
             |event: &Event| matches!(event, Event::Finish { reason } if is_broken_off(reason));
         let drops_held =
@@ -529,7 +529,7 @@ impl ReplyJudge {
         self.held_bytes = 0;
         self.open_calls.clear();
         self.reader = Reader::new(UNNAMED);
-        // What is left of the response that was cut belongs to no frame of the next one.
+        // The rest of the cut response is not part of the next one.
         drop(self.frames.finish());
         self.has_data = false;
         self.report.retries += 1;

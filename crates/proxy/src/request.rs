@@ -1,8 +1,8 @@
-//! The judgement of one request: which of its texts are new, what rules make of them, and the body that is sent.
-//! Without I/O and without a clock.
+//! Judges one request: finds its new texts, applies rules to them, and builds the body that is sent. Without I/O and
+//! without a clock.
 //!
 //! `read` finds the texts of a body by their place, `memory` is what a session keeps of earlier requests, `redactors`
-//! has the rules that redact, and `outgoing` writes the body. Only texts that change are written anew.
+//! has the rules that redact, and `outgoing` writes the body. Only texts that change are encoded again.
 
 mod memory;
 mod outgoing;

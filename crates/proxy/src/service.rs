@@ -49,7 +49,7 @@ struct ReplyContext<'w> {
     /// `None` if the request was not judged.
     judged: Option<(JudgedRequest, ReplySession)>,
     call: UpstreamCall,
-    /// The warnings that the client is told.
+    /// The warnings that are sent to the client.
     warnings: &'w mut Vec<Note>,
 }
 

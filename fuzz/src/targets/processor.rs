@@ -1,4 +1,4 @@
-//! Whatever a provider sends, in any order: a reply ends at most once and nothing follows its end, an attempt is aborted
+//! Property: for any sequence of events of a provider, a reply ends at most once and nothing follows its end, an attempt is aborted
 //! at most once, the forwarded bytes of a part are a prefix of the received ones, and the split changes only the steps
 //! that carry bytes.
 

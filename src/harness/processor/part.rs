@@ -87,7 +87,7 @@ impl Processor {
             return;
         }
         out.push(Step::Named { part, tool, call });
-        // Some text may have waited for the name.
+        // Text may have been held until the tool was named.
         self.forward_released(index, out);
         let waiting = self.conversation.waiting_text(part).len();
         report_held(part, waiting, out);
@@ -429,7 +429,7 @@ impl Processor {
         true
     }
 
-    /// Takes over the review that the rule of a decision asks for, as a question to ask about the call before it runs.
+    /// Queues the review that the rule of a decision requires. It is asked before the call runs.
     fn queue_consultation(&mut self, decision: Decision) {
         let stream = self.conversation.stream();
         let rule = stream.and_then(|stream| Some(stream.rule(&decision)?.id.clone()));

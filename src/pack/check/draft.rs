@@ -130,8 +130,8 @@ impl Draft {
         self.entries = origins.entries;
     }
 
-    /// Returns the latest layer's writing of the key at `path`, or of a key below it. The empty path is the rule itself,
-    /// which no key gives.
+    /// Returns the place in the last layer that sets the key at `path`, or a key below it. The empty path is the rule
+    /// itself, which no key sets.
     pub(in crate::pack) fn latest_written(&self, path: &str) -> Option<&WrittenKey> {
         // A path that is not in the table would silently report every problem at the rule's id.
         #[cfg(debug_assertions)]

@@ -166,7 +166,7 @@ fn file(at: Context, key: &KeyShape, value: &str) -> Option<String> {
 }
 
 fn load(text: &str) -> Result<Pack, LoadError> {
-    Pack::builder().toml("p.toml", text).without_clock().build()
+    Pack::builder().toml("p.toml", text).build()
 }
 
 /// In every key that takes several texts, `@list` is replaced by its entries, or is an error at its place.

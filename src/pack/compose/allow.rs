@@ -76,7 +76,7 @@ pub(in crate::pack) fn resolve(
 ) -> (Vec<Allow>, Vec<(Place, Fault)>) {
     let mut allows = Vec::new();
     let mut faults = Vec::new();
-    let today = terms.today.date();
+    let today = terms.today;
     for WrittenAllow {
         mut allow,
         rules: globs,

@@ -57,19 +57,24 @@ impl Date {
 }
 
 impl Date {
-    /// Returns the current day in UTC by the system's clock. The result is `None` without a clock, as on
-    /// `wasm32-unknown-unknown`, and if the clock is before 1970 or after 9999.
+    /// Returns the day in UTC that is `seconds` seconds after the start of 1970, or `None` after the year 9999. The library
+    /// reads no clock; a host has these seconds from `SystemTime`.
     ///
-    /// # Example: a pack as of today
+    /// # Example: the current day
     /// ```
+    /// use std::time::{SystemTime, UNIX_EPOCH};
+    /// use ttsr::pack::Date;
+    /// assert_eq!(Date::from_unix_seconds(951_782_400), Date::new(2000, 2, 29));
     /// # if cfg!(not(target_family = "wasm")) {
-    /// let today = ttsr::pack::Date::today().expect("a clock");
-    /// assert!(today > ttsr::pack::Date::new(2025, 1, 1).expect("a day"));
+    /// let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    /// let today = Date::from_unix_seconds(since.as_secs()).expect("a day before the year 10000");
+    /// assert!(today > Date::new(2025, 1, 1).expect("a day"));
     /// # }
+    /// # Ok::<(), std::time::SystemTimeError>(())
     /// ```
     #[must_use]
-    pub fn today() -> Option<Date> {
-        Date::after_epoch(days_since_epoch()?)
+    pub fn from_unix_seconds(seconds: u64) -> Option<Date> {
+        Date::after_epoch(seconds / 86_400)
     }
 
     /// Returns the day that is `days` days after 1970-01-01.
@@ -95,39 +100,6 @@ impl Date {
             u8::try_from(month).ok()?,
             u8::try_from(day).ok()?,
         )
-    }
-}
-
-/// Returns the days since 1970-01-01. This is the only clock that the library reads outside of its optional features;
-/// `SystemTime::now` panics on `wasm32-unknown-unknown`.
-#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
-fn days_since_epoch() -> Option<u64> {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Some(since.ok()?.as_secs() / 86_400)
-}
-
-#[cfg(all(target_family = "wasm", target_os = "unknown"))]
-fn days_since_epoch() -> Option<u64> {
-    None
-}
-
-/// The day that a load uses as the current one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::pack) enum Today {
-    /// The day of the system's clock.
-    #[default]
-    System,
-    Unknown,
-    Is(Date),
-}
-
-impl Today {
-    pub(in crate::pack) fn date(self) -> Option<Date> {
-        match self {
-            Today::System => Date::today(),
-            Today::Unknown => None,
-            Today::Is(date) => Some(date),
-        }
     }
 }
 

@@ -108,7 +108,7 @@ impl PartLimits {
             if input.len() + piece.bytes.len() <= most {
                 input.extend_from_slice(piece.bytes);
             } else {
-                // A call that was not kept whole equals no other.
+                // A call that is not stored completely is never equal to another.
                 self.call_input = None;
                 admission.state.counters.unconfirmed += 1;
             }

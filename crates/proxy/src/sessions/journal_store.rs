@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{MemoryStore, SessionError, SessionStore, StoreFuture, StoredSession};
 
-/// The size from which a file is written anew, if most of it is of no use any more.
+/// The size in bytes from which the file is compacted, if most of it is obsolete.
 const COMPACT_BYTES: u64 = 1 << 20;
 
 /// Sessions in memory and in a file of one process, to which each write appends one line of JSON. A process that is killed

@@ -27,7 +27,7 @@ struct KnownSessions {
 }
 
 impl MemoryStore {
-    /// Returns a store that keeps at most so many sessions, each until it was not used for that time.
+    /// Returns a store that keeps at most `sessions` sessions, each for `idle_time` after its last use.
     #[must_use]
     pub fn new(sessions: usize, idle_time: Duration) -> MemoryStore {
         MemoryStore {

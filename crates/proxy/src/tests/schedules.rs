@@ -119,7 +119,7 @@ fn reply(random: &mut Random, api: ModelApi) -> String {
     stream_of(api, &pieces)
 }
 
-/// What a client received, and how its connection ended.
+/// The bytes that a client received, and how its connection ended.
 #[derive(Debug)]
 struct Received {
     status: u16,

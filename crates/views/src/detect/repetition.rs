@@ -135,7 +135,7 @@ impl RepetitionDetector {
     fn skip(&mut self, bytes: &[u8]) -> usize {
         let (mut kept, mut at) = (0, 0);
         while at < bytes.len() {
-            // From sample to sample: after the next blank, or where the last bytes have had none for a whole gram.
+            // Samples start after a blank, or every `GRAM` bytes in text without blanks.
             let solid = leading_solid(&bytes[at..]);
             let dense = GRAM.saturating_sub(self.run).max(1);
             if solid >= dense {
@@ -199,7 +199,7 @@ impl RepetitionDetector {
         0
     }
 
-    /// Returns the distance to the sample at that position; 0 if it is none, or farther away than the longest unit.
+    /// Returns the distance to the sample at that position; 0 if there is no sample, or it is farther than the longest unit.
     #[inline]
     fn distance_to(&self, sample: u32) -> usize {
         let distance = (self.len as u32).wrapping_sub(sample) as usize;

@@ -29,7 +29,7 @@ pub(super) struct ShortSteps {
 }
 
 impl ShortSteps {
-    /// Adds a step. Returns false if there is none, or no room for it.
+    /// Adds a step. Returns false if `step` is `None` or the list is full.
     #[inline]
     fn add(&mut self, step: Option<ShortStep>) -> bool {
         let Some(slot) = self.steps.get_mut(self.added) else {
