@@ -19,7 +19,7 @@ use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
-    ReleasePlan, RuleScope, ViewKey, ViewRules,
+    ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -271,7 +271,7 @@ fn group_filter<'r>(
     globs: &mut GlobCache<'r>,
 ) -> Result<GroupFilter, GlobError> {
     Ok(GroupFilter {
-        group: CaptureGroup::named(capture.group.as_deref(), hir),
+        group: CaptureGroup::find(capture.group.as_deref(), hir),
         entropy: capture.entropy,
         random: capture.random,
         checksum: capture.checksum,
@@ -440,7 +440,7 @@ fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: 
     };
     let shapes = shapes.get_or_insert_default();
     let grammars = ast.languages.iter();
-    for grammar in grammars.filter_map(|name| Grammar::named(name)) {
+    for grammar in grammars.filter_map(|name| Grammar::from_name(name)) {
         let sought = AstPatternSource {
             any: &ast.any,
             inside: &ast.inside,
@@ -556,7 +556,10 @@ impl ViewBuilder {
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
-                    counts_text: patterns.iter().any(compares_positions),
+                    counts: match patterns.iter().any(compares_positions) {
+                        true => TextCounts::LinesAndChars,
+                        false => TextCounts::Nothing,
+                    },
                     patterns: patterns.into_boxed_slice(),
                     holds,
                     is_unbroken,

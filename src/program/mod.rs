@@ -133,6 +133,15 @@ pub(crate) struct ViewRules {
     pub(crate) full: Box<[FullMatchRules]>,
 }
 
+/// The counts of the text before a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextCounts {
+    /// Lines and characters, because a condition compares positions in them.
+    LinesAndChars,
+    /// None.
+    Nothing,
+}
+
 /// A set of patterns whose full matches are needed, in one matcher.
 #[derive(Debug)]
 pub(crate) struct FullMatchRules {
@@ -141,8 +150,7 @@ pub(crate) struct FullMatchRules {
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// True if text is held back until these patterns are decided.
     pub(crate) holds: bool,
-    /// True if a condition compares positions in lines or characters, so that those before a match must be counted.
-    pub(crate) counts_text: bool,
+    pub(crate) counts: TextCounts,
     /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
     pub(crate) is_unbroken: bool,
 }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_text_does_not_depend_on_where_it_is_cut() {
+    fn the_excerpt_of_a_text_does_not_depend_on_its_cuts() {
         let text: Vec<u8> = (0..600u32).map(|n| (n * 7 % 251) as u8).collect();
         for end in [0, 1, 100, WINDOW - 1, WINDOW, WINDOW + 1, 400, 600] {
             for cut in 0..=end {

@@ -116,7 +116,7 @@ fn explain_rule(
     if !place.is_given() && options.text.is_none() {
         return Ok(());
     }
-    let because = place.against(rule, pack.root())?;
+    let because = place.reasons_not_live(rule, pack.root())?;
     let tried = match &options.text {
         Some(text) if because.is_empty() => Some(RuleTrial::new(rule, pack.root(), place, text)?),
         _ => None,
@@ -133,7 +133,7 @@ fn explain_rule(
 fn all(place: &PlaceArgs, pack: &Pack, out: &mut RecordWriter) -> Result<(), CommandError> {
     let mut live = 0;
     for rule in pack.rules() {
-        let because = place.against(rule, pack.root())?;
+        let because = place.reasons_not_live(rule, pack.root())?;
         live += usize::from(because.is_empty());
         out.write(&LiveRule {
             rule: &rule.id,
@@ -172,7 +172,11 @@ impl PlaceArgs {
 
     /// Returns the reasons why the rule is not live here, empty if it is live. A property that was not given is no
     /// reason.
-    fn against(&self, rule: &Rule, root: Option<&str>) -> Result<Vec<String>, CommandError> {
+    fn reasons_not_live(
+        &self,
+        rule: &Rule,
+        root: Option<&str>,
+    ) -> Result<Vec<String>, CommandError> {
         let mut because = Vec::new();
         if let Some(channel) = self.channel().filter(|channel| !rule.on.contains(channel)) {
             let on: Vec<&str> = rule.on.iter().map(|channel| channel.name()).collect();

@@ -427,7 +427,7 @@ impl<E: Keyword> Format<E> for OneOf {
         reader: &mut RuleReader<'_>,
     ) -> Option<E> {
         let text = reader.string(value, &quote(head.name()))?;
-        reader.named(&text, head.name(), &keywords::<E>(), E::from_keyword)
+        reader.value_of_name(&text, head.name(), &keywords::<E>(), E::from_keyword)
     }
 
     fn write(&self, value: &E) -> KeyValue {
@@ -490,7 +490,7 @@ impl Format<Option<Action>> for RetryThen {
     ) -> Option<Option<Action>> {
         let text = reader.string(value, &quote(head.name()))?;
         let from_name = |name: &str| RetryThen::ALL.into_iter().find(|then| then.name() == name);
-        let then = reader.named(&text, head.name(), &RetryThen::names(), from_name);
+        let then = reader.value_of_name(&text, head.name(), &RetryThen::names(), from_name);
         then.map(Some)
     }
 
@@ -526,7 +526,7 @@ impl Format<Option<Action>> for ExpectedAction {
             "nothing" => Some(None),
             name => Action::from_name(name).map(Some),
         };
-        reader.named(&text, head.name(), &ExpectedAction::names(), from_name)
+        reader.value_of_name(&text, head.name(), &ExpectedAction::names(), from_name)
     }
 
     fn write(&self, value: &Option<Action>) -> KeyValue {
@@ -891,7 +891,7 @@ impl Format<Vec<(String, Place)>> for RuleGlobs {
         let globs = globs.into_iter();
         Some(
             globs
-                .map(|(glob, span)| (glob, reader.place(span)))
+                .map(|(glob, span)| (glob, reader.locate(span)))
                 .collect(),
         )
     }

@@ -415,7 +415,7 @@ fn count_features(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
 }
 
 #[test]
-fn what_is_accepted_reads_any_text() {
+fn an_accepted_pack_reads_any_text() {
     let given = |variable: &str| std::env::var(variable).ok()?.parse::<usize>().ok();
     let packs = given("TTSR_ACCEPTS").unwrap_or_else(|| scale(PACKS));
     let texts = given("TTSR_ACCEPTS_TEXTS").unwrap_or(TEXTS);

@@ -42,7 +42,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
 
 fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
-        beside_calls(key, written, found);
+        report_tool_call_only_keys(key, written, found);
     }
     edits(key, written, rule, found);
     if let Some((one, other)) = disjoint(&written.region) {
@@ -77,7 +77,7 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
 }
 
 /// Reports arguments and regions that only tool calls have, in a rule that does not read them.
-fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
+fn report_tool_call_only_keys(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
     let pattern = quote(&written.text);
     let mut unreachable = |wants: &str, help: &str| {
         let message = format!("pattern {pattern} {wants}: `on` does not name `tool-input`");

@@ -47,15 +47,10 @@ impl FirstEndReader {
     }
 
     /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
-    /// Returns false, and changes nothing, if the delta is not of that kind.
+    /// Returns false, and changes nothing, if the delta is not of that kind or `accepts` returns false for its bytes,
+    /// which are padded with zeros.
     #[inline(always)]
-    pub(in crate::stream::part) fn push_short(&mut self, bytes: &[u8]) -> bool {
-        self.push_short_if(bytes, |_| true)
-    }
-
-    /// Like [`push_short`](Self::push_short), if `accepts` returns true for the bytes, which are padded with zeros.
-    #[inline(always)]
-    pub(super) fn push_short_if(
+    pub(in crate::stream::part) fn push_short(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,

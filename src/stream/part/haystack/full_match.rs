@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::context::MatchContext;
 use super::{Admission, HaystackScope, TextEnd};
-use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
+use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole, TextCounts};
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
@@ -36,9 +36,9 @@ pub(super) struct FullMatchReader {
 struct PrecedingText {
     /// Its last bytes.
     window: Window,
-    /// Number of line feeds; 0 unless [`FullMatchRules::counts_text`].
+    /// Number of line feeds; 0 if [`FullMatchRules::counts`] is `Nothing`.
     lines: u64,
-    /// Number of characters; 0 unless [`FullMatchRules::counts_text`].
+    /// Number of characters; 0 if [`FullMatchRules::counts`] is `Nothing`.
     chars: u64,
 }
 
@@ -76,20 +76,18 @@ impl FullMatchReader {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported. Returns the step, and the number of leading
-    /// bytes after which no match was in progress; or `None`, and changes nothing, if the delta is not of that kind.
+    /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
+    /// delta is not of that kind.
     #[inline]
     pub(super) fn try_short(
-        &self,
+        &mut self,
         rules: &FullMatchRules,
         bytes: &[u8],
         limit: usize,
-    ) -> Option<(ShortStep, usize)> {
+    ) -> Option<ShortStep> {
         let has_room = self.stretch.bytes().len() + bytes.len() < limit;
         match has_room && self.has_nothing_to_resolve() {
-            true => rules
-                .matcher
-                .try_step_short_tracking_idle(&self.cursor, bytes),
+            true => rules.matcher.try_step_short(&mut self.cursor, bytes),
             false => None,
         }
     }
@@ -101,15 +99,15 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         piece: Chunk<'_>,
         padded: &[u8; SHORT],
-        (step, idle_until): (ShortStep, usize),
+        step: ShortStep,
     ) {
+        let idle_until = step.idle_until();
         rules
             .matcher
             .accept_short(&mut self.cursor, piece.bytes, step);
         if idle_until > 0 {
             self.drop_stretch(rules);
-            self.before
-                .push_short(*padded, idle_until, rules.counts_text);
+            self.before.push_short(*padded, idle_until, rules.counts);
         }
         if idle_until < piece.bytes.len() {
             self.stretch
@@ -251,7 +249,7 @@ impl FullMatchReader {
     fn skip(&mut self, rules: &FullMatchRules, piece: Chunk<'_>) {
         if !piece.bytes.is_empty() {
             self.drop_stretch(rules);
-            self.before.push(piece.bytes, rules.counts_text);
+            self.before.push(piece.bytes, rules.counts);
         }
     }
 
@@ -259,7 +257,7 @@ impl FullMatchReader {
     #[inline]
     fn drop_stretch(&mut self, rules: &FullMatchRules) {
         if !self.stretch.is_empty() {
-            self.before.push(self.stretch.bytes(), rules.counts_text);
+            self.before.push(self.stretch.bytes(), rules.counts);
             self.stretch.clear();
         }
     }
@@ -408,8 +406,8 @@ impl PrecedingText {
     }
 
     /// Appends bytes, and counts their lines and characters if a condition needs them.
-    fn push(&mut self, bytes: &[u8], counts_text: bool) {
-        if counts_text {
+    fn push(&mut self, bytes: &[u8], counts: TextCounts) {
+        if counts == TextCounts::LinesAndChars {
             self.lines += lines(bytes);
             self.chars += chars(bytes);
         }
@@ -418,8 +416,8 @@ impl PrecedingText {
 
     /// As [`push`](Self::push) for the first `len` bytes of `padded`: at least one, all of them ASCII.
     #[inline(always)]
-    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts_text: bool) {
-        if counts_text {
+    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts: TextCounts) {
+        if counts == TextCounts::LinesAndChars {
             let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
             self.lines += lines(&kept.to_le_bytes());
             self.chars += len as u64;
