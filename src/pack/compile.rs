@@ -16,7 +16,7 @@ use crate::pack::lower::{self, lower};
 use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
-    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
+    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, MatchMode, PatternRole, Places, Program,
     ReleasePlan, RuleScope, ViewKey, ViewRules,
 };
@@ -67,6 +67,8 @@ struct CompiledPattern {
     arg: Option<Arc<ArgScope>>,
     vm: Option<Arc<PikeVm>>,
     filter: Option<Arc<GroupFilter>>,
+    /// The expression of [`Pattern::unless`].
+    unless: Option<Hir>,
     #[cfg(feature = "lookaround")]
     confirm: Option<Arc<Verifier>>,
     /// Set for a pattern with look-around if every match is wanted.
@@ -160,6 +162,17 @@ fn compile_patterns<'r>(
             if states > limits.pack_states {
                 return Err(error(CompileErrorKind::States(states)));
             }
+            let unless = pattern
+                .exception()
+                .map(|exception| lower(&exception, limits));
+            let unless = unless
+                .transpose()
+                .map_err(|why| error(CompileErrorKind::Pattern(why)))?
+                .map(|lowered| lowered.hir);
+            states = states.saturating_add(unless.as_ref().map_or(0, pattern::states));
+            if states > limits.pack_states {
+                return Err(error(CompileErrorKind::States(states)));
+            }
             let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
@@ -187,6 +200,7 @@ fn compile_patterns<'r>(
                     arg,
                     vm: None,
                     filter: None,
+                    unless,
                 });
                 continue;
             }
@@ -206,6 +220,7 @@ fn compile_patterns<'r>(
                 hir,
                 arg,
                 filter: filter.map(Arc::new),
+                unless,
                 #[cfg(feature = "lookaround")]
                 confirm: None,
                 #[cfg(feature = "lookaround")]
@@ -483,6 +498,8 @@ struct ViewBuilder {
     key: ViewKey,
     hirs: Vec<Hir>,
     patterns: Vec<FirstEndPattern>,
+    /// For each exception, the index of its pattern.
+    exceptions: Vec<usize>,
     /// Patterns whose full matches are needed: of rules that hold no text, of rules that do, and those with
     /// look-around.
     full: [(Vec<Hir>, Vec<FullMatchPattern>); 3],
@@ -494,14 +511,37 @@ impl ViewBuilder {
     }
 
     fn add_first_end(&mut self, id: RuleId, compiled: &CompiledPattern) {
+        let unless = self.add_exception(id, compiled);
         self.hirs.push(compiled.hir.clone());
         self.patterns.push(FirstEndPattern {
             rule: id,
             arg: compiled.arg.clone(),
+            role: unless.map_or(FirstEndRole::Match, FirstEndRole::MatchUnless),
             vm: compiled.vm.clone(),
             #[cfg(feature = "lookaround")]
             confirm: compiled.confirm.clone(),
         });
+    }
+
+    /// Adds the exception of a pattern. Returns its index. Equal exceptions of a view are searched once.
+    fn add_exception(&mut self, id: RuleId, compiled: &CompiledPattern) -> Option<u32> {
+        let hir = compiled.unless.as_ref()?;
+        let mut known = self.exceptions.iter();
+        if let Some(index) = known.position(|&pattern| self.hirs[pattern] == *hir) {
+            return Some(index as u32);
+        }
+        let index = self.exceptions.len() as u32;
+        self.exceptions.push(self.hirs.len());
+        self.hirs.push(hir.clone());
+        self.patterns.push(FirstEndPattern {
+            rule: id,
+            arg: None,
+            role: FirstEndRole::Exception(index),
+            vm: None,
+            #[cfg(feature = "lookaround")]
+            confirm: None,
+        });
+        Some(index)
     }
 
     fn add_full(
@@ -517,6 +557,7 @@ impl ViewBuilder {
             #[cfg(feature = "lookaround")]
             FullMatchSearch::Around(_) => 2,
         };
+        let unless = self.add_exception(id, compiled);
         let (hirs, patterns) = &mut self.full[group];
         hirs.push(compiled.hir.clone());
         patterns.push(FullMatchPattern {
@@ -524,6 +565,7 @@ impl ViewBuilder {
             role,
             arg: compiled.arg.clone(),
             filter: compiled.filter.clone(),
+            unless,
             search,
         });
     }
@@ -541,6 +583,7 @@ impl ViewBuilder {
             key,
             hirs,
             patterns,
+            exceptions,
             full: [others, held, around],
         } = self;
         let full = [
@@ -574,6 +617,7 @@ impl ViewBuilder {
             key,
             matcher,
             patterns: patterns.into_boxed_slice(),
+            exceptions: exceptions.len(),
             #[cfg(feature = "lookaround")]
             confirms,
             full,

@@ -622,6 +622,11 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         slot!(Pattern: arg, WordsFormat { is_recorded: true, ..WordsFormat::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect()) }),
         "A dotted glob on the argument in which it is searched.",
     ),
+    Key::new(
+        "pattern.unless",
+        slot!(Pattern: unless, WordsFormat::FILLED),
+        "A regular expression: a match does not count if a match of this one has ended before it, in the same text.",
+    ),
     FLAGS,
     NO_FLAGS,
     OPERAND,

@@ -33,6 +33,7 @@ pub(in crate::pack) fn faults(pattern: &Pattern, limits: &Limits) -> Vec<(&'stat
     for (is_set, key) in [
         (!pattern.region.is_empty(), "region"),
         (!pattern.fold.is_empty(), "fold"),
+        (pattern.unless.is_some(), "unless"),
     ] {
         if is_set {
             let message = format!(

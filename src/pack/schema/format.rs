@@ -1062,6 +1062,9 @@ fn read_pattern(
         }
     }
     reader.record_pattern(&text, filled);
+    if let Some(value) = table.get("unless") {
+        read_exception(&mut pattern, value, reader);
+    }
     if let Some(command) = pattern.command.as_deref_mut() {
         for (key, operand) in [
             ("operand", &mut command.operand),
@@ -1090,6 +1093,33 @@ fn read_pattern(
         }
     }
     Some(pattern)
+}
+
+/// Fills in the fragments of the exception of a pattern, and reports its fault.
+fn read_exception(
+    pattern: &mut Pattern,
+    value: &Spanned<DeValue<'_>>,
+    reader: &mut RuleReader<'_>,
+) {
+    // An empty text and a value of another type have been reported.
+    let (Some(_), Some(text)) = (&pattern.unless, reader.string(value, "unless")) else {
+        return;
+    };
+    let Ok(filled) = reader.fill_fragments(&text).transpose() else {
+        return;
+    };
+    if let Some(filled) = &filled {
+        pattern.unless = Some(filled.text.clone());
+    }
+    let written = pattern.unless.as_deref().unwrap_or_default();
+    reader.spend(pattern::load_steps(written));
+    if let Some(fault) = pattern::exception_fault(pattern, reader.limits) {
+        match &filled {
+            Some(filled) => reader.fault_in_expansion(fault, &filled.map),
+            None => reader.fault_in(fault, &text),
+        }
+    }
+    reader.record_pattern(&text, filled);
 }
 
 /// Fills in the fragments of a regular expression on operands, and reports its fault.
@@ -1166,6 +1196,7 @@ impl TableEntry for Pattern {
 
     fn check(&self, limits: &Limits, found: &mut Vec<Fault>) {
         found.extend(pattern::fault(self, limits));
+        found.extend(pattern::exception_fault(self, limits));
         found.extend(
             command::faults(self, limits)
                 .into_iter()

@@ -141,6 +141,9 @@ fn pattern(random: &mut Random) -> String {
     if random.one_in(12) {
         out += random.pick(&[", arg = 'command'", ", arg = '$keys'"]);
     }
+    if random.one_in(5) {
+        write!(out, ", unless = {}", quoted(random.pick(&REGEXES))).unwrap();
+    }
     format!("{{ {out} }}")
 }
 

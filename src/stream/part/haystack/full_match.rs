@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::context::MatchContext;
+use super::exceptions::Exceptions;
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
@@ -123,10 +124,11 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         piece: Chunk<'_>,
     ) {
         if rules.is_unbroken {
-            self.push_unbroken(rules, admission, scope, piece);
+            self.push_unbroken(rules, admission, scope, exceptions, piece);
             return;
         }
         let limit = admission.context.program.limits().stretch_bytes;
@@ -172,7 +174,7 @@ impl FullMatchReader {
                 offset: piece.end(at - 1),
                 decided: piece.decided(at - 1),
             };
-            self.resolve_stretch(rules, admission, scope, end);
+            self.resolve_stretch(rules, admission, scope, exceptions, end);
             (from, idle_until) = (at, at);
         }
         self.skip(rules, piece.slice(from..idle_until));
@@ -186,6 +188,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         piece: Chunk<'_>,
     ) {
         let limit = admission.context.program.limits().stretch_bytes;
@@ -197,7 +200,7 @@ impl FullMatchReader {
                 offset: last.end(0),
                 decided: last.decided(0),
             };
-            self.resolve_stretch(rules, admission, scope, end);
+            self.resolve_stretch(rules, admission, scope, exceptions, end);
             self.reported.extend(initially_reported(rules));
             admission.state.counters.cut_matches += 1;
         }
@@ -231,6 +234,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         end: TextEnd,
     ) {
         let FullMatchReader {
@@ -241,7 +245,7 @@ impl FullMatchReader {
                 reported.insert(index, event.pattern);
             }
         });
-        self.resolve_stretch(rules, admission, scope, end);
+        self.resolve_stretch(rules, admission, scope, exceptions, end);
         let conditions = std::mem::take(&mut self.conditions);
         conditions.finish(self.before.chars, admission, end.decided);
     }
@@ -270,6 +274,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         end: TextEnd,
     ) {
         let reported = std::mem::take(&mut self.reported);
@@ -278,7 +283,7 @@ impl FullMatchReader {
             admission.state.counters.unconfirmed += incomplete;
             found.sort_by_key(|it| (it.end.offset, it.start.offset, it.pattern));
             for found in &found {
-                self.add_match(rules, admission, scope, found);
+                self.add_match(rules, admission, scope, exceptions, found);
             }
         }
         self.drop_stretch(rules);
@@ -350,12 +355,14 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         found: &FullMatch,
     ) {
         let FullMatchPattern {
             rule,
             role,
             arg: ref wanted,
+            unless,
             ..
         } = rules.patterns[found.pattern as usize];
         let Some(compound) = admission.context.program.compound(rule) else {
@@ -369,7 +376,11 @@ impl FullMatchReader {
             (Some(wanted), Some(arg)) => wanted.applies(arg),
             _ => true,
         };
-        if is_too_late || !in_arg || !admission.is_in_scope(rule, scope) {
+        let end_in_haystack = self.before.window.total() + found.range.end as u64;
+        let is_excluded = unless
+            .zip(exceptions)
+            .is_some_and(|(unless, exceptions)| exceptions.excludes(unless, end_in_haystack));
+        if is_too_late || is_excluded || !in_arg || !admission.is_in_scope(rule, scope) {
             return;
         }
         let end = TextEnd {
