@@ -1102,7 +1102,10 @@ fn read_exception(
     reader: &mut RuleReader<'_>,
 ) {
     // An empty text and a value of another type have been reported.
-    let (Some(_), Some(text)) = (&pattern.unless, reader.string(value, "unless")) else {
+    if pattern.unless.is_none() {
+        return;
+    }
+    let Some(text) = reader.string(value, "unless") else {
         return;
     };
     let Ok(filled) = reader.fill_fragments(&text).transpose() else {
