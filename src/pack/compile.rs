@@ -61,6 +61,13 @@ pub(super) enum CompileErrorKind {
     Classes,
 }
 
+/// The key `raw` of a pattern of a command, compiled.
+struct CompiledRaw {
+    hir: Hir,
+    arg: Option<Arc<ArgScope>>,
+    vm: Arc<PikeVm>,
+}
+
 /// A pattern, compiled once for all channels.
 struct CompiledPattern {
     hir: Hir,
@@ -112,10 +119,13 @@ pub(super) fn compile(
     let conditions: Vec<_> = indexed
         .map(|(index, rule)| CompoundCondition::from_rule(rule, is_allowed_by_text(index), mode))
         .collect();
-    let patterns = compile_patterns(&rules, &conditions, &limits, &mut globs)?;
+    let mut states = 0;
+    let patterns = compile_patterns(&rules, &conditions, &limits, &mut globs, &mut states)?;
+    let raws = compile_raws(&rules, &limits, &mut globs, &mut states)?;
     let sources = RuleSources {
         rules: &rules,
         patterns: &patterns,
+        raws: &raws,
         conditions: &conditions,
         allows: &allow_entries,
     };
@@ -142,15 +152,15 @@ pub(super) fn compile(
     })
 }
 
-/// Compiles the patterns of each rule, within [`Limits::pack_states`].
+/// Compiles the patterns of each rule, within [`Limits::pack_states`]. Adds their states to `states`.
 fn compile_patterns<'r>(
     rules: &'r [Rule],
     conditions: &[Option<Box<CompoundCondition>>],
     limits: &Limits,
     globs: &mut GlobCache<'r>,
+    states: &mut usize,
 ) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
     let mut compiler = pike::Compiler::default();
-    let mut states = 0usize;
     let mut compiled = Vec::with_capacity(rules.len());
     for (rule, compound) in rules.iter().zip(conditions) {
         let error = |kind| CompileError::at(rule, kind);
@@ -158,9 +168,9 @@ fn compile_patterns<'r>(
         for (role, pattern) in text_patterns(&rule.condition) {
             let lowered =
                 lower(pattern, limits).map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-            states = states.saturating_add(pattern::states(&lowered.hir));
-            if states > limits.pack_states {
-                return Err(error(CompileErrorKind::States(states)));
+            *states = states.saturating_add(pattern::states(&lowered.hir));
+            if *states > limits.pack_states {
+                return Err(error(CompileErrorKind::States(*states)));
             }
             let unless = pattern
                 .exception()
@@ -169,9 +179,9 @@ fn compile_patterns<'r>(
                 .transpose()
                 .map_err(|why| error(CompileErrorKind::Pattern(why)))?
                 .map(|lowered| lowered.hir);
-            states = states.saturating_add(unless.as_ref().map_or(0, pattern::states));
-            if states > limits.pack_states {
-                return Err(error(CompileErrorKind::States(states)));
+            *states = states.saturating_add(unless.as_ref().map_or(0, pattern::states));
+            if *states > limits.pack_states {
+                return Err(error(CompileErrorKind::States(*states)));
             }
             let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
@@ -179,9 +189,9 @@ fn compile_patterns<'r>(
             if let Some(text) = &lowered.confirmed_by {
                 let confirm = Verifier::compile(text, &limits.pattern_limits());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-                states = states.saturating_add(confirm.size());
-                if states > limits.pack_states {
-                    return Err(error(CompileErrorKind::States(states)));
+                *states = states.saturating_add(confirm.size());
+                if *states > limits.pack_states {
+                    return Err(error(CompileErrorKind::States(*states)));
                 }
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
@@ -228,6 +238,42 @@ fn compile_patterns<'r>(
             });
         }
         compiled.push(patterns);
+    }
+    Ok(compiled)
+}
+
+/// Compiles the `raw` patterns of the commands of each rule. Adds their states to `states`.
+fn compile_raws<'r>(
+    rules: &'r [Rule],
+    limits: &Limits,
+    globs: &mut GlobCache<'r>,
+    states: &mut usize,
+) -> Result<Vec<Vec<CompiledRaw>>, CompileError> {
+    let mut compiler = pike::Compiler::default();
+    let mut compiled = Vec::with_capacity(rules.len());
+    for rule in rules {
+        let error = |kind| CompileError::at(rule, kind);
+        let mut raws = Vec::new();
+        for pattern in &rule.condition.any {
+            let Some(raw) = pattern.command.as_deref().and_then(|it| it.raw.as_ref()) else {
+                continue;
+            };
+            let lowered = lower(&Pattern::regex(raw), limits);
+            let hir = lowered
+                .map_err(|why| error(CompileErrorKind::Pattern(why)))?
+                .hir;
+            *states = states.saturating_add(pattern::states(&hir));
+            if *states > limits.pack_states {
+                return Err(error(CompileErrorKind::States(*states)));
+            }
+            let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
+            raws.push(CompiledRaw {
+                vm: Arc::new(compiler.compile(&hir, None)),
+                hir,
+                arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
+            });
+        }
+        compiled.push(raws);
     }
     Ok(compiled)
 }
@@ -335,6 +381,7 @@ fn text_globs(texts: &[String]) -> Result<GlobSet, GlobError> {
 struct RuleSources<'c> {
     rules: &'c [Rule],
     patterns: &'c [Vec<CompiledPattern>],
+    raws: &'c [Vec<CompiledRaw>],
     conditions: &'c [Option<Box<CompoundCondition>>],
     allows: &'c [Vec<Arc<AllowEntry>>],
 }
@@ -389,6 +436,7 @@ fn compile_channel(
     let RuleSources {
         rules,
         patterns,
+        raws,
         conditions,
         allows,
     } = *sources;
@@ -421,6 +469,12 @@ fn compile_channel(
                 Some(search) => builder.add_full(id, role, rule.holds_live(), compiled, search),
                 None => builder.add_first_end(id, compiled),
             }
+        }
+        if channel == Channel::ToolInput {
+            // The first builder reads the unchanged text.
+            raws[index]
+                .iter()
+                .for_each(|raw| builders[0].add_raw(id, raw));
         }
     }
     #[cfg(feature = "ast")]
@@ -520,6 +574,18 @@ impl ViewBuilder {
             vm: compiled.vm.clone(),
             #[cfg(feature = "lookaround")]
             confirm: compiled.confirm.clone(),
+        });
+    }
+
+    fn add_raw(&mut self, id: RuleId, raw: &CompiledRaw) {
+        self.hirs.push(raw.hir.clone());
+        self.patterns.push(FirstEndPattern {
+            rule: id,
+            arg: raw.arg.clone(),
+            role: FirstEndRole::MatchIfUnread,
+            vm: Some(Arc::clone(&raw.vm)),
+            #[cfg(feature = "lookaround")]
+            confirm: None,
         });
     }
 

@@ -660,6 +660,12 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
     )
     .form(RELATED_FORM)
     .role(KeyRole::Requirement),
+    Key::new(
+        "pattern.raw",
+        requirement!(raw, WordsFormat::FILLED),
+        "A regular expression on the argument as it is written. It counts at the end of the call, if some commands of the call cannot be read.",
+    )
+    .role(KeyRole::Requirement),
 ];
 
 /// The keys of a command that another one is piped to or from, or that another one runs.

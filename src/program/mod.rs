@@ -192,6 +192,8 @@ pub(crate) enum FirstEndRole {
     Match,
     /// A match of the rule, unless the exception with this index has matched before.
     MatchUnless(u32),
+    /// A match of the rule, if some commands of the call cannot be read.
+    MatchIfUnread,
     /// The exception of other patterns of the view, with this index. It is no match of a rule.
     Exception(u32),
 }

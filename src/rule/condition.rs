@@ -210,6 +210,9 @@ pub struct CommandRequirements {
     pub pipe_from: Option<Box<Pattern>>,
     /// A command that this one runs: its words, as `sudo` and `find -exec` do, or its script, as `sh -c` does.
     pub runs: Option<Box<Pattern>>,
+    /// A regular expression on the argument as it is written. Its match counts at the end of the call, if some commands of
+    /// the call could not be read ([`Counters::cut_commands`](crate::stream::Counters::cut_commands)).
+    pub raw: Option<String>,
 }
 
 /// A kind of text inside a part.

@@ -114,6 +114,7 @@ fn requirement_faults(
         pipe_to,
         pipe_from,
         runs,
+        raw,
     } = requirements;
     if flags.len() > MAX_FLAGS {
         let message = format!("`flags` has more than {MAX_FLAGS} entries");
@@ -127,6 +128,7 @@ fn requirement_faults(
         ("operand", operand),
         ("operands-all", operands_all),
         ("last-operand", last_operand),
+        ("raw", raw),
     ] {
         let fault = text.as_deref().and_then(|text| operand_fault(text, limits));
         found.extend(fault.map(|fault| (key, fault)));
@@ -199,11 +201,11 @@ fn flag_faults(entry: &str) -> Vec<Fault> {
     found
 }
 
-/// Returns the fault of a regular expression on operands.
+/// Returns the fault of a regular expression on operands or on the text of a command.
 pub(in crate::pack) fn operand_fault(text: &str, limits: &Limits) -> Option<Fault> {
     let regex = Pattern::regex(text);
     if ttsr_automata::pattern::has_lookaround(text, &limits.pattern_limits()) {
-        let message = "a regular expression on operands has no look-around or back-reference";
+        let message = "a regular expression on a command has no look-around or back-reference";
         return Some(Fault::new(&code::LOOK_AROUND, message));
     }
     pattern::fault(&regex, limits)

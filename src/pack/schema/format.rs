@@ -1070,6 +1070,7 @@ fn read_pattern(
             ("operand", &mut command.operand),
             ("operands-all", &mut command.operands_all),
             ("last-operand", &mut command.last_operand),
+            ("raw", &mut command.raw),
         ] {
             if let (Some(operand), Some(value)) = (operand.as_mut(), table.get(key)) {
                 read_operand(operand, value, key, reader);
@@ -1085,6 +1086,7 @@ fn read_pattern(
             "pipe-to",
             "pipe-from",
             "runs",
+            "raw",
         ];
         let is_reported = reported.contains(&key);
         if !is_reported {

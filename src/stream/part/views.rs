@@ -353,6 +353,13 @@ impl Views {
         }
     }
 
+    /// Returns true if some commands could not be read.
+    pub(super) fn has_unread_commands(&self) -> bool {
+        self.commands
+            .as_ref()
+            .is_some_and(CallCommandReader::has_unread)
+    }
+
     fn with_markdown(
         &mut self,
         admission: &mut Admission<'_>,

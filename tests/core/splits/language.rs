@@ -86,7 +86,7 @@ fn command(random: &mut Random) -> String {
         "git push",
         "b*",
     ];
-    const REQUIREMENTS: [&str; 19] = [
+    const REQUIREMENTS: [&str; 20] = [
         "flags = ['-r|-R']",
         "flags = ['-f']",
         "flags = ['-f|--force', '-r']",
@@ -106,6 +106,7 @@ fn command(random: &mut Random) -> String {
         "stdin-is-code = true",
         "pipe-to = { command = '{sh,bar}', stdin-is-code = true }",
         "pipe-from = { command = '*', no-flags = ['-f'] }",
+        "raw = 'b.?o|rm -'",
     ];
     let mut out = format!("command = {}", quoted(random.pick(&PROGRAMS)));
     let mut keys = Vec::new();

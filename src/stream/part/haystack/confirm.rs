@@ -337,7 +337,7 @@ impl<'a> Confirmer<'a, '_> {
         let exceptions = self.exceptions.as_deref();
         let is_excluded = exceptions.is_some_and(|exceptions| match role {
             FirstEndRole::MatchUnless(unless) => exceptions.excludes(unless, candidate.at),
-            FirstEndRole::Match | FirstEndRole::Exception(_) => false,
+            _ => false,
         });
         (!is_excluded && self.admission.can_hit(rule, self.scope, end))
             .then(|| self.view.confirms.get(candidate.pattern))

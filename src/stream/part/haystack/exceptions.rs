@@ -57,7 +57,7 @@ impl Exceptions {
     /// after `end` bytes of the haystack.
     pub(super) fn takes(&mut self, view: &ViewRules, event: MatchEvent, end: u64) -> bool {
         match view.patterns[event.pattern as usize].role {
-            FirstEndRole::Match => return false,
+            FirstEndRole::Match | FirstEndRole::MatchIfUnread => return false,
             FirstEndRole::Exception(exception) => {
                 let first_end = &mut self.first_ends[exception as usize];
                 *first_end = end.min(*first_end);
