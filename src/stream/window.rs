@@ -26,6 +26,11 @@ impl Window {
         self.dropped = 0;
     }
 
+    /// Returns the number of bytes of the haystack so far.
+    pub(super) fn total(&self) -> u64 {
+        self.dropped + self.len as u64
+    }
+
     /// Returns the room that a short delta is written to before [`keep`](Self::keep) appends it.
     #[inline(always)]
     pub(super) fn room(&mut self) -> &mut [u8; SHORT] {

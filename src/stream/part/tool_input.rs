@@ -104,6 +104,9 @@ impl ToolInputReader {
         self.decoder.finish(&mut sink);
         if let Some(views) = &mut sink.views {
             views.finish(sink.admission, decided);
+            if views.has_unread_commands() {
+                sink.admission.admit_unread(decided);
+            }
         }
         sink.admission.resolve_queued();
         sink.admission.finish_part(decided);

@@ -67,6 +67,8 @@ struct ViewReader {
     accepts_tag: bool,
     /// True if a haystack is open.
     is_open: bool,
+    /// The file of the last haystack.
+    file: Option<Arc<str>>,
     /// Offset of the end of the last byte read.
     end: u64,
 }
@@ -351,6 +353,13 @@ impl Views {
         }
     }
 
+    /// Returns true if some commands could not be read.
+    pub(super) fn has_unread_commands(&self) -> bool {
+        self.commands
+            .as_ref()
+            .is_some_and(CallCommandReader::has_unread)
+    }
+
     fn with_markdown(
         &mut self,
         admission: &mut Admission<'_>,
@@ -421,6 +430,7 @@ impl ViewReader {
             fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
             accepts_tag: rules.key.source.is_none(),
             is_open: false,
+            file: None,
             end: 0,
         }
     }
@@ -438,8 +448,7 @@ impl ViewReader {
             return;
         }
         if !self.is_open {
-            self.reader.restart(view);
-            self.is_open = true;
+            self.open(view, scope);
         }
         let ViewReader { reader, fold, .. } = self;
         match fold {
@@ -449,6 +458,19 @@ impl ViewReader {
             None => reader.push(view, admission, scope, piece),
         }
         self.end = piece.end(piece.bytes.len() - 1);
+    }
+
+    /// Starts a haystack. The regions of a part are one text, as long as they belong to the same file; without regions,
+    /// each haystack is a text.
+    #[inline(never)]
+    fn open(&mut self, view: &ViewRules, scope: HaystackScope<'_>) {
+        self.is_open = true;
+        if view.key.source.is_some() && self.file.as_ref() == scope.file {
+            self.reader.continue_text(view);
+        } else {
+            self.file = scope.file.cloned();
+            self.reader.restart(view);
+        }
     }
 
     /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.

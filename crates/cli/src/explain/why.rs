@@ -10,8 +10,11 @@ use crate::test::part::ExamplePart;
 type KeyRemoval = fn(&mut Rule);
 
 /// Each key that can prevent a hit, with a function that removes it.
-const KEYS: [(&str, KeyRemoval); 9] = [
+const KEYS: [(&str, KeyRemoval); 10] = [
     ("an exception of `none` matches beside it", without_none),
+    ("the exception `unless` matches before it", |rule| {
+        each_pattern(rule, |pattern| pattern.unless = None);
+    }),
     ("the captured text does not meet `capture`", |rule| {
         rule.condition.capture = None;
     }),

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::context::MatchContext;
+use super::exceptions::Exceptions;
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole, TextCounts};
 use crate::stream::Counters;
@@ -121,10 +122,11 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         piece: Chunk<'_>,
     ) {
         if rules.is_unbroken {
-            self.push_unbroken(rules, admission, scope, piece);
+            self.push_unbroken(rules, admission, scope, exceptions, piece);
             return;
         }
         let limit = admission.context.program.limits().stretch_bytes;
@@ -170,7 +172,7 @@ impl FullMatchReader {
                 offset: piece.end(at - 1),
                 decided: piece.decided(at - 1),
             };
-            self.resolve_stretch(rules, admission, scope, end);
+            self.resolve_stretch(rules, admission, scope, exceptions, end);
             (from, idle_until) = (at, at);
         }
         self.skip(rules, piece.slice(from..idle_until));
@@ -184,6 +186,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         piece: Chunk<'_>,
     ) {
         let limit = admission.context.program.limits().stretch_bytes;
@@ -195,7 +198,7 @@ impl FullMatchReader {
                 offset: last.end(0),
                 decided: last.decided(0),
             };
-            self.resolve_stretch(rules, admission, scope, end);
+            self.resolve_stretch(rules, admission, scope, exceptions, end);
             self.reported.extend(initially_reported(rules));
             admission.state.counters.cut_matches += 1;
         }
@@ -229,6 +232,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         end: TextEnd,
     ) {
         let FullMatchReader {
@@ -239,7 +243,7 @@ impl FullMatchReader {
                 reported.insert(index, event.pattern);
             }
         });
-        self.resolve_stretch(rules, admission, scope, end);
+        self.resolve_stretch(rules, admission, scope, exceptions, end);
         let conditions = std::mem::take(&mut self.conditions);
         conditions.finish(self.before.chars, admission, end.decided);
     }
@@ -268,6 +272,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         end: TextEnd,
     ) {
         let reported = std::mem::take(&mut self.reported);
@@ -276,7 +281,7 @@ impl FullMatchReader {
             admission.state.counters.unconfirmed += incomplete;
             found.sort_by_key(|it| (it.end.offset, it.start.offset, it.pattern));
             for found in &found {
-                self.add_match(rules, admission, scope, found);
+                self.add_match(rules, admission, scope, exceptions, found);
             }
         }
         self.drop_stretch(rules);
@@ -348,12 +353,14 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         found: &FullMatch,
     ) {
         let FullMatchPattern {
             rule,
             role,
             arg: ref wanted,
+            unless,
             ..
         } = rules.patterns[found.pattern as usize];
         let Some(compound) = admission.context.program.compound(rule) else {
@@ -367,7 +374,11 @@ impl FullMatchReader {
             (Some(wanted), Some(arg)) => wanted.applies(arg),
             _ => true,
         };
-        if is_too_late || !in_arg || !admission.is_in_scope(rule, scope) {
+        let end_in_haystack = self.before.window.total() + found.range.end as u64;
+        let is_excluded = unless
+            .zip(exceptions)
+            .is_some_and(|(unless, exceptions)| exceptions.excludes(unless, end_in_haystack));
+        if is_too_late || is_excluded || !in_arg || !admission.is_in_scope(rule, scope) {
             return;
         }
         let end = TextEnd {

@@ -4,6 +4,7 @@
 #[cfg(feature = "lookaround")]
 mod confirm;
 mod context;
+mod exceptions;
 mod first_end;
 mod full_match;
 
@@ -73,9 +74,19 @@ impl HaystackReader {
         }
     }
 
-    /// Starts another haystack.
+    /// Starts another text.
     pub(super) fn restart(&mut self, view: &ViewRules) {
         self.first_end.restart(&view.matcher);
+        self.restart_full(view);
+    }
+
+    /// Starts the next haystack of the same text: exceptions that have matched remain.
+    pub(super) fn continue_text(&mut self, view: &ViewRules) {
+        self.first_end.continue_text(&view.matcher);
+        self.restart_full(view);
+    }
+
+    fn restart_full(&mut self, view: &ViewRules) {
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             full.restart(rules);
         }
@@ -107,6 +118,7 @@ impl HaystackReader {
         if !is_read {
             self.first_end.push_piece(view, admission, scope, piece);
         }
+        let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             let limit = admission.context.program.limits().stretch_bytes;
             let step = match is_short {
@@ -115,7 +127,7 @@ impl HaystackReader {
             };
             match step {
                 Some(step) => full.accept_short(rules, piece, &padded(piece.bytes), step),
-                None => full.push(rules, admission, scope, piece),
+                None => full.push(rules, admission, scope, exceptions, piece),
             }
         }
     }
@@ -170,8 +182,9 @@ impl HaystackReader {
         if !view.patterns.is_empty() {
             self.first_end.finish(view, admission, scope, end);
         }
+        let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            full.finish(rules, admission, scope, end);
+            full.finish(rules, admission, scope, exceptions, end);
         }
     }
 
