@@ -31,7 +31,7 @@ impl Grammar {
     const COUNT: usize = 6;
 
     /// Returns the grammar with this name in a rule; see [`Ast::LANGUAGES`](crate::rule::Ast::LANGUAGES).
-    pub(crate) fn named(name: &str) -> Option<Grammar> {
+    pub(crate) fn from_name(name: &str) -> Option<Grammar> {
         Some(match name {
             "rust" => Grammar::Rust,
             "go" => Grammar::Go,

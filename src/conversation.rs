@@ -1027,7 +1027,9 @@ impl AttemptState {
     fn cut(&mut self, decision: &Decision, message: &str) {
         let rule = self.stream.rule(decision).cloned();
         let keep = match (&rule, decision.action) {
-            (Some(rule), Action::Retry) => self.kept(decision, rule.partial, rule.holds()),
+            (Some(rule), Action::Retry) => {
+                self.retained_texts(decision, rule.partial, rule.holds())
+            }
             _ => Vec::new(),
         };
         self.cut = Some(Cut::of_decision(decision, rule.as_ref(), message, keep));
@@ -1035,7 +1037,12 @@ impl AttemptState {
 
     /// Returns the texts that the next request repeats. The part that was cut ends at the match if the rule holds text or
     /// keeps only the text before the match.
-    fn kept(&mut self, decision: &Decision, partial: Partial, holds: bool) -> Vec<RetainedText> {
+    fn retained_texts(
+        &mut self,
+        decision: &Decision,
+        partial: Partial,
+        holds: bool,
+    ) -> Vec<RetainedText> {
         if partial == Partial::Discard {
             return Vec::new();
         }
@@ -1057,7 +1064,7 @@ impl AttemptState {
             } else {
                 released
             };
-            let content = text.kept(&self.stream, &self.redacting, end);
+            let content = text.retained_prefix(&self.stream, &self.redacting, end);
             if !content.is_empty() {
                 kept.push(RetainedText {
                     part: text.part,

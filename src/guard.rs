@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::stream::FusedStream;
+use serde::Serialize;
 
 use crate::conversation::{CallReview, Conversation, Cut, DecisionRecord, Flow};
 use crate::event::Event;
@@ -72,7 +73,8 @@ impl<S: futures_core::Stream<Item = Event>> Guard for S {
 }
 
 /// An item of a [`Guarded`] stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GuardedItem {
     /// An event of the inner stream. The text of a [`Event::Delta`] may leave; it is not split as the provider split it.
@@ -82,7 +84,7 @@ pub enum GuardedItem {
     /// A tool call waits for a review; see [`Conversation::approve`]. Its input is not handed on before.
     Review(Box<CallReview>),
     /// The attempt is cut: the inner stream is dropped, and this is the last item.
-    Cut(Arc<Cut>),
+    Cut(#[serde(serialize_with = "Cut::serialize_shared")] Arc<Cut>),
 }
 
 impl GuardedItem {

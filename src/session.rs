@@ -280,14 +280,14 @@ impl Session {
         if stream.push(part, bytes).is_empty() && !stream.has_limit() {
             return Verdict::Continue;
         }
-        self.judge(stream)
+        self.decide_on_hits(stream)
     }
 
     /// Opens a part. See [`Stream::open`].
     pub fn open(&mut self, stream: &mut Stream, part: PartId, channel: Channel) -> Verdict {
         self.decisions.clear();
         stream.open(part, channel);
-        self.judge(stream)
+        self.decide_on_hits(stream)
     }
 
     /// Names the tool of a part. See [`Stream::tool`].
@@ -310,7 +310,7 @@ impl Session {
     pub fn tool(&mut self, stream: &mut Stream, part: PartId, name: &str, call: &str) -> Verdict {
         self.decisions.clear();
         let _ = stream.tool(part, name, call);
-        self.judge(stream)
+        self.decide_on_hits(stream)
     }
 
     /// Ends a part, which can decide. See [`Stream::close`].
@@ -328,7 +328,7 @@ impl Session {
     pub fn close(&mut self, stream: &mut Stream, part: PartId) -> Verdict {
         self.decisions.clear();
         let _ = stream.close(part);
-        self.judge(stream)
+        self.decide_on_hits(stream)
     }
 
     /// Ends the reply: closes the parts that are open, decides the rules that need the whole reply, and, unless it was
@@ -349,7 +349,7 @@ impl Session {
     pub fn finish(&mut self, stream: &mut Stream) -> Verdict {
         self.decisions.clear();
         let _ = stream.finish();
-        let verdict = self.judge(stream);
+        let verdict = self.decide_on_hits(stream);
         if !stream.is_cut() {
             let pasts = stream.histories().into_iter();
             let placed = pasts.filter_map(|(rule, past)| {
@@ -379,7 +379,7 @@ impl Session {
     pub fn count_tokens(&mut self, stream: &mut Stream, part: PartId, tokens: u64) -> Verdict {
         self.decisions.clear();
         let _ = stream.count_tokens(part, tokens);
-        self.judge(stream)
+        self.decide_on_hits(stream)
     }
 
     /// Tells the time. See [`Stream::tick`].
@@ -401,7 +401,7 @@ impl Session {
     pub fn tick(&mut self, stream: &mut Stream, now: Duration) -> Verdict {
         self.decisions.clear();
         let _ = stream.tick(now);
-        self.judge(stream)
+        self.decide_on_hits(stream)
     }
 
     /// The decisions of the last call in their order, the suppressed ones included.
@@ -566,7 +566,7 @@ impl Session {
 
     #[cold]
     #[inline(never)]
-    fn judge(&mut self, stream: &mut Stream) -> Verdict {
+    fn decide_on_hits(&mut self, stream: &mut Stream) -> Verdict {
         if stream.is_cut() {
             return Verdict::Continue;
         }

@@ -138,7 +138,7 @@ fn read(shapes: &AstPatternSet, grammar: Grammar, text: &str) -> [Vec<(usize, us
 }
 
 #[test]
-fn what_is_found_in_growing_code_is_what_ast_grep_finds_in_the_whole() {
+fn growing_code_has_the_matches_that_ast_grep_finds_in_the_whole() {
     let mut random = Random::new(5);
     let (mut texts, mut early, mut late, mut taken_back) = (0, 0, 0, 0);
     for (grammar, pattern, pieces) in KINDS {
@@ -251,7 +251,7 @@ fn a_text_unlike_any_code_does_not_take_for_ever() {
 #[test]
 fn every_language_of_a_rule_has_a_grammar_also_in_info_strings() {
     for language in crate::rule::Ast::LANGUAGES {
-        let grammar = Grammar::named(language);
+        let grammar = Grammar::from_name(language);
         assert!(grammar.is_some(), "{language}");
         assert_eq!(grammar, Grammar::from_language(language));
     }

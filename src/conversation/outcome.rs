@@ -35,11 +35,7 @@ pub enum Flow {
     /// Go on.
     Go,
     /// Stop: drop the connection, show nothing more, and run no tool call of this attempt.
-    Cut(#[serde(serialize_with = "serialize_shared")] Arc<Cut>),
-}
-
-fn serialize_shared<S: Serializer>(cut: &Arc<Cut>, to: S) -> Result<S::Ok, S::Error> {
-    Cut::serialize(cut, to)
+    Cut(#[serde(serialize_with = "Cut::serialize_shared")] Arc<Cut>),
 }
 
 impl Flow {
@@ -149,6 +145,16 @@ impl fmt::Display for Cut {
 }
 
 impl std::error::Error for Cut {}
+
+impl Cut {
+    /// Serializes a shared cut as the cut itself.
+    pub(crate) fn serialize_shared<S: Serializer>(
+        cut: &Arc<Cut>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        Cut::serialize(cut, to)
+    }
+}
 
 /// The source of a cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

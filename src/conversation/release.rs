@@ -143,7 +143,12 @@ impl PartText {
 
     /// Returns the first `end` bytes of the part as they may leave, without a character in part. Empty unless the pack
     /// has rules that keep text.
-    pub(super) fn kept(&self, stream: &Stream, live: &[(RuleId, PartId)], end: u64) -> String {
+    pub(super) fn retained_prefix(
+        &self,
+        stream: &Stream,
+        live: &[(RuleId, PartId)],
+        end: u64,
+    ) -> String {
         let kept = self.kept_bytes(stream, live, end);
         String::from_utf8_lossy(&kept).into_owned()
     }

@@ -70,6 +70,7 @@ impl<'c> Turn<'c> {
     /// Begins an attempt: a request, with the guidance, is about to be sent. See [`Conversation::begin_attempt`]; if it
     /// returns a cut, every call of this attempt does.
     pub fn attempt(&mut self) -> Attempt<'_> {
+        // A refusal is sticky: the next call returns it.
         let _ = self.conversation.begin_attempt();
         Attempt {
             conversation: self.conversation,

@@ -239,7 +239,7 @@ fn decisions_come_before_their_event_and_a_cut_ends_the_stream() {
 }
 
 #[test]
-fn text_is_held_until_its_redaction_is_decided_and_leaves_before_the_finish() {
+fn f3_text_is_held_until_its_redaction_is_decided_and_leaves_before_the_finish() {
     let pack = "schema = 1\n[pack]\nname = 't'\n\
                 [rule.key]\ndescription = 'd'\naction = 'redact'\nmatch.any = [{ regex = 'key-[0-9]{4}' }]\n";
     let finish = Event::Finish {

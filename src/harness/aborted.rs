@@ -59,7 +59,8 @@ impl AbortReason {
 }
 
 /// The rule, hook, bound or party that caused an abort.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AbortSource {
     /// A rule of the pack.
@@ -227,7 +228,8 @@ pub struct AbortedBlock {
 }
 
 /// The bytes of an aborted part that may be sent to the provider again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum BlockReplay {
     /// Text: this number of bytes from the start of the part, up to the last complete character.
@@ -237,6 +239,18 @@ pub enum BlockReplay {
     Unsigned(u64),
     /// No bytes: a tool call that did not run and has no result, or reasoning whose signature is missing.
     Never,
+}
+
+impl BlockReplay {
+    /// Returns the name used in every output: `up-to`, `unsigned` or `never`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockReplay::UpTo(_) => "up-to",
+            BlockReplay::Unsigned(_) => "unsigned",
+            BlockReplay::Never => "never",
+        }
+    }
 }
 
 /// A tool call of an aborted attempt.

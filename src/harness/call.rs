@@ -148,6 +148,18 @@ pub enum Gate {
     Ask(ToolCall, Vec<Consultation>),
 }
 
+impl Gate {
+    /// Returns the name used in every output: `run`, `blocked` or `ask`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Gate::Run(_) => "run",
+            Gate::Blocked(..) => "blocked",
+            Gate::Ask(..) => "ask",
+        }
+    }
+}
+
 /// The addressee of a request, for hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -541,7 +541,7 @@ pub fn check(case: &ConformanceCase, host: &mut impl Host) -> Option<CaseFailure
         actual: lines(given),
     };
     let given = case.compared(host.play(case));
-    if let Some(never) = leaked(case, &given) {
+    if let Some(never) = leak(case, &given) {
         return Some(failure(false, never, &given));
     }
     let mut pairs = given.iter().zip(&case.expected);
@@ -553,7 +553,7 @@ pub fn check(case: &ConformanceCase, host: &mut impl Host) -> Option<CaseFailure
         return None;
     }
     let in_bytes = case.compared(host.play(&split));
-    if let Some(never) = leaked(case, &in_bytes) {
+    if let Some(never) = leak(case, &in_bytes) {
         return Some(failure(true, never, &in_bytes));
     }
     let (wanted, in_bytes) = (without_splits(&given), without_splits(&in_bytes));
@@ -561,7 +561,7 @@ pub fn check(case: &ConformanceCase, host: &mut impl Host) -> Option<CaseFailure
 }
 
 /// Returns the expected steps and the first text that must not be published and is, in the joined text of any part.
-fn leaked(case: &ConformanceCase, given: &[CaseStep]) -> Option<String> {
+fn leak(case: &ConformanceCase, given: &[CaseStep]) -> Option<String> {
     let mut published: BTreeMap<String, String> = BTreeMap::new();
     for step in given.iter().filter(|step| step.kind() == "forward") {
         *published.entry(step.value().to_string()).or_default() += step.text();

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::session::Session;
 use crate::{Action, Channel, Pack};
 
@@ -109,10 +111,12 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
 /// assert!(foreground.is_empty());
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event")]
 #[non_exhaustive]
 pub enum SessionEvent {
     /// `message.updated`: a message of the model changed. It may contain an error.
+    #[serde(rename = "message.updated")]
     MessageUpdated {
         /// The session.
         session: String,
@@ -124,6 +128,7 @@ pub enum SessionEvent {
         error: Option<String>,
     },
     /// `session.error`: a session cannot continue.
+    #[serde(rename = "session.error")]
     Error {
         /// The session.
         session: String,
@@ -131,6 +136,7 @@ pub enum SessionEvent {
         error: String,
     },
     /// `session.status`: a session waits, retries or works.
+    #[serde(rename = "session.status")]
     Status {
         /// The session.
         session: String,
@@ -138,6 +144,7 @@ pub enum SessionEvent {
         message: String,
     },
     /// `subagent.session.created`: an agent opened a session for another agent.
+    #[serde(rename = "subagent.session.created")]
     SubagentCreated {
         /// The new session.
         session: String,
@@ -145,11 +152,13 @@ pub enum SessionEvent {
         agent: String,
     },
     /// `session.deleted`: a session was deleted.
+    #[serde(rename = "session.deleted")]
     Deleted {
         /// The session.
         session: String,
     },
     /// `session.idle`: a session has no work left.
+    #[serde(rename = "session.idle")]
     Idle {
         /// The session.
         session: String,
@@ -157,6 +166,19 @@ pub enum SessionEvent {
 }
 
 impl SessionEvent {
+    /// Returns the name that the server uses, such as `session.idle`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            SessionEvent::MessageUpdated { .. } => "message.updated",
+            SessionEvent::Error { .. } => "session.error",
+            SessionEvent::Status { .. } => "session.status",
+            SessionEvent::SubagentCreated { .. } => "subagent.session.created",
+            SessionEvent::Deleted { .. } => "session.deleted",
+            SessionEvent::Idle { .. } => "session.idle",
+        }
+    }
+
     /// Returns the id of the session.
     #[must_use]
     pub fn session(&self) -> &str {
@@ -171,7 +193,7 @@ impl SessionEvent {
     }
 
     /// Returns the text that may be a refusal.
-    fn trouble(&self) -> Option<&str> {
+    fn refusal_text(&self) -> Option<&str> {
         match self {
             SessionEvent::MessageUpdated { error, .. } => error.as_deref(),
             SessionEvent::Error { error, .. } => Some(error),
@@ -248,7 +270,9 @@ impl ForegroundFallback {
             return None;
         }
         self.update(now, event);
-        let is_refusal = event.trouble().is_some_and(|text| self.is_refusal(text));
+        let is_refusal = event
+            .refusal_text()
+            .is_some_and(|text| self.is_refusal(text));
         let known = self.sessions.get_mut(event.session())?;
         let is_same = |at: Duration| now.saturating_sub(at) < SAME_TRIGGER;
         if !is_refusal || known.triggered.is_some_and(is_same) {

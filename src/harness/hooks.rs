@@ -12,6 +12,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::aborted::Aborted;
 use super::call::{PendingCall, RequestTarget, ToolCall, ToolOutput};
 use super::cancel::Cancel;
@@ -31,25 +33,33 @@ use timed::HookWorker;
 /// assert_eq!(of_name("tool.execute.before"), Some(HookPoint::ToolBefore));
 /// assert_eq!(of_name("tool.before"), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum HookPoint {
     /// `stream.delta`: a non-empty delta arrived, and the rules have not seen it.
+    #[serde(rename = "stream.delta")]
     Delta,
     /// `stream.aborted`: an attempt or a turn was aborted. Called once per abort, also for a request that is not sent
     /// and for a turn whose tools run: see [`Aborted::stage`].
+    #[serde(rename = "stream.aborted")]
     Aborted,
     /// `text.complete`: a text part is complete.
+    #[serde(rename = "text.complete")]
     TextComplete,
     /// `tool.execute.before`: a complete tool call is about to run.
+    #[serde(rename = "tool.execute.before")]
     ToolBefore,
     /// `tool.execute.after`: a tool returned its output.
+    #[serde(rename = "tool.execute.after")]
     ToolAfter,
     /// `messages.transform`: a request is about to be sent.
+    #[serde(rename = "messages.transform")]
     Messages,
     /// `chat.headers`: a request is about to be sent, and its messages are final.
+    #[serde(rename = "chat.headers")]
     Headers,
     /// `event`: an event of a session.
+    #[serde(rename = "event")]
     Event,
 }
 
@@ -385,7 +395,8 @@ pub struct HookAnswer {
 
 /// The consequence for the stream of a hook that panicked or did not return in time. In both cases the fault is
 /// counted, and the hook is not called again in this reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OnHookFault {
     /// Abort the stream, because a guard that failed guards nothing. A tool call is blocked, the output of a tool is
@@ -394,6 +405,17 @@ pub enum OnHookFault {
     Abort,
     /// Continue as if the hook were not registered.
     Continue,
+}
+
+impl OnHookFault {
+    /// Returns the name used in every output: `abort` or `continue`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            OnHookFault::Abort => "abort",
+            OnHookFault::Continue => "continue",
+        }
+    }
 }
 
 /// The reason why a hook returned nothing.

@@ -22,6 +22,19 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    /// Returns the name used in every output: `system`, `user`, `assistant` or `tool`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        }
+    }
+}
+
 /// A piece of a message. The enum is exhaustive, so that a provider that does not handle every kind does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
@@ -69,6 +82,20 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// Returns the name of the kind, the `type` of the serialized form, such as `tool-call`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Content::Text { .. } => "text",
+            Content::Image { .. } => "image",
+            Content::Reasoning { .. } => "reasoning",
+            Content::ToolCall { .. } => "tool-call",
+            Content::ToolResult { .. } => "tool-result",
+        }
+    }
+}
+
 /// A message of a conversation.
 ///
 /// # Example: a user's message and a steering message
@@ -92,7 +119,7 @@ pub struct Message {
 impl Message {
     /// Returns a message of one text.
     pub fn new(role: Role, text: impl Into<String>) -> Message {
-        Message::of(role, text.into(), false)
+        Message::with_role(role, text.into(), false)
     }
 
     /// Returns a message that the user wrote.
@@ -102,7 +129,7 @@ impl Message {
 
     /// Returns a message that the application writes on behalf of the user, to steer the model.
     pub fn steering(text: impl Into<String>) -> Message {
-        Message::of(Role::User, text.into(), true)
+        Message::with_role(Role::User, text.into(), true)
     }
 
     /// Returns the message with an image after its other content. `data` is the file in base64: see [`Content::Image`].
@@ -182,7 +209,7 @@ impl Message {
         })
     }
 
-    fn of(role: Role, text: String, synthetic: bool) -> Message {
+    fn with_role(role: Role, text: String, synthetic: bool) -> Message {
         Message {
             role,
             content: vec![Content::Text { text, synthetic }],

@@ -561,7 +561,10 @@ impl Processor {
             }
             Input::Cancel => self.refuse(AbortCause::cancelled(), out),
             Input::Tick => {
-                if let Some(bound) = self.overdue(false).filter(|bound| *bound == "reply") {
+                if let Some(bound) = self
+                    .reached_time_bound(false)
+                    .filter(|bound| *bound == "reply")
+                {
                     self.refuse(AbortCause::timeout(bound), out);
                 }
             }
@@ -574,7 +577,7 @@ impl Processor {
             return self.cut(AbortCause::cancelled(), out);
         }
         let is_tick = matches!(input, Input::Tick);
-        if let Some(bound) = self.overdue(is_tick) {
+        if let Some(bound) = self.reached_time_bound(is_tick) {
             return match self.state {
                 ReplyState::Ending { .. } => self.finish_early(out),
                 _ => self.cut(AbortCause::timeout(bound), out),
@@ -789,7 +792,7 @@ impl Processor {
     }
 
     /// Returns the name of the bound of time that is reached. Silence counts only if `is_quiet`.
-    fn overdue(&self, is_quiet: bool) -> Option<&'static str> {
+    fn reached_time_bound(&self, is_quiet: bool) -> Option<&'static str> {
         let mut bounds = self.bounds(is_quiet).into_iter().flatten();
         let overdue = bounds.find(|bound| self.progress.now >= bound.deadline)?;
         Some(overdue.name)

@@ -1,5 +1,7 @@
 //! A reply while it arrives: the text of each part after hooks and rules.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Channel, PartId};
 
 /// The output of a tool call that was aborted.
@@ -89,7 +91,8 @@ pub struct ReplyPart {
 }
 
 /// The state of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PartState {
     /// The part may grow. A tool call is pending.
@@ -99,6 +102,18 @@ pub enum PartState {
     /// The part is a tool call that must not run: see [`TOOL_ABORTED`]. Parts of other channels are never in this
     /// state.
     Aborted,
+}
+
+impl PartState {
+    /// Returns the name used in every output: `open`, `complete` or `aborted`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PartState::Open => "open",
+            PartState::Complete => "complete",
+            PartState::Aborted => "aborted",
+        }
+    }
 }
 
 /// The cost of a part besides its bytes, which bounds the number of empty parts.

@@ -1,5 +1,7 @@
 //! The input of the [`Processor`](super::Processor) and the steps that it returns.
 
+use serde::Serialize;
+
 use super::aborted::{AbortReason, AbortSource, Aborted};
 use super::consultation::Consultation;
 use super::event::LoopEvent;
@@ -28,6 +30,21 @@ pub enum Input {
     Cancel,
     /// Time passed and nothing else happened.
     Tick,
+}
+
+impl Input {
+    /// Returns the name used in every output, such as `sent`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Input::Sent => "sent",
+            Input::Event(_) => "event",
+            Input::End => "end",
+            Input::Failed(_) => "failed",
+            Input::Cancel => "cancel",
+            Input::Tick => "tick",
+        }
+    }
 }
 
 /// An instruction to the host. Steps are carried out in order.
@@ -191,6 +208,31 @@ pub enum Step {
     Finish(Box<ReplyOutcome>),
 }
 
+impl Step {
+    /// Returns the name used in every output, such as `forward`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Step::Send { .. } => "send",
+            Step::Open { .. } => "open",
+            Step::Named { .. } => "named",
+            Step::Forward { .. } => "forward",
+            Step::Hold { .. } => "hold",
+            Step::Close { .. } => "close",
+            Step::ToolAborted { .. } => "tool-aborted",
+            Step::Retract { .. } => "retract",
+            Step::CancelUpstream => "cancel-upstream",
+            Step::Inject { .. } => "inject",
+            Step::Notify { .. } => "notify",
+            Step::ToolResult { .. } => "tool-result",
+            Step::Handoff { .. } => "handoff",
+            Step::Observe(_) => "observe",
+            Step::Aborted(_) => "aborted",
+            Step::Finish(_) => "finish",
+        }
+    }
+}
+
 /// The result of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -212,7 +254,8 @@ pub struct ReplyOutcome {
 }
 
 /// The end of a reply or a turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum End {
     /// The model answered.
@@ -238,6 +281,16 @@ pub enum End {
 }
 
 impl End {
+    /// Returns the name used in every output: `complete`, `truncated` or `aborted`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            End::Complete { .. } => "complete",
+            End::Truncated { .. } => "truncated",
+            End::Aborted { .. } => "aborted",
+        }
+    }
+
     /// Returns the end of a reply that the provider stopped for this reason.
     pub(super) fn from_stop_reason(reason: String) -> End {
         match is_truncation(&reason) {

@@ -487,7 +487,7 @@ fn combined_faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<(Place, Faul
     let mut found = Vec::new();
     for (path, fault) in semantics::faults(draft, context) {
         if fault.code != &code::NO_EFFECT || !draft.is_default(path) {
-            let given = draft.given(path);
+            let given = draft.latest_written(path);
             let place = given.map_or(&draft.place, |given| &given.at);
             found.push((place.clone(), fault));
         }

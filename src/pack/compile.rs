@@ -18,9 +18,9 @@ use crate::pack::lower::{self, lower};
 use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
-    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FullMatchPattern,
+    CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern,
     FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, MatchMode, PatternRole, Places,
-    Program, ReleasePlan, RuleScope, ViewKey, ViewRules,
+    Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -63,12 +63,21 @@ pub(super) enum CompileErrorKind {
     Classes,
 }
 
+/// The key `raw` of a pattern of a command, compiled.
+struct CompiledRaw {
+    hir: Arc<Hir>,
+    arg: Option<Arc<ArgScope>>,
+    vm: Arc<PikeVm>,
+}
+
 /// A pattern, compiled once for all channels.
 struct CompiledPattern {
     hir: Arc<Hir>,
     arg: Option<Arc<ArgScope>>,
     vm: Option<Arc<PikeVm>>,
     filter: Option<Arc<GroupFilter>>,
+    /// The expression of [`Pattern::unless`].
+    unless: Option<Arc<Hir>>,
     #[cfg(feature = "lookaround")]
     confirm: Option<Arc<Verifier>>,
     /// Set for a pattern with look-around if every match is wanted.
@@ -112,15 +121,18 @@ pub(super) fn compile(
     let conditions: Vec<_> = indexed
         .map(|(index, rule)| CompoundCondition::from_rule(rule, is_allowed_by_text(index), mode))
         .collect();
-    let patterns = compile_patterns(&rules, &conditions, context, &mut globs)?;
+    let mut states = 0;
+    let patterns = compile_patterns(&rules, &conditions, context, &mut globs, &mut states)?;
+    let raws = compile_raws(&rules, context, &mut globs, &mut states)?;
     let sources = RuleSources {
         rules: &rules,
         patterns: &patterns,
+        raws: &raws,
         conditions: &conditions,
         allows: &allow_entries,
     };
     let build = MatcherBuild {
-        is_delayed: surely_fits(patterns.iter().flatten().map(|pattern| &*pattern.hir)),
+        is_delayed: surely_fits(all_hirs(&patterns, &raws)),
         limits: context.limits,
     };
     let mut channels = Channel::ALL.map(|_| None);
@@ -146,16 +158,16 @@ pub(super) fn compile(
     })
 }
 
-/// Compiles the patterns of each rule, within [`Limits::pack_states`].
+/// Compiles the patterns of each rule, within [`Limits::pack_states`]. Adds their states to `states`.
 fn compile_patterns<'r>(
     rules: &'r [Rule],
     conditions: &[Option<Box<CompoundCondition>>],
     context: &LoadContext<'_>,
     globs: &mut GlobCache<'r>,
+    states: &mut usize,
 ) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
     let limits = context.limits;
     let mut compiler = pike::Compiler::default();
-    let mut states = 0usize;
     let mut compiled = Vec::with_capacity(rules.len());
     for (rule, compound) in rules.iter().zip(conditions) {
         let error = |kind| CompileError::at(rule, kind);
@@ -163,9 +175,20 @@ fn compile_patterns<'r>(
         for (role, pattern) in text_patterns(&rule.condition) {
             let lowered = lower(pattern, &context.patterns)
                 .map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-            states = states.saturating_add(pattern::states(&lowered.hir));
-            if states > limits.pack_states {
-                return Err(error(CompileErrorKind::States(states)));
+            *states = states.saturating_add(pattern::states(&lowered.hir));
+            if *states > limits.pack_states {
+                return Err(error(CompileErrorKind::States(*states)));
+            }
+            let unless = pattern
+                .exception()
+                .map(|exception| lower(&exception, &context.patterns));
+            let unless = unless
+                .transpose()
+                .map_err(|why| error(CompileErrorKind::Pattern(why)))?
+                .map(|lowered| lowered.hir);
+            *states = states.saturating_add(unless.as_deref().map_or(0, pattern::states));
+            if *states > limits.pack_states {
+                return Err(error(CompileErrorKind::States(*states)));
             }
             let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
@@ -173,9 +196,9 @@ fn compile_patterns<'r>(
             if let Some(text) = &lowered.confirmed_by {
                 let confirm = Verifier::compile(text, &limits.pattern_limits());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-                states = states.saturating_add(confirm.size());
-                if states > limits.pack_states {
-                    return Err(error(CompileErrorKind::States(states)));
+                *states = states.saturating_add(confirm.size());
+                if *states > limits.pack_states {
+                    return Err(error(CompileErrorKind::States(*states)));
                 }
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
@@ -194,6 +217,7 @@ fn compile_patterns<'r>(
                     arg,
                     vm: None,
                     filter: None,
+                    unless,
                 });
                 continue;
             }
@@ -213,6 +237,7 @@ fn compile_patterns<'r>(
                 hir,
                 arg,
                 filter: filter.map(Arc::new),
+                unless,
                 #[cfg(feature = "lookaround")]
                 confirm: None,
                 #[cfg(feature = "lookaround")]
@@ -222,6 +247,54 @@ fn compile_patterns<'r>(
         compiled.push(patterns);
     }
     Ok(compiled)
+}
+
+/// Compiles the `raw` patterns of the commands of each rule. Adds their states to `states`.
+fn compile_raws<'r>(
+    rules: &'r [Rule],
+    context: &LoadContext<'_>,
+    globs: &mut GlobCache<'r>,
+    states: &mut usize,
+) -> Result<Vec<Vec<CompiledRaw>>, CompileError> {
+    let mut compiler = pike::Compiler::default();
+    let mut compiled = Vec::with_capacity(rules.len());
+    for rule in rules {
+        let error = |kind| CompileError::at(rule, kind);
+        let mut raws = Vec::new();
+        for pattern in &rule.condition.any {
+            let Some(raw) = pattern.command.as_deref().and_then(|it| it.raw.as_ref()) else {
+                continue;
+            };
+            let lowered = lower(&Pattern::regex(raw), &context.patterns);
+            let hir = lowered
+                .map_err(|why| error(CompileErrorKind::Pattern(why)))?
+                .hir;
+            *states = states.saturating_add(pattern::states(&hir));
+            if *states > context.limits.pack_states {
+                return Err(error(CompileErrorKind::States(*states)));
+            }
+            let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
+            raws.push(CompiledRaw {
+                vm: Arc::new(compiler.compile(&hir, None)),
+                hir,
+                arg: arg.map_err(|why| error(CompileErrorKind::Scope(why)))?,
+            });
+        }
+        compiled.push(raws);
+    }
+    Ok(compiled)
+}
+
+/// Returns every pattern that a matcher is built of.
+fn all_hirs<'c>(
+    patterns: &'c [Vec<CompiledPattern>],
+    raws: &'c [Vec<CompiledRaw>],
+) -> impl Iterator<Item = &'c Hir> {
+    let patterns = patterns.iter().flatten().flat_map(|pattern| {
+        let unless = pattern.unless.as_deref();
+        [&*pattern.hir].into_iter().chain(unless)
+    });
+    patterns.chain(raws.iter().flatten().map(|raw| &*raw.hir))
 }
 
 /// Compiles the allow entries of each rule.
@@ -276,7 +349,7 @@ fn group_filter<'r>(
     globs: &mut GlobCache<'r>,
 ) -> Result<GroupFilter, GlobError> {
     Ok(GroupFilter {
-        group: CaptureGroup::named(capture.group.as_deref(), hir),
+        group: CaptureGroup::find(capture.group.as_deref(), hir),
         entropy: capture.entropy,
         random: capture.random,
         checksum: capture.checksum,
@@ -327,6 +400,7 @@ fn text_globs(texts: &[String]) -> Result<GlobSet, GlobError> {
 struct RuleSources<'c> {
     rules: &'c [Rule],
     patterns: &'c [Vec<CompiledPattern>],
+    raws: &'c [Vec<CompiledRaw>],
     conditions: &'c [Option<Box<CompoundCondition>>],
     allows: &'c [Vec<Arc<AllowEntry>>],
 }
@@ -381,6 +455,7 @@ fn compile_channel(
     let RuleSources {
         rules,
         patterns,
+        raws,
         conditions,
         allows,
     } = *sources;
@@ -414,6 +489,12 @@ fn compile_channel(
                 None => builder.add_first_end(id, compiled),
             }
         }
+        if channel == Channel::ToolInput {
+            // The first builder reads the unchanged text.
+            raws[index]
+                .iter()
+                .for_each(|raw| builders[0].add_raw(id, raw));
+        }
     }
     #[cfg(feature = "ast")]
     let has_shapes = shapes.is_some();
@@ -445,7 +526,7 @@ fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: 
     };
     let shapes = shapes.get_or_insert_default();
     let grammars = ast.languages.iter();
-    for grammar in grammars.filter_map(|name| Grammar::named(name)) {
+    for grammar in grammars.filter_map(|name| Grammar::from_name(name)) {
         let sought = AstPatternSource {
             any: &ast.any,
             inside: &ast.inside,
@@ -521,6 +602,8 @@ struct ViewBuilder {
     key: ViewKey,
     hirs: Vec<Arc<Hir>>,
     patterns: Vec<FirstEndPattern>,
+    /// For each exception, the index of its pattern.
+    exceptions: Vec<usize>,
     /// Patterns whose full matches are needed: of rules that hold no text, of rules that do, and those with
     /// look-around.
     full: [(Vec<Arc<Hir>>, Vec<FullMatchPattern>); 3],
@@ -532,14 +615,49 @@ impl ViewBuilder {
     }
 
     fn add_first_end(&mut self, id: RuleId, compiled: &CompiledPattern) {
+        let unless = self.add_exception(id, compiled);
         self.hirs.push(Arc::clone(&compiled.hir));
         self.patterns.push(FirstEndPattern {
             rule: id,
             arg: compiled.arg.clone(),
+            role: unless.map_or(FirstEndRole::Match, FirstEndRole::MatchUnless),
             vm: compiled.vm.clone(),
             #[cfg(feature = "lookaround")]
             confirm: compiled.confirm.clone(),
         });
+    }
+
+    fn add_raw(&mut self, id: RuleId, raw: &CompiledRaw) {
+        self.hirs.push(Arc::clone(&raw.hir));
+        self.patterns.push(FirstEndPattern {
+            rule: id,
+            arg: raw.arg.clone(),
+            role: FirstEndRole::MatchIfUnread,
+            vm: Some(Arc::clone(&raw.vm)),
+            #[cfg(feature = "lookaround")]
+            confirm: None,
+        });
+    }
+
+    /// Adds the exception of a pattern. Returns its index. Equal exceptions of a view are searched once.
+    fn add_exception(&mut self, id: RuleId, compiled: &CompiledPattern) -> Option<u32> {
+        let hir = compiled.unless.as_ref()?;
+        let mut known = self.exceptions.iter();
+        if let Some(index) = known.position(|&pattern| self.hirs[pattern] == *hir) {
+            return Some(index as u32);
+        }
+        let index = self.exceptions.len() as u32;
+        self.exceptions.push(self.hirs.len());
+        self.hirs.push(Arc::clone(hir));
+        self.patterns.push(FirstEndPattern {
+            rule: id,
+            arg: None,
+            role: FirstEndRole::Exception(index),
+            vm: None,
+            #[cfg(feature = "lookaround")]
+            confirm: None,
+        });
+        Some(index)
     }
 
     fn add_full(
@@ -555,6 +673,7 @@ impl ViewBuilder {
             #[cfg(feature = "lookaround")]
             FullMatchSearch::Around(_) => 2,
         };
+        let unless = self.add_exception(id, compiled);
         let (hirs, patterns) = &mut self.full[group];
         hirs.push(Arc::clone(&compiled.hir));
         patterns.push(FullMatchPattern {
@@ -562,6 +681,7 @@ impl ViewBuilder {
             role,
             arg: compiled.arg.clone(),
             filter: compiled.filter.clone(),
+            unless,
             search,
         });
     }
@@ -579,6 +699,7 @@ impl ViewBuilder {
             key,
             hirs,
             patterns,
+            exceptions,
             full: [others, held, around],
         } = self;
         let full = [
@@ -592,7 +713,10 @@ impl ViewBuilder {
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
                     matcher: build.matcher(move |bytes| Matcher::for_spans(&hirs, bytes))?,
-                    counts_text: patterns.iter().any(compares_positions),
+                    counts: match patterns.iter().any(compares_positions) {
+                        true => TextCounts::LinesAndChars,
+                        false => TextCounts::Nothing,
+                    },
                     patterns: patterns.into_boxed_slice(),
                     holds,
                     is_unbroken,
@@ -610,6 +734,7 @@ impl ViewBuilder {
             matcher: build
                 .matcher(move |bytes| Matcher::with_every_end(&hirs, bytes, &every_end))?,
             patterns: patterns.into_boxed_slice(),
+            exceptions: exceptions.len(),
             #[cfg(feature = "lookaround")]
             confirms,
             full,

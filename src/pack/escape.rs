@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_a_cursor_is_written_out() {
+    fn characters_that_move_the_cursor_are_escaped() {
         assert_eq!(
             all("a\u{1b}[31m\n\t\r\u{85}\u{202e}"),
             r"a\u{1b}[31m\n\t\r\u{85}\u{202e}"

@@ -62,7 +62,7 @@ pub(super) fn lint_rule(
     let tools = tools.map(|(key, entry, fault)| (FindingSubject::Entry(key, entry), fault));
     let found = found.into_iter().flatten().chain(flags).chain(tools);
     found
-        .map(|(about, fault)| (about.place(draft, &fault), fault))
+        .map(|(about, fault)| (about.locate(draft, &fault), fault))
         .collect()
 }
 
@@ -77,14 +77,14 @@ enum FindingSubject<'r> {
 }
 
 impl FindingSubject<'_> {
-    fn place(&self, draft: &Draft, fault: &Fault) -> Place {
+    fn locate(&self, draft: &Draft, fault: &Fault) -> Place {
         match self {
             FindingSubject::Entry(path, entry) => {
                 let written = draft.in_entry(entry);
-                written.unwrap_or_else(|| FindingSubject::Key(path).place(draft, fault))
+                written.unwrap_or_else(|| FindingSubject::Key(path).locate(draft, fault))
             }
             FindingSubject::Key(path) => {
-                let given = draft.given(path);
+                let given = draft.latest_written(path);
                 given.map_or(&draft.place, |given| &given.at).clone()
             }
             FindingSubject::Text(text) => draft.in_pattern(text, fault.within.as_ref()),
@@ -109,7 +109,7 @@ pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
             let fault = Fault::new(&code::REPLACED_BY_MISSING, message)
                 .with_help("name its pack in `extends`, or correct the id");
             let at = draft
-                .given("replaced-by")
+                .latest_written("replaced-by")
                 .map_or(&draft.place, |given| &given.at);
             found.push((at.clone(), Some(draft.rule.id.clone()), fault));
         }
@@ -286,8 +286,8 @@ fn boundary(rule: &Rule) -> LintFinding<'_> {
         .condition
         .patterns()
         .filter(|it| it.kind == PatternKind::Regex);
-    let (written, odd) =
-        regexes.find_map(|written| Some((written, boundary::odd(&written.text)?)))?;
+    let (written, odd) = regexes
+        .find_map(|written| Some((written, boundary::unintended_boundary(&written.text)?)))?;
     let (side, place) = match odd.is_front {
         true => ("before", "at the beginning of a text or after a space"),
         false => ("after", "at the end of a text or before a space"),

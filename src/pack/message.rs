@@ -211,7 +211,7 @@ pub(super) fn faults(template: &str) -> Vec<Fault> {
         .collect();
     unknown.sort();
     if unknown.is_empty() {
-        trial(template)
+        check_rendering(template)
     } else {
         variables(template, &unknown)
     }
@@ -266,7 +266,7 @@ fn variables(template: &str, unknown: &[String]) -> Vec<Fault> {
 }
 
 /// Renders the template with and without the optional values, to find errors that only show then.
-fn trial(template: &str) -> Vec<Fault> {
+fn check_rendering(template: &str) -> Vec<Fault> {
     let mut rule = Rule::new("pack/rule", Vec::new());
     let bare = fill(template, &rule, &MessageValues::default());
     rule.instead = Some("instead".to_owned());
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_may_not_do_is_refused() {
+    fn forbidden_template_syntax_is_refused() {
         for template in [
             "{{ match.text | upper }}",
             "{{ 'a' * 1000000 }}",

@@ -622,6 +622,11 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         slot!(Pattern: arg, WordsFormat { is_recorded: true, ..WordsFormat::checked(|arg| scope::fault(GlobKind::Argument, arg).into_iter().collect()) }),
         "A dotted glob on the argument in which it is searched.",
     ),
+    Key::new(
+        "pattern.unless",
+        slot!(Pattern: unless, WordsFormat::FILLED),
+        "A regular expression: a match does not count if a match of this one has ended before it, in the same text.",
+    ),
     FLAGS,
     NO_FLAGS,
     OPERAND,
@@ -654,6 +659,12 @@ pub(super) const PATTERN: &[Key<Pattern>] = &[
         "A command that this one runs: its words, as `sudo` and `find -exec` do, or its script, as `sh -c` does.",
     )
     .form(RELATED_FORM)
+    .role(KeyRole::Requirement),
+    Key::new(
+        "pattern.raw",
+        requirement!(raw, WordsFormat::FILLED),
+        "A regular expression on the argument as it is written. It counts at the end of the call, if some commands of the call cannot be read.",
+    )
     .role(KeyRole::Requirement),
 ];
 

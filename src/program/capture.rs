@@ -36,7 +36,7 @@ pub(crate) enum CaptureGroup {
 
 impl CaptureGroup {
     /// Returns the group with that name or number in `hir`.
-    pub(crate) fn named(name: Option<&str>, hir: &Hir) -> CaptureGroup {
+    pub(crate) fn find(name: Option<&str>, hir: &Hir) -> CaptureGroup {
         let Some(name) = name else {
             return CaptureGroup::FirstOrWhole;
         };
@@ -85,7 +85,7 @@ impl GroupFilter {
         if self.checksum.is_some_and(|scheme| !scheme.accepts(text)) {
             return false;
         }
-        let entropy = Entropy::of(text);
+        let entropy = Entropy::from_text(text);
         let is_random = self
             .entropy
             .is_none_or(|least| entropy.bits() * 1000.0 >= f64::from(least))

@@ -116,8 +116,8 @@ impl DetectorSpec {
 
 fn script_limits(script: &Script) -> ScriptLimits {
     let named = script.expect.iter();
-    let scripts = named.clone().filter_map(|name| ScriptSet::named(name));
-    let languages = named.filter_map(|name| LanguageSet::named(name));
+    let scripts = named.clone().filter_map(|name| ScriptSet::from_name(name));
+    let languages = named.filter_map(|name| LanguageSet::from_code(name));
     let languages = languages.fold(LanguageSet::default(), |all, one| all | one);
     let mut limits = ScriptLimits {
         scripts: scripts.fold(ScriptSet::default(), |all, one| all | one),

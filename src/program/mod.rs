@@ -135,11 +135,22 @@ pub(crate) struct ViewRules {
     pub(crate) matcher: LazyMatcher,
     /// Indexed by pattern id of `matcher`.
     pub(crate) patterns: Box<[FirstEndPattern]>,
+    /// The number of exceptions among `patterns`.
+    pub(crate) exceptions: usize,
     #[cfg(feature = "lookaround")]
     pub(crate) confirms: ConfirmTable,
     /// The patterns whose full matches are needed: one set for rules that hold text back, one for the other rules, and
     /// one for patterns with look-around.
     pub(crate) full: Box<[FullMatchRules]>,
+}
+
+/// The counts of the text before a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextCounts {
+    /// Lines and characters, because a condition compares positions in them.
+    LinesAndChars,
+    /// None.
+    Nothing,
 }
 
 /// A set of patterns whose full matches are needed, in one matcher.
@@ -150,8 +161,7 @@ pub(crate) struct FullMatchRules {
     pub(crate) patterns: Box<[FullMatchPattern]>,
     /// True if text is held back until these patterns are decided.
     pub(crate) holds: bool,
-    /// True if a condition compares positions in lines or characters, so that those before a match must be counted.
-    pub(crate) counts_text: bool,
+    pub(crate) counts: TextCounts,
     /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
     pub(crate) is_unbroken: bool,
 }
@@ -165,6 +175,8 @@ pub(crate) struct FullMatchPattern {
     pub(crate) arg: Option<Arc<ArgScope>>,
     /// The filter on a capture group of the match.
     pub(crate) filter: Option<Arc<GroupFilter>>,
+    /// The exception of the pattern: an index into the exceptions of its view.
+    pub(crate) unless: Option<u32>,
     pub(crate) search: FullMatchSearch,
 }
 
@@ -183,10 +195,24 @@ pub(crate) struct FirstEndPattern {
     pub(crate) rule: RuleId,
     /// The arguments that the pattern applies to, in addition to the scope of its rule.
     pub(crate) arg: Option<Arc<ArgScope>>,
+    pub(crate) role: FirstEndRole,
     /// Finds the start of a match; `None` if `confirm` does.
     pub(crate) vm: Option<Arc<PikeVm>>,
     #[cfg(feature = "lookaround")]
     pub(crate) confirm: Option<Arc<Verifier>>,
+}
+
+/// The meaning of a first end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstEndRole {
+    /// A match of the rule.
+    Match,
+    /// A match of the rule, unless the exception with this index has matched before.
+    MatchUnless(u32),
+    /// A match of the rule, if some commands of the call cannot be read.
+    MatchIfUnread,
+    /// The exception of other patterns of the view, with this index. It is no match of a rule.
+    Exception(u32),
 }
 
 impl ChannelRules {

@@ -63,6 +63,10 @@ pub struct Pattern {
     pub fold: Vec<Fold>,
     /// A dotted glob on the path of the argument it is searched in, in addition to the globs of the rule.
     pub arg: Option<String>,
+    /// A regular expression: a match of the pattern does not count if a match of this one has ended before it ends, in the
+    /// same text. It reads the same regions with the same folds. Not for [`PatternKind::Command`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unless: Option<String>,
     /// The requirements on the words of a command. Only for [`PatternKind::Command`]; `None`: no requirement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Box<CommandRequirements>>,
@@ -78,6 +82,7 @@ impl Pattern {
             region: Vec::new(),
             fold: Vec::new(),
             arg: None,
+            unless: None,
             command: None,
         }
     }
@@ -123,6 +128,17 @@ impl Pattern {
     #[must_use]
     pub fn regex(text: impl Into<String>) -> Pattern {
         Pattern::new(PatternKind::Regex, text)
+    }
+
+    /// Returns the pattern of [`unless`](Self::unless), with the regions, the folds and the argument of this one.
+    pub(crate) fn exception(&self) -> Option<Pattern> {
+        Some(Pattern {
+            kind: PatternKind::Regex,
+            text: self.unless.clone()?,
+            unless: None,
+            command: None,
+            ..self.clone()
+        })
     }
 
     /// Returns the pattern as a regular expression in the syntax of the `regex` crate.
@@ -194,6 +210,9 @@ pub struct CommandRequirements {
     pub pipe_from: Option<Box<Pattern>>,
     /// A command that this one runs: its words, as `sudo` and `find -exec` do, or its script, as `sh -c` does.
     pub runs: Option<Box<Pattern>>,
+    /// A regular expression on the argument as it is written. Its match counts at the end of the call, if some commands of
+    /// the call could not be read ([`Counters::cut_commands`](crate::stream::Counters::cut_commands)).
+    pub raw: Option<String>,
 }
 
 /// A kind of text inside a part.

@@ -374,7 +374,7 @@ fn a_match_longer_than_a_stream_keeps_is_reported_whole() {
 }
 
 #[test]
-fn what_is_reported_of_a_rule_does_not_depend_on_other_rules() {
+fn the_report_of_a_rule_does_not_depend_on_other_rules() {
     let long = Rule::new("t/long", vec![Pattern::regex(r"(?s)a.*")]);
     let short = Rule::new("t/short", vec![Pattern::regex(r"b+")]);
     let text = b"a b bb bbb";

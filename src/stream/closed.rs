@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_known_of_a_part_is_known_in_whatever_order_parts_close() {
+    fn closed_parts_are_remembered_in_any_order_of_closing() {
         let mut closed = ClosedParts::default();
         let calls = [
             (7, Some("bash"), Some("call_1"), None),

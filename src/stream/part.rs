@@ -260,7 +260,7 @@ impl OpenPart {
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
         let is_done = match &mut self.reader {
-            PartReader::Text(reader) => is_short(bytes) && reader.push_short(bytes),
+            PartReader::Text(reader) => is_short(bytes) && reader.push_short(bytes, |_| true),
             PartReader::Unwatched => true,
             PartReader::Whole(_) | PartReader::ToolInput(_) => false,
         };

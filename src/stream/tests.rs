@@ -48,7 +48,7 @@ fn hits_are_gone_through_one_by_one() {
 }
 
 #[test]
-fn what_comes_behind_a_cut_is_counted_and_not_read() {
+fn text_after_a_cut_is_counted_and_not_read() {
     let mut streams = streams(2);
     let mut stream = streams.remove(0);
     // A delta is on the fast path only once its states are built, so every text is read more than once.
@@ -82,7 +82,7 @@ fn tokens_that_the_host_counts_are_bounded_where_a_part_is_open() {
 }
 
 #[test]
-fn what_waits_for_an_exception_is_not_released() {
+fn text_that_waits_for_an_exception_is_not_released() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\nmatch.any = [{ literal = 'leak' }]\n\
          match.none = [{ literal = 'fine' }]\nmatch.within = { lines = 2 }",
@@ -127,7 +127,7 @@ fn text_that_a_rule_on_code_never_sees_does_not_wait() {
 
 #[test]
 #[cfg(feature = "unicode")]
-fn what_a_fold_keeps_back_is_not_released() {
+fn text_that_a_fold_holds_back_is_not_released() {
     for (folds, text, released) in [
         ("'nfkc'", "x e\u{301}", &[0, 1, 2, 2, 2][..]),
         ("'case'", "x \u{C9}", &[1, 2, 2, 4]),
@@ -151,7 +151,7 @@ fn what_a_fold_keeps_back_is_not_released() {
 }
 
 #[test]
-fn what_may_become_a_leaked_token_waits_where_a_rule_holds() {
+fn a_possible_leaked_token_waits_if_a_rule_holds() {
     let pack = rules("[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\nmatch.leak = true");
     let mut stream = pack.stream();
     for (delta, hits, released) in [
@@ -308,7 +308,7 @@ fn the_path_of_a_file_that_is_too_long_is_counted_and_decides_nothing() {
 }
 
 #[test]
-fn where_a_match_begins_is_told_where_it_is_known() {
+fn the_start_of_a_match_is_reported_if_it_is_known() {
     for (channel, keys, more, text, start) in [
         ("text", "", "", "a secret ", Some(2)),
         ("text", ", region = 'code'", "", "```\na secret ", None),
@@ -536,7 +536,7 @@ fn input_that_is_nested_too_deep_is_told_at_its_bracket() {
 }
 
 #[test]
-fn what_is_allowed_is_not_held_back() {
+fn allowed_text_is_not_held_back() {
     let pack = rules(
         r"
         [rule.r]
@@ -571,7 +571,7 @@ fn what_is_allowed_is_not_held_back() {
 }
 
 #[test]
-fn what_is_allowed_in_a_file_is_so_in_the_lines_of_a_patch_that_are_of_it() {
+fn an_exception_for_a_file_applies_to_its_lines_in_a_patch() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
          match.any = [{ regex = 'key-1', region = 'added' }]\n\
@@ -639,7 +639,7 @@ fn of_edits_and_commands_nothing_is_released_before_they_are_over() {
 }
 
 #[test]
-fn what_views_count_is_counted_for_the_stream() {
+fn counts_of_views_are_added_to_the_stream() {
     let counted = |condition: &str, channel: &str, text: &str| {
         let pack = rules(&format!(
             "[rule.r]\ndescription = 'd'\non = ['{channel}']\nmatch.any = [{{ literal = 'secret', {condition} }}]"

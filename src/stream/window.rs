@@ -26,6 +26,11 @@ impl Window {
         self.dropped = 0;
     }
 
+    /// Returns the number of bytes of the haystack so far.
+    pub(super) fn total(&self) -> u64 {
+        self.dropped + self.len as u64
+    }
+
     /// Returns the room that a short delta is written to before [`keep`](Self::keep) appends it.
     #[inline(always)]
     pub(super) fn room(&mut self) -> &mut [u8; SHORT] {
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_text_does_not_depend_on_where_it_is_cut() {
+    fn the_excerpt_of_a_text_does_not_depend_on_its_cuts() {
         let text: Vec<u8> = (0..600u32).map(|n| (n * 7 % 251) as u8).collect();
         for end in [0, 1, 100, WINDOW - 1, WINDOW, WINDOW + 1, 400, 600] {
             for cut in 0..=end {

@@ -168,7 +168,7 @@ fn code_whose_comments_are_told_apart_is_read_as_one() {
 }
 
 #[test]
-fn what_an_edit_leaves_as_it_was_is_not_what_it_adds() {
+fn unchanged_code_of_an_edit_is_not_added() {
     let pack = Pack::from_toml(RULES).unwrap();
     let old = "function stop() {\n  if (timer) clearTimeout(timer);\n  a();\n}\n";
     let other = old.replace("a()", "b()");

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "ast")]
 mod ast;
+mod enums;
 #[cfg(feature = "unicode")]
 mod evasions;
 mod faults;

@@ -190,7 +190,7 @@ fn at_one_byte_the_stronger_action_wins_then_priority_then_severity_then_the_id(
 }
 
 #[test]
-fn what_becomes_certain_first_is_judged_first_whatever_its_action() {
+fn the_match_that_is_certain_first_is_decided_first_whatever_its_action() {
     let pack = pack(&[
         ("a", "action = \"abort\"", "bad"),
         ("o", "action = \"observe\"", "odd"),
@@ -339,7 +339,7 @@ fn no_rule_on_a_channel_means_the_host_need_not_push() {
 }
 
 #[test]
-fn where_no_rule_holds_every_delivered_byte_is_releasable_even_inside_a_match() {
+fn without_a_holding_rule_every_delivered_byte_is_releasable_even_inside_a_match() {
     let pack = pack(&[("a", "severity = \"warning\"", "bad")]);
     let mut stream = pack.stream();
     assert_eq!(stream.releasable(TEXT), 0, "of a part that is not there");
@@ -453,7 +453,7 @@ fn a_consultation_is_asked_what_its_prompt_says_of_the_call() {
 }
 
 #[test]
-fn what_is_written_to_a_log_of_a_stream_holds_no_text_of_it() {
+fn the_log_of_a_stream_has_no_text_of_it() {
     let mut session = pack(&[("a", "", "opensesame")]).session();
     let mut stream = session.stream();
     let _ = session.open(&mut stream, TEXT, Channel::Text);

@@ -324,7 +324,7 @@ fn bounds_of_time() {
 }
 
 #[test]
-fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
+fn events_of_a_cut_attempt_are_dropped_and_counted() {
     let mut processor = processor(Hooks::default());
     let mut steps = Vec::new();
     let step = |processor: &mut Processor, input, steps: &mut Vec<Step>| {

@@ -227,7 +227,7 @@ fn c1_a_rule_keeps_a_request_from_being_sent() {
 }
 
 #[test]
-fn what_steers_the_model_is_not_read_as_the_users_words() {
+fn a_steering_message_is_not_read_as_the_users_words() {
     let rules = [rule(Action::Append, Channel::UserInput, "deploy")];
     let mut processor = processor(rules, Hooks::default());
     let mut out = Vec::new();
@@ -243,7 +243,7 @@ fn what_steers_the_model_is_not_read_as_the_users_words() {
 
 /// The rules read the message before when it was the last one: it is neither read again nor changed.
 #[test]
-fn rules_read_no_images_and_a_message_of_images_is_the_users_last_one() {
+fn f10_rules_read_no_images_and_a_message_of_images_is_the_users_last_one() {
     let rules = [rule(Action::Append, Channel::UserInput, "deploy")];
     let mut processor = processor(rules, Hooks::default());
     let mut last = |messages: Vec<Message>| {
@@ -322,7 +322,7 @@ fn a_guard_that_fell_over_lets_nothing_through_at_the_boundary() {
 
 /// A host that forgets `prepare` would let text leave that a rule refuses: the reply is aborted instead.
 #[test]
-fn a_reply_to_a_request_that_had_to_be_prepared_and_was_not_is_aborted() {
+fn f7_a_reply_to_a_request_that_had_to_be_prepared_and_was_not_is_aborted() {
     let refuses = || rule(Action::Abort, Channel::UserInput, "sk-live");
     let retries = || rule(Action::Retry, Channel::Text, "any");
     let send = |processor: &mut Processor, is_prepared: bool| {

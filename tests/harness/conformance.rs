@@ -10,7 +10,7 @@ use ttsr::harness::conformance::{
 use crate::host::SmallHosts;
 
 #[test]
-fn a_small_host_over_a_conversation_passes_the_core() {
+fn f12_a_small_host_over_a_conversation_passes_the_core() {
     let report = run(Profile::Core, &mut SmallHosts);
     assert!(report.is_ok(), "{report}");
     assert!(report.passed > 20, "{report}");
@@ -46,7 +46,7 @@ fn failed(report: &ConformanceReport) -> BTreeSet<&str> {
 }
 
 #[test]
-fn a_host_without_rules_fails_named_cases_with_what_it_published() {
+fn f12_a_host_without_rules_fails_named_cases_with_what_it_published() {
     let report = run(Profile::Core, &mut Unguarded);
     let failed = failed(&report);
     for name in [
@@ -89,7 +89,7 @@ impl<F: FnMut(&ConformanceCase, Vec<CaseStep>) -> Vec<CaseStep>> Host for Wrong<
 }
 
 #[test]
-fn a_host_that_shows_one_byte_too_many_in_some_split_fails_only_there() {
+fn f12_a_host_that_shows_one_byte_too_many_in_some_split_fails_only_there() {
     // It shows the first byte of what is held, if it arrives alone.
     let mut early = Wrong(|case: &ConformanceCase, mut steps: Vec<CaseStep>| {
         let is_split = case.inputs.iter().any(|input| match input.event() {
@@ -107,7 +107,7 @@ fn a_host_that_shows_one_byte_too_many_in_some_split_fails_only_there() {
 }
 
 #[test]
-fn a_host_that_forgets_guidance_or_runs_calls_of_a_cut_reply_fails() {
+fn f12_a_host_that_forgets_guidance_or_runs_calls_of_a_cut_reply_fails() {
     let mut forgetful = Wrong(|_: &ConformanceCase, steps: Vec<CaseStep>| {
         let forget = |step: CaseStep| match step.kind() {
             "send" => CaseStep::new("send", step.get("send").cloned())

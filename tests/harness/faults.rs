@@ -48,7 +48,7 @@ fn a_retry_storm_meets_the_bound_of_the_turn() {
 }
 
 #[test]
-fn what_was_shown_and_what_is_shown_next_have_a_boundary_between_them() {
+fn shown_text_and_the_text_after_it_have_a_boundary_between_them() {
     let played = played(
         retrying(1),
         ScriptedReply::default().text("so x: any").cut(3),

@@ -39,7 +39,7 @@ fn played_with(pack: &Pack, scripts: Vec<ScriptedReply>) -> Played {
 }
 
 #[test]
-fn what_a_rule_takes_out_never_leaves_whatever_the_cut() {
+fn redacted_text_never_leaves_at_any_cut() {
     for cut in 1..12 {
         let script = text("My key-1234 and key-5678, not key-12.").cut(cut);
         let played = played([secret()], vec![script]);
@@ -76,7 +76,7 @@ fn only_bytes_that_no_rule_can_want_are_forwarded() {
 }
 
 #[test]
-fn what_waits_when_the_reply_is_cut_is_in_no_partial() {
+fn text_that_waits_at_a_cut_is_in_no_partial() {
     let mut stop = Rule::new("p/stop", vec![Pattern::literal("stop")]);
     stop.action = Action::Abort;
     // The rule on the key would be decided at the end of the first part, which never comes.
@@ -114,7 +114,7 @@ fn in_shadow_and_past_its_bounds_a_rule_takes_nothing_out() {
 }
 
 #[test]
-fn where_a_match_begins_is_known_behind_what_was_taken_out() {
+fn the_start_of_a_match_is_known_after_redacted_text() {
     let mut retry = Rule::new("p/word", vec![Pattern::literal("bad")]);
     (retry.action, retry.partial) = (Action::Retry, Partial::KeepBeforeMatch);
     let script = ScriptedReply::default().text("key-1234 then bad");

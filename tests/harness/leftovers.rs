@@ -314,7 +314,7 @@ impl Tools for Hangs {
 /// The results of the calls refer to an answer. The answer is in the conversation after all results, even if the turn
 /// ends before the model reads it.
 #[test]
-fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it() {
+fn an_answer_of_a_sub_agent_is_kept_if_the_turn_ends_before_the_model_reads_it() {
     let mut processor = processor([every()]);
     let script = ScriptedReply::default().tool("bash", "c1", COMMIT);
     let script = script.tool("read", "c2", "{}").finish("tool_use");

@@ -90,7 +90,7 @@ fn a_partial_stays_as_far_as_its_rule_says_and_tool_input_never() {
 }
 
 #[test]
-fn where_the_match_is_in_tool_input_nothing_of_the_call_stays() {
+fn nothing_of_a_call_stays_if_the_match_is_in_its_input() {
     let script = ScriptedReply::default()
         .text("calling")
         .tool("write", "c1", r#"{"a":"a word"}"#);

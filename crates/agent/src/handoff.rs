@@ -213,7 +213,7 @@ impl HandoffTracker {
         if self.processed.contains(message.session) {
             return None;
         }
-        let text = written(message.content);
+        let text = authored_text(message.content);
         if !text.contains(HANDOFF_MARKER) {
             return None;
         }
@@ -231,7 +231,7 @@ impl HandoffTracker {
     /// with it, and are not injected again.
     pub fn resume_session(&mut self, session: &str, messages: &[Message]) {
         let mut users = messages.iter().filter(|message| message.role == Role::User);
-        let had = users.any(|message| written(&message.content).contains(HANDOFF_MARKER));
+        let had = users.any(|message| authored_text(&message.content).contains(HANDOFF_MARKER));
         if had && !self.processed.contains(session) {
             self.remember(session);
         }
@@ -256,7 +256,7 @@ impl HandoffTracker {
 }
 
 /// Returns the text of a message without synthetic text.
-fn written(content: &[Content]) -> String {
+fn authored_text(content: &[Content]) -> String {
     let texts = content.iter().filter_map(|content| match content {
         Content::Text {
             text,

@@ -255,7 +255,7 @@ impl Store {
     /// Prepares the file for writing.
     fn begin(&mut self, is_new: bool) -> Result<(), StoreError> {
         // Left by a compaction in a process that was killed.
-        match self.options.disk.remove(&beside(&self.path)) {
+        match self.options.disk.remove(&temporary_path(&self.path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
@@ -338,7 +338,7 @@ impl Store {
 
     /// Replaces this file by one with these contents. The old file stays in use until then.
     fn replace(&mut self, contents: &[u8], next: u64) -> Result<(), StoreError> {
-        let beside = beside(&self.path);
+        let beside = temporary_path(&self.path);
         let written = self.write_beside(&beside, contents);
         self.file = written.inspect_err(|_| {
             // If this fails too, the file is removed when the store is opened next.
@@ -408,7 +408,7 @@ fn lock(disk: &mut dyn Disk, path: &Path) -> Result<Box<dyn DiskFile>, StoreErro
 }
 
 /// Returns the path of the file that is written before it replaces another.
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".compacting");
     name.into()

@@ -50,6 +50,31 @@ pub(crate) enum SymbolSpace {
 /// The column that leads every state to itself.
 pub(crate) const STAY: usize = 0;
 
+/// A column number that no table has to check: at most [`Column::MOST`], whatever alphabet it is of. Only an
+/// [`Alphabet`] makes it, or a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Column(usize);
+
+impl Column {
+    /// The greatest column number: that of the reentry of a table with the columns of the largest alphabet, which are
+    /// [`CLASSES`], `STAY` and the decoding column.
+    pub(crate) const MOST: usize = CLASSES + 2;
+
+    #[inline(always)]
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+const _: () = assert!(Column::MOST >= u8::MAX as usize);
+
+impl From<u8> for Column {
+    #[inline(always)]
+    fn from(column: u8) -> Column {
+        Column(usize::from(column))
+    }
+}
+
 // Two code points beyond Unicode, for bytes of no character. The assertions can tell them from each other, and patterns
 // over characters can match neither.
 const RAW: u32 = 0x11_0000;
@@ -194,8 +219,8 @@ pub(crate) struct WordLookNeeds {
 }
 
 /// The most classes of an alphabet: a row has a cell for each. Three thousand different characters in literals, as in
-/// a list of Chinese words, fit.
-pub const CLASSES: usize = 1 << 13;
+/// a list of Chinese words, fit. loom models few classes, because it tracks every cell.
+pub const CLASSES: usize = if cfg!(loom) { 1 << 8 } else { 1 << 13 };
 
 /// The most pairs of a class and a code range that are examined: about a second of work.
 const MEMBERSHIPS: usize = 1 << 30;
@@ -334,6 +359,8 @@ impl Alphabet {
             return Err(TooManyClasses);
         }
         let (column_of_range, columns, decode_column) = assign_columns(&code_ranges);
+        // All that `char` makes a `Column` of is less than `columns`.
+        assert!(columns <= Column::MOST);
         let mut flags = vec![SymbolFlags::default(); columns];
         let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); classes.len()];
         // A range lies in a class as a whole or not at all, and so does the column of the range (invariant 1).
@@ -417,8 +444,8 @@ impl Alphabet {
 
     /// Returns the column of a character; `None` if the symbols are bytes.
     #[inline(always)]
-    pub(crate) fn char(&self, char: char) -> Option<usize> {
-        (self.space == SymbolSpace::Chars).then(|| self.column(u32::from(char)))
+    pub(crate) fn char(&self, char: char) -> Option<Column> {
+        (self.space == SymbolSpace::Chars).then(|| Column(self.column(u32::from(char))))
     }
 
     fn char_bytes(&self, char: char, mut on: impl FnMut(usize, SymbolSpan)) {

@@ -35,8 +35,9 @@ use super::table::{PublishedState, StateId, Table, TableConfig};
 use super::utf8::{Symbol, Utf8Decoder};
 use speculative::Tile;
 
+pub(crate) use search::ShortPath;
 pub(crate) use short_input::pad;
-pub use short_input::{IdleRun, is_short};
+pub use short_input::{IdleRun, ShortStep, is_short};
 
 /// The automaton of a set of patterns.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub(crate) struct LazyDfa {
     filter: Option<Box<Prefilter>>,
     /// The least bytes of a delta that is prefiltered.
     prefiltered: usize,
+    /// True if [`ShortStep`] tells where the search was idle.
+    tracks_idle: bool,
     /// Set if each pattern is reported once.
     single_match: Option<SingleMatch>,
     /// The masks for the fallback, built when a cursor first enters it. Building them cannot fail.
@@ -78,6 +81,16 @@ struct DfaCache {
 }
 
 /// The complete search state of one haystack: a state of a table, and the bytes of an incomplete character.
+///
+/// # Invariant
+///
+/// Unchecked steps rely on it: while the cursor is not in the fallback, `state` and the states of the suffixes were made
+/// by `generation.table`, or `Table::contains` returned true for them.
+///
+/// - `generation` changes only in `restart`, which sets `state` and drops the suffixes, and in the fallback, in which
+///   there are no suffixes and `state` is not used. `try_resume_dfa` sets both from the table of the new generation.
+/// - Elsewhere the states are start states of `generation`, or were read from its table in a step.
+/// - The only state that comes from outside is that of `accept_short`, which checks it.
 #[derive(Clone, Debug)]
 pub(crate) struct DfaCursor {
     generation: Arc<DfaGeneration>,
@@ -237,6 +250,15 @@ impl LazyDfa {
         self
     }
 
+    /// Compiles an automaton whose [`ShortStep`] tells where the search was idle. Its NFA has
+    /// [distinct starts](Nfa::with_distinct_starts) and no cuts.
+    pub(crate) fn tracking_idle(nfa: Nfa, config: TableConfig) -> LazyDfa {
+        LazyDfa {
+            tracks_idle: true,
+            ..LazyDfa::new(nfa, config)
+        }
+    }
+
     /// Returns true if the tables have these parameters.
     pub(crate) fn has(&self, config: TableConfig) -> bool {
         self.config == config
@@ -258,6 +280,7 @@ impl LazyDfa {
             tiles: [Tile::USUAL, Tile::SMALL],
             filter: None,
             prefiltered: PREFILTERED,
+            tracks_idle: false,
             single_match: None,
             bit_nfa: OnceLock::new(),
             nfa,

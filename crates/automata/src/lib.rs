@@ -1,6 +1,24 @@
 //! A streaming multi-pattern automaton: bytes go in, pattern ids and offsets come out. It knows nothing of
 //! rules or TOML.
 //!
+//! # Example: two patterns in two deltas
+//! ```
+//! use ttsr_automata::pattern::parse;
+//! use ttsr_automata::{MatchEvent, Matcher, PatternLimits};
+//!
+//! let limits = PatternLimits::default();
+//! let patterns = [parse("unwrap", &limits).unwrap(), parse(r"panic\b", &limits).unwrap()];
+//! let matcher = Matcher::new(&patterns, 1 << 20).unwrap();
+//! let (mut cursor, mut events) = (matcher.start(), Vec::new());
+//! matcher.push(&mut cursor, b"x.unw", |event| events.push(event));
+//! assert_eq!(events, []);
+//! matcher.push(&mut cursor, b"rap() or panic", |event| events.push(event));
+//! // `unwrap` ends with byte 2 of the second delta. The `\b` after `panic` is still undecided.
+//! assert_eq!(events, [MatchEvent { pattern: 0, at: 2, back: 0 }]);
+//! matcher.finish(&mut cursor, |event| events.push(event));
+//! assert_eq!(events[1], MatchEvent { pattern: 1, at: 0, back: 0 }, "the end of the haystack decides it");
+//! ```
+//!
 //! # How a pattern set becomes a report
 //!
 //! 1. `pattern` parses a pattern, estimates its size and refuses it if it is too large; `simplify` drops what
@@ -68,18 +86,16 @@ use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
 pub use alphabet::{CLASSES, TooManyClasses, surely_fits};
-pub use lazy_dfa::AutomatonSize;
-pub use lazy_dfa::IdleRun;
-use lazy_dfa::LazyDfa;
-pub use lazy_dfa::is_short;
 use lazy_dfa::speculative::Tile;
+pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short};
+use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
 use nfa::Nfa;
 use partition::{Partition, PartitionPlan, SimplifiedPattern};
 use simd::SimdLevel;
 pub use table::SHORT;
 use table::sparse::SparseRows;
-use table::{FIRST_BUDGET, StateId, TableConfig};
+use table::{FIRST_BUDGET, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
 // A delta is stepped in all automata before any cursor moves, and the results are kept on the stack meanwhile.
@@ -100,6 +116,26 @@ pub struct MatchEvent {
 ///
 /// Each pattern is reported at least at the earliest end of a match, at the first byte at which that end is
 /// certain. It may be reported again at later ends.
+///
+/// # Example: one matcher for several haystacks, and an assertion that the next byte decides
+/// ```
+/// use ttsr_automata::pattern::parse;
+/// use ttsr_automata::{MatchEvent, Matcher, PatternLimits};
+///
+/// let limits = PatternLimits::default();
+/// let patterns = [parse("unwrap", &limits).unwrap(), parse(r"panic\b", &limits).unwrap()];
+/// let matcher = Matcher::new(&patterns, 1 << 20).unwrap();
+/// let (mut one, mut other, mut events) = (matcher.start(), matcher.start(), Vec::new());
+/// matcher.push(&mut one, b"panic", |event| events.push(event));
+/// matcher.push(&mut other, b"unwr", |event| events.push(event));
+/// assert_eq!(events, []);
+/// matcher.push(&mut one, b"!", |event| events.push(event));
+/// // The match ends one byte before the byte that decides it.
+/// assert_eq!(events, [MatchEvent { pattern: 1, at: 0, back: 1 }]);
+/// matcher.push(&mut other, b"ap", |event| events.push(event));
+/// assert_eq!(events[1], MatchEvent { pattern: 0, at: 1, back: 0 });
+/// matcher.finish(&mut one, |event| panic!("{event:?}"));
+/// ```
 #[derive(Debug)]
 pub struct Matcher {
     /// Patterns over whole characters: nearly all of them, or none.
@@ -125,10 +161,6 @@ pub struct Cursor {
     // `None` for one automaton, so that such a cursor allocates nothing.
     more: Option<Box<[lazy_dfa::DfaCursor]>>,
 }
-
-/// A short delta that a matcher has stepped without moving its cursor.
-#[derive(Clone, Copy, Debug)]
-pub struct ShortStep(StateId);
 
 impl Cursor {
     /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
@@ -233,7 +265,7 @@ impl Matcher {
                 sparse: SparseRows::USUAL,
             };
             Ok(Automaton {
-                lazy: LazyDfa::new(nfa, config),
+                lazy: LazyDfa::tracking_idle(nfa, config),
                 patterns: members.into_boxed_slice(),
             })
         };
@@ -260,37 +292,21 @@ impl Matcher {
 
     /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if it declined: a state on the way
     /// is special, a byte is not ASCII, or there are several automata. A caller with several matchers steps all of them,
-    /// and moves all cursors with [`accept_short`](Self::accept_short) if none declined.
+    /// and moves all cursors with [`accept_short`](Self::accept_short) if none declined. The step of a matcher made by
+    /// [`for_spans`](Self::for_spans) also tells where the search was last idle.
     #[inline]
     pub fn try_step_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<ShortStep> {
         if !self.more.is_empty() || !is_short(bytes) {
             return None;
         }
-        let state = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
-        Some(ShortStep(state))
+        self.first.lazy.try_step_short(&mut cursor.first, bytes)
     }
 
     /// Moves the cursor over a delta that [`try_step_short`](Self::try_step_short) has stepped from where it is.
     #[inline]
     pub fn accept_short(&self, cursor: &mut Cursor, bytes: &[u8], step: ShortStep) {
         let Automaton { lazy, .. } = &self.first;
-        lazy.accept_short(&mut cursor.first, step.0, bytes.len());
-    }
-
-    /// As [`try_step_short`](Self::try_step_short). Also returns the number of leading bytes after which the search was
-    /// last idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
-    #[inline]
-    pub fn try_step_short_tracking_idle(
-        &self,
-        cursor: &Cursor,
-        bytes: &[u8],
-    ) -> Option<(ShortStep, usize)> {
-        if !self.more.is_empty() || !is_short(bytes) {
-            return None;
-        }
-        let Automaton { lazy, .. } = &self.first;
-        let (state, idle_until) = lazy.try_step_short_tracking_idle(&cursor.first, bytes)?;
-        Some((ShortStep(state), idle_until))
+        lazy.accept_short(&mut cursor.first, step, bytes.len());
     }
 
     /// Returns true if there is no partial match: no match that starts before this position can end after it.
@@ -329,14 +345,19 @@ impl Matcher {
     pub fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
             let Automaton { lazy, .. } = &self.first;
-            return lazy.push(&mut cursor.first, bytes, false, &mut |event| {
-                on(self.first.event(event));
-            });
+            return lazy.push(
+                &mut cursor.first,
+                bytes,
+                ShortPath::Declined,
+                &mut |event| {
+                    on(self.first.event(event));
+                },
+            );
         }
         self.each(cursor, |automaton, cursor| {
             // A short delta that they declined together may be plain to this one.
             let Automaton { lazy, .. } = automaton;
-            lazy.push(cursor, bytes, true, &mut |event| {
+            lazy.push(cursor, bytes, ShortPath::Untried, &mut |event| {
                 on(automaton.event(event));
             });
         });

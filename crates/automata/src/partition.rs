@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_the_most_states_for_the_longest_time_is_placed_first() {
+    fn the_pattern_with_the_most_states_for_the_longest_time_is_placed_first() {
         // Symbols with a partial match times distinct states: 40 * 2, 20 * 21, 1 * 2.
         let patterns = vec![traced(40, 0, 1), traced(20, 1, 20), traced(1, 2, 1)];
         let partitioner = partitioner(60, patterns, &[]);

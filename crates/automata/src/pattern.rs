@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_match_nothing_makes_only_itself_impossible() {
+    fn a_pattern_that_matches_nothing_makes_only_itself_impossible() {
         for (text, least) in [
             (r"ab?(?:cde|fg)\b", Some(3)),
             ("(a|é){3}x", Some(4)),
@@ -450,7 +450,7 @@ mod tests {
 
     #[cfg(feature = "lookaround")]
     #[test]
-    fn what_cannot_be_compiled_is_refused_unless_there_is_a_better_reason() {
+    fn a_pattern_that_cannot_be_compiled_is_refused_unless_there_is_a_better_reason() {
         let reason_of = |text: &str| match refused(text) {
             PatternError::Syntax { .. } => "does not compile",
             PatternError::MatchesEmpty => "matches the empty text",
@@ -468,7 +468,7 @@ mod tests {
 
     #[cfg(feature = "lookaround")]
     #[test]
-    fn what_is_no_pattern_at_all_is_told_as_the_plain_parser_tells_it() {
+    fn a_syntax_error_is_reported_as_the_plain_parser_reports_it() {
         for (text, message, place) in [
             (r"a\y", "unrecognized escape sequence", r"\y"),
             (r"(?=a)\y", "Invalid escape: \\y", r"\"),

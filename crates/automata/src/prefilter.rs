@@ -137,7 +137,7 @@ impl Prefilter {
         Some(Prefilter {
             level,
             probe,
-            looked: looked(&windows)?,
+            looked: lookup_masks(&windows)?,
             // If a window covers a byte that is not ASCII, it starts up to three bytes earlier.
             look_back: farthest + WIDTH - 1,
             costs: Default::default(),
@@ -654,7 +654,7 @@ fn groups(windows: &[PrefilterWindow]) -> Option<Box<[BucketMasks]>> {
     Some(groups.into_boxed_slice())
 }
 
-fn looked(windows: &[PrefilterWindow]) -> Option<Box<[[u128; 128]; LOOKED]>> {
+fn lookup_masks(windows: &[PrefilterWindow]) -> Option<Box<[[u128; 128]; LOOKED]>> {
     let mut looked = Box::new([[0; 128]; LOOKED]);
     let gathered = gather(windows, SLOTS, f64::INFINITY, |class| class)?;
     for (slot, classes) in gathered.iter().enumerate() {

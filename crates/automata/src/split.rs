@@ -34,7 +34,7 @@ impl GapCriteria {
 
     /// Returns true if this element is a gap to cut before.
     pub(crate) fn is_gap(&self, hir: &Hir, before: Selectivity) -> bool {
-        let HirKind::Repetition(repetition) = uncaptured(hir).kind() else {
+        let HirKind::Repetition(repetition) = without_captures(hir).kind() else {
             return false;
         };
         before >= self.selectivity
@@ -107,15 +107,15 @@ fn repeats(repetition: &Repetition) -> u32 {
     repetition.max.unwrap_or(u32::MAX) - repetition.min
 }
 
-fn uncaptured(hir: &Hir) -> &Hir {
+fn without_captures(hir: &Hir) -> &Hir {
     match hir.kind() {
-        HirKind::Capture(capture) => uncaptured(&capture.sub),
+        HirKind::Capture(capture) => without_captures(&capture.sub),
         _ => hir,
     }
 }
 
 fn class(hir: &Hir) -> Option<&Class> {
-    match uncaptured(hir).kind() {
+    match without_captures(hir).kind() {
         HirKind::Class(class) => Some(class),
         _ => None,
     }

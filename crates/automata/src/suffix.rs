@@ -7,7 +7,8 @@ use super::cache::CacheBuilder;
 use super::determinize::{CUT, StateSet};
 use super::look::LookBehind;
 use super::nfa::Nfa;
-use super::table::{BLOCK, ShortInput, StateId, Table};
+use super::table::short_input::ShortInput;
+use super::table::{BLOCK, StateId, Table};
 
 /// A live suffix: the automaton after a cut that was reached. A cursor has at most one for each cut.
 #[derive(Clone, Copy, Debug)]
@@ -102,13 +103,19 @@ impl CursorExtra {
     }
 
     /// Steps the suffixes over a short delta. Returns false if a state was special; then only `next` has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `table` is that of the cursor.
     #[inline]
-    pub(super) fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    pub(super) unsafe fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
         let mut all = 0;
         for suffix in &mut self.suffixes {
             // No early exit: few suffixes are live, and nearly every delta is accepted. The bits include the entry bit
             // of the state (invariant 3 of `lazy_dfa::search`).
-            let (next, bits) = table.step_short_from(short, suffix.state);
+            // SAFETY: 1. the states of suffixes are of the table of their cursor (invariant of `DfaCursor`).
+            let (next, bits) = unsafe { table.step_short_from(short, suffix.state) };
             suffix.next = next;
             all |= bits;
         }
@@ -116,13 +123,19 @@ impl CursorExtra {
     }
 
     /// Steps the suffixes over a block. Returns false if a state was special; then only `next` has changed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `table` is that of the cursor.
     #[inline]
-    pub(super) fn try_step_block(&mut self, table: &Table, columns: [u8; BLOCK]) -> bool {
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    pub(super) unsafe fn try_step_block(&mut self, table: &Table, columns: [u8; BLOCK]) -> bool {
         let mut bits = 0;
         for suffix in &mut self.suffixes {
             // Invariant 3 of `lazy_dfa::search`: `step_block` does not look at the state that it starts from.
             bits |= suffix.state.entry_bits();
-            suffix.next = table.step_block(suffix.state, columns, &mut bits);
+            // SAFETY: 1. the states of suffixes are of the table of their cursor (invariant of `DfaCursor`).
+            suffix.next = unsafe { table.step_block(suffix.state, columns, &mut bits) };
         }
         !table.any_special(bits)
     }

@@ -20,18 +20,24 @@
 //!    table.
 //! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
 //! 5. Offsets of full rows are multiples of [`LINE`], so their lower bits are free to mark the ids of sparse rows.
-//! 6. Whatever a cell holds, at least one full row of cells follows the offset of that value. A step from a number that
-//!    is no id therefore reads a meaningless cell, but never one outside the table.
+//! 6. Whatever a cell of a row holds, the cells of all [columns](Column::MOST) follow the offset of that value. A step
+//!    from a number that is no id, or on a column of another alphabet, therefore reads a meaningless cell, but never one
+//!    outside the table.
+//!
+//! # Safety
+//!
+//! A step reads a cell without a bounds check, so it is an `unsafe fn` with one obligation: the state that it begins in
+//! was made by this table. The states after it need none (invariant 6), and no column does. `DfaCursor` states why its
+//! states are those of its table. All other functions check their indices.
 //!
 //! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
 //! it page by page on first use; where it cannot, as in WebAssembly, the first table is small ([`FIRST_BUDGET`]).
-//! Steps read cells without bounds checks, which is why this module has `unsafe`.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
 pub(crate) mod short_input;
 pub(crate) mod sparse;
 
-use super::alphabet::{Alphabet, STAY};
+use super::alphabet::{Alphabet, Column, STAY};
 use super::simd::SimdLevel;
 use super::sync::{AtomicU32, Ordering};
 use sparse::SparseRows;
@@ -80,6 +86,8 @@ impl PublishedState {
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: Box<[AtomicU32]>,
+    /// The end of the rows in `cells`.
+    end: usize,
     /// The reports of the states that have one, one after the other.
     reports: Box<[AtomicU32]>,
     columns: usize,
@@ -158,18 +166,6 @@ pub(crate) const BLOCK: usize = 4;
 // A multiple of `BLOCK`, and as many columns as a register of 128 bits holds.
 pub const SHORT: usize = 16;
 
-/// A short delta, classified and stepped from one state.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShortInput {
-    /// The state after the last byte.
-    pub(crate) state: StateId,
-    /// The bits of all states on the way, ORed.
-    pub(crate) bits: u32,
-    /// The columns of the bytes, padded with `STAY`.
-    columns: u128,
-    len: usize,
-}
-
 /// The patterns and cuts that a state reports on entry; each list is sorted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportLists<'a> {
@@ -202,12 +198,15 @@ impl Table {
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         // A power of two at or above all rows without a report: a single AND then tells on which side of it a row lies.
         let match_bit = room.next_power_of_two();
-        let cells = reserve(match_bit + room);
-        // Invariant 6, on which obligation 3 of `next_unchecked` relies: a step after a sparse row may begin at any
-        // number that a cell holds.
-        assert!(config.sparse.most().max(columns + 1) + stride <= cells.len());
+        // Behind the last row lie the cells that invariant 6 asks for. They stay zero, and an exact table never reads
+        // them, so they take address space and no memory.
+        let end = match_bit + room;
+        let cells = reserve(end + Column::MOST + 1);
+        // Invariant 6: ids and the offsets of reports are below `end`, and so are the other numbers in cells of rows.
+        assert!(columns < stride && config.sparse.most().max(columns + 1) < end);
         let table = Table {
             cells,
+            end,
             reports: reserve(room),
             columns,
             stride,
@@ -242,57 +241,60 @@ impl Table {
         bits & self.special_bits != 0
     }
 
-    /// Returns the state after `state` on a symbol of this column. `state` must have a full row; if it has a sparse
-    /// one the result is meaningless, but reading it is safe.
+    /// Returns true if the offset is below the end of the rows, as the id of every state of this table is. A state of
+    /// another table for which it holds can be stepped safely here, with a meaningless result.
     #[inline(always)]
-    pub(crate) fn next(&self, state: StateId, column: usize) -> StateId {
-        debug_assert!(column <= self.columns);
-        // SAFETY: both obligations of `next_unchecked` hold, because
-        // 1. nothing outside this module can make a `StateId`: it comes from `RowAllocator::add`, `Table::unknown`,
-        //    `PublishedState` or a published cell. A cursor keeps its state beside the `Arc` of the table that made
-        //    it and replaces both together, so it steps only that table;
-        // 2. a column comes from the alphabet that the table was made for: it is below `columns`, or it is `columns`
-        //    itself, the cell of the reentry.
-        unsafe { self.next_unchecked(state, column) }
+    pub(crate) fn contains(&self, state: StateId) -> bool {
+        (state.0 as usize) < self.end
     }
 
-    /// Reads a cell without a bounds check.
+    /// Returns the state after `state` on a symbol of this column. `state` must have a full row; if it has a sparse
+    /// one, or if the column is one of another alphabet, the result is meaningless, but reading it is safe.
     ///
     /// # Safety
     ///
-    /// 1. `state` was made by this table.
-    /// 2. `column` is at most `self.columns`.
+    /// 1. `state` was made by this table, or [`contains`](Self::contains) returned true for it, or it was returned by a
+    ///    step of this table.
     // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
     #[inline(always)]
-    unsafe fn next_unchecked(&self, state: StateId, column: usize) -> StateId {
-        let cell = state.0 as usize + column;
-        // Acquire pairs with the Release of `set`: the row that the id names is visible as a whole (invariant 1).
+    pub(crate) unsafe fn next(&self, state: StateId, column: Column) -> StateId {
+        let cell = state.0 as usize + column.index();
         debug_assert!(cell < self.cells.len());
+        // Acquire pairs with the Release of `set`: the row that the id names is visible as a whole (invariant 1).
         // SAFETY: the index is in bounds, because
-        // 1. a state of this table is the offset of a whole row, and `columns < stride`, the length of a full row;
-        // 2. a sparse row is shorter, but lies below the match bit, and `match_bit + stride` cells exist;
-        // 3. after a sparse row the loaded cell may not be an id. It is then a column number, a look-behind, an entry
-        //    counter or the offset of a report. Each is below the match bit, and `Table::new` asserts that a full row
-        //    fits after the largest of them.
+        // 1. a state of this table is the offset of a row, which lies below `self.end`;
+        // 2. a step after a sparse row, or on a column of another alphabet, may have loaded a number that is no id: a
+        //    column number, a look-behind, an entry counter or the offset of a report. All of them are below `self.end`
+        //    by the assertion of `Table::new`, and behind `self.end` lies nothing but zeros;
+        // 3. a column is at most `Column::MOST`, and so many cells and one more follow `self.end`.
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
     /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
     /// with `STAY`.
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`next`](Self::next).
     #[inline(always)]
-    pub(crate) fn step_block(
+    pub(crate) unsafe fn step_block(
         &self,
         state: StateId,
         columns: [u8; BLOCK],
         bits: &mut u32,
     ) -> StateId {
-        self.step_block_with(state, columns, bits, |_| ())
+        // SAFETY: 1. by the contract.
+        unsafe { self.step_block_with(state, columns, bits, |_| ()) }
     }
 
     /// As [`step_block`](Self::step_block), and calls `visit` with each state. This is the body of the loops over
     /// blocks; `lazy_dfa::search` lists all loops that step a state.
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`next`](Self::next).
     #[inline(always)]
-    fn step_block_with(
+    unsafe fn step_block_with(
         &self,
         mut state: StateId,
         columns: [u8; BLOCK],
@@ -300,83 +302,12 @@ impl Table {
         mut visit: impl FnMut(StateId),
     ) -> StateId {
         for column in columns {
-            state = self.next(state, usize::from(column));
+            // SAFETY: 1. by the contract, for the first column; for the others the state is that of the step before.
+            state = unsafe { self.next(state, Column::from(column)) };
             *bits |= state.bits();
             visit(state);
         }
         state
-    }
-
-    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
-    /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
-    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
-    #[inline(always)]
-    pub(crate) fn push_short(
-        &self,
-        state: StateId,
-        bytes: &[u8],
-        room: &mut [u8; SHORT],
-    ) -> (StateId, u32) {
-        match self.level {
-            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of this function.
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => unsafe { short_input::push_avx512(self, state, bytes, room) },
-            SimdLevel::Portable => short_input::push_portable(self, state, bytes, room),
-        }
-    }
-
-    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes.
-    #[inline(always)]
-    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
-        self.short_with(state, bytes, |_| ())
-    }
-
-    /// As [`short`](Self::short). Also returns the number of leading bytes after which the state was last `last_idle` or
-    /// a state with a lower row, 0 if it never was.
-    #[inline(always)]
-    pub(crate) fn short_tracking_idle(
-        &self,
-        state: StateId,
-        bytes: &[u8],
-        last_idle: StateId,
-    ) -> (ShortInput, usize) {
-        let (mut stepped, mut idle_until) = (0, 0);
-        let short = self.short_with(state, bytes, |state| {
-            stepped += 1;
-            if state.bits() <= last_idle.bits() {
-                idle_until = stepped;
-            }
-        });
-        // The padding repeats the last state.
-        (short, idle_until.min(bytes.len()))
-    }
-
-    #[inline(always)]
-    fn short_with(&self, state: StateId, bytes: &[u8], visit: impl FnMut(StateId)) -> ShortInput {
-        let (padded, columns) = match self.level {
-            // SAFETY: as in `push_short`.
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => unsafe { short_input::columns_avx512(&self.bytes.0, bytes) },
-            SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
-        };
-        let len = bytes.len().min(SHORT);
-        // The columns of other bytes are unspecified. Such a delta ends in `UNKNOWN`, so the caller declines it.
-        let (state, bits) = match short_input::is_ascii(padded) {
-            true => short_input::steps_with(self, state, columns, len, visit),
-            false => (self.unknown(), self.unknown().bits()),
-        };
-        ShortInput {
-            state,
-            bits,
-            columns,
-            len,
-        }
-    }
-
-    /// Steps another state over the bytes of a short delta. Returns the last state and the ORed bits of all states.
-    #[inline(always)]
-    pub(crate) fn step_short_from(&self, short: &ShortInput, state: StateId) -> (StateId, u32) {
-        short_input::steps(self, state, short.columns, short.len)
     }
 
     /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have
@@ -406,7 +337,7 @@ impl Table {
         if state.is_sparse() {
             return self.sparse_before(state);
         }
-        let about = self.about(state);
+        let about = self.row_info(state);
         match self.is_special(state) {
             true => self.reports[about as usize].load(Ordering::Relaxed),
             false => about,
@@ -421,7 +352,7 @@ impl Table {
                 late: &[],
             };
         }
-        let about = self.about(state) as usize;
+        let about = self.row_info(state) as usize;
         // Relaxed is enough in the whole report: it was written before the id of the state was published, and the
         // caller has that id (invariant 1).
         let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
@@ -431,7 +362,7 @@ impl Table {
         ReportLists { now, late }
     }
 
-    fn about(&self, state: StateId) -> u32 {
+    fn row_info(&self, state: StateId) -> u32 {
         // Written before the id of the state was published.
         self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
@@ -518,7 +449,7 @@ impl RowAllocator {
     /// full.
     pub(crate) fn add(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
         let (free, end) = if new.is_special() {
-            (&mut self.free_match, table.cells.len())
+            (&mut self.free_match, table.end)
         } else {
             // Full rows grow up to the lowest sparse row. `add_sparse` never goes below `free`, so the difference is
             // not negative.
@@ -633,7 +564,7 @@ mod tests {
     fn an_unknown_state_leads_to_itself_on_every_column() {
         let (nfa, table, _) = table();
         for column in 0..=nfa.alphabet.len() {
-            assert_eq!(table.next(table.unknown(), column), table.unknown());
+            assert_eq!(table.step(table.unknown(), column), table.unknown());
         }
     }
 

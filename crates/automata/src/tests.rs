@@ -1031,7 +1031,7 @@ fn patterns_that_multiply() -> Vec<String> {
 
 /// Without this, tests that compare forced layouts could compare equal layouts.
 #[test]
-fn what_is_forced_is_what_is_done() {
+fn a_forced_layout_is_the_one_in_use() {
     let patterns = patterns_that_multiply();
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     let mut matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(None, 3, None));
@@ -1167,9 +1167,9 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
     assert!(matcher.is_idle(&cursor));
     // A short delta is tracked if it is ASCII.
     let mut tracked = |delta: &[u8]| {
-        let (step, idle_until) = matcher.try_step_short_tracking_idle(&cursor, delta)?;
+        let step = matcher.try_step_short(&mut cursor, delta)?;
         matcher.accept_short(&mut cursor, delta, step);
-        Some(idle_until)
+        Some(step.idle_until())
     };
     assert_eq!(tracked("x日".as_bytes()), None);
     assert_eq!(tracked(b" x ab"), Some(3));
@@ -1246,7 +1246,7 @@ fn gaps_inside_of_patterns_are_cut_once_each_way() {
 }
 
 #[test]
-fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_count() {
+fn a_later_copy_of_an_endless_repeat_is_subsumed_by_one_past_its_count() {
     let matcher = matcher_of(&parsed(&["x[abx]{12,}9"]), 1 << 20, PartitionPlan::USUAL);
     let mut random = Random::new(3);
     let text: Vec<u8> = (0..4000).map(|_| b"xab"[random.below(3)]).collect();
@@ -1256,7 +1256,7 @@ fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_co
 }
 
 #[test]
-fn what_would_be_found_everywhere_is_not_filtered() {
+fn a_pattern_that_matches_everywhere_has_no_prefilter() {
     if SimdLevel::best() == SimdLevel::Portable {
         return skip::test("this processor has no AVX-512, so there are no filters");
     }

@@ -23,6 +23,23 @@ mod matcher {
     pub(crate) mod alphabet {
         pub(crate) const STAY: usize = 0;
 
+        #[derive(Clone, Copy)]
+        pub(crate) struct Column(usize);
+
+        impl Column {
+            pub(crate) const MOST: usize = u8::MAX as usize;
+
+            pub(crate) fn index(self) -> usize {
+                self.0
+            }
+        }
+
+        impl From<u8> for Column {
+            fn from(column: u8) -> Column {
+                Column(usize::from(column))
+            }
+        }
+
         pub(crate) struct Alphabet;
 
         impl Alphabet {
@@ -285,7 +302,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
 
     impl Shared {
         fn step(&self) {
-            let next = self.table.next(self.start, 1);
+            let next = self.table.step(self.start, 1);
             let next = match next == self.table.unknown() {
                 true => self.build(),
                 false => next,
@@ -298,7 +315,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
                 .map(|pattern| pattern.load(loom::sync::atomic::Ordering::Relaxed));
             assert_eq!(now.collect::<Vec<_>>(), [7], "what it reports");
             assert_eq!(self.table.before(next), 3, "the look-behind");
-            let on = self.table.next(next, 2);
+            let on = self.table.step(next, 2);
             assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
         }
 

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn an_unknown_mode_is_refused() {
         for text in [
             "", "0", "-1", "random", "random:", "random:x", "Whole", "1.5",
         ] {

@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let pack = load::load(&options.packs, &[])?;
     let measured = options.measured.as_deref().map(Measurement::read);
     let measured = measured.transpose()?;
-    let mut pages: Vec<PackPage> = named(&pack)
+    let mut pages: Vec<PackPage> = requested_packs(&pack)
         .map(|header| PackPage::from_header(header, &pack, measured.as_ref()))
         .collect::<Result<_, _>>()?;
     let Some(folder) = &options.out else {
@@ -137,7 +137,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 }
 
 /// Returns the packs that were requested, without those that they extend.
-fn named(pack: &Pack) -> impl Iterator<Item = &PackHeader> {
+fn requested_packs(pack: &Pack) -> impl Iterator<Item = &PackHeader> {
     pack.headers().iter().filter(|header| !header.is_extended)
 }
 
@@ -160,7 +160,7 @@ impl PackPage {
         measured: Option<&Measurement>,
     ) -> Result<PackPage, CommandError> {
         let rules = rules(pack, header);
-        let mut body = about(header);
+        let mut body = description(header);
         if !body.is_empty() {
             body.push_str(". ");
         }
@@ -237,7 +237,7 @@ fn index(pack: &Pack) -> PackPage {
     let mut body = String::from(
         "| pack | rules | that abort, retry or redact | purpose |\n|---|---|---|---|\n",
     );
-    for header in named(pack) {
+    for header in requested_packs(pack) {
         let rules = rules(pack, header);
         let acting = rules.iter().filter(|rule| acts(rule)).count();
         writeln!(
@@ -246,7 +246,7 @@ fn index(pack: &Pack) -> PackPage {
             header.name,
             file(header),
             rules.len(),
-            about(header)
+            description(header)
         )
         .expect("writing to a string cannot fail");
     }
@@ -263,7 +263,7 @@ fn acts(rule: &Rule) -> bool {
 }
 
 /// Returns the pack's description without the full stop at its end.
-fn about(header: &PackHeader) -> String {
+fn description(header: &PackHeader) -> String {
     let text = header.description.as_deref().unwrap_or_default();
     inline(text.trim().trim_end_matches('.'))
 }

@@ -116,7 +116,7 @@ fn explain_rule(
     if !place.is_given() && options.text.is_none() {
         return Ok(());
     }
-    let because = place.against(rule, pack.root())?;
+    let because = place.reasons_not_live(rule, pack.root())?;
     let tried = match &options.text {
         Some(text) if because.is_empty() => Some(RuleTrial::new(rule, pack.root(), place, text)?),
         _ => None,
@@ -133,7 +133,7 @@ fn explain_rule(
 fn all(place: &PlaceArgs, pack: &Pack, out: &mut RecordWriter) -> Result<(), CommandError> {
     let mut live = 0;
     for rule in pack.rules() {
-        let because = place.against(rule, pack.root())?;
+        let because = place.reasons_not_live(rule, pack.root())?;
         live += usize::from(because.is_empty());
         out.write(&LiveRule {
             rule: &rule.id,
@@ -172,7 +172,11 @@ impl PlaceArgs {
 
     /// Returns the reasons why the rule is not live here, empty if it is live. A property that was not given is no
     /// reason.
-    fn against(&self, rule: &Rule, root: Option<&str>) -> Result<Vec<String>, CommandError> {
+    fn reasons_not_live(
+        &self,
+        rule: &Rule,
+        root: Option<&str>,
+    ) -> Result<Vec<String>, CommandError> {
         let mut because = Vec::new();
         if let Some(channel) = self.channel().filter(|channel| !rule.on.contains(channel)) {
             let on: Vec<&str> = rule.on.iter().map(|channel| channel.name()).collect();
@@ -450,17 +454,16 @@ impl RuleTrial {
                 .map(move |pattern| (role, pattern.clone()))
                 .collect::<Vec<_>>()
         };
-        for (role, pattern) in roles.into_iter().flat_map(patterns_of) {
-            let mut alone = Rule::new(rule.id.clone(), Vec::new());
-            alone.condition = Condition::any(vec![pattern.clone()]);
-            alone.action = Action::Observe;
-            match pattern.kind {
-                PatternKind::Command => alone.on = vec![Channel::ToolInput],
-                _ => alone.on.clone_from(&rule.on),
-            }
-            alone.args.clone_from(&rule.args);
+        for (role, mut pattern) in roles.into_iter().flat_map(patterns_of) {
+            let exception = pattern.unless.take();
             let name = format!("{role}: {} {:?}", effective::kind(&pattern), pattern.text);
-            patterns.push((name, first_hit(&alone, root, &part)?.is_some()));
+            let matches = matches_alone(rule, pattern.clone(), root, &part)?;
+            patterns.push((name, matches));
+            if let Some(exception) = exception {
+                let name = format!("{role}: unless {exception:?}");
+                (pattern.kind, pattern.text) = (PatternKind::Regex, exception);
+                patterns.push((name, matches_alone(rule, pattern, root, &part)?));
+            }
         }
         let (end, decided, matched) = match found {
             Some((end, decided, matched)) => (Some(end), Some(decided), Some(matched)),
@@ -486,6 +489,24 @@ impl RuleTrial {
             commands: commands(rule, text),
         })
     }
+}
+
+/// Returns true if the pattern, as the only one of the rule, matches in the part.
+fn matches_alone(
+    rule: &Rule,
+    pattern: Pattern,
+    root: Option<&str>,
+    part: &ExamplePart,
+) -> Result<bool, CommandError> {
+    let mut alone = Rule::new(rule.id.clone(), Vec::new());
+    match pattern.kind {
+        PatternKind::Command => alone.on = vec![Channel::ToolInput],
+        _ => alone.on.clone_from(&rule.on),
+    }
+    alone.condition = Condition::any(vec![pattern]);
+    alone.action = Action::Observe;
+    alone.args.clone_from(&rule.args);
+    Ok(first_hit(&alone, root, part)?.is_some())
 }
 
 /// Returns the message of the rule for that example, as a session renders it.

@@ -202,7 +202,7 @@ mod tests {
     const SAME: &str = "match.any = [{ literal = 'x' }]\nexamples.match = ['x']";
 
     #[test]
-    fn what_is_certain_is_mended_and_nothing_else_changes() {
+    fn a_certain_fix_is_applied_and_nothing_else_changes() {
         for (wrong, right) in [
             (
                 format!("serverity = 'error'\n{SAME}"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_certain_stays() {
+    fn an_uncertain_fix_is_not_applied() {
         for body in [
             format!("frequency = 3\n{SAME}"),
             // The correct key is present already.

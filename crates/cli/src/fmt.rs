@@ -167,7 +167,7 @@ fn table(table_: &mut Table, path: &mut Vec<String>) {
             Item::Value(value) => {
                 key.leaf_decor_mut().set_suffix(" ");
                 space(key.leaf_decor_mut());
-                spaced(value);
+                normalize_spacing(value);
             }
             Item::Table(below) => table(below, path),
             Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|below| table(below, path)),
@@ -192,7 +192,7 @@ fn space(decor: &mut toml_edit::Decor) {
     decor.set_prefix(kept);
 }
 
-fn spaced(value: &mut Value) {
+fn normalize_spacing(value: &mut Value) {
     let suffix = value
         .decor()
         .suffix()
@@ -238,7 +238,7 @@ fn array(items: &mut Array) {
             .to_owned();
         format_value(item);
         let prefix = match (is_spread, number) {
-            (true, _) => spread(&before),
+            (true, _) => leading_trivia(&before),
             (false, 0) => String::new(),
             (false, _) => " ".to_owned(),
         };
@@ -267,7 +267,7 @@ fn array(items: &mut Array) {
 
 /// Returns the white space and comments before an item on its own line. A comment that follows the previous item stays
 /// on the line of that item.
-fn spread(before: &str) -> String {
+fn leading_trivia(before: &str) -> String {
     format!("{}\n  ", kept_comments(before))
 }
 

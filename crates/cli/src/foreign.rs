@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_allowlist_of_gitleaks_says_is_kept_or_told() {
+    fn an_allowlist_of_gitleaks_is_converted_or_reported() {
         let text = r#"
 [[rules]]
 id = "token"
@@ -364,7 +364,7 @@ paths = ["vendor/"]
     }
 
     #[test]
-    fn what_claude_code_denies_is_denied_and_the_rest_is_told() {
+    fn rules_that_claude_code_denies_are_denied_and_the_rest_is_reported() {
         let text = r#"{"permissions": {
             "deny": ["Bash(git push*)", "Bash(make)", "WebFetch(path:x)", "Read(secrets.txt)", 7],
             "ask": "Bash(rm:*)",

@@ -24,7 +24,7 @@ pub(crate) struct InputProblems {
 impl InputProblems {
     /// Returns a collector that reports nothing until another one [merges](InputProblems::extend) it, so that the problems of
     /// several threads are reported in the order of the input.
-    pub(crate) fn quiet() -> InputProblems {
+    pub(crate) fn deferred() -> InputProblems {
         InputProblems {
             is_quiet: true,
             ..InputProblems::default()

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_shown_in_any_excerpt() {
+    fn hidden_text_is_in_no_excerpt() {
         let text = "key=sekret and TODO then other=hidden";
         let secrets = [4..10, 31..37];
         for matched in ["sekret", "hidden", "TODO", "key=", "sekret and"] {

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forbidden_is_found() {
+    fn the_forbidden_text_of_a_sentence_is_found() {
         for (sentence, expected) in [
             ("never use unwrap", "unwrap"),
             ("Never run `git push --force`!", "git push --force"),

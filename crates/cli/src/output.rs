@@ -407,7 +407,7 @@ impl OutputRecord for RuleRecord<'_> {
             ("paths", &rule.paths),
         ] {
             if !entries.is_empty() {
-                write!(out, " {name}={}", Escaped(&few(entries)))?;
+                write!(out, " {name}={}", Escaped(&first_entries(entries)))?;
             }
         }
         if rule.priority != 0 {
@@ -433,7 +433,7 @@ impl OutputRecord for RuleRecord<'_> {
 const FEW: usize = 4;
 
 /// Returns the first entries and the number of the others.
-fn few(entries: &[String]) -> String {
+fn first_entries(entries: &[String]) -> String {
     match entries.len() {
         ..=FEW => entries.join(","),
         all => format!("{},…{} more", entries[..FEW].join(","), all - FEW),

@@ -321,7 +321,7 @@ async fn serve_command(
                     }
                     // The terminal sends an interrupt to the command too, which decides for both.
                     _ = tokio::signal::ctrl_c() => {}
-                    () = terminated() => {
+                    () = wait_for_termination() => {
                         #[cfg(unix)]
                         rustix::process::kill_process(id, rustix::process::Signal::TERM).ok();
                     }
@@ -338,7 +338,7 @@ async fn serve_command(
 }
 
 /// Returns once the process is asked to end by another process.
-async fn terminated() {
+async fn wait_for_termination() {
     #[cfg(unix)]
     if let Ok(mut term) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
     {

@@ -170,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         tools: tools(options, key)?,
         screen: TurnScreen::new(pack.clone(), options.format.format),
         pack,
-        sessions: EarlierSessions::beside(&place),
+        sessions: EarlierSessions::next_to_session(&place),
         cancel: Cancel::default(),
         show,
         shown,
@@ -295,7 +295,7 @@ impl TurnHost<'_> {
             self.show.send(TurnOutput::Step(step.clone())).ok();
         };
         let running = turn.run(request, "turn", &mut watch);
-        let outcome = runtime.block_on(watched(running, &mut self.shown, &mut self.screen))?;
+        let outcome = runtime.block_on(run_shown(running, &mut self.shown, &mut self.screen))?;
         let handoff = handing.and_then(|mut tools| tools.take_handoff());
         self.screen.end(&outcome)?;
         if let Some(recorder) = recorder.filter(SessionRecorder::is_degraded) {
@@ -356,7 +356,7 @@ async fn cancel_on_interrupt(cancel: Cancel) {
 }
 
 /// Runs the turn and prints its steps.
-async fn watched(
+async fn run_shown(
     running: impl Future<Output = TurnOutcome>,
     shown: &mut UnboundedReceiver<TurnOutput>,
     screen: &mut TurnScreen,

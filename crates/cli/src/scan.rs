@@ -133,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let mut report = FindingReport::new(options.format.format);
     let mut helps = RuleHelps::default();
     let mut tally = RunTotals::default();
-    let inputs = found(options, &mut problems);
+    let inputs = input_files(options, &mut problems);
     let progress = ScanProgress::new(inputs.len());
     let mut binaries = 0;
     for batch in inputs.chunks(BATCH) {
@@ -173,7 +173,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
 const BATCH: usize = 64;
 
 /// Returns the named files and the files below named folders, without ignored ones.
-fn found(options: &Options, problems: &mut InputProblems) -> Vec<InputFile> {
+fn input_files(options: &Options, problems: &mut InputProblems) -> Vec<InputFile> {
     let mut found = Vec::new();
     for path in &options.selection.files {
         match path.as_os_str() != "-" && path.is_dir() {
@@ -239,7 +239,7 @@ fn read_all(
                 options,
                 scanner,
                 input,
-                problems: InputProblems::quiet(),
+                problems: InputProblems::deferred(),
             };
             let content = file.read(progress);
             done.push((at, (content, file.problems)));
@@ -396,7 +396,7 @@ impl<'a> FileScan<'a> {
     ) -> ScannedFile {
         let matches = self.matches(target, source, &first);
         let offsets = matches.iter().flat_map(|found| {
-            let Range { start, end } = shown(found);
+            let Range { start, end } = highlight_range(found);
             [start, end]
         });
         let mut locator = LineIndex::new(offsets.collect());
@@ -411,7 +411,7 @@ impl<'a> FileScan<'a> {
         let pack = self.scanner.pack();
         let hits = matches.into_iter().map(|found| {
             let rule = pack.rule(found.rule);
-            let range = shown(&found);
+            let range = highlight_range(&found);
             let text = &found.excerpt()[found.matched()];
             let text =
                 Some(text).filter(|_| !self.options.masks(rule) && !mask.hides(range.clone()));
@@ -449,7 +449,7 @@ impl<'a> FileScan<'a> {
                 .iter()
                 .filter_map(|hit| ScanMatch::from_hit(stream, hit));
             let mut matches: Vec<ScanMatch> = matches.collect();
-            matches.sort_by_key(|found| (shown(found).start, found.end, found.rule));
+            matches.sort_by_key(|found| (highlight_range(found).start, found.end, found.rule));
             return matches;
         }
         let mut every = self.scanner.every(target, hits);
@@ -484,14 +484,14 @@ impl<'a> FileScan<'a> {
         let redacted = stream.redactions().iter();
         let redacted = redacted.map(|redaction| redaction.start..redaction.end);
         HiddenRanges::new(
-            masked.clone().map(shown).chain(redacted),
+            masked.clone().map(highlight_range).chain(redacted),
             masked.map(|found| found.excerpt()[found.matched()].to_owned()),
         )
     }
 }
 
 /// Returns the range of a match, or its last byte if only the end is known.
-fn shown(found: &ScanMatch) -> Range<u64> {
+fn highlight_range(found: &ScanMatch) -> Range<u64> {
     found.start.min(found.end.saturating_sub(1))..found.end
 }
 
@@ -543,7 +543,7 @@ impl ScannedFile {
             let rule = self.stream.pack().rule(found.rule);
             let extent = MatchExtent {
                 arg: found.arg.as_deref(),
-                start: Some(shown(found).start),
+                start: Some(highlight_range(found).start),
                 end: found.end,
                 decided: found.decided,
             };
@@ -581,7 +581,7 @@ impl FileHit {
             matched: Some(MatchDetails {
                 start: self.start,
                 end: self.end,
-                bytes: shown(&self.found),
+                bytes: highlight_range(&self.found),
                 fingerprint: self.fingerprint.clone(),
                 rule: helps.get_or_insert(self.found.rule, rule),
             }),

@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_all_that_is_run() {
+    fn only_the_requested_cases_run() {
         let asked = ["original", "bytes", "7", "random:3"];
         let chunks: Vec<ChunkSize> = asked.iter().map(|text| text.parse().unwrap()).collect();
         let shown: Vec<String> = splits(&chunks, 100)

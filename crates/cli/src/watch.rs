@@ -93,10 +93,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         let user = std::env::var(USER);
         server = server.with_password(user.as_deref().unwrap_or("opencode"), password);
     }
-    let failed = |failure: Failure| explained(&failure, password.is_some(), options);
+    let failed = |failure: Failure| explain(&failure, password.is_some(), options);
     let chains = chains(&options.fallback)?;
     let pack = load::load_here(&options.packs, None, &load::OFF_BY_DEFAULT)?;
-    let reach = ActionSupport::of(&pack, api, !chains.is_empty());
+    let reach = ActionSupport::from_pack(&pack, api, !chains.is_empty());
     let watch = rules(options, pack, chains)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -271,7 +271,7 @@ fn file_name(url: &str, api: ServerApi) -> String {
 }
 
 /// Returns the error message with the user's remedy.
-fn explained(failure: &Failure, has_password: bool, options: &Options) -> CommandError {
+fn explain(failure: &Failure, has_password: bool, options: &Options) -> CommandError {
     let url = Escaped(&options.url);
     let session = options.session.as_deref().unwrap_or_default();
     CommandError::Message(match (failure.kind(), has_password) {

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_of_a_server_is_refused_without_repeating_it() {
+    fn an_invalid_server_address_is_refused_without_repeating_it() {
         for (url, reason) in [
             ("http://owl:tawny@localhost", "has credentials"),
             ("http://localhost/?key=tawny", "has a query"),

@@ -62,7 +62,7 @@ pub(crate) async fn judge_in_session(
             Ok(judged) => &judged.memory,
             Err(refused) => &refused.memory,
         };
-        if store.save(key, &written(memory)?, version).await? {
+        if store.save(key, &encode(memory)?, version).await? {
             return Ok(judged);
         }
     }
@@ -89,7 +89,7 @@ async fn load(store: &dyn SessionStore, key: &str) -> Result<(SessionMemory, u64
     Ok((memory, stored.version))
 }
 
-fn written(memory: &SessionMemory) -> Result<Vec<u8>, SessionError> {
+fn encode(memory: &SessionMemory) -> Result<Vec<u8>, SessionError> {
     serde_json::to_vec(memory).map_err(|_| SessionError::new("the session cannot be written"))
 }
 
@@ -166,7 +166,7 @@ async fn end_reply(
     for _ in 0..ATTEMPTS {
         let (mut memory, version) = load(store, key).await?;
         memory.end_reply(outcome);
-        if store.save(key, &written(&memory)?, version).await? {
+        if store.save(key, &encode(&memory)?, version).await? {
             return Ok(());
         }
     }

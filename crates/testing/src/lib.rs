@@ -14,6 +14,7 @@ pub mod opencode;
 mod random;
 pub mod recordings;
 pub mod skip;
+pub mod source;
 
 pub use folder::Folder;
 pub use random::{Random, in_parts, scale};

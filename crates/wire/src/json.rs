@@ -467,7 +467,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_serde_json_writes_is_read_the_same(document in documents(), pretty: bool) {
+        fn json_that_serde_json_writes_is_read_the_same(document in documents(), pretty: bool) {
             let compact = document.to_string();
             let text = if pretty { format!("{document:#}\n") } else { compact };
             let (own, rest) = JsonValue::parse(text.as_bytes()).unwrap();
@@ -475,7 +475,7 @@ mod tests {
         }
 
         #[test]
-        fn what_serde_json_reads_is_read(text in "[\\[\\]{}\",:0a\\\\ntu ]{0,12}") {
+        fn json_that_serde_json_reads_is_read(text in "[\\[\\]{}\",:0a\\\\ntu ]{0,12}") {
             if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
                 prop_assert!(JsonValue::parse(text.as_bytes()).is_some());
             }

@@ -28,7 +28,7 @@ impl Registered {
         bytes: &[u8],
     ) -> Result<DeltaAnswer, HookFault> {
         let said = match &mut self.place {
-            HookThread::Loop(hook) => caught(|| {
+            HookThread::Loop(hook) => catch_panic(|| {
                 let mut delta = Delta::new(bytes);
                 hook.delta(at, &mut delta);
                 DeltaAnswer::new(delta)
@@ -52,7 +52,7 @@ impl Registered {
         mut text: Vec<u8>,
     ) -> Result<Vec<u8>, HookFault> {
         let said = match &mut self.place {
-            HookThread::Loop(hook) => caught(|| {
+            HookThread::Loop(hook) => catch_panic(|| {
                 hook.text_complete(at, &mut text);
                 text
             }),
@@ -75,7 +75,7 @@ impl Registered {
             answer
         };
         let said = match &mut self.place {
-            HookThread::Loop(hook) => caught(|| answer(&mut **hook, aborted)),
+            HookThread::Loop(hook) => catch_panic(|| answer(&mut **hook, aborted)),
             HookThread::Worker(worker) => {
                 let aborted = aborted.clone();
                 if worker.is_cancelled() {
@@ -99,7 +99,7 @@ impl Registered {
             return None;
         }
         let said = match &mut self.place {
-            HookThread::Loop(hook) => caught(|| ask(&mut **hook)),
+            HookThread::Loop(hook) => catch_panic(|| ask(&mut **hook)),
             HookThread::Worker(worker) => worker.call(ask),
         };
         self.is_disabled = is_disabled(&said);
@@ -145,6 +145,6 @@ fn is_disabled<T>(said: &Result<T, HookFault>) -> bool {
 
 /// Calls a hook and catches its panic. The hook's own state may be inconsistent after a panic, which is why the hook is
 /// disabled. The loop's state is not, because the hook received copies or data that is dropped.
-fn caught<T>(call: impl FnOnce() -> T) -> Result<T, HookFault> {
+fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, HookFault> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|_| HookFault::Panicked)
 }

@@ -81,7 +81,7 @@ impl PartialText {
 }
 
 /// Returns the text that stays, as a message of the model.
-fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
+fn retained_message(reply: &Reply, stays: &[usize]) -> Option<Message> {
     let parts = reply.parts().iter().zip(stays);
     let content = parts.filter(|(_, bytes)| **bytes > 0).map(|(part, bytes)| {
         let text = String::from_utf8_lossy(&part.raw[..*bytes]).into_owned();
@@ -379,7 +379,7 @@ impl Processor {
         };
         let next_attempt = NextAttempt {
             status: Some(status),
-            kept: kept(&aborted.partial, &stays),
+            kept: retained_message(&aborted.partial, &stays),
             steering,
             model: cause.model,
             temperature: cause.temperature,

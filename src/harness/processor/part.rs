@@ -64,7 +64,7 @@ impl Processor {
         call: Option<String>,
         out: &mut Vec<Step>,
     ) {
-        let Some(index) = self.growing(part, 0, out) else {
+        let Some(index) = self.open_part_index(part, 0, out) else {
             return;
         };
         let named = &mut self.attempt.reply.parts[index];
@@ -97,7 +97,7 @@ impl Processor {
         if bytes.is_empty() {
             return;
         }
-        let Some(index) = self.growing(part, bytes.len() as u64, out) else {
+        let Some(index) = self.open_part_index(part, bytes.len() as u64, out) else {
             return;
         };
         self.attempt.reply.parts[index].received += bytes.len() as u64;
@@ -258,12 +258,12 @@ impl Processor {
             self.act(flow, out);
         } else {
             // A part that is unknown opens as text, which has no outcome.
-            self.growing(part, 0, out);
+            self.open_part_index(part, 0, out);
         }
     }
 
     /// Returns the index of a part, which is opened as text if it is unknown; `None` if the part is complete.
-    fn growing(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) -> Option<usize> {
+    fn open_part_index(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) -> Option<usize> {
         if self.reject_after_end(out, part, bytes) {
             return None;
         }

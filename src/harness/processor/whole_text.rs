@@ -159,7 +159,7 @@ impl Processor {
         self.progress.at_gate.extend_from_slice(&new);
         wanted.extend(new);
         if !self.hooks.is_empty(HookPoint::ToolBefore)
-            && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
+            && let Err(why) = self.run_before_hooks(&mut call, &mut wanted, out)
         {
             return self.block(call, why, out);
         }
@@ -505,7 +505,7 @@ impl Processor {
     }
 
     /// Calls the hooks before a tool call. Returns the reason as an error if the call is blocked.
-    fn ask_before(
+    fn run_before_hooks(
         &mut self,
         call: &mut ToolCall,
         wanted: &mut Vec<Consultation>,

@@ -10,7 +10,7 @@ use crate::rule::Ast;
 #[cfg(feature = "ast")]
 pub(in crate::pack) fn pattern_fault(languages: &[String], pattern: &str) -> Option<Fault> {
     languages.iter().find_map(|name| {
-        let fault = crate::ast::check_pattern(Grammar::named(name)?, pattern)?;
+        let fault = crate::ast::check_pattern(Grammar::from_name(name)?, pattern)?;
         Some(match fault {
             AstPatternError::NoCode(why) => {
                 let message = format!("this pattern is not code in `{name}`: {why}");

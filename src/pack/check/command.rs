@@ -36,6 +36,7 @@ pub(in crate::pack) fn faults(
     for (is_set, key) in [
         (!pattern.region.is_empty(), "region"),
         (!pattern.fold.is_empty(), "fold"),
+        (pattern.unless.is_some(), "unless"),
     ] {
         if is_set {
             let message = format!(
@@ -116,6 +117,7 @@ fn requirement_faults(
         pipe_to,
         pipe_from,
         runs,
+        raw,
     } = requirements;
     if flags.len() > MAX_FLAGS {
         let message = format!("`flags` has more than {MAX_FLAGS} entries");
@@ -129,6 +131,7 @@ fn requirement_faults(
         ("operand", operand),
         ("operands-all", operands_all),
         ("last-operand", last_operand),
+        ("raw", raw),
     ] {
         let fault = text
             .as_deref()
@@ -203,11 +206,11 @@ fn flag_faults(entry: &str) -> Vec<Fault> {
     found
 }
 
-/// Returns the fault of a regular expression on operands.
+/// Returns the fault of a regular expression on operands or on the text of a command.
 pub(in crate::pack) fn operand_fault(text: &str, context: &LoadContext<'_>) -> Option<Fault> {
     let regex = Pattern::regex(text);
     if context.patterns.has_lookaround(text) {
-        let message = "a regular expression on operands has no look-around or back-reference";
+        let message = "a regular expression on a command has no look-around or back-reference";
         return Some(Fault::new(&code::LOOK_AROUND, message));
     }
     pattern::fault(&regex, context)

@@ -50,9 +50,9 @@ pub(in crate::pack) struct PatternText {
 
 impl PatternText {
     /// Returns the place of the bytes `within` of the text, or of the whole string if that place is not known.
-    fn place(&self, within: Option<&Range<usize>>) -> Place {
+    fn locate(&self, within: Option<&Range<usize>>) -> Place {
         if let Some(map) = &self.map {
-            return map.place(within);
+            return map.locate(within);
         }
         let inner = within.zip(self.first);
         let span = inner.map(|(within, first)| first + within.start..first + within.end);
@@ -67,7 +67,7 @@ impl PatternText {
 pub(super) fn place_of(entries: &[PatternText], entry: &str) -> Option<Place> {
     let mut latest = entries.iter().rev();
     let written = latest.find(|written| written.text == entry)?;
-    Some(written.place(Some(&(0..entry.len()))))
+    Some(written.locate(Some(&(0..entry.len()))))
 }
 
 /// The values that the keys of a table set, in a rule, in `[defaults]` or in an override.
@@ -132,7 +132,7 @@ impl Draft {
 
     /// Returns the place in the last layer that sets the key at `path`, or a key below it. The empty path is the rule
     /// itself, which no key sets.
-    pub(in crate::pack) fn given(&self, path: &str) -> Option<&WrittenKey> {
+    pub(in crate::pack) fn latest_written(&self, path: &str) -> Option<&WrittenKey> {
         // A path that is not in the table would silently report every problem at the rule's id.
         #[cfg(debug_assertions)]
         assert!(
@@ -146,7 +146,7 @@ impl Draft {
 
     /// Returns true if `[defaults]` gave the key at `path`, and no other layer did.
     pub(in crate::pack) fn is_default(&self, path: &str) -> bool {
-        let given = self.given(path);
+        let given = self.latest_written(path);
         given.is_some_and(|given| given.layer == Layer::Defaults)
     }
 
@@ -159,7 +159,7 @@ impl Draft {
     pub(in crate::pack) fn in_pattern(&self, text: &str, within: Option<&Range<usize>>) -> Place {
         let mut latest = self.texts.iter().rev();
         let written = latest.find(|written| written.text == text);
-        written.map_or_else(|| self.place.clone(), |written| written.place(within))
+        written.map_or_else(|| self.place.clone(), |written| written.locate(within))
     }
 }
 

@@ -197,7 +197,7 @@ fn read_overrides(root: &DeTable<'_>, reader: &mut RuleReader<'_>, file: &mut Ru
             reader.fault(fault.with_help("remove it"), key.span());
         }
         reader.rule = Some(target.clone());
-        let (errors, at) = (reader.errors(), reader.place(key.span()));
+        let (errors, at) = (reader.errors(), reader.locate(key.span()));
         let mut replace = read_draft(TableKind::Override, table, key.span(), reader);
         replace.is_broken = reader.errors() > errors;
         reader.rule = None;

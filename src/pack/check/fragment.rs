@@ -72,7 +72,7 @@ struct FragmentText {
 }
 
 impl FragmentText {
-    fn place(&self, within: Range<usize>) -> Place {
+    fn locate(&self, within: Range<usize>) -> Place {
         place_of(&self.at, self.first, within)
     }
 }
@@ -307,7 +307,7 @@ impl SourceMap {
 
     /// Returns the place of the bytes `within` of the expanded pattern: in a fragment if it has all of them, else in the
     /// pattern. Without `within` it is the place of the pattern.
-    pub(in crate::pack) fn place(&self, within: Option<&Range<usize>>) -> Place {
+    pub(in crate::pack) fn locate(&self, within: Option<&Range<usize>>) -> Place {
         let Some(within) = within else {
             return self.at.clone();
         };
@@ -606,7 +606,7 @@ impl PackFragments {
             is_broken |= fault.is_some() || inner.is_some_and(|inner| inner.is_broken);
             height = height.max(inner.map_or(0, |inner| inner.height));
             if let Some(fault) = fault {
-                let place = text.place(reference.range.clone());
+                let place = text.locate(reference.range.clone());
                 self.faults
                     .push((name.to_owned(), place, fault.within(within)));
             }
@@ -614,7 +614,7 @@ impl PackFragments {
         path.pop();
         if height >= DEPTH && !is_broken {
             is_broken = true;
-            let place = text.place(0..text.text.len());
+            let place = text.locate(0..text.text.len());
             self.faults.push((name.to_owned(), place, too_deep()));
         }
         if !is_broken {
@@ -643,7 +643,7 @@ impl PackFragments {
         let steps = pattern::load_steps(&expansion.text) + expansion.map.len() * PIECE_STEPS;
         self.steps = self.steps.saturating_add(steps as u64);
         let fault = pattern::syntax_fault(&expansion.text, context)?;
-        Some((expansion.map.place(fault.within.as_ref()), fault))
+        Some((expansion.map.locate(fault.within.as_ref()), fault))
     }
 
     fn filled_in(

@@ -38,8 +38,32 @@ pub(super) fn late_faults<'r>(
         let fault = fault(pattern, context);
         let is_new = |late: &Fault| self::fault(&plain, context).as_ref() != Some(late);
         found.extend(fault.filter(is_new).map(|late| (&*pattern.text, late)));
+        let fault = exception_fault(pattern, context);
+        let is_new = |late: &Fault| exception_fault(&plain, context).as_ref() != Some(late);
+        let written = pattern.unless.as_deref().unwrap_or_default();
+        found.extend(fault.filter(is_new).map(|late| (written, late)));
     }
     found
+}
+
+/// Returns the fault of the exception of a pattern, its key `unless`.
+pub(in crate::pack) fn exception_fault(
+    pattern: &Pattern,
+    context: &LoadContext<'_>,
+) -> Option<Fault> {
+    let exception = pattern.exception()?;
+    if context.patterns.has_lookaround(&exception.text) {
+        let message = "`unless` has no look-around or back-reference";
+        let help = "write the alternatives, or use `\\b`, `^` or `$`";
+        return Some(Fault::new(&code::LOOK_AROUND, message).with_help(help));
+    }
+    let found = fault(&exception, context)?;
+    if found.code == &code::MATCHES_EMPTY {
+        let message = "`unless` matches the empty text, so the pattern would never count";
+        let help = "require at least one character: `+` instead of `*`";
+        return Some(Fault::new(&code::MATCHES_EMPTY, message).with_help(help));
+    }
+    Some(found)
 }
 
 /// Returns the fault of a pattern.

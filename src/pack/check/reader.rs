@@ -179,7 +179,7 @@ impl<'t> RuleReader<'t> {
         }
     }
 
-    pub(in crate::pack) fn place(&self, span: Span) -> Place {
+    pub(in crate::pack) fn locate(&self, span: Span) -> Place {
         Place {
             file: self.file,
             span,
@@ -198,14 +198,14 @@ impl<'t> RuleReader<'t> {
 
     /// Records that the key at `path` is written at `span`.
     pub(in crate::pack) fn record_key(&mut self, path: &'static str, span: Span) {
-        let (at, layer) = (self.place(span), Layer::Rule);
+        let (at, layer) = (self.locate(span), Layer::Rule);
         self.origins.given.push(WrittenKey { path, at, layer });
     }
 
     /// Records `fault` of an expanded pattern where the text that it is about is written, which may be in another file of
     /// the pack.
     pub(in crate::pack) fn fault_in_expansion(&mut self, fault: Fault, map: &SourceMap) {
-        let place = map.place(fault.within.as_ref());
+        let place = map.locate(fault.within.as_ref());
         let fault = match map.is_in_fragment(&place) {
             true => fault.used_by(self.rule.as_deref()),
             false => fault,
@@ -235,7 +235,7 @@ impl<'t> RuleReader<'t> {
             return Some(Err(()));
         }
         let fragments = Arc::clone(&self.fragments);
-        let (at, first) = (self.place(text.span.clone()), text.inner(self.text));
+        let (at, first) = (self.locate(text.span.clone()), text.inner(self.text));
         let (rule, uses) = (self.rule.as_ref(), &mut self.fragment_uses);
         let expanded = fragments.expand(text, at, first, self.context, |name| {
             fragments.record_use(name, rule, uses);
@@ -259,7 +259,7 @@ impl<'t> RuleReader<'t> {
 
     /// Records where the text of a pattern is written.
     pub(in crate::pack) fn record_pattern(&mut self, text: &Text<'_>, filled: Option<Expansion>) {
-        let at = self.place(text.span.clone());
+        let at = self.locate(text.span.clone());
         self.origins.patterns.push(match filled {
             Some(Expansion { text, map }) => PatternText {
                 text,
@@ -280,7 +280,7 @@ impl<'t> RuleReader<'t> {
     pub(in crate::pack) fn record_entry(&mut self, text: &Text<'_>) {
         self.origins.entries.push(PatternText {
             text: text.value.to_owned(),
-            at: self.place(text.span.clone()),
+            at: self.locate(text.span.clone()),
             first: text.inner(self.text),
             map: None,
         });
@@ -543,7 +543,7 @@ impl<'t> RuleReader<'t> {
     }
 
     /// Returns the value that `text` names, where `names` are all names that `key` takes.
-    pub(in crate::pack) fn named<V>(
+    pub(in crate::pack) fn value_of_name<V>(
         &mut self,
         text: &Text<'_>,
         key: &str,
@@ -572,7 +572,7 @@ impl<'t> RuleReader<'t> {
         let mut values = Vec::new();
         let mut is_complete = true;
         for text in &texts.items {
-            let Some(value) = self.named(text, key, names, &from_name) else {
+            let Some(value) = self.value_of_name(text, key, names, &from_name) else {
                 is_complete = false;
                 continue;
             };

@@ -98,7 +98,7 @@ pub(in crate::pack) fn resolve(
             continue;
         }
         let ended = allow.until.and_then(|until| match today {
-            None => Some(undated(until)),
+            None => Some(undated_fault(until)),
             Some(today) => (until < today).then(|| expired(until)),
         });
         match ended {
@@ -238,7 +238,7 @@ impl Allow {
     }
 }
 
-fn undated(until: Date) -> Fault {
+fn undated_fault(until: Date) -> Fault {
     Fault::new(
         &code::UNDATED_ALLOW,
         format!(

@@ -50,7 +50,8 @@ fn actions(draft: &Draft) -> Vec<(Action, Place)> {
         given.map_or_else(|| draft.place.clone(), |given| given.at.clone())
     };
     let own = (draft.rule.action, at(draft.action_from.as_ref()));
-    let then = action_after_retries(&draft.rule).map(|then| (then, at(draft.given("retry.then"))));
+    let then = action_after_retries(&draft.rule)
+        .map(|then| (then, at(draft.latest_written("retry.then"))));
     let used = [Some(own), then].into_iter().flatten();
     used.filter(|(action, _)| action.needs_grant()).collect()
 }

@@ -16,7 +16,7 @@ pub(super) struct UnintendedBoundary {
 }
 
 /// Returns the odd boundary at either end of a regular expression, if there is one.
-pub(super) fn odd(regex: &str) -> Option<UnintendedBoundary> {
+pub(super) fn unintended_boundary(regex: &str) -> Option<UnintendedBoundary> {
     let tree = ast::parse::Parser::new().parse(regex).ok()?;
     at_end(&tree, true).or_else(|| at_end(&tree, false))
 }
@@ -33,13 +33,13 @@ fn at_end(tree: &Ast, is_front: bool) -> Option<UnintendedBoundary> {
                 (true, [end, next, ..]) | (false, [.., next, end]) => (end, next),
                 _ => return None,
             };
-            beside(end, next, is_front).or_else(|| at_end(end, is_front))
+            boundary_between(end, next, is_front).or_else(|| at_end(end, is_front))
         }
         _ => None,
     }
 }
 
-fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<UnintendedBoundary> {
+fn boundary_between(end: &Ast, next: &Ast, is_front: bool) -> Option<UnintendedBoundary> {
     let (Ast::Assertion(assertion), Ast::Literal(literal)) = (end, next) else {
         return None;
     };
@@ -71,7 +71,7 @@ mod tests {
             (r"a\b-b", None),
             (r"\b\w+-\b", Some((r"-\b", false))),
         ] {
-            let found = odd(regex).map(|odd| (&regex[odd.at], odd.is_front));
+            let found = unintended_boundary(regex).map(|odd| (&regex[odd.at], odd.is_front));
             assert_eq!(found, expected, "{regex}");
         }
     }

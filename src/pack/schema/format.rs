@@ -427,7 +427,7 @@ impl<E: Keyword> Format<E> for OneOf {
         reader: &mut RuleReader<'_>,
     ) -> Option<E> {
         let text = reader.string(value, &quote(head.name()))?;
-        reader.named(&text, head.name(), &keywords::<E>(), E::from_keyword)
+        reader.value_of_name(&text, head.name(), &keywords::<E>(), E::from_keyword)
     }
 
     fn write(&self, value: &E) -> KeyValue {
@@ -490,7 +490,7 @@ impl Format<Option<Action>> for RetryThen {
     ) -> Option<Option<Action>> {
         let text = reader.string(value, &quote(head.name()))?;
         let from_name = |name: &str| RetryThen::ALL.into_iter().find(|then| then.name() == name);
-        let then = reader.named(&text, head.name(), &RetryThen::names(), from_name);
+        let then = reader.value_of_name(&text, head.name(), &RetryThen::names(), from_name);
         then.map(Some)
     }
 
@@ -526,7 +526,7 @@ impl Format<Option<Action>> for ExpectedAction {
             "nothing" => Some(None),
             name => Action::from_name(name).map(Some),
         };
-        reader.named(&text, head.name(), &ExpectedAction::names(), from_name)
+        reader.value_of_name(&text, head.name(), &ExpectedAction::names(), from_name)
     }
 
     fn write(&self, value: &Option<Action>) -> KeyValue {
@@ -891,7 +891,7 @@ impl Format<Vec<(String, Place)>> for RuleGlobs {
         let globs = globs.into_iter();
         Some(
             globs
-                .map(|(glob, span)| (glob, reader.place(span)))
+                .map(|(glob, span)| (glob, reader.locate(span)))
                 .collect(),
         )
     }
@@ -1080,11 +1080,15 @@ fn read_pattern(
         }
     }
     reader.record_pattern(&text, filled);
+    if let Some(value) = table.get("unless") {
+        read_exception(&mut pattern, value, reader);
+    }
     if let Some(command) = pattern.command.as_deref_mut() {
         for (key, operand) in [
             ("operand", &mut command.operand),
             ("operands-all", &mut command.operands_all),
             ("last-operand", &mut command.last_operand),
+            ("raw", &mut command.raw),
         ] {
             if let (Some(operand), Some(value)) = (operand.as_mut(), table.get(key)) {
                 read_operand(operand, value, key, reader);
@@ -1100,6 +1104,7 @@ fn read_pattern(
             "pipe-to",
             "pipe-from",
             "runs",
+            "raw",
         ];
         let is_reported = reported.contains(&key);
         if !is_reported {
@@ -1108,6 +1113,36 @@ fn read_pattern(
         }
     }
     Some(pattern)
+}
+
+/// Fills in the fragments of the exception of a pattern, and reports its fault.
+fn read_exception(
+    pattern: &mut Pattern,
+    value: &Spanned<DeValue<'_>>,
+    reader: &mut RuleReader<'_>,
+) {
+    // An empty text and a value of another type have been reported.
+    if pattern.unless.is_none() {
+        return;
+    }
+    let Some(text) = reader.string(value, "unless") else {
+        return;
+    };
+    let Ok(filled) = reader.fill_fragments(&text).transpose() else {
+        return;
+    };
+    if let Some(filled) = &filled {
+        pattern.unless = Some(filled.text.clone());
+    }
+    let written = pattern.unless.as_deref().unwrap_or_default();
+    reader.spend(pattern::load_steps(written));
+    if let Some(fault) = pattern::exception_fault(pattern, reader.context) {
+        match &filled {
+            Some(filled) => reader.fault_in_expansion(fault, &filled.map),
+            None => reader.fault_in(fault, &text),
+        }
+    }
+    reader.record_pattern(&text, filled);
 }
 
 /// Fills in the fragments of a regular expression on operands, and reports its fault.
@@ -1184,6 +1219,7 @@ impl TableEntry for Pattern {
 
     fn check(&self, context: &LoadContext<'_>, found: &mut Vec<Fault>) {
         found.extend(pattern::fault(self, context));
+        found.extend(pattern::exception_fault(self, context));
         found.extend(
             command::faults(self, context)
                 .into_iter()

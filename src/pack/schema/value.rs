@@ -24,6 +24,20 @@ pub enum KeyValue {
 }
 
 impl KeyValue {
+    /// Returns the name of the kind, such as `flag`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            KeyValue::Absent => "absent",
+            KeyValue::Flag(_) => "flag",
+            KeyValue::Whole(_) => "whole",
+            KeyValue::Decimal(_) => "decimal",
+            KeyValue::Text(_) => "text",
+            KeyValue::List(_) => "list",
+            KeyValue::Table(_) => "table",
+        }
+    }
+
     /// Returns true if the value says something: it is not absent, not `false` and not an empty list.
     pub(in crate::pack) fn is_some(&self) -> bool {
         match self {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use super::scope::PartScope;
-use crate::program::{ChannelRules, ConditionExtent, PatternRole, Program, ViewRules};
+use crate::program::{
+    ChannelRules, ConditionExtent, FirstEndRole, PatternRole, Program, ViewRules,
+};
 use crate::stream::state::{CallResults, QueuedMatch, RecordedMatch, SharedState, StreamState};
 use crate::verdict::{Hit, PartId, RuleId};
 use ttsr_automata::MatchEvent;
@@ -103,7 +105,17 @@ impl Admission<'_> {
         if scope.arg.is_none() && is_unchanged {
             record.start = start.map(|start| end.offset - (context.end - start) as u64);
         }
-        self.admit(record);
+        match pattern.role {
+            FirstEndRole::MatchIfUnread => self.scope.keep_unread(record),
+            _ => self.admit(record),
+        }
+    }
+
+    /// Admits the matches of `raw`: some commands of the call could not be read.
+    pub(super) fn admit_unread(&mut self, decided: u64) {
+        for record in std::mem::take(&mut self.scope.unread) {
+            self.admit(record.decided_at(decided));
+        }
     }
 
     /// Admits a match that completes the condition of its rule.

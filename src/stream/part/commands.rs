@@ -117,6 +117,11 @@ impl CallCommandReader {
         (set.holds() && !self.is_finished).then_some(0)
     }
 
+    /// Returns true if some commands could not be read.
+    pub(super) fn has_unread(&self) -> bool {
+        self.view.counters().total() > 0
+    }
+
     pub(super) fn count(&self, counters: &mut Counters) {
         counters.cut_commands += self.view.counters().total();
     }

@@ -27,6 +27,8 @@ pub(super) struct PartScope {
     hit: Vec<RuleId>,
     /// Matches of rules whose scope is not known yet.
     pending: Vec<RecordedMatch>,
+    /// The first match of `raw` of each rule, which counts if some commands cannot be read.
+    pub(super) unread: Vec<RecordedMatch>,
     /// Conditions that are decided on the whole part.
     pub(super) conditions: ConditionState,
 }
@@ -43,6 +45,7 @@ impl PartScope {
             is_closed: false,
             hit: Vec::new(),
             pending: Vec::new(),
+            unread: Vec::new(),
             conditions: ConditionState::default(),
         }
     }
@@ -184,6 +187,19 @@ impl PartScope {
             (Some(_), None) => (self.is_closed || !self.has_files()).then_some(false),
         };
         both(tool, path)
+    }
+
+    /// Keeps a match of `raw` until the end of the call, if it is the first one of its rule.
+    pub(super) fn keep_unread(&mut self, record: RecordedMatch) {
+        let mut unread = self.unread.iter_mut();
+        match unread.find(|known| known.hit.rule == record.hit.rule) {
+            None => self.unread.push(record),
+            // The patterns of one delta are not reported in order.
+            Some(known) if known.hit.is_after(record.hit.end, record.hit.decided) => {
+                *known = record;
+            }
+            Some(_) => {}
+        }
     }
 
     /// Keeps a match until its scope is known. A rule that needs only its first match keeps only the earliest.

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_is_quoted_from_its_beginning_also_over_text_that_was_left_out() {
+    fn a_match_is_quoted_from_its_start_across_omitted_text() {
         let mut tail = TailWindow::default();
         for (text, at) in [("ab", 0), ("cd", 4), ("ef", 8)] {
             let piece = Chunk::verbatim(text.as_bytes(), at);

@@ -51,9 +51,8 @@ impl ToolInputReader {
     #[inline]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
         let is_plain = self.views.is_none() && self.value.file.is_none();
-        let is_done = is_plain
-            && self.decoder.is_in_text()
-            && self.value.reader.push_short_if(bytes, is_text);
+        let is_done =
+            is_plain && self.decoder.is_in_text() && self.value.reader.push_short(bytes, is_text);
         if is_done {
             self.decoder.passed_text(bytes.len());
         }
@@ -105,6 +104,9 @@ impl ToolInputReader {
         self.decoder.finish(&mut sink);
         if let Some(views) = &mut sink.views {
             views.finish(sink.admission, decided);
+            if views.has_unread_commands() {
+                sink.admission.admit_unread(decided);
+            }
         }
         sink.admission.resolve_queued();
         sink.admission.finish_part(decided);

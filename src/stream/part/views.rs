@@ -68,6 +68,8 @@ struct ViewReader {
     accepts_tag: bool,
     /// True if a haystack is open.
     is_open: bool,
+    /// The file of the last haystack.
+    file: Option<Arc<str>>,
     /// Offset of the end of the last byte read.
     end: u64,
 }
@@ -355,6 +357,13 @@ impl Views {
         }
     }
 
+    /// Returns true if some commands could not be read.
+    pub(super) fn has_unread_commands(&self) -> bool {
+        self.commands
+            .as_ref()
+            .is_some_and(CallCommandReader::has_unread)
+    }
+
     fn with_markdown(
         &mut self,
         admission: &mut Admission<'_>,
@@ -425,6 +434,7 @@ impl ViewReader {
             fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
             accepts_tag: rules.key.source.is_none(),
             is_open: false,
+            file: None,
             end: 0,
         }
     }
@@ -441,21 +451,12 @@ impl ViewReader {
         if !self.accepts_tag || piece.bytes.is_empty() {
             return;
         }
-        let ViewReader {
-            reader,
-            fold,
-            is_open,
-            ..
-        } = self;
-        let is_next = !std::mem::replace(is_open, true);
-        let reader = match reader {
-            Some(reader) => {
-                if is_next {
-                    reader.restart(view);
-                }
-                reader
-            }
-            None => reader.insert(HaystackReader::new(view)),
+        if !self.is_open {
+            self.open(view, scope);
+        }
+        let ViewReader { reader, fold, .. } = self;
+        let Some(reader) = reader else {
+            return;
         };
         match fold {
             Some(fold) => fold.push(piece, &mut |piece| {
@@ -464,6 +465,22 @@ impl ViewReader {
             None => reader.push(view, admission, scope, piece),
         }
         self.end = piece.end(piece.bytes.len() - 1);
+    }
+
+    /// Starts a haystack. The regions of a part are one text, as long as they belong to the same file; without regions,
+    /// each haystack is a text.
+    #[inline(never)]
+    fn open(&mut self, view: &ViewRules, scope: HaystackScope<'_>) {
+        self.is_open = true;
+        let is_same_text = view.key.source.is_some() && self.file.as_ref() == scope.file;
+        match &mut self.reader {
+            Some(reader) if is_same_text => reader.continue_text(view),
+            Some(reader) => reader.restart(view),
+            None => self.reader = Some(HaystackReader::new(view)),
+        }
+        if !is_same_text {
+            self.file = scope.file.cloned();
+        }
     }
 
     /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.

@@ -63,7 +63,7 @@ fn commands_made_in_code_are_checked_like_others() {
             }
         }
     };
-    let rows: [(&str, Change, &str); 5] = [
+    let rows: [(&str, Change, &str); 6] = [
         ("git a b c d e f", |_| {}, "loaded"),
         (
             "git a b c d e f g",
@@ -83,7 +83,12 @@ fn commands_made_in_code_are_checked_like_others() {
         (
             "rm",
             |it| it.operand = Some("a(?!b)".into()),
-            "look-around: a regular expression on operands has no look-around or back-reference",
+            "look-around: a regular expression on a command has no look-around or back-reference",
+        ),
+        (
+            "rm",
+            |it| it.raw = Some("rm(".into()),
+            "regex: this regular expression is not valid: unclosed group",
         ),
     ];
     for (names, change, expected) in rows {

@@ -1,4 +1,21 @@
 //! The failures of hosts that followed the documentation of 0.1.0, case by case, against `Conversation`.
+//!
+//! Each of the twelve has tests whose names begin with `f` and its number. Without a file they are below.
+//!
+//! | number | the failure of 0.1.0 | tests |
+//! |---|---|---|
+//! | 1 | a cut was told once, and a host that ignored it went on | `f1_` |
+//! | 2 | redactions of rules in shadow delayed and changed text | `f2_` |
+//! | 3 | the guarded stream handed text on before its redaction was decided | `f3_` in `src/guard/tests.rs` |
+//! | 4 | the documented loop showed a whole token before it was redacted | `f4_` |
+//! | 5 | a host that forgot to begin a turn had no retries left | `f5_` |
+//! | 6 | guidance that waited was not in the snapshot | `f6_` |
+//! | 7 | a host that did not prepare a request sent a prompt that rules refuse | `f7_`, and in `tests/harness/boundary.rs` |
+//! | 8 | a pack with wrong examples loaded, and nothing ran them | `f8_` |
+//! | 9 | `redact` was refused on the output of tools | `f9_` |
+//! | 10 | tools ran one after the other, and messages had no images | `f10_` in `tests/harness/turns.rs` and `tests/harness/boundary.rs` |
+//! | 11 | a reused part was released unscanned, and errors and decisions lost their names | `f11_` |
+//! | 12 | no conformance case could be run without hooks, and none found the failures 1 and 2 | `f12_` in `tests/harness/conformance.rs` |
 
 use std::time::Duration;
 
@@ -555,7 +572,7 @@ fn aborting(keys: &str) -> Pack {
 }
 
 #[test]
-fn what_a_host_tells_an_attempt_decides_its_rules() {
+fn facts_that_a_host_reports_to_an_attempt_decide_its_rules() {
     type Tell = fn(&mut Attempt<'_>) -> Flow;
     let todo = "match.any = [{ literal = 'todo' }]";
     let cases: [(String, Channel, Tell); 4] = [

@@ -90,7 +90,7 @@ fn a_fate_that_is_told_twice_counts_as_told_last() {
 }
 
 #[test]
-fn what_is_dropped_a_turn_later_was_not_said_and_what_is_reserved_now_stays_so() {
+fn guidance_dropped_a_turn_later_was_not_delivered_and_a_reservation_stays() {
     let pack = repeating(Repeat {
         per_session: Some(2),
         ..Repeat::default()
@@ -156,7 +156,7 @@ fn a_critical_rule_is_bound_by_what_it_says_and_by_nothing_else() {
 }
 
 #[test]
-fn what_the_user_saw_is_not_shown_again_because_the_model_forgot() {
+fn after_compaction_guidance_is_repeated_and_a_warning_is_not() {
     let mut session = pack([rule("a", Action::Warn), rule("b", Action::Inject)]).session();
     assert_eq!(attempt(&mut session, "a b"), ["warn a", "inject b"]);
     session.begin_turn();

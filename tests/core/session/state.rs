@@ -172,7 +172,7 @@ fn a_snapshot_says_its_turn() {
 }
 
 #[test]
-fn who_is_behind_a_reply_says_which_rules_apply() {
+fn the_origin_of_a_reply_selects_the_rules_that_apply() {
     let mut scoped = rule("a", Action::Inject);
     scoped.agents = vec!["review*".to_owned()];
     let pack = pack([scoped, rule("b", Action::Inject)]);
@@ -219,7 +219,7 @@ fn names_that_the_host_knows_are_known_in_every_later_stream() {
 }
 
 #[test]
-fn what_was_counted_goes_on_under_a_new_pack_that_has_the_rule_still() {
+fn counts_continue_under_a_new_pack_that_still_has_the_rule() {
     let counting = |id: &str| {
         let mut rule = rule(id, Action::Warn);
         let per = Per::Session;

@@ -138,6 +138,9 @@ fn pattern(random: &mut Random) -> String {
     if random.one_in(20) {
         out += ", arg = 'command'";
     }
+    if random.one_in(8) {
+        write!(out, ", unless = '''{}'''", regex(random)).unwrap();
+    }
     format!("{{ {out} }}")
 }
 
@@ -385,7 +388,7 @@ fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usiz
 
 /// Counts the parts of the language that a rule with hits uses, so that the test cannot become vacuous.
 fn count_features(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
-    const KEYS: [&str; 22] = [
+    const KEYS: [&str; 23] = [
         "match.any",
         "match.all",
         "match.sequence",
@@ -399,6 +402,7 @@ fn count_features(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
         "match.within",
         "match.fold",
         "fold = 'case'",
+        "unless = ",
         "hold = true",
         "'redact'",
         "'consult'",
@@ -415,7 +419,7 @@ fn count_features(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
 }
 
 #[test]
-fn what_is_accepted_reads_any_text() {
+fn an_accepted_pack_reads_any_text() {
     let given = |variable: &str| std::env::var(variable).ok()?.parse::<usize>().ok();
     let packs = given("TTSR_ACCEPTS").unwrap_or_else(|| scale(PACKS));
     let texts = given("TTSR_ACCEPTS_TEXTS").unwrap_or(TEXTS);

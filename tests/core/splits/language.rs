@@ -86,7 +86,7 @@ fn command(random: &mut Random) -> String {
         "git push",
         "b*",
     ];
-    const REQUIREMENTS: [&str; 19] = [
+    const REQUIREMENTS: [&str; 20] = [
         "flags = ['-r|-R']",
         "flags = ['-f']",
         "flags = ['-f|--force', '-r']",
@@ -106,6 +106,7 @@ fn command(random: &mut Random) -> String {
         "stdin-is-code = true",
         "pipe-to = { command = '{sh,bar}', stdin-is-code = true }",
         "pipe-from = { command = '*', no-flags = ['-f'] }",
+        "raw = 'b.?o|rm -'",
     ];
     let mut out = format!("command = {}", quoted(random.pick(&PROGRAMS)));
     let mut keys = Vec::new();
@@ -140,6 +141,9 @@ fn pattern(random: &mut Random) -> String {
     }
     if random.one_in(12) {
         out += random.pick(&[", arg = 'command'", ", arg = '$keys'"]);
+    }
+    if random.one_in(5) {
+        write!(out, ", unless = {}", quoted(random.pick(&REGEXES))).unwrap();
     }
     format!("{{ {out} }}")
 }

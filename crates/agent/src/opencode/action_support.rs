@@ -17,7 +17,7 @@ use ttsr::{Action, Channel, Mode, Pack, Rule};
 /// let mut redact = Rule::new("demo/token", vec![Pattern::literal("tok-1")]);
 /// redact.action = Action::Redact;
 /// let pack = Pack::builder().rule(retry).rule(redact).build()?;
-/// let reach = ActionSupport::of(&pack, ServerApi::Classic, false);
+/// let reach = ActionSupport::from_pack(&pack, ServerApi::Classic, false);
 /// assert_eq!((reach.acting, reach.rules), (1, 2));
 /// assert_eq!(
 ///     reach.to_string(),
@@ -39,7 +39,7 @@ impl ActionSupport {
     /// Counts the rules of `pack` for a server whose sessions are driven through `api`. `has_fallback` is true if
     /// chains of models are configured.
     #[must_use]
-    pub fn of(pack: &Pack, api: ServerApi, has_fallback: bool) -> ActionSupport {
+    pub fn from_pack(pack: &Pack, api: ServerApi, has_fallback: bool) -> ActionSupport {
         let mut reach = ActionSupport::default();
         for rule in pack.rules() {
             reach.rules += 1;

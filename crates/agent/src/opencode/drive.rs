@@ -597,7 +597,7 @@ enum ResumedAct {
 }
 
 /// Returns the message that the act stops.
-fn stopped(act: &Act) -> Option<&str> {
+fn stopped_message(act: &Act) -> Option<&str> {
     match act {
         Act::Stop(stop) => Some(&stop.message),
         _ => None,
@@ -622,7 +622,7 @@ impl ActQueue {
             } = self.queued.remove(place);
             self.busy.push(RunningAct {
                 session: act.session().to_owned(),
-                message: stopped(&act).map(str::to_owned),
+                message: stopped_message(&act).map(str::to_owned),
                 control: Arc::clone(&control),
             });
             self.update(watch, act.session());

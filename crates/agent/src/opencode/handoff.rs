@@ -181,7 +181,10 @@ impl Server {
         let messages: Vec<ServerMessage> = serde_json::from_value(answer).map_err(|error| {
             Failure::new("protocol", format!("not a list of messages: {error}"))
         })?;
-        Ok(messages.iter().filter_map(ServerMessage::said).collect())
+        Ok(messages
+            .iter()
+            .filter_map(ServerMessage::transcript)
+            .collect())
     }
 
     /// Returns the output of the tool `read_session` for a session of this server.
@@ -305,7 +308,7 @@ pub(super) struct ToolPartState {
 }
 
 impl ServerMessage {
-    fn said(&self) -> Option<TranscriptMessage> {
+    fn transcript(&self) -> Option<TranscriptMessage> {
         let by = match self.info.role.as_str() {
             "user" => Speaker::User,
             "assistant" => Speaker::Assistant,
@@ -314,14 +317,14 @@ impl ServerMessage {
         let parts: Vec<TranscriptPart> = self
             .parts
             .iter()
-            .filter_map(ServerMessagePart::said)
+            .filter_map(ServerMessagePart::transcript)
             .collect();
         (!parts.is_empty()).then_some(TranscriptMessage { by, parts })
     }
 }
 
 impl ServerMessagePart {
-    fn said(&self) -> Option<TranscriptPart> {
+    fn transcript(&self) -> Option<TranscriptPart> {
         match self.kind.as_str() {
             "text" if !self.synthetic && !self.text.is_empty() => {
                 Some(TranscriptPart::Text(self.text.clone()))

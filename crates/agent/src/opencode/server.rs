@@ -375,7 +375,7 @@ impl Server {
         let (mut connection, response) = self.send(method, path, body).await?;
         let mut body = response.into_body();
         let mut answer = Vec::new();
-        while let Some(bytes) = patiently(connection.read(&mut body)).await? {
+        while let Some(bytes) = within_patience(connection.read(&mut body)).await? {
             answer.extend_from_slice(&bytes);
             if answer.len() > ANSWER {
                 return Err(Failure::new("protocol", "the answer is too long"));
@@ -411,11 +411,11 @@ impl Server {
             .header("content-type", "application/json")
             .body(body);
         let request = request.map_err(|error| Failure::new("request", error.to_string()))?;
-        let mut connection = patiently(open(&self.address)).await?;
-        let response = patiently(connection.send(request)).await?;
+        let mut connection = within_patience(open(&self.address)).await?;
+        let response = within_patience(connection.send(request)).await?;
         match response.status() {
             status if status.is_success() => Ok((connection, response)),
-            status => Err(refused(&what, status, connection, response).await),
+            status => Err(refusal(&what, status, connection, response).await),
         }
     }
 }
@@ -430,7 +430,7 @@ impl fmt::Debug for Server {
     }
 }
 
-async fn refused(
+async fn refusal(
     what: &str,
     status: StatusCode,
     mut connection: Connection,
@@ -438,7 +438,7 @@ async fn refused(
 ) -> Failure {
     let mut body = response.into_body();
     let mut text = Vec::new();
-    while let Ok(Some(bytes)) = patiently(connection.read(&mut body)).await {
+    while let Ok(Some(bytes)) = within_patience(connection.read(&mut body)).await {
         text.extend_from_slice(&bytes);
         if text.len() > EXCERPT * 4 {
             break;
@@ -451,7 +451,7 @@ async fn refused(
     Failure::new(status.as_str(), format!("{what}: {}", text.trim()))
 }
 
-async fn patiently<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn within_patience<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let done = timeout(Server::PATIENCE, doing).await;
     done.unwrap_or_else(|_| Err(Failure::new("timeout", "the server does not answer")))
 }

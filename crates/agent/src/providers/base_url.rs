@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_is_refused() {
+    fn an_invalid_base_url_is_refused() {
         for base in [
             "",
             "api.openai.com/v1",

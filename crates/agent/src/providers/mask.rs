@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_comes_before_what_follows_it() {
+    fn held_text_comes_before_the_text_after_it() {
         let mut mask = KeyMask::new(ApiKey::new(KEY));
         let mut out = VecDeque::new();
         let delta = |text: &str| Event::Delta {

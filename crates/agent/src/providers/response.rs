@@ -57,7 +57,7 @@ impl ResponseStream {
         };
         match head.status {
             StatusCode::OK => check_headers(&head.headers).map(|()| answer),
-            status if status.is_redirection() => Err(redirected(status, &head.headers)),
+            status if status.is_redirection() => Err(redirect_failure(status, &head.headers)),
             status => Err(answer.refused(status, &head.headers).await),
         }
     }
@@ -201,7 +201,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {
     Err(Failure::new("content-type", message).with_status(200))
 }
 
-fn redirected(status: StatusCode, headers: &HeaderMap) -> Failure {
+fn redirect_failure(status: StatusCode, headers: &HeaderMap) -> Failure {
     let to = header_text(headers, &LOCATION);
     let message = format!("{status}: the endpoint is at `{to}` now; redirects are not followed");
     Failure::new("redirect", message).with_status(status.as_u16())

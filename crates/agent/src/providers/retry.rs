@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_change_is_not_asked_again() {
+    fn a_permanent_failure_is_not_retried() {
         for (kind, status, expected) in [
             ("connect", None, true),
             ("tls", None, false),

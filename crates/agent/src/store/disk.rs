@@ -174,7 +174,7 @@ impl Disk for RealDisk {
             }
             let mut options = OpenOptions::new();
             options.read(true).append(true).create(true);
-            private(&mut options);
+            restrict_to_owner(&mut options);
             let file = options.open(path)?;
             match file.try_lock() {
                 Ok(()) => {}
@@ -251,13 +251,13 @@ fn not_plain() -> io::Error {
 
 /// Makes new files readable by their owner only.
 #[cfg(unix)]
-fn private(options: &mut OpenOptions) {
+fn restrict_to_owner(options: &mut OpenOptions) {
     use std::os::unix::fs::OpenOptionsExt;
     options.mode(0o600);
 }
 
 #[cfg(not(unix))]
-fn private(_options: &mut OpenOptions) {}
+fn restrict_to_owner(_options: &mut OpenOptions) {}
 
 /// Returns true if both are the same file; false for a link to it.
 #[cfg(unix)]

@@ -33,14 +33,14 @@ impl WorkingFolder {
                         cut(line, self.limits.output),
                         first + 1
                     ),
-                    _ => more(shown, first + count),
+                    _ => with_read_on_hint(shown, first + count),
                 });
             }
             shown.push_str(line);
             count += 1;
         }
         match (lines.next(), count) {
-            (Some(_), _) => Ok(more(shown, first + count)),
+            (Some(_), _) => Ok(with_read_on_hint(shown, first + count)),
             (None, 0) if first > 0 => Err(format!("`{}` has no line {}", read.path, first + 1)),
             (None, _) => Ok(shown),
         }
@@ -176,7 +176,7 @@ fn store(place: &ResolvedPath, bytes: &[u8], mode: Option<Mode>) -> io::Result<(
     stored
 }
 
-fn more(shown: String, lines: usize) -> String {
+fn with_read_on_hint(shown: String, lines: usize) -> String {
     format!("{shown}[more follows: read on with offset {}]", lines + 1)
 }
 

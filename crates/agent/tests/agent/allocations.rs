@@ -347,7 +347,7 @@ fn retained(pack: &Pack, channel: Channel, text: &str) -> isize {
 const WAITING: isize = 256 * 256;
 
 #[test]
-fn what_a_stream_retains_is_within_the_bound_that_is_stated() {
+fn a_stream_retains_at_most_the_stated_bound() {
     let aside = |text: &str| text.repeat((16 << 10) / text.len());
     let long_line = aside("x y and more ");
     let lines = aside("x is a line\n");

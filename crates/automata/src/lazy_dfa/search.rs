@@ -8,6 +8,8 @@
 //!
 //! # The loops that step a state
 //!
+//! Seven loops step a state of the lazy DFA; the Pike VM ([`pike`](crate::pike)) has three of its own.
+//!
 //! | loop | file | used for |
 //! |---|---|---|
 //! | `Table::step_block_with` | `table.rs` | four columns; the body of the next two loops |
@@ -17,6 +19,9 @@
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
 //! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
+//!
+//! `push_special`, `push_prefiltered`, `push_until_idle` and `push_tiles` step nothing themselves: they choose which of
+//! these loops steps which bytes.
 //!
 //! # Invariants
 //!
@@ -48,7 +53,7 @@
 //! - So the byte of a report depends on the text alone, not on deltas, strategies or the states that are built.
 
 use super::super::MatchEvent;
-use super::super::alphabet::SymbolSpan;
+use super::super::alphabet::{Column, SymbolSpan};
 use super::super::determinize::CUT;
 use super::super::prefilter::Prefilter;
 use super::super::suffix::CursorExtra;
@@ -62,11 +67,20 @@ use super::{DfaCache, DfaCursor, LazyDfa};
 /// blocks steps a longer run faster.
 const ASCII_RUN: usize = 8;
 
+/// The attempt of the caller of [`LazyDfa::push`] to step the delta with [`push_short`](LazyDfa::push_short).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShortPath {
+    /// The short path has declined the delta, or the caller prefers the other strategies.
+    Declined,
+    /// The delta may still be one for the short path.
+    Untried,
+}
+
 /// The way a delta is stepped. An accelerator may decline before it touches the cursor; it never reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Strategy<'a> {
     /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta
-    /// if a state is special.
+    /// if a state is special. Only with several automata: with one, the stream has already tried `push_short`.
     ShortInput,
     /// [`push_prefiltered`](LazyDfa::push_prefiltered): only the text around candidates. Never declines: it hands every
     /// byte that it does not skip to the scalar search.
@@ -83,15 +97,15 @@ impl LazyDfa {
     ///
     /// | bytes | condition | strategy |
     /// |---|---|---|
-    /// | 1 to 16 | `tries_short` | [`ShortInput`](Strategy::ShortInput) |
+    /// | 1 to 16 | the short path is untried | [`ShortInput`](Strategy::ShortInput) |
     /// | from 32 | the automaton has a prefilter that has recently paid | [`Prefilter`](Strategy::Prefilter) |
-    /// | from 64 | | [`Speculative`](Strategy::Speculative), from 1024 on with larger tiles |
+    /// | from 64 | | [`Speculative`](Strategy::Speculative); `push_speculative` chooses the tiles |
     /// | any | | [`Scalar`](Strategy::Scalar) |
     ///
     /// Tests force the lengths of the second and third row.
     #[inline]
-    fn strategy(&self, len: usize, tries_short: bool) -> Strategy<'_> {
-        if tries_short && is_short_len(len) {
+    fn strategy(&self, len: usize, short_path: ShortPath) -> Strategy<'_> {
+        if short_path == ShortPath::Untried && is_short_len(len) {
             return Strategy::ShortInput;
         }
         if let Some(filter) = self.prefilter_for(len)
@@ -105,14 +119,13 @@ impl LazyDfa {
         }
     }
 
-    /// Steps the bytes and calls `on` for each match that becomes certain. `tries_short` is false if
-    /// the caller has already tried [`push_short`](Self::push_short).
+    /// Steps the bytes and calls `on` for each match that becomes certain.
     #[inline]
     pub(crate) fn push(
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
-        tries_short: bool,
+        short_path: ShortPath,
         on: &mut impl FnMut(MatchEvent),
     ) {
         // Not stepping is safe: invalid bytes are counted by the first automaton, which is never exhausted (invariant 4
@@ -120,7 +133,7 @@ impl LazyDfa {
         if cursor.is_exhausted() {
             return;
         }
-        let strategy = self.strategy(bytes.len(), tries_short);
+        let strategy = self.strategy(bytes.len(), short_path);
         if let Strategy::ShortInput = strategy
             && self.push_short(cursor, bytes).is_some()
         {
@@ -147,6 +160,7 @@ impl LazyDfa {
 
     /// Steps `bytes[at..]`.
     #[inline]
+    #[allow(unsafe_code, reason = "an unchecked step")]
     pub(super) fn push_scalar(
         &self,
         cursor: &mut DfaCursor,
@@ -167,7 +181,8 @@ impl LazyDfa {
             let table = &cursor.generation.table;
             // Invariant 3: the state may have a sparse row.
             let mut bits = cursor.state.entry_bits();
-            let state = table.step_block(cursor.state, columns, &mut bits);
+            // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+            let state = unsafe { table.step_block(cursor.state, columns, &mut bits) };
             // Search and suffixes move together or not at all (invariant 2): a suffix with a special state declines the
             // block for all.
             if table.any_special(bits) || !self.push_suffixes(cursor, columns) {
@@ -186,12 +201,14 @@ impl LazyDfa {
 
     /// Steps the suffixes over the bytes of a block. Returns false if a state was special; then nothing has changed.
     #[inline]
+    #[allow(unsafe_code, reason = "unchecked steps")]
     fn push_suffixes(&self, cursor: &mut DfaCursor, columns: [u8; BLOCK]) -> bool {
         let Some(extra) = &mut cursor.extra else {
             return true;
         };
         let DfaCache { table, dead, .. } = &**cursor.generation;
-        let is_plain = extra.try_step_block(table, columns);
+        // SAFETY: 1. both are of this cursor.
+        let is_plain = unsafe { extra.try_step_block(table, columns) };
         if is_plain {
             extra.accept_step(*dead);
         }
@@ -316,6 +333,7 @@ impl LazyDfa {
     /// `stop` returns true for a character that was stepped. Returns the number of bytes stepped, which it does not add
     /// to [`stepped`](DfaCursor::stepped). The cursor must be a single state.
     #[inline(always)]
+    #[allow(unsafe_code, reason = "an unchecked step")]
     pub(super) fn push_plain(
         &self,
         cursor: &mut DfaCursor,
@@ -329,7 +347,7 @@ impl LazyDfa {
         let (mut at, mut state, mut last) = (0, cursor.state, 0);
         while let Some(&byte) = bytes.get(at) {
             let (column, len) = if byte < 128 {
-                (usize::from(columns[usize::from(byte)]), 1)
+                (Column::from(columns[usize::from(byte)]), 1)
             } else {
                 let Some((char, len)) = wide(&bytes[at..]) else {
                     break;
@@ -339,7 +357,9 @@ impl LazyDfa {
                 };
                 (column, len)
             };
-            let next = cache.table.next(state, column);
+            // SAFETY: 1. the first state is that of a cursor and its table (invariant of `DfaCursor`), every other one was
+            //    returned by the step before.
+            let next = unsafe { cache.table.next(state, column) };
             if cache.table.is_special(next) {
                 break;
             }

@@ -5,12 +5,11 @@
 //! |---|---|
 //! | [`DfaCursor::push_short`] | one automaton, ASCII, no suffixes: needs the cursor alone, tried first |
 //! | [`LazyDfa::push_short`] | one automaton of any kind |
-//! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does; with `_tracking_idle` for callers that need to know where the search was idle |
+//! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does |
 //!
 //! Contract: an entry point accepts a whole delta or declines it. If it declines, the state of the search is unchanged.
 //! None of them reports or builds a state.
 
-use super::super::look::LookBehind;
 use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
 
@@ -21,6 +20,23 @@ pub struct IdleRun {
     pub stepped: usize,
     /// The number of leading bytes after which the search was last idle; 0 if it never was.
     pub idle_until: usize,
+}
+
+/// A short delta that an automaton has stepped without moving its cursor.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortStep {
+    /// The state after the delta.
+    state: StateId,
+    idle_until: usize,
+}
+
+impl ShortStep {
+    /// Returns the number of leading bytes after which the search was last idle, 0 if it never was. Only for matchers
+    /// made by [`Matcher::for_spans`](crate::Matcher::for_spans); 0 for all others.
+    #[inline]
+    pub fn idle_until(self) -> usize {
+        self.idle_until
+    }
 }
 
 /// Returns true if a delta has 1 to [`SHORT`] bytes.
@@ -39,6 +55,7 @@ impl DfaCursor {
     /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
     /// bytes to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
+    #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn push_short(
         &mut self,
         bytes: &[u8],
@@ -55,7 +72,8 @@ impl DfaCursor {
             return false;
         }
         let table = &self.generation.table;
-        let (state, bits) = table.push_short(self.state, bytes, room);
+        // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+        let (state, bits) = unsafe { table.push_short(self.state, bytes, room) };
         // `agrees` comes last: when it has accepted, nothing here can decline any more.
         if table.any_special(bits) || !agrees(room) {
             return false;
@@ -76,8 +94,8 @@ impl LazyDfa {
             return None;
         }
         if bytes.is_ascii() {
-            if let Some(state) = self.try_step_short(cursor, bytes) {
-                self.accept_short(cursor, state, bytes.len());
+            if let Some(step) = self.try_step_short(cursor, bytes) {
+                self.accept_short(cursor, step, bytes.len());
                 return Some(pad(bytes));
             }
         } else if self.push_short_plain(cursor, bytes).is_some() {
@@ -124,27 +142,53 @@ impl LazyDfa {
         None
     }
 
-    /// Steps a delta of 1 to [`SHORT`] ASCII bytes without moving the cursor. Returns the last state, or `None` if a
-    /// state on the way is special or the cursor is no state of the table.
+    /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if a state on the way is special, a
+    /// byte is not ASCII, or the cursor is no state of the table.
     #[inline]
-    pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<StateId> {
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<ShortStep> {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             return None;
         }
         // All states are stepped before any of them moves: `accept_short` cannot fail.
-        let table = &cursor.generation.table;
-        let short = table.short(cursor.state, bytes);
+        let cache = &**cursor.generation;
+        let table = &cache.table;
+        let (mut stepped, mut idle_until) = (0, 0);
+        // Two loops: to track idle states costs an instruction or two for each byte.
+        // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
+        let short = match self.tracks_idle {
+            true => unsafe {
+                table.short(cursor.state, bytes, |state| {
+                    stepped += 1;
+                    if cache.is_start_state(state) {
+                        idle_until = stepped;
+                    }
+                })
+            },
+            false => unsafe { table.short(cursor.state, bytes, |_| ()) },
+        };
         let is_plain = !table.any_special(short.bits)
             && match &mut cursor.extra {
-                Some(extra) => extra.try_step_short(table, &short),
+                // SAFETY: 1. both are of this cursor.
+                Some(extra) => unsafe { extra.try_step_short(table, &short) },
                 None => true,
             };
-        is_plain.then_some(short.state)
+        is_plain.then_some(ShortStep {
+            state: short.state,
+            // The padding repeats the last state.
+            idle_until: idle_until.min(bytes.len()),
+        })
     }
 
-    /// Moves the cursor to the state that [`LazyDfa::try_step_short`] returned for a delta of `len` bytes.
+    /// Moves the cursor over a delta of `len` bytes that [`LazyDfa::try_step_short`] has stepped.
     #[inline]
-    pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, state: StateId, len: usize) {
+    pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, step: ShortStep, len: usize) {
+        let state = step.state;
+        // A `ShortStep` of another cursor would give wrong matches, but must not lead to a read outside the table.
+        assert!(
+            cursor.generation.table.contains(state),
+            "the step is of another cursor"
+        );
         // Nothing was stepped since `try_step_short`: `next` of every suffix is still the state after this delta.
         cursor.state = state;
         cursor.stepped = cursor.stepped.wrapping_add(len as u32);
@@ -152,24 +196,6 @@ impl LazyDfa {
             extra.accept_step(cursor.generation.dead);
         }
         cursor.decoder.passed_ascii();
-    }
-
-    /// As [`LazyDfa::try_step_short`] for an automaton without cuts. Also returns the number of leading bytes after which
-    /// the search was last [idle](LazyDfa::is_idle), 0 if it never was.
-    #[inline]
-    pub(crate) fn try_step_short_tracking_idle(
-        &self,
-        cursor: &DfaCursor,
-        bytes: &[u8],
-    ) -> Option<(StateId, usize)> {
-        if !cursor.is_single_state() {
-            return None;
-        }
-        let generation = &*cursor.generation;
-        let last_idle = generation.start_states[LookBehind::ALL.len() - 1];
-        let table = &generation.table;
-        let (short, idle_until) = table.short_tracking_idle(cursor.state, bytes, last_idle);
-        (!table.any_special(short.bits)).then_some((short.state, idle_until))
     }
 
     /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns

@@ -10,7 +10,7 @@
 //! nothing is reported.
 
 use super::super::MatchEvent;
-use super::super::alphabet::Alphabet;
+use super::super::alphabet::{Alphabet, Column};
 use super::super::look::LookBehind;
 use super::super::table::{StateId, Table};
 use super::{DfaCache, DfaCursor, LazyDfa};
@@ -112,6 +112,7 @@ impl LazyDfa {
         (at, in_lanes)
     }
 
+    #[allow(unsafe_code, reason = "unchecked steps")]
     fn step_tile(&self, tile: Tile, cursor: &DfaCursor, text: &[u8]) -> Option<StateId> {
         let DfaCache {
             table,
@@ -125,8 +126,10 @@ impl LazyDfa {
             look_behind_after: &self.look_behind_after,
         };
         match tile.lanes {
-            4 => lanes.step_tile::<4>(cursor.state, text, tile),
-            _ => lanes.step_tile::<8>(cursor.state, text, tile),
+            // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`). 2. Both are of one cache.
+            4 => unsafe { lanes.step_tile::<4>(cursor.state, text, tile) },
+            // SAFETY: as above.
+            _ => unsafe { lanes.step_tile::<8>(cursor.state, text, tile) },
         }
     }
 }
@@ -143,7 +146,13 @@ struct SpeculativeLanes<'a> {
 
 impl SpeculativeLanes<'_> {
     /// Returns the state after a tile that starts in `state`; `None` if it declines.
-    fn step_tile<const LANES: usize>(
+    ///
+    /// # Safety
+    ///
+    /// 1. `state` was made by `self.table`.
+    /// 2. So were `self.start_states`.
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    unsafe fn step_tile<const LANES: usize>(
         &self,
         state: StateId,
         text: &[u8],
@@ -161,14 +170,16 @@ impl SpeculativeLanes<'_> {
         let early = std::array::from_fn(|lane| &text[begin(lane) - tile.early..begin(lane)]);
         // `bits` also collects the states of wrong guesses. One of them may be special where the true search has no
         // special state; the tile is then declined, which costs time and changes nothing.
-        self.step_lanes(&mut guess, early, &mut bits, |_| false);
+        // SAFETY: 1. every guess is a start state or `state`; both are of the table by the contract.
+        unsafe { self.step_lanes(&mut guess, early, &mut bits, |_| false) };
         guess[0] = state;
         // The true state is the caller's, which has a full row, and so have start states: `next` may be used (invariant
         // 3 of `search`). A byte that is not ASCII leads to `UNKNOWN` and shows in `bits` (invariant 4 of `search`).
         let stretches: [&[u8]; LANES] =
             std::array::from_fn(|lane| &text[lane * tile.stretch..][..tile.stretch]);
         let mut states = guess;
-        self.step_lanes(&mut states, stretches, &mut bits, |_| false);
+        // SAFETY: 1. the first is `state`; the others were returned by steps.
+        unsafe { self.step_lanes(&mut states, stretches, &mut bits, |_| false) };
         // Invariant: `last` is the true state at the end of the stretch before `lane`. Two searches in one state stay
         // equal, so after a meeting the end of the guess is the true end. If they do not meet, the true search was
         // stepped to the end.
@@ -177,8 +188,11 @@ impl SpeculativeLanes<'_> {
             // PERF: the true search and the guess meet after a few bytes. Stepping the whole stretch again costs 24 %
             // of a bulk text of 100 rules (`cargo bench --bench instructions`).
             let mut pair = [last, guess[lane]];
-            let has_met = last == guess[lane]
-                || self.step_lanes(&mut pair, [stretches[lane]; 2], &mut bits, |[a, b]| a == b);
+            let has_met = last == guess[lane] || {
+                let stretch = [stretches[lane]; 2];
+                // SAFETY: 1. both were returned by steps.
+                unsafe { self.step_lanes(&mut pair, stretch, &mut bits, |[a, b]| a == b) }
+            };
             last = if has_met { states[lane] } else { pair[0] };
         }
         (!self.table.any_special(bits)).then_some(last)
@@ -186,8 +200,13 @@ impl SpeculativeLanes<'_> {
 
     /// Steps each lane over its text, all of which have the same length, until `stop` returns true. Returns true if it
     /// did. ORs the bits of all states into `bits`.
+    ///
+    /// # Safety
+    ///
+    /// 1. Each state was made by `self.table` or returned by a step of it.
     #[inline(always)]
-    fn step_lanes<const LANES: usize>(
+    #[allow(unsafe_code, reason = "unchecked steps")]
+    unsafe fn step_lanes<const LANES: usize>(
         &self,
         states: &mut [StateId; LANES],
         texts: [&[u8]; LANES],
@@ -204,7 +223,8 @@ impl SpeculativeLanes<'_> {
         for at in 0..len {
             for (state, text) in lanes.iter_mut().zip(&texts) {
                 let column = columns[usize::from(text[at])];
-                *state = self.table.next(*state, usize::from(column));
+                // SAFETY: 1. by the contract for the first column, for the others the state is that of the step before.
+                *state = unsafe { self.table.next(*state, Column::from(column)) };
                 all |= state.bits();
             }
             if stop(lanes) {

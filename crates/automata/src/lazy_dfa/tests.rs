@@ -58,14 +58,16 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
 }
 
 #[test]
-fn who_begins_anew_begins_in_the_latest_table() {
+fn a_restarted_cursor_begins_in_the_latest_table() {
     let lazy = lazy(&["[a-z]+@[a-z]+\\.com", "x[a-y ]{5}z"], 2048);
     let mut old = lazy.start();
     assert_eq!(old.generation.number(), 0);
     let (mut cursor, text) = (lazy.start(), text());
     let mut passes = 0;
     while lazy.size().generation == 0 {
-        lazy.push(&mut cursor, &text, false, &mut |event| panic!("{event:?}"));
+        lazy.push(&mut cursor, &text, ShortPath::Declined, &mut |event| {
+            panic!("{event:?}")
+        });
         passes += 1;
         assert!(passes < 100, "{:?}", lazy.size());
     }
@@ -73,7 +75,12 @@ fn who_begins_anew_begins_in_the_latest_table() {
     lazy.restart(&mut old);
     assert!(old.generation.number() > 0);
     let mut hits = 0;
-    lazy.push(&mut old, b"at me@here.com", false, &mut |_| hits += 1);
+    lazy.push(
+        &mut old,
+        b"at me@here.com",
+        ShortPath::Declined,
+        &mut |_| hits += 1,
+    );
     assert_eq!(hits, 1);
 }
 
@@ -122,4 +129,41 @@ fn tables_grow_up_to_the_budget() {
     let tried = LazyDfa::for_profile(nfa, config, 32 << 20);
     assert_eq!(tried.generations.current().lock().budget(), 32 << 20);
     assert!(tried.has(config));
+}
+
+/// Returns an automaton with thousands of columns, and a text of characters with the last of them.
+fn wide() -> (LazyDfa, String) {
+    let all: String = ('\u{4e00}'..'\u{5a00}').collect();
+    let chars: Vec<String> = all.chars().map(|char| char.to_string()).collect();
+    let patterns: Vec<&str> = chars.iter().map(String::as_str).collect();
+    (
+        lazy(&patterns, 1 << 20),
+        all.chars().rev().take(64).collect(),
+    )
+}
+
+#[test]
+fn a_cursor_of_another_automaton_reads_no_cell_outside_its_table() {
+    let (wide, text) = wide();
+    let narrow = lazy(&["ab"], 0);
+    let columns = |lazy: &LazyDfa| lazy.generations.current().table.row_bytes() / 4;
+    assert!(columns(&wide) > 3000 && columns(&narrow) < 16);
+    // The columns are those of the alphabet of `wide`, the states those of the table of `narrow`. `Table::next` asserts
+    // in debug builds that its cell is in the table. The matches are meaningless.
+    let mut cursor = narrow.start();
+    wide.run(&mut cursor, text.as_bytes());
+    wide.push_scalar(&mut cursor, b"ab and no more", 0, &mut |_| ());
+}
+
+#[test]
+#[should_panic(expected = "the step is of another cursor")]
+fn a_short_step_of_a_larger_table_is_refused() {
+    let long = "x".repeat(200);
+    let (large, small) = (lazy(&[&long], 1 << 20), lazy(&["ab"], 0));
+    let mut cursor = large.start();
+    large.push_scalar(&mut cursor, &long.as_bytes()[1..], 0, &mut |_| ());
+    large.restart(&mut cursor);
+    large.push_scalar(&mut cursor, &long.as_bytes()[10..], 0, &mut |_| ());
+    let state = large.try_step_short(&mut cursor, b"xx").expect("built");
+    small.accept_short(&mut small.start(), state, 2);
 }

@@ -740,7 +740,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_verified_in_a_window_is_refused_with_its_span() {
+    fn a_pattern_that_no_window_can_verify_is_refused_with_its_span() {
         let unbounded = |what| LookaroundError::Unbounded(what);
         let cases = [
             ("foo(?!.*x)", unbounded("look-ahead"), "(?!.*x)"),

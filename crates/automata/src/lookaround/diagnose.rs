@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_as_long_and_looks_nowhere() {
+    fn the_remaining_pattern_has_the_same_length_and_no_look_around() {
         for (text, expected) in [
             ("(?<=a)b(?!c)", "(?s:a)b(?:c)"),
             (r"(?<!\()a(?>b)", r"(?s:\()a(?:b)"),

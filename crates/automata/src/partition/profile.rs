@@ -10,7 +10,7 @@ use super::super::alphabet::{SymbolSpace, TooManyClasses};
 use super::super::cache::CacheBuilder;
 use super::super::determinize::{CUT, StateSet};
 use super::super::hash;
-use super::super::lazy_dfa::LazyDfa;
+use super::super::lazy_dfa::{LazyDfa, ShortPath};
 use super::super::nfa::Nfa;
 use super::super::prefix_tree::SplitConfig;
 use super::super::table::{SHORT, Table, TableConfig};
@@ -47,7 +47,7 @@ impl ProfileRun {
             let mut hit = vec![false; patterns];
             // Short deltas visit every state; the prefilter skips some of them in long deltas.
             for delta in window.chunks(SHORT) {
-                lazy.push(&mut cursor, delta, false, &mut |event| {
+                lazy.push(&mut cursor, delta, ShortPath::Declined, &mut |event| {
                     hit[event.pattern as usize] = true;
                 });
             }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hits_half_of_the_windows_is_common() {
+    fn a_pattern_that_hits_half_of_the_windows_is_common() {
         let run = ProfileRun {
             states: 0,
             hits: vec![4, 3],

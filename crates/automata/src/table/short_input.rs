@@ -3,23 +3,109 @@
 //! Contract: it reads the table and returns the last state with the ORed bits of all states on the way. It does
 //! not touch a cursor and reports nothing; the caller discards the result if a state was special.
 
+use super::super::simd::SimdLevel;
 use super::{BLOCK, SHORT, StateId, Table};
 
+/// A short delta, classified and stepped from one state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortInput {
+    /// The state after the last byte.
+    pub(crate) state: StateId,
+    /// The bits of all states on the way, ORed.
+    pub(crate) bits: u32,
+    /// The columns of the bytes, padded with `STAY`.
+    columns: u128,
+    len: usize,
+}
+impl Table {
+    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
+    /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
+    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) unsafe fn push_short(
+        &self,
+        state: StateId,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+    ) -> (StateId, u32) {
+        match self.level {
+            // SAFETY: 1. by the contract. 2. The level is `Avx512` only if the processor supports the instruction sets of
+            // this function.
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => unsafe { push_avx512(self, state, bytes, room) },
+            // SAFETY: 1. by the contract.
+            SimdLevel::Portable => unsafe { push_portable(self, state, bytes, room) },
+        }
+    }
+
+    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes. Calls `visit` with
+    /// each state on the way, those of the padding included.
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) unsafe fn short(
+        &self,
+        state: StateId,
+        bytes: &[u8],
+        visit: impl FnMut(StateId),
+    ) -> ShortInput {
+        let (padded, columns) = match self.level {
+            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of this function.
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => unsafe { columns_avx512(&self.bytes.0, bytes) },
+            SimdLevel::Portable => columns_portable(&self.bytes.0, bytes),
+        };
+        let len = bytes.len().min(SHORT);
+        // The columns of other bytes are unspecified. Such a delta ends in `UNKNOWN`, so the caller declines it.
+        let (state, bits) = match is_ascii(padded) {
+            // SAFETY: 1. by the contract.
+            true => unsafe { steps(self, state, columns, len, visit) },
+            false => (self.unknown(), self.unknown().bits()),
+        };
+        ShortInput {
+            state,
+            bits,
+            columns,
+            len,
+        }
+    }
+
+    /// Steps another state over the bytes of a short delta. Returns the last state and the ORed bits of all states.
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`next`](Self::next).
+    #[inline(always)]
+    pub(crate) unsafe fn step_short_from(
+        &self,
+        short: &ShortInput,
+        state: StateId,
+    ) -> (StateId, u32) {
+        // SAFETY: 1. by the contract.
+        unsafe { steps(self, state, short.columns, short.len, |_| ()) }
+    }
+}
+
 #[inline(always)]
-pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
+fn is_ascii(padded: [u8; SHORT]) -> bool {
     // One test for all bytes. The padding is zeros, which are ASCII.
     u128::from_le_bytes(padded) & u128::from_le_bytes([128; SHORT]) == 0
 }
 
-/// Steps the columns of a delta of `len` bytes. The columns after `len` are `STAY`.
+/// Steps the columns of a delta of `len` bytes, and calls `visit` with each state on the way, those of the padding
+/// included. The columns after `len` are `STAY`.
+///
+/// # Safety
+///
+/// 1. As of [`Table::next`].
 #[inline(always)]
-pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
-    steps_with(table, state, columns, len, |_| ())
-}
-
-/// As [`steps`], and calls `visit` with each state on the way, those of the padding included.
-#[inline(always)]
-pub(super) fn steps_with(
+unsafe fn steps(
     table: &Table,
     state: StateId,
     columns: u128,
@@ -31,7 +117,8 @@ pub(super) fn steps_with(
     let (mut state, mut bits, mut columns, mut done) = (state, state.entry_bits(), columns, 0);
     loop {
         let block = (columns as u32).to_le_bytes();
-        state = table.step_block_with(state, block, &mut bits, &mut visit);
+        // SAFETY: 1. by the contract, for the first block; for the others the state is that of the step before.
+        state = unsafe { table.step_block_with(state, block, &mut bits, &mut visit) };
         done += BLOCK;
         columns >>= 8 * BLOCK;
         if done >= len {
@@ -40,24 +127,10 @@ pub(super) fn steps_with(
     }
 }
 
-/// Steps a delta whose bytes and columns are known.
-#[inline(always)]
-fn push(
-    table: &Table,
-    state: StateId,
-    (padded, columns): ([u8; SHORT], u128),
-    len: usize,
-) -> (StateId, u32) {
-    if !is_ascii(padded) {
-        return (table.unknown(), table.unknown().bits());
-    }
-    steps(table, state, columns, len)
-}
-
 /// Returns the bytes padded with zeros and their columns padded with `STAY`. If a byte is not ASCII the columns are
 /// unspecified.
 #[inline(always)]
-pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
+fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
     let len = bytes.len().min(SHORT);
     let padded = padded(&bytes[..len]);
     // Eight at a time: most deltas have no more.
@@ -97,25 +170,32 @@ fn padded(bytes: &[u8]) -> u128 {
     (u32::from(first) | middle << (8 * (len / 2)) | last << (8 * (len - 1))).into()
 }
 
+/// # Safety
+///
+/// 1. As of [`Table::next`].
 // PERF: inlined beside the call of the AVX-512 path, this spills registers there: a third of that path's time.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-pub(super) fn push_portable(
+unsafe fn push_portable(
     table: &Table,
     state: StateId,
     bytes: &[u8],
     room: &mut [u8; SHORT],
 ) -> (StateId, u32) {
-    let known = columns_portable(&table.bytes.0, bytes);
-    *room = known.0;
-    push(table, state, known, bytes.len().min(SHORT))
+    let (padded, columns) = columns_portable(&table.bytes.0, bytes);
+    *room = padded;
+    if !is_ascii(padded) {
+        return (table.unknown(), table.unknown().bits());
+    }
+    // SAFETY: 1. by the contract.
+    unsafe { steps(table, state, columns, bytes.len().min(SHORT), |_| ()) }
 }
 
 /// As [`columns_portable`], with all columns from one masked load.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
-pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
+fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
     use std::arch::x86_64::{
         __m128i, _bzhi_u32, _mm_maskz_loadu_epi8, _mm512_castsi128_si512, _mm512_castsi512_si128,
         _mm512_loadu_si512, _mm512_maskz_permutex2var_epi8,
@@ -135,24 +215,31 @@ pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT],
     (plain(text).to_le_bytes(), plain(_mm512_castsi512_si128(of)))
 }
 
+/// # Safety
+///
+/// 1. As of [`Table::next`].
+/// 2. The processor supports the instruction sets below.
 // PERF: 8.4 ns a delta at 10 rules against 13.7 portable, and 10.8 against 15.7 at 100 rules; a sum of the bytes
 // takes 8.4 (`cargo bench --bench versus -- 10,100`).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
-pub(super) fn push_avx512(
+unsafe fn push_avx512(
     table: &Table,
     state: StateId,
     bytes: &[u8],
     room: &mut [u8; SHORT],
 ) -> (StateId, u32) {
-    let known = columns_avx512(&table.bytes.0, bytes);
-    *room = known.0;
-    push(table, state, known, bytes.len().min(SHORT))
+    let (padded, columns) = columns_avx512(&table.bytes.0, bytes);
+    *room = padded;
+    if !is_ascii(padded) {
+        return (table.unknown(), table.unknown().bits());
+    }
+    // SAFETY: 1. by the contract.
+    unsafe { steps(table, state, columns, bytes.len().min(SHORT), |_| ()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::simd::SimdLevel;
     use super::*;
 
     #[test]

@@ -239,9 +239,9 @@ fn describe_spans() -> String {
     let mut cursor = matcher.start();
     let (mut marked, mut run, mut pushed, mut idle_until, mut ends) = (0, 0, 0, 0, 0);
     for delta in deltas() {
-        if let Some((step, at)) = matcher.try_step_short_tracking_idle(&cursor, delta) {
+        if let Some(step) = matcher.try_step_short(&mut cursor, delta) {
             matcher.accept_short(&mut cursor, delta, step);
-            (marked, idle_until) = (marked + 1, idle_until + at);
+            (marked, idle_until) = (marked + 1, idle_until + step.idle_until());
             continue;
         }
         let mut at = 0;

@@ -292,7 +292,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
             .then_with(|| a.rule.cmp(&b.rule))
     });
     for cost in costs.iter_mut().take(LEFT_OUT) {
-        let without = without(pack, &cost.rule)?;
+        let without = without_rule(pack, &cost.rule)?;
         script.play(&without);
         // Leaving a rule out can also add states: the byte classes and the row layout change.
         cost.states_added = Some(all.saturating_sub(states(&without)));
@@ -304,7 +304,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
     });
     for cost in costs.iter_mut().take(TIMED) {
         cost.is_timed = true;
-        cost.ns_saved_per_delta = saved(pack, &without(pack, &cost.rule)?, script);
+        cost.ns_saved_per_delta = saved(pack, &without_rule(pack, &cost.rule)?, script);
     }
     for cost in &mut costs {
         cost.why = why(pack, cost, all);
@@ -312,7 +312,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
     Ok(costs)
 }
 
-fn without(pack: &Pack, rule: &str) -> Result<Pack, CommandError> {
+fn without_rule(pack: &Pack, rule: &str) -> Result<Pack, CommandError> {
     load::build(
         pack.rules()
             .iter()

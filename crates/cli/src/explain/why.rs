@@ -10,8 +10,11 @@ use crate::test::part::ExamplePart;
 type KeyRemoval = fn(&mut Rule);
 
 /// Each key that can prevent a hit, with a function that removes it.
-const KEYS: [(&str, KeyRemoval); 9] = [
+const KEYS: [(&str, KeyRemoval); 10] = [
     ("an exception of `none` matches beside it", without_none),
+    ("the exception `unless` matches before it", |rule| {
+        each_pattern(rule, |pattern| pattern.unless = None);
+    }),
     ("the captured text does not meet `capture`", |rule| {
         rule.condition.capture = None;
     }),
@@ -33,7 +36,7 @@ const KEYS: [(&str, KeyRemoval); 9] = [
     ("`line` requires a whole line", |rule| {
         rule.condition.line = false;
     }),
-    ("the matches are further apart than `within`", anywhere),
+    ("the matches are further apart than `within`", widen_to_part),
     ("the match is outside its `region`", |rule| {
         each_pattern(rule, |pattern| pattern.region.clear());
     }),
@@ -68,7 +71,7 @@ fn without_none(rule: &mut Rule) {
     }
 }
 
-fn anywhere(rule: &mut Rule) {
+fn widen_to_part(rule: &mut Rule) {
     let condition = &mut rule.condition;
     if !condition.all.is_empty() || !condition.sequence.is_empty() {
         condition.within = Some(Within::Part);

@@ -110,7 +110,7 @@ impl ImportedFile {
         self.body
             .push_str(&comment(&format!("LEFT OUT of {place}: {what}")));
         self.body.push('\n');
-        self.lost(place, what);
+        self.record_left_out(place, what);
     }
 
     /// Reports a text that cannot be parsed.
@@ -129,16 +129,16 @@ impl ImportedFile {
         self.body
             .push_str(&comment(&format!("LEFT OUT: {place}: {text}")));
         self.body.push('\n');
-        self.lost(place, why.to_owned());
+        self.record_left_out(place, why.to_owned());
     }
 
     /// Reports a part of a rule that was left out; the rule is kept without it.
     pub(super) fn report_unconverted_part(&mut self, draft: &mut RuleDraft, what: String) {
         draft.notes.push(format!("LEFT OUT: {what}"));
-        self.lost(&draft.place, what);
+        self.record_left_out(&draft.place, what);
     }
 
-    fn lost(&mut self, place: &str, what: String) {
+    fn record_left_out(&mut self, place: &str, what: String) {
         self.left_out.push(Unconverted {
             place: place.to_owned(),
             what,
@@ -160,7 +160,7 @@ impl ImportedFile {
                 let what = format!("the rule does not load: {problem}");
                 notes.push_str(&comment(&format!("LEFT OUT: {what}")));
                 notes.push_str(&comment(&toml));
-                self.lost(&draft.place, what);
+                self.record_left_out(&draft.place, what);
             }
         }
         self.body.push_str(&notes);

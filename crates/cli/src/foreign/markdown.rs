@@ -78,7 +78,7 @@ impl MarkdownRule<'_> {
     }
 
     /// Like `list`, and splits a string at commas outside of brackets.
-    fn divided(&self, key: &str) -> Vec<String> {
+    fn comma_separated(&self, key: &str) -> Vec<String> {
         let divided = self.list(key).into_iter().flat_map(|text| divide(&text));
         divided.collect()
     }
@@ -223,7 +223,7 @@ impl MarkdownRule<'_> {
             draft.set_texts("tools", &place.tools);
         }
         draft.set_texts("paths", globs);
-        let agents = self.divided("agents");
+        let agents = self.comma_separated("agents");
         let agents: Vec<String> = agents.iter().map(|agent| agent.to_lowercase()).collect();
         draft.set_texts("agents", &agents);
         if agents
@@ -267,7 +267,7 @@ impl MarkdownRule<'_> {
     fn places(&self, shorthand: &[String]) -> (RuleScopes, Vec<String>) {
         let mut places = RuleScopes::new();
         let mut lost = Vec::new();
-        let mut scopes = self.divided("scope");
+        let mut scopes = self.comma_separated("scope");
         let tools = ["edit", "write"];
         let inferred = shorthand
             .iter()
@@ -276,7 +276,7 @@ impl MarkdownRule<'_> {
         if scopes.is_empty() {
             scopes = vec!["text".to_owned(), "tool".to_owned()];
         }
-        let files = self.divided("globs");
+        let files = self.comma_separated("globs");
         for scope in &scopes {
             let (name, glob) = match scope
                 .strip_suffix(')')

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_simple_becomes_wildcards() {
+    fn a_simple_pattern_becomes_wildcards() {
         for (regex, expected) in [
             ("abc", &["*abc*"][..]),
             ("^abc$", &["abc"]),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_simple_becomes_globs() {
+    fn a_simple_pattern_becomes_globs() {
         for (regex, expected) in [
             (r"\.ya?ml$", &["**/*.yml", "**/*.yaml"][..]),
             (r"(?i)\.p$", &["**/*.[pP]"]),

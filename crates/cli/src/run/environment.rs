@@ -75,7 +75,7 @@ mod unix {
         variable: Option<&str>,
     ) -> Result<Option<String>, CommandError> {
         let key = match var_os(PIPE) {
-            Some(pipe) => received(&pipe),
+            Some(pipe) => read_key(&pipe),
             None => {
                 let error = start_again(key().unwrap_or_default(), variable);
                 return Err(CommandError::Message(format!(
@@ -129,7 +129,7 @@ mod unix {
         }
     }
 
-    fn received(pipe: &OsStr) -> io::Result<String> {
+    fn read_key(pipe: &OsStr) -> io::Result<String> {
         let number = pipe.to_str().and_then(|pipe| pipe.parse::<u32>().ok());
         let number = number.ok_or(io::ErrorKind::InvalidData)?;
         let pipe = File::open(format!("/proc/self/fd/{number}"))

@@ -180,7 +180,7 @@ pub(super) struct EarlierSessions {
 }
 
 impl EarlierSessions {
-    pub(super) fn beside(place: &RunSession) -> EarlierSessions {
+    pub(super) fn next_to_session(place: &RunSession) -> EarlierSessions {
         let folder = place.file.as_deref().map(|file| {
             let parent = file
                 .parent()

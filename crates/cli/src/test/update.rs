@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_written_and_comments_stay() {
+    fn measured_values_are_written_and_comments_stay() {
         let updates = [
             update("b", 1, Some(Action::Retry), Some(12)),
             update("b", 2, Some(Action::Retry), Some(3)),

@@ -616,7 +616,7 @@ fn is_level(level: &serde_json::Value) {
 }
 
 #[test]
-fn what_was_not_read_is_named_and_ends_with_2() {
+fn unread_input_is_named_and_ends_with_2() {
     let not_a_recording = b"just text, and no recording";
     let unknown = b"event: surprise\ndata: {\"type\":\"surprise\",\"text\":\"twelve bytes\"}\n\n";
     let mut stream = fs::read(folder().join("recordings/anthropic.sse")).unwrap();
@@ -1148,7 +1148,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 #[test]
-fn what_is_nearly_right_is_mended_in_the_file() {
+fn a_nearly_right_key_is_fixed_in_the_file() {
     let path = copy("near.toml");
     let before = fs::read_to_string(&path).unwrap();
     let output = ttsr(["check", "--fix", path.to_str().unwrap()])
@@ -1789,7 +1789,7 @@ fn every_example_of_the_reference_hits() {
 }
 
 #[test]
-fn what_is_measured_is_written_into_cases_and_nothing_else_changes() {
+fn measured_values_are_written_into_cases_and_nothing_else_changes() {
     let path = scratch("update").join("cases.toml");
     fs::copy(folder().join("packs/cases.toml"), &path).unwrap();
     let before = fs::read_to_string(&path).unwrap();

@@ -423,7 +423,8 @@ fn said(text: &str) -> String {
 #[cfg(unix)]
 #[test]
 fn the_home_directory_of_the_user_is_known_when_it_is_written_in_full() {
-    let (base, serving) = serve(vec![bash_call("c1", "rm -rf /srv/people/ada")]);
+    let call = bash_call("c1", "rm -rf /srv/people/ada");
+    let (base, serving) = serve(vec![call, said("I leave it.")]);
     let output = Command::new(env!("CARGO_BIN_EXE_ttsr"))
         .args(["run", "--provider", "openai-chat", "--model", "m"])
         .args(["--base-url", &base, "--key-env", "TEST_KEY"])

@@ -55,7 +55,7 @@ fn is_hit(line: &serde_json::Value) -> bool {
 }
 
 #[test]
-fn what_scan_hits_is_what_explain_calls_live() {
+fn scan_hits_the_rules_that_explain_calls_live() {
     let folder = Folder::new("live");
     let mut rules = "schema = 1\n[pack]\nname = \"p\"\n".to_owned();
     let channels = [

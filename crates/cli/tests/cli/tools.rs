@@ -193,7 +193,7 @@ fn symbolic_links_are_not_followed_wherever_they_stand() {
 
 /// Opening must not block, and only regular files are read.
 #[test]
-fn what_is_no_file_is_refused_at_once() {
+fn an_input_that_is_no_file_is_refused_at_once() {
     let scratch = Scratch::new();
     let folder = scratch.open();
     done(
@@ -392,7 +392,7 @@ fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_command_leaves_running_is_ended_with_it() {
+fn processes_that_a_command_leaves_are_ended_with_it() {
     let scratch = Scratch::new();
     let said = done(
         &scratch.open(),

@@ -227,11 +227,11 @@ impl SessionMemory {
             self.judged.pop_front();
         }
         if !placed.is_empty() {
-            self.place(placed);
+            self.record_change(placed);
         }
     }
 
-    fn place(&mut self, placed: PlacedText) {
+    fn record_change(&mut self, placed: PlacedText) {
         self.placed.push_back(placed);
         let mut bytes: usize = self.placed.iter().map(PlacedText::len).sum();
         while self.placed.len() > PLACED || bytes > PLACED_BYTES {
@@ -263,7 +263,7 @@ impl SessionMemory {
             self.guidance_at = None;
             match self.placed.iter_mut().find(|placed| placed.at == at) {
                 Some(known) => known.guidance.extend(outcome.delivered.iter().cloned()),
-                None => self.place(PlacedText {
+                None => self.record_change(PlacedText {
                     guidance: outcome.delivered.clone(),
                     ..PlacedText::new(at)
                 }),

@@ -54,7 +54,7 @@ impl OutgoingBody {
     /// Returns the body, with what is added for a request that is sent again.
     pub(crate) fn write(&self, retry: Option<&RetryMessage>) -> Bytes {
         let Some(retry) = retry else {
-            return self.written(&self.guidance, &[], None);
+            return self.body_with(&self.guidance, &[], None);
         };
         let request = &*self.request;
         let last = request.parts.last();
@@ -66,7 +66,7 @@ impl OutgoingBody {
             let mut guidance = self.guidance.clone();
             let texts = guidance.entry(request.parts.len() - 1).or_default();
             texts.push(retry.message.clone());
-            return self.written(&guidance, &[], Some(retry));
+            return self.body_with(&guidance, &[], Some(retry));
         }
         let mut tail = Vec::new();
         let partial = retry.partial.trim_end();
@@ -74,10 +74,10 @@ impl OutgoingBody {
             tail.push(self.message("assistant", partial));
         }
         tail.push(self.message("user", &retry.message));
-        self.written(&self.guidance, &tail, Some(retry))
+        self.body_with(&self.guidance, &tail, Some(retry))
     }
 
-    fn written(
+    fn body_with(
         &self,
         guidance: &BTreeMap<usize, Vec<String>>,
         tail: &[Value],

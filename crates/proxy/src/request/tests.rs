@@ -691,7 +691,7 @@ fn rules_about_tools_and_outcomes_know_them() {
 }
 
 #[test]
-fn what_is_not_a_request_of_the_api_is_not_read() {
+fn a_body_that_is_no_request_of_the_api_is_not_read() {
     for (api, body) in [
         (APIS[0], "{}"),
         (APIS[0], "[]"),

@@ -56,7 +56,7 @@ const FAILURES: [(&str, &[&str]); 25] = [
         "one API is not guarded, and counted as a success",
         &[
             "every_api_is_judged_streamed_or_not",
-            "what_cannot_be_judged_is_refused_unless_the_proxy_fails_open",
+            "a_reply_that_cannot_be_judged_is_refused_unless_the_proxy_fails_open",
         ],
     ),
     (
@@ -127,7 +127,7 @@ const FAILURES: [(&str, &[&str]); 25] = [
     ),
     (
         "what keeps a client waiting breaks its parser",
-        &["what_keeps_a_client_waiting_is_legal_in_the_api"],
+        &["a_keep_alive_event_is_legal_in_the_api"],
     ),
     (
         "a hold counts as idle time",
@@ -142,7 +142,7 @@ const FAILURES: [(&str, &[&str]); 25] = [
     ),
     (
         "a compressed body is not read",
-        &["what_cannot_be_judged_is_refused_unless_the_proxy_fails_open"],
+        &["a_reply_that_cannot_be_judged_is_refused_unless_the_proxy_fails_open"],
     ),
     (
         "only the first choice is read, and held calls count for nothing",
@@ -423,7 +423,7 @@ async fn a_stop_within_reasoning_ends_with_a_text() {
 }
 
 #[tokio::test]
-async fn what_keeps_a_client_waiting_is_legal_in_the_api() {
+async fn a_keep_alive_event_is_legal_in_the_api() {
     let deltas = ["well ", "key-12", "34", "."];
     for api in every_api() {
         let (upstream, mut heard) = open_server(type_of(api)).await;

@@ -144,7 +144,7 @@ async fn a_reply_that_is_not_streamed_is_judged_the_same() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_judged_is_refused_unless_the_proxy_fails_open() {
+async fn a_reply_that_cannot_be_judged_is_refused_unless_the_proxy_fails_open() {
     let upstream = server(|request: Request<Bytes>| async move {
         let mut response = streamed(vec!["\x1f not plain".into()]);
         if request.uri().path().starts_with("/v1/chat") {

@@ -279,7 +279,7 @@ async fn decisions_and_ends_are_logged_and_counted_without_text() {
 }
 
 #[tokio::test]
-async fn what_rules_do_in_requests_and_retries_are_logged_and_counted() {
+async fn decisions_in_requests_and_retries_are_logged_and_counted() {
     let (forbidden, fine) = (chunk("A forbidden word"), chunk("Fine."));
     let upstream = server(move |request: Request<Bytes>| {
         let is_retry = String::from_utf8_lossy(request.body()).contains("No forbidden.");

@@ -186,7 +186,7 @@ async fn a_rule_acts_once_in_a_session_whose_replies_it_reads() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_unless_the_proxy_fails_open() {
+async fn an_unreadable_request_is_refused_unless_the_proxy_fails_open() {
     let rules = pack([rule("t/it", "secret", Channel::UserInput, Action::Redact)]);
     let upstream = saying("Fine.").await;
     for is_fail_open in [false, true] {
@@ -340,7 +340,7 @@ async fn the_end_of_a_reply_waits_until_its_session_is_written() {
 }
 
 #[tokio::test]
-async fn what_rules_did_counts_when_the_client_goes_away_and_when_replies_overlap() {
+async fn decisions_count_if_the_client_goes_away_and_if_replies_overlap() {
     let (upstream, mut heard) = open_server("text/event-stream").await;
     let mut todo = rule("t/todo", "TODO", Channel::Text, Action::Warn);
     todo.repeat = Some(ttsr::rule::Repeat {

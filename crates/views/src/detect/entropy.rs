@@ -55,7 +55,7 @@ impl Default for Entropy {
 
 impl Entropy {
     /// Counts a whole text.
-    pub fn of(text: &[u8]) -> Entropy {
+    pub fn from_text(text: &[u8]) -> Entropy {
         let mut entropy = Entropy::default();
         entropy.push(text);
         entropy

@@ -334,7 +334,7 @@ impl RepetitionDetector {
 
     /// Returns true if the unit is surrounded by encoded data.
     fn is_encoded_data(&self, start: u64, unit: &[u8]) -> bool {
-        const BEFORE: u64 = 32;
+        const BEFORE: u64 = 16;
         let oldest = self.len.saturating_sub(self.text.len() as u64);
         if start < oldest + BEFORE || !unit.iter().copied().all(is_encoded) {
             return false;

@@ -57,7 +57,7 @@ impl ScriptSet {
     pub const LATIN: ScriptSet = ScriptSet(1);
 
     /// Returns the script with this name.
-    pub fn named(name: &str) -> Option<ScriptSet> {
+    pub fn from_name(name: &str) -> Option<ScriptSet> {
         let at = SCRIPTS.iter().position(|script| *script == name)?;
         Some(ScriptSet(1 << at))
     }
@@ -82,7 +82,7 @@ impl LanguageSet {
     pub(crate) const ENGLISH: LanguageSet = LanguageSet(1);
 
     /// Returns the language with this code.
-    pub fn named(code: &str) -> Option<LanguageSet> {
+    pub fn from_code(code: &str) -> Option<LanguageSet> {
         let at = LANGUAGES.iter().position(|language| *language == code)?;
         Some(LanguageSet(1 << at))
     }

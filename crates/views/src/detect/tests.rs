@@ -275,7 +275,7 @@ fn leaks_are_the_same_under_every_cut() {
 }
 
 #[test]
-fn what_is_said_about_a_token_is_no_leak() {
+fn a_sentence_about_a_token_is_no_leak() {
     let quiet = [
         "The model wrote \"<|im_start|>\" and '<|im_end|>' into its reply.",
         "An array[INST] is no token, nor is a[i] = b<c>, nor <b>bold</b>, nor to=you.",
@@ -625,7 +625,7 @@ fn sketches_of_small_sets_are_exact() {
         let both = sa.intersection(&sb).count();
         let model = (both * 100).checked_div(all).unwrap_or(0);
         assert_eq!(
-            Sketch::<16>::of(&a).similarity_percent(&Sketch::of(&b)),
+            Sketch::<16>::from_members(&a).similarity_percent(&Sketch::from_members(&b)),
             model,
             "{a:?} {b:?}"
         );
@@ -673,7 +673,7 @@ fn entropy_is_shannons() {
         let model: f64 = all.map(|share| -share * share.log2()).sum();
         let mut cut = Entropy::default();
         text.chunks(7).for_each(|bytes| cut.push(bytes));
-        let whole = Entropy::of(&text).bits();
+        let whole = Entropy::from_text(&text).bits();
         assert!((whole - if text.is_empty() { 0.0 } else { model }).abs() < 1e-9);
         assert_eq!(cut.bits().to_bits(), whole.to_bits());
     }
@@ -754,18 +754,18 @@ fn circles_of_calls_are_seen_and_near_ones() {
 #[test]
 fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
     for name in crate::detect::script::NAMES {
-        let (script, language) = (ScriptSet::named(name), LanguageSet::named(name));
+        let (script, language) = (ScriptSet::from_name(name), LanguageSet::from_code(name));
         assert!(script.is_some() != language.is_some(), "{name}");
     }
-    assert_eq!(ScriptSet::named("latin"), Some(ScriptSet::LATIN));
-    assert_eq!(LanguageSet::named("en"), Some(LanguageSet::ENGLISH));
+    assert_eq!(ScriptSet::from_name("latin"), Some(ScriptSet::LATIN));
+    assert_eq!(LanguageSet::from_code("en"), Some(LanguageSet::ENGLISH));
 }
 
 /// Each detector reads sources of the crate in deltas of 5 bytes. The cost of a byte is the number of
 /// instructions of each `push` under callgrind, divided by the bytes printed here.
 #[test]
 #[ignore = "to be run under callgrind"]
-fn what_a_byte_costs() {
+fn the_bytes_that_each_detector_reads_are_printed() {
     let text = [
         include_str!("../../../../ARCHITECTURE.md"),
         include_str!("../detect.rs"),

@@ -44,7 +44,8 @@ pub struct ReplyDigest {
 impl ReplyDigest {
     /// Returns the percentage of runs of words that both replies share.
     pub(crate) fn similarity_percent(&self, other: &ReplyDigest) -> usize {
-        Sketch::<RUNS>::of(&self.runs).similarity_percent(&Sketch::of(&other.runs))
+        Sketch::<RUNS>::from_members(&self.runs)
+            .similarity_percent(&Sketch::from_members(&other.runs))
     }
 }
 

@@ -94,7 +94,7 @@ enum ImportSyntax {
 }
 
 impl ImportSyntax {
-    fn of(language: Language) -> Option<ImportSyntax> {
+    fn for_language(language: Language) -> Option<ImportSyntax> {
         Some(match language.name() {
             "rust" | "rs" => ImportSyntax::Rust,
             "toml" => ImportSyntax::Cargo,
@@ -130,7 +130,7 @@ impl UnknownNameDetector {
         UnknownNameDetector {
             known,
             also_known: None,
-            kind: language.and_then(ImportSyntax::of),
+            kind: language.and_then(ImportSyntax::for_language),
             line: ChunkBuffer::default(),
             is_long: false,
             in_block: false,
@@ -159,7 +159,7 @@ impl UnknownNameDetector {
             for name in self.names(kind, line) {
                 let text = &line[name.clone()];
                 if self.is_unknown(kind, text) {
-                    self.note(text);
+                    self.record(text);
                     let start = held.chunks(name.clone()).next().map(|chunk| chunk.start(0));
                     let last = held.chunks(name).last();
                     let end = last.map(|chunk| chunk.end(chunk.bytes.len() - 1));
@@ -198,7 +198,7 @@ impl UnknownNameDetector {
         let code = code.strip_prefix("pub(crate) ").unwrap_or(code);
         let code = code.strip_prefix("pub ").unwrap_or(code);
         if let Some(module) = code.strip_prefix("mod ") {
-            self.note(word(module));
+            self.record(word(module));
             return Vec::new();
         }
         if let Some(name) = code.strip_prefix("extern crate ") {
@@ -274,7 +274,7 @@ impl UnknownNameDetector {
             .any(|(at, _)| self.holds(&name[..at]))
     }
 
-    fn note(&mut self, name: &str) {
+    fn record(&mut self, name: &str) {
         if self.own.len() < OWN {
             self.own.insert(name.to_owned());
         }

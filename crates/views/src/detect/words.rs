@@ -85,7 +85,7 @@ impl<const N: usize> Sketch<N> {
     }
 
     /// Returns the sketch of the given members.
-    pub(super) fn of(members: &[u32]) -> Self {
+    pub(super) fn from_members(members: &[u32]) -> Self {
         let mut sketch = Sketch::default();
         members.iter().for_each(|&member| sketch.add(member));
         sketch

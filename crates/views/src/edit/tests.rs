@@ -1310,7 +1310,7 @@ fn a_name_that_is_too_long_is_no_name_and_counted() {
 }
 
 #[test]
-fn what_is_released_passes_for_added_or_removed_in_its_own_haystacks() {
+fn released_lines_pass_as_added_or_removed_in_haystacks_of_their_own() {
     for (input, waiting, added, removed, counted) in [
         // Old text is buffered up to the limit.
         (

@@ -855,7 +855,7 @@ fn language(info: &[u8]) -> Option<Language> {
 impl LineState {
     /// Returns the number of buffered bytes.
     #[inline]
-    pub(super) fn waits(&self) -> usize {
+    pub(super) fn buffered_len(&self) -> usize {
         self.held.bytes().len()
     }
 }

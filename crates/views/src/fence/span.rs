@@ -317,7 +317,7 @@ fn ends_escaping(bytes: &[u8], before: bool) -> bool {
 impl CodeSpans {
     /// Returns the number of buffered bytes.
     #[inline]
-    pub(super) fn waits(&self) -> usize {
+    pub(super) fn buffered_len(&self) -> usize {
         self.held.bytes().len()
     }
 }

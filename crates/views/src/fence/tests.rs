@@ -664,19 +664,19 @@ fn hostile_text_does_not_make_more_wait_than_the_bounds() {
         let mut recorder = Recorder::default();
         for (at, byte) in text.as_bytes().chunks(1).enumerate() {
             markdown.push(Chunk::verbatim(byte, at as u64), &mut recorder);
-            assert!(markdown.waits() <= 3 * (HELD + 1), "too much waits");
+            assert!(markdown.buffered_len() <= 3 * (HELD + 1), "too much waits");
             assert!(markdown.containers.len() <= DEPTH);
         }
         let end = text.len() as u64;
         markdown.cut(end, end, &mut recorder);
         assert_eq!(recorder.seen, read(&[text.as_bytes()], MarkdownView::new()));
-        assert_eq!(markdown.waits(), 0);
+        assert_eq!(markdown.buffered_len(), 0);
     }
 }
 
 impl MarkdownView {
-    fn waits(&self) -> usize {
-        self.line.waits() + self.spans.waits() + self.blanks.held.bytes().len()
+    fn buffered_len(&self) -> usize {
+        self.line.buffered_len() + self.spans.buffered_len() + self.blanks.held.bytes().len()
     }
 }
 
@@ -943,7 +943,7 @@ fn bounded(text: &str, held: usize, depth: usize) -> String {
 }
 
 #[test]
-fn what_waits_up_to_the_bound_is_read_and_what_waits_longer_is_text() {
+fn a_construct_that_waits_beyond_the_bound_is_read_as_text() {
     let mut wrong = Vec::new();
     for (text, held, expected) in [
         // A run of backticks.

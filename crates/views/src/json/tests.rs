@@ -1628,7 +1628,7 @@ fn keys_with_dots_stay_one_segment() {
 }
 
 #[test]
-fn what_comes_after_the_end_is_not_lost() {
+fn text_after_the_end_is_not_lost() {
     let (mut decoder, mut recorder) = (JsonDecoder::new(DEPTH, PATH_BYTES), Recorder::default());
     decoder.push(br#"{"a":"x"#, &mut recorder);
     decoder.finish(&mut recorder);
@@ -1664,7 +1664,7 @@ fn text_is_what_ends_no_string_and_begins_no_escape() {
 }
 
 #[test]
-fn what_is_held_back_begins_where_it_says() {
+fn held_text_begins_at_the_reported_offset() {
     struct Nothing;
     impl HaystackSink for Nothing {
         fn open(&mut self, _: &ArgPath, _: u64) {}

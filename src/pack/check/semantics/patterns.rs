@@ -4,7 +4,7 @@ use super::{KeyFault, contradiction};
 use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
-use crate::rule::{Channel, Pattern, PatternKind, Region, Rule};
+use crate::rule::{Action, Channel, Pattern, PatternKind, Region, Rule};
 use ttsr_views::fold::FoldSet;
 
 /// Reports the contradictions in the patterns of a rule.
@@ -20,6 +20,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
             pattern_scope(key, written, rule, found);
         }
     }
+    raw(rule, found);
     let is_text = |channel: &&Channel| **channel != Channel::ToolInput;
     let is_command = |pattern: &Pattern| pattern.kind == PatternKind::Command;
     let reads_calls = rule.on.contains(&Channel::ToolInput);
@@ -40,9 +41,48 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
     }
 }
 
+/// Reports `raw` in a rule that combines matches or that needs their place: the text that could not be read is a match by
+/// itself.
+fn raw(rule: &Rule, found: &mut Vec<KeyFault>) {
+    let condition = &rule.condition;
+    let has_raw = |patterns: &[Pattern]| {
+        let mut commands = patterns.iter().filter_map(|it| it.command.as_deref());
+        commands.any(|command| command.raw.is_some())
+    };
+    let combined = [
+        ("match.all", has_raw(&condition.all)),
+        ("match.sequence", has_raw(&condition.sequence)),
+        ("match.none", has_raw(&condition.none)),
+    ];
+    if let Some((key, _)) = combined.into_iter().find(|(_, has_raw)| *has_raw) {
+        let help = "write the pattern in `match.any`, or remove `raw`";
+        found.push(contradiction(
+            key,
+            "`raw` is only for patterns of `match.any`",
+            help,
+        ));
+    }
+    if !has_raw(&condition.any) {
+        return;
+    }
+    for (is_there, key) in [
+        (!condition.none.is_empty(), "match.none"),
+        (condition.count.is_some(), "match.count"),
+        (rule.action == Action::Redact, "action"),
+    ] {
+        if is_there {
+            let why = match key {
+                "action" => "`raw` has no match that could be redacted".to_owned(),
+                _ => format!("`raw` cannot be combined with `{key}`"),
+            };
+            found.push(contradiction(key, why, "remove `raw`, or write two rules"));
+        }
+    }
+}
+
 fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
-        beside_calls(key, written, found);
+        report_tool_call_only_keys(key, written, found);
     }
     edits(key, written, rule, found);
     if let Some((one, other)) = disjoint(&written.region) {
@@ -77,7 +117,7 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
 }
 
 /// Reports arguments and regions that only tool calls have, in a rule that does not read them.
-fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
+fn report_tool_call_only_keys(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
     let pattern = quote(&written.text);
     let mut unreachable = |wants: &str, help: &str| {
         let message = format!("pattern {pattern} {wants}: `on` does not name `tool-input`");

@@ -8,9 +8,10 @@
 use std::collections::VecDeque;
 
 use super::context::{EXCERPT, MatchContext};
-use super::first_end::FirstEndReader;
+use super::exceptions::Exceptions;
+use super::first_end::{FirstEndReader, is_taken};
 use super::{Admission, HaystackScope, TextEnd};
-use crate::program::{ConfirmTable, ViewRules};
+use crate::program::{ConfirmTable, FirstEndPattern, FirstEndRole, ViewRules};
 use crate::stream::window::WINDOW;
 use ttsr_automata::MatchEvent;
 use ttsr_automata::lookaround::verify::{Verification, Verifier, nth_char_end};
@@ -322,18 +323,23 @@ struct Confirmer<'a, 'j> {
     view: &'a ViewRules,
     admission: &'a mut Admission<'j>,
     scope: HaystackScope<'a>,
+    exceptions: &'a mut Option<Box<Exceptions>>,
 }
 
 impl<'a> Confirmer<'a, '_> {
     /// Returns the verification of the candidate's pattern, or `None` if a match would not count.
     fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'a Verifier> {
-        let rule = self.view.patterns[candidate.pattern as usize].rule;
+        let FirstEndPattern { rule, role, .. } = self.view.patterns[candidate.pattern as usize];
         let end = TextEnd {
             offset: candidate.end,
             decided,
         };
-        self.admission
-            .can_hit(rule, self.scope, end)
+        let exceptions = self.exceptions.as_deref();
+        let is_excluded = exceptions.is_some_and(|exceptions| match role {
+            FirstEndRole::MatchUnless(unless) => exceptions.excludes(unless, candidate.at),
+            _ => false,
+        });
+        (!is_excluded && self.admission.can_hit(rule, self.scope, end))
             .then(|| self.view.confirms.get(candidate.pattern))
             .flatten()
     }
@@ -382,10 +388,12 @@ impl FirstEndReader {
         bytes: &[u8],
         at: u64,
     ) {
+        let mut exceptions = self.exceptions.take();
         let mut confirmer = Confirmer {
             view,
             admission,
             scope,
+            exceptions: &mut exceptions,
         };
         for (number, block) in bytes.chunks(BLOCK).enumerate() {
             let at = at + (number * BLOCK) as u64;
@@ -401,6 +409,7 @@ impl FirstEndReader {
             queue.advance(&mut confirmer, |seen| at + (seen - begin));
             self.window.push(block);
         }
+        self.exceptions = exceptions;
     }
 
     /// [`FirstEndReader::push_piece`] for a piece that was held back, in a view with confirmed patterns. `offset`
@@ -415,10 +424,12 @@ impl FirstEndReader {
         piece: Chunk<'_>,
         offset: impl Fn(usize) -> u64,
     ) {
+        let mut exceptions = self.exceptions.take();
         let mut confirmer = Confirmer {
             view,
             admission,
             scope,
+            exceptions: &mut exceptions,
         };
         for (number, block) in piece.bytes.chunks(BLOCK).enumerate() {
             let begin = queue.total();
@@ -432,6 +443,7 @@ impl FirstEndReader {
             queue.advance(&mut confirmer, |seen| decided((seen - begin) as usize));
             self.window.push(block);
         }
+        self.exceptions = exceptions;
     }
 
     /// Steps a block: matches that need no confirmation are admitted, the others are reported to `queue`.
@@ -448,22 +460,31 @@ impl FirstEndReader {
             view,
             admission,
             scope,
+            exceptions,
         } = confirmer;
-        view.matcher.push(cursor, block, |event| {
-            let read = event.at + 1;
-            let end = end_of(OffsetFromEnd {
-                read: block.len() - read,
+        let end_of = |event: &MatchEvent| {
+            end_of(OffsetFromEnd {
+                read: block.len() - event.at - 1,
                 back: event.back,
+            })
+        };
+        let mut admit = |event: MatchEvent| {
+            admission.admit_first_end(view, *scope, &event, end_of(&event), || {
+                MatchContext::at_end(window, &block[..=event.at], event.back)
             });
+        };
+        view.matcher.push(cursor, block, |event| {
             if view.confirms.get(event.pattern).is_some() {
-                let seen = begin + read as u64;
-                queue.report(event.pattern, seen - event.back as u64, end.offset, seen);
-            } else {
-                admission.admit_first_end(view, *scope, &event, end, || {
-                    MatchContext::at_end(window, &block[..read], event.back)
-                });
+                let seen = begin + (event.at + 1) as u64;
+                let at = seen - event.back as u64;
+                queue.report(event.pattern, at, end_of(&event).offset, seen);
+            } else if !is_taken(exceptions, view, event, window) {
+                admit(event);
             }
         });
+        if let Some(exceptions) = exceptions {
+            exceptions.take_matches(view).for_each(admit);
+        }
     }
 
     /// [`FirstEndReader::flush`] and [`FirstEndReader::finish`] for a view with confirmed patterns.
@@ -477,28 +498,45 @@ impl FirstEndReader {
         is_last: bool,
     ) {
         let total = queue.total();
-        let FirstEndReader { cursor, window, .. } = self;
-        let mut on_match = |event: MatchEvent| {
-            let back = event.back as u64;
-            let offset = end.offset - back;
+        let FirstEndReader {
+            cursor,
+            window,
+            exceptions,
+            ..
+        } = self;
+        let offset = |event: &MatchEvent| end.offset - event.back as u64;
+        let mut admit = |event: MatchEvent| {
+            let end = TextEnd {
+                offset: offset(&event),
+                ..end
+            };
+            admission.admit_first_end(view, scope, &event, end, || {
+                MatchContext::at_end(window, &[], event.back)
+            });
+        };
+        let on_match = |event: MatchEvent| {
+            let at = total - event.back as u64;
             if view.confirms.get(event.pattern).is_some() {
-                queue.report(event.pattern, total - back, offset, total);
-            } else {
-                let end = TextEnd { offset, ..end };
-                admission.admit_first_end(view, scope, &event, end, || {
-                    MatchContext::at_end(window, &[], event.back)
-                });
+                return queue.report(event.pattern, at, offset(&event), total);
+            }
+            let exceptions = exceptions.as_deref_mut();
+            if !exceptions.is_some_and(|it| it.takes(view, event, at)) {
+                admit(event);
             }
         };
         if is_last {
-            view.matcher.finish(cursor, &mut on_match);
+            view.matcher.finish(cursor, on_match);
         } else {
-            view.matcher.flush(cursor, &mut on_match);
+            view.matcher.flush(cursor, on_match);
+        }
+        if let Some(exceptions) = exceptions {
+            exceptions.take_matches(view).for_each(admit);
         }
         let confirmer = &mut Confirmer {
             view,
             admission,
             scope,
+            exceptions,
         };
         queue.advance(confirmer, |_| end.decided);
         queue.flush(confirmer, end.decided);

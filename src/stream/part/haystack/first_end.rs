@@ -3,6 +3,7 @@
 #[cfg(feature = "lookaround")]
 use super::confirm::CandidateQueue;
 use super::context::MatchContext;
+use super::exceptions::Exceptions;
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::ViewRules;
 use crate::stream::Counters;
@@ -15,6 +16,8 @@ use ttsr_views::chunk::{Chunk, OffsetMap};
 pub(in crate::stream::part) struct FirstEndReader {
     pub(super) cursor: Cursor,
     pub(super) window: Window,
+    /// `None` if no pattern of the view has an exception.
+    pub(super) exceptions: Option<Box<Exceptions>>,
     /// The candidates for confirmation; `None` if no pattern of the view looks around.
     #[cfg(feature = "lookaround")]
     candidates: Option<Box<CandidateQueue>>,
@@ -25,6 +28,7 @@ impl FirstEndReader {
         FirstEndReader {
             cursor: view.matcher.start(),
             window: Window::default(),
+            exceptions: Exceptions::new(view),
             #[cfg(feature = "lookaround")]
             candidates: CandidateQueue::new(&view.confirms),
         }
@@ -39,7 +43,19 @@ impl FirstEndReader {
         false
     }
 
+    /// Starts another text.
     pub(super) fn restart(&mut self, matcher: &Matcher) {
+        self.restart_haystack(matcher);
+        self.exceptions.iter_mut().for_each(|it| it.clear());
+    }
+
+    /// Starts the next haystack of the same text.
+    pub(super) fn continue_text(&mut self, matcher: &Matcher) {
+        self.restart_haystack(matcher);
+        self.exceptions.iter_mut().for_each(|it| it.continue_text());
+    }
+
+    fn restart_haystack(&mut self, matcher: &Matcher) {
         matcher.restart(&mut self.cursor);
         self.window.clear();
         #[cfg(feature = "lookaround")]
@@ -47,15 +63,10 @@ impl FirstEndReader {
     }
 
     /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
-    /// Returns false, and changes nothing, if the delta is not of that kind.
+    /// Returns false, and changes nothing, if the delta is not of that kind or `accepts` returns false for its bytes,
+    /// which are padded with zeros.
     #[inline(always)]
-    pub(in crate::stream::part) fn push_short(&mut self, bytes: &[u8]) -> bool {
-        self.push_short_if(bytes, |_| true)
-    }
-
-    /// Like [`push_short`](Self::push_short), if `accepts` returns true for the bytes, which are padded with zeros.
-    #[inline(always)]
-    pub(super) fn push_short_if(
+    pub(in crate::stream::part) fn push_short(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
@@ -124,8 +135,13 @@ impl FirstEndReader {
             self.candidates = Some(candidates);
             return;
         }
-        let FirstEndReader { cursor, window, .. } = self;
-        view.matcher.push(cursor, bytes, |event| {
+        let FirstEndReader {
+            cursor,
+            window,
+            exceptions,
+            ..
+        } = self;
+        let mut admit = |event: MatchEvent| {
             let read = event.at + 1;
             let decided = at + read as u64;
             let end = TextEnd {
@@ -135,7 +151,15 @@ impl FirstEndReader {
             admission.admit_first_end(view, scope, &event, end, || {
                 MatchContext::at_end(window, &bytes[..read], event.back)
             });
+        };
+        view.matcher.push(cursor, bytes, |event| {
+            if !is_taken(exceptions, view, event, window) {
+                admit(event);
+            }
         });
+        if let Some(exceptions) = exceptions {
+            exceptions.take_matches(view).for_each(admit);
+        }
         window.push(bytes);
     }
 
@@ -188,8 +212,13 @@ impl FirstEndReader {
             self.candidates = Some(candidates);
             return;
         }
-        let FirstEndReader { cursor, window, .. } = self;
-        view.matcher.push(cursor, piece.bytes, |event| {
+        let FirstEndReader {
+            cursor,
+            window,
+            exceptions,
+            ..
+        } = self;
+        let mut admit = |event: MatchEvent| {
             let read = event.at + 1;
             let end = TextEnd {
                 offset: offset(len - read + event.back),
@@ -198,7 +227,15 @@ impl FirstEndReader {
             admission.admit_first_end(view, scope, &event, end, || {
                 MatchContext::at_end(window, &piece.bytes[..read], event.back)
             });
+        };
+        view.matcher.push(cursor, piece.bytes, |event| {
+            if !is_taken(exceptions, view, event, window) {
+                admit(event);
+            }
         });
+        if let Some(exceptions) = exceptions {
+            exceptions.take_matches(view).for_each(admit);
+        }
         window.push(piece.bytes);
     }
 
@@ -238,8 +275,13 @@ impl FirstEndReader {
             self.candidates = Some(candidates);
             return;
         }
-        let FirstEndReader { cursor, window, .. } = self;
-        let on_match = |event: MatchEvent| {
+        let FirstEndReader {
+            cursor,
+            window,
+            exceptions,
+            ..
+        } = self;
+        let mut admit = |event: MatchEvent| {
             let back = event.back;
             let end = TextEnd {
                 offset: end.offset - back as u64,
@@ -249,14 +291,37 @@ impl FirstEndReader {
                 MatchContext::at_end(window, &[], back)
             });
         };
+        let on_match = |event: MatchEvent| {
+            let end = window.total() - event.back as u64;
+            let exceptions = exceptions.as_deref_mut();
+            if !exceptions.is_some_and(|it| it.takes(view, event, end)) {
+                admit(event);
+            }
+        };
         if is_over {
             view.matcher.finish(cursor, on_match);
         } else {
             view.matcher.flush(cursor, on_match);
+        }
+        if let Some(exceptions) = exceptions {
+            exceptions.take_matches(view).for_each(admit);
         }
     }
 
     pub(in crate::stream::part) fn count(&self, counters: &mut Counters) {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
+}
+
+/// Returns true if the event is taken by the exceptions. The window has the haystack before the bytes that are pushed.
+#[inline]
+pub(super) fn is_taken(
+    exceptions: &mut Option<Box<Exceptions>>,
+    view: &ViewRules,
+    event: MatchEvent,
+    window: &Window,
+) -> bool {
+    let end = || window.total() + (event.at + 1) as u64 - event.back as u64;
+    let exceptions = exceptions.as_deref_mut();
+    exceptions.is_some_and(|it| it.takes(view, event, end()))
 }

@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::context::MatchContext;
+use super::exceptions::Exceptions;
 use super::{Admission, HaystackScope, TextEnd};
-use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
+use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole, TextCounts};
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
@@ -36,9 +37,9 @@ pub(super) struct FullMatchReader {
 struct PrecedingText {
     /// Its last bytes.
     window: Window,
-    /// Number of line feeds; 0 unless [`FullMatchRules::counts_text`].
+    /// Number of line feeds; 0 if [`FullMatchRules::counts`] is `Nothing`.
     lines: u64,
-    /// Number of characters; 0 unless [`FullMatchRules::counts_text`].
+    /// Number of characters; 0 if [`FullMatchRules::counts`] is `Nothing`.
     chars: u64,
 }
 
@@ -76,20 +77,18 @@ impl FullMatchReader {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
-    /// The fast path: steps a short delta in which no pattern is reported. Returns the step, and the number of leading
-    /// bytes after which no match was in progress; or `None`, and changes nothing, if the delta is not of that kind.
+    /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
+    /// delta is not of that kind.
     #[inline]
     pub(super) fn try_short(
-        &self,
+        &mut self,
         rules: &FullMatchRules,
         bytes: &[u8],
         limit: usize,
-    ) -> Option<(ShortStep, usize)> {
+    ) -> Option<ShortStep> {
         let has_room = self.stretch.bytes().len() + bytes.len() < limit;
         match has_room && self.has_nothing_to_resolve() {
-            true => rules
-                .matcher
-                .try_step_short_tracking_idle(&self.cursor, bytes),
+            true => rules.matcher.try_step_short(&mut self.cursor, bytes),
             false => None,
         }
     }
@@ -101,15 +100,15 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         piece: Chunk<'_>,
         padded: &[u8; SHORT],
-        (step, idle_until): (ShortStep, usize),
+        step: ShortStep,
     ) {
+        let idle_until = step.idle_until();
         rules
             .matcher
             .accept_short(&mut self.cursor, piece.bytes, step);
         if idle_until > 0 {
             self.drop_stretch(rules);
-            self.before
-                .push_short(*padded, idle_until, rules.counts_text);
+            self.before.push_short(*padded, idle_until, rules.counts);
         }
         if idle_until < piece.bytes.len() {
             self.stretch
@@ -123,10 +122,11 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         piece: Chunk<'_>,
     ) {
         if rules.is_unbroken {
-            self.push_unbroken(rules, admission, scope, piece);
+            self.push_unbroken(rules, admission, scope, exceptions, piece);
             return;
         }
         let limit = admission.context.program.limits().stretch_bytes;
@@ -172,7 +172,7 @@ impl FullMatchReader {
                 offset: piece.end(at - 1),
                 decided: piece.decided(at - 1),
             };
-            self.resolve_stretch(rules, admission, scope, end);
+            self.resolve_stretch(rules, admission, scope, exceptions, end);
             (from, idle_until) = (at, at);
         }
         self.skip(rules, piece.slice(from..idle_until));
@@ -186,6 +186,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         piece: Chunk<'_>,
     ) {
         let limit = admission.context.program.limits().stretch_bytes;
@@ -197,7 +198,7 @@ impl FullMatchReader {
                 offset: last.end(0),
                 decided: last.decided(0),
             };
-            self.resolve_stretch(rules, admission, scope, end);
+            self.resolve_stretch(rules, admission, scope, exceptions, end);
             self.reported.extend(initially_reported(rules));
             admission.state.counters.cut_matches += 1;
         }
@@ -231,6 +232,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         end: TextEnd,
     ) {
         let FullMatchReader {
@@ -241,7 +243,7 @@ impl FullMatchReader {
                 reported.insert(index, event.pattern);
             }
         });
-        self.resolve_stretch(rules, admission, scope, end);
+        self.resolve_stretch(rules, admission, scope, exceptions, end);
         let conditions = std::mem::take(&mut self.conditions);
         conditions.finish(self.before.chars, admission, end.decided);
     }
@@ -251,7 +253,7 @@ impl FullMatchReader {
     fn skip(&mut self, rules: &FullMatchRules, piece: Chunk<'_>) {
         if !piece.bytes.is_empty() {
             self.drop_stretch(rules);
-            self.before.push(piece.bytes, rules.counts_text);
+            self.before.push(piece.bytes, rules.counts);
         }
     }
 
@@ -259,7 +261,7 @@ impl FullMatchReader {
     #[inline]
     fn drop_stretch(&mut self, rules: &FullMatchRules) {
         if !self.stretch.is_empty() {
-            self.before.push(self.stretch.bytes(), rules.counts_text);
+            self.before.push(self.stretch.bytes(), rules.counts);
             self.stretch.clear();
         }
     }
@@ -270,6 +272,7 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         end: TextEnd,
     ) {
         let reported = std::mem::take(&mut self.reported);
@@ -278,7 +281,7 @@ impl FullMatchReader {
             admission.state.counters.unconfirmed += incomplete;
             found.sort_by_key(|it| (it.end.offset, it.start.offset, it.pattern));
             for found in &found {
-                self.add_match(rules, admission, scope, found);
+                self.add_match(rules, admission, scope, exceptions, found);
             }
         }
         self.drop_stretch(rules);
@@ -350,12 +353,14 @@ impl FullMatchReader {
         rules: &FullMatchRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
+        exceptions: Option<&Exceptions>,
         found: &FullMatch,
     ) {
         let FullMatchPattern {
             rule,
             role,
             arg: ref wanted,
+            unless,
             ..
         } = rules.patterns[found.pattern as usize];
         let Some(compound) = admission.context.program.compound(rule) else {
@@ -369,7 +374,11 @@ impl FullMatchReader {
             (Some(wanted), Some(arg)) => wanted.applies(arg),
             _ => true,
         };
-        if is_too_late || !in_arg || !admission.is_in_scope(rule, scope) {
+        let end_in_haystack = self.before.window.total() + found.range.end as u64;
+        let is_excluded = unless
+            .zip(exceptions)
+            .is_some_and(|(unless, exceptions)| exceptions.excludes(unless, end_in_haystack));
+        if is_too_late || is_excluded || !in_arg || !admission.is_in_scope(rule, scope) {
             return;
         }
         let end = TextEnd {
@@ -408,8 +417,8 @@ impl PrecedingText {
     }
 
     /// Appends bytes, and counts their lines and characters if a condition needs them.
-    fn push(&mut self, bytes: &[u8], counts_text: bool) {
-        if counts_text {
+    fn push(&mut self, bytes: &[u8], counts: TextCounts) {
+        if counts == TextCounts::LinesAndChars {
             self.lines += lines(bytes);
             self.chars += chars(bytes);
         }
@@ -418,8 +427,8 @@ impl PrecedingText {
 
     /// As [`push`](Self::push) for the first `len` bytes of `padded`: at least one, all of them ASCII.
     #[inline(always)]
-    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts_text: bool) {
-        if counts_text {
+    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts: TextCounts) {
+        if counts == TextCounts::LinesAndChars {
             let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
             self.lines += lines(&kept.to_le_bytes());
             self.chars += len as u64;

@@ -4,6 +4,7 @@
 #[cfg(feature = "lookaround")]
 mod confirm;
 mod context;
+mod exceptions;
 mod first_end;
 mod full_match;
 
@@ -23,8 +24,7 @@ const MOST_STEPS: usize = 8;
 /// The steps of several automata over one short delta, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct ShortSteps {
-    /// Each step with the number of leading bytes after which no match was in progress.
-    steps: [Option<(ShortStep, usize)>; MOST_STEPS],
+    steps: [Option<ShortStep>; MOST_STEPS],
     added: usize,
     taken: usize,
 }
@@ -32,7 +32,7 @@ pub(super) struct ShortSteps {
 impl ShortSteps {
     /// Adds a step. Returns false if `step` is `None` or the list is full.
     #[inline]
-    fn add(&mut self, step: Option<(ShortStep, usize)>) -> bool {
+    fn add(&mut self, step: Option<ShortStep>) -> bool {
         let Some(slot) = self.steps.get_mut(self.added) else {
             return false;
         };
@@ -43,7 +43,7 @@ impl ShortSteps {
 
     /// Returns the next step.
     #[inline]
-    fn next(&mut self) -> (ShortStep, usize) {
+    fn next(&mut self) -> ShortStep {
         let step = self.steps[self.taken];
         self.taken += 1;
         step.expect("each reader takes the steps that it added")
@@ -74,22 +74,32 @@ impl HaystackReader {
         }
     }
 
-    /// Starts another haystack.
+    /// Starts another text.
     pub(super) fn restart(&mut self, view: &ViewRules) {
         self.first_end.restart(&view.matcher);
+        self.restart_full(view);
+    }
+
+    /// Starts the next haystack of the same text: exceptions that have matched remain.
+    pub(super) fn continue_text(&mut self, view: &ViewRules) {
+        self.first_end.continue_text(&view.matcher);
+        self.restart_full(view);
+    }
+
+    fn restart_full(&mut self, view: &ViewRules) {
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             full.restart(rules);
         }
     }
 
-    /// The fast path if no full matches are needed: see [`FirstEndReader::push_short_if`].
+    /// The fast path if no full matches are needed: see [`FirstEndReader::push_short`].
     #[inline]
-    pub(super) fn push_short_if(
+    pub(super) fn push_short(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        self.full.is_empty() && self.first_end.push_short_if(bytes, accepts)
+        self.full.is_empty() && self.first_end.push_short(bytes, accepts)
     }
 
     /// Reads the next piece.
@@ -103,11 +113,12 @@ impl HaystackReader {
     ) {
         // The offsets of the bytes are needed only for a match, so the fast path ignores them.
         let is_short = is_short(piece.bytes);
-        let is_read =
-            view.patterns.is_empty() || is_short && self.first_end.push_short(piece.bytes);
+        let is_read = view.patterns.is_empty()
+            || is_short && self.first_end.push_short(piece.bytes, |_| true);
         if !is_read {
             self.first_end.push_piece(view, admission, scope, piece);
         }
+        let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             let limit = admission.context.program.limits().stretch_bytes;
             let step = match is_short {
@@ -116,7 +127,7 @@ impl HaystackReader {
             };
             match step {
                 Some(step) => full.accept_short(rules, piece, &padded(piece.bytes), step),
-                None => full.push(rules, admission, scope, piece),
+                None => full.push(rules, admission, scope, exceptions, piece),
             }
         }
     }
@@ -131,16 +142,10 @@ impl HaystackReader {
         limit: usize,
         steps: &mut ShortSteps,
     ) -> bool {
-        if !view.patterns.is_empty()
-            && !steps.add(
-                self.first_end
-                    .try_short(&view.matcher, bytes)
-                    .map(|step| (step, 0)),
-            )
-        {
+        if !view.patterns.is_empty() && !steps.add(self.first_end.try_short(&view.matcher, bytes)) {
             return false;
         }
-        for (full, rules) in self.full.iter().zip(&view.full) {
+        for (full, rules) in self.full.iter_mut().zip(&view.full) {
             if !steps.add(full.try_short(rules, bytes, limit)) {
                 return false;
             }
@@ -159,7 +164,7 @@ impl HaystackReader {
     ) {
         if !view.patterns.is_empty() {
             self.first_end
-                .accept_short(&view.matcher, piece.bytes, padded, steps.next().0);
+                .accept_short(&view.matcher, piece.bytes, padded, steps.next());
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             full.accept_short(rules, piece, padded, steps.next());
@@ -177,8 +182,9 @@ impl HaystackReader {
         if !view.patterns.is_empty() {
             self.first_end.finish(view, admission, scope, end);
         }
+        let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            full.finish(rules, admission, scope, end);
+            full.finish(rules, admission, scope, exceptions, end);
         }
     }
 

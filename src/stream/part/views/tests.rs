@@ -120,7 +120,7 @@ fn a_region_ends_with_its_last_byte_and_that_is_certain_with_the_next() {
 }
 
 #[test]
-fn what_is_open_at_the_end_of_a_part_ends_with_it() {
+fn a_view_that_is_open_at_the_end_of_a_part_ends_with_it() {
     let shell = |pattern: &str, arg: &str| {
         let condition = format!("match.any = [{{ regex = '{pattern}', region = 'shell' }}]");
         pack("tool-input", &condition, &format!("args = ['{arg}']"))
@@ -174,7 +174,7 @@ fn every_value_is_watched_by_itself() {
 }
 
 #[test]
-fn what_code_declares_is_known_also_behind_a_comment_that_another_rule_looks_at() {
+fn a_name_declared_in_code_is_known_after_a_comment_that_another_rule_reads() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.unknown-name = {}\n\
          [rule.c]\ndescription = 'd'\non = ['text']\n\
@@ -185,7 +185,7 @@ fn what_code_declares_is_known_also_behind_a_comment_that_another_rule_looks_at(
 }
 
 #[test]
-fn what_an_edit_leaves_is_not_what_it_adds() {
+fn unchanged_lines_of_an_edit_are_not_added() {
     let added = pack(
         "tool-input",
         "match.any = [{ literal = 'unwrap()', region = 'added' }]",
@@ -276,7 +276,7 @@ fn rules(text: &str) -> Pack {
 }
 
 #[test]
-fn what_is_allowed_does_not_count_and_what_comes_after_it_does() {
+fn an_allowed_match_does_not_count_and_the_next_one_does() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['text', 'tool-input']\nmatch.any = [{ regex = 'key-\\w+' }]\n\
          examples.match = ['key-1']\n\
@@ -491,7 +491,7 @@ fn hits_of_detectors_say_where_the_garbage_begins_and_quote_it() {
 }
 
 #[test]
-fn what_is_said_again_in_other_words_is_found_where_a_rule_asks() {
+fn a_near_duplicate_is_found_if_a_rule_asks_for_it() {
     let lines: String = (0..14)
         .map(|n| {
             format!("Let me check the file number {n} and then decide what to do with all of it.\n")

@@ -55,7 +55,7 @@ fn supervise(mut command: impl Iterator<Item = OsString>) -> io::Result<()> {
     kill_descendants(own, KILLING, || {
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     });
-    (&host).write_all(&written(status))
+    (&host).write_all(&encode_status(status))
 }
 
 /// Reaps every child that ends, up to that one.
@@ -71,7 +71,7 @@ fn reap_until(leader: Pid) -> io::Result<ExitStatus> {
     }
 }
 
-fn written(status: ExitStatus) -> [u8; 4] {
+fn encode_status(status: ExitStatus) -> [u8; 4] {
     status.into_raw().to_le_bytes()
 }
 

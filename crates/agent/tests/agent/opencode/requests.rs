@@ -148,7 +148,7 @@ fn rules_that_cannot_act_are_counted_by_reason() {
     ];
     let pack = Pack::from_toml(&text.concat()).unwrap();
     assert_eq!(pack.rules()[0].on, [Channel::Text]);
-    let support = ActionSupport::of(&pack, ServerApi::Classic, true);
+    let support = ActionSupport::from_pack(&pack, ServerApi::Classic, true);
     assert_eq!((support.rules, support.acting), (5, 2));
     assert_eq!(support.others[0], (2, "in shadow mode".to_owned()));
     assert!(
@@ -158,7 +158,7 @@ fn rules_that_cannot_act_are_counted_by_reason() {
     );
     // Without a chain of models, and on the other interface, another model cannot be asked.
     for (api, has_fallback) in [(ServerApi::Classic, false), (ServerApi::Next, true)] {
-        let support = ActionSupport::of(&pack, api, has_fallback);
+        let support = ActionSupport::from_pack(&pack, api, has_fallback);
         assert_eq!(support.acting, 1, "{}", api.name());
         assert!(
             support.to_string().contains("only with a chain of models"),
@@ -201,7 +201,7 @@ fn a_rule_that_cannot_act_has_a_reason() {
             {more}\nmatch.any = [{{ literal = 'x' }}]\nexamples.match = ['x']\n"
         );
         let pack = Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"));
-        let support = ActionSupport::of(&pack, api, true);
+        let support = ActionSupport::from_pack(&pack, api, true);
         assert_eq!(support.acting, usize::from(reason.is_none()), "{more}");
         let told = support.others.first().map_or("", |(_, told)| told);
         assert!(told.starts_with(reason.unwrap_or("")), "{more}: {told}");

@@ -114,7 +114,7 @@ fn a_model_that_failed_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn where_all_models_rest_all_are_asked() {
+fn all_models_are_asked_if_all_of_them_rest() {
     runtime().block_on(async {
         let mut chain = Chain::new(failing("a", 500)).then("b", failing("b", 500));
         for _ in 0..3 {

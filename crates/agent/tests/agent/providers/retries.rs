@@ -59,7 +59,7 @@ fn a_request_is_sent_again_until_it_is_answered() {
 }
 
 #[test]
-fn what_will_not_change_is_asked_once() {
+fn a_permanent_failure_is_asked_once() {
     for plan in [
         status("400 Bad Request", ""),
         status("401 Unauthorized", ""),

@@ -309,7 +309,7 @@ fn a_file_with_guidance_as_a_message_goes_on_with_it() {
 }
 
 #[test]
-fn what_happened_is_there_in_order_with_rule_action_and_place() {
+fn events_are_recorded_in_order_with_rule_action_and_place() {
     let disk = FaultyDisk::default();
     let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
     let mut processor = processor(&pack());

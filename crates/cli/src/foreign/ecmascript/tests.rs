@@ -51,7 +51,7 @@ fn patterns_are_written_anew() {
 }
 
 #[test]
-fn what_has_no_translation_says_why() {
+fn an_untranslatable_pattern_has_a_reason() {
     for (pattern, flags, why) in [
         ("(", "", "an unclosed `(`"),
         ("a)", "", "an unmatched `)`"),
@@ -95,7 +95,7 @@ fn what_has_no_translation_says_why() {
 }
 
 #[test]
-fn what_differs_is_noted() {
+fn a_difference_of_the_translation_is_noted() {
     let notes = |pattern| translated(pattern, "").unwrap().notes;
     assert!(notes(r"x[\s\S]{0,300}?y")[0].starts_with("a count is of characters here"));
     assert!(notes("a*")[0].starts_with("it matches the empty text"));

@@ -240,7 +240,9 @@ fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
         "near-duplicate" => has_near_duplicates(&sample),
         "repetition" => has_repetition(&sample),
         "doom-loop" => is_loop(&case.texts),
-        "entropy" => Entropy::of(sample.text.as_bytes()).is_random(&EntropyLimits::default()),
+        "entropy" => {
+            Entropy::from_text(sample.text.as_bytes()).is_random(&EntropyLimits::default())
+        }
         "control-tokens" => has_control_tokens(&sample),
         "limit" => passes(case),
         "script" => script(&sample),

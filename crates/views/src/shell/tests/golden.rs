@@ -561,7 +561,7 @@ fn plain_words_go_on_in_one_piece() {
 }
 
 #[test]
-fn what_is_too_deep_is_part_of_a_word_up_to_its_parenthesis() {
+fn nesting_beyond_the_bound_is_part_of_a_word_up_to_its_parenthesis() {
     let mut wrong = Vec::new();
     for (text, depth, want, too_deep) in [
         (
@@ -606,7 +606,7 @@ fn what_is_too_deep_is_part_of_a_word_up_to_its_parenthesis() {
 }
 
 #[test]
-fn what_a_script_counts_is_counted() {
+fn the_counts_of_a_script_are_added() {
     let limits = |depth, waiting| ShellLimits { depth, waiting };
     let text = "bash -c 'a $(b $(c) d)'";
     let (_, counters) = view([text.as_bytes()], limits(1, 1 << 10), false, false);
@@ -617,7 +617,7 @@ fn what_a_script_counts_is_counted() {
 }
 
 #[test]
-fn what_waits_too_long_is_cut_and_a_script_that_is_too_long_is_not_read() {
+fn a_long_wait_is_cut_and_a_long_script_is_not_read() {
     let mut wrong = Vec::new();
     for (text, waiting, want, counted) in [
         ("a $(bcd) e", 3, &["a $() e", "bcd"][..], [0, 0]),

@@ -198,7 +198,7 @@ fn of_what_stands_behind_a_match_forty_bytes_are_shown() {
 }
 
 #[test]
-fn what_ends_with_the_text_is_told_by_patterns_that_look_around_and_by_others() {
+fn a_match_at_the_end_of_the_text_is_reported_with_and_without_look_around() {
     let rules = vec![
         rule("a", &["foo(?=bar)"], Severity::Error),
         rule("b", &[r"foo\b"], Severity::Error),
@@ -691,7 +691,7 @@ fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
 }
 
 #[test]
-fn what_is_cut_off_from_a_match_may_be_what_decides() {
+fn text_cut_off_from_a_match_may_decide_it() {
     let limits = Limits {
         confirm_bytes: 8,
         ..Limits::default()

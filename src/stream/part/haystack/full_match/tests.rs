@@ -326,7 +326,7 @@ fn matches_are_counted_as_regex_finds_them() {
 }
 
 #[test]
-fn what_is_redacted_never_leaves_under_any_split() {
+fn redacted_text_never_leaves_under_any_split() {
     let mut random = Random::new(0x5ec);
     let mut redacted = 0;
     for _ in 0..scale(2_000) {
@@ -405,7 +405,7 @@ fn a_text_that_is_searched_at_its_end_is_searched_in_parts_if_it_is_longer_than_
 }
 
 #[test]
-fn where_long_matches_are_cut_does_not_depend_on_deltas() {
+fn long_matches_are_cut_at_places_that_do_not_depend_on_deltas() {
     let mut random = Random::new(0x5EED);
     for _ in 0..scale(400).max(40) {
         let mut secret = rule(Condition::any(vec![Pattern::regex("a[abc]*d")]));
