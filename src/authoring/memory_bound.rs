@@ -246,6 +246,8 @@ mod tests {
         let quotes = 2 * buffers::EXCERPT_BYTES;
         let paths = 2 * limits.path_bytes;
         let fence = 3 * fence::HELD;
+        let command = retained(call, |it| it.any = vec![Pattern::command("ls")]);
+        assert!(command > 2 * CommandLimits::default().word, "{command}");
         let pattern = |region: &[Region]| {
             let mut pattern = Pattern::literal("x");
             pattern.region = region.to_vec();

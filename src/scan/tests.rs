@@ -479,3 +479,11 @@ fn a_rule_that_was_searched_in_vain_is_complete_and_its_hit_reported() {
     assert_eq!(places(scanner.pack(), &scanned), [("t/r".to_owned(), 2, 3)]);
     assert!(scanned.incomplete.is_empty(), "the rule was searched");
 }
+
+#[test]
+fn equal_matches_of_two_patterns_are_one_and_those_of_two_arguments_are_two() {
+    let pack = toml(
+        "match.any = [{ literal = 'xx' }, { regex = 'x{2}', region = 'prose' }]\nexamples.match = ['xx']",
+    );
+    assert_eq!(spans(&pack, &TEXT, "a xx b"), [(2, 4)]);
+}

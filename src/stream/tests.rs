@@ -752,3 +752,34 @@ fn bytes_of_no_character_before_an_escape_end_where_they_stand() {
         assert_eq!(places, [(7, 14)], "pieces of {size}");
     }
 }
+
+fn command_pack(action: Action) -> Pack {
+    let mut rule = Rule::new("t/push", vec![Pattern::command("git push")]);
+    rule.action = action;
+    rule.on = vec![Channel::ToolInput];
+    Pack::builder().rule(rule).build().unwrap()
+}
+
+#[test]
+fn a_rule_over_commands_holds_the_input_only_if_it_holds() {
+    for (action, released) in [(Action::Observe, 10), (Action::Redact, 0)] {
+        let pack = command_pack(action);
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let _ = stream.tool(PART, "bash", "call");
+        let _ = stream.push(PART, br#"{"command""#);
+        assert_eq!(stream.releasable(PART), released, "{action:?}");
+    }
+}
+
+#[test]
+fn the_matched_text_of_a_command_is_its_words() {
+    let pack = command_pack(Action::Observe);
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::ToolInput);
+    let _ = stream.tool(PART, "bash", "call");
+    let _ = stream.push(PART, br#"{"command": "cd x && git   push origin; ls"}"#);
+    let hit = stream.hits()[0];
+    assert_eq!(stream.matched(&hit), "git push");
+    assert!(stream.excerpt(&hit).contains("git push"));
+}

@@ -585,3 +585,21 @@ fn a_rule_on_a_failure_retries_warns_guides_or_ends_the_reply() {
     );
     assert_eq!(ended.aborted().last().unwrap().detail, "It is fatal.");
 }
+
+#[test]
+fn a_restart_after_the_end_and_a_reply_that_is_left_are_counted() {
+    let mut processor = processor(Hooks::default());
+    let mut steps = Vec::new();
+    // The first reply is not abandoned by the one that begins it.
+    processor.proceed("m", &mut steps);
+    assert_eq!(processor.counters().abandoned_replies, 0);
+    processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    processor.proceed("n", &mut steps);
+    assert_eq!(processor.counters().abandoned_replies, 1);
+    processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    let reason = "stop".to_owned();
+    for (event, strays) in [(Event::Finish { reason }, 0), (Event::Restart, 1)] {
+        processor.step(Duration::ZERO, Input::Event(event), &mut steps);
+        assert_eq!(processor.counters().stray_inputs, strays);
+    }
+}

@@ -375,3 +375,19 @@ fn f7_a_reply_to_a_request_that_had_to_be_prepared_and_was_not_is_aborted() {
     plain.begin("msg", &mut Vec::new());
     assert!(is_retried(&send(&mut plain, false)));
 }
+
+/// A retry would send the same request, so a hook that asks for one is not heard.
+#[test]
+fn a_refused_request_is_not_retried_by_a_hook() {
+    let mut hooks = Hooks::default();
+    hooks.on_aborted("again", |_, answer| answer.retry = true);
+    let mut processor = processor([rule(Action::Abort, Channel::UserInput, "sk-live")], hooks);
+    let mut out = Vec::new();
+    processor.begin("msg", &mut out);
+    out.clear();
+    let request = Request::new("m", vec![Message::user("Use sk-live.")]);
+    assert!(processor.prepare(&request, &mut out).is_none());
+    assert!(!out.iter().any(|step| matches!(step, Step::Send { .. })));
+    assert!(matches!(out.last(), Some(Step::Finish(_))));
+    assert_eq!(processor.counters().refused_retries, 1);
+}

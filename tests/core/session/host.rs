@@ -73,6 +73,7 @@ fn f1_a_cut_repeats_until_the_attempt_ends_whatever_the_host_ignored() {
         conversation.finish(),
     ] {
         assert_eq!(flow.cut().and_then(|cut| cut.rule()), Some("p/rm"));
+        assert_eq!((flow.name(), Flow::Go.name()), ("cut", "go"));
     }
     assert_eq!(taken(&mut conversation, CALL), "");
     assert_eq!(taken(&mut conversation, TEXT), "");
