@@ -1,6 +1,7 @@
 //! Streams through their public interface, alone and beside others.
 
 use super::*;
+use crate::Action;
 use crate::rule::Pattern;
 
 const PART: PartId = PartId(3);
