@@ -481,7 +481,7 @@ fn a_rule_that_was_searched_in_vain_is_complete_and_its_hit_reported() {
 }
 
 #[test]
-fn equal_matches_of_two_patterns_are_one_and_those_of_two_arguments_are_two() {
+fn equal_matches_of_two_patterns_are_one() {
     let pack = toml(
         "match.any = [{ literal = 'xx' }, { regex = 'x{2}', region = 'prose' }]\nexamples.match = ['xx']",
     );

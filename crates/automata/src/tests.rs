@@ -1346,3 +1346,25 @@ fn a_window_inside_the_beginning_of_another_match_does_not_hide_it() {
         }
     }
 }
+
+#[test]
+fn a_suffix_does_not_outlive_its_haystack() {
+    // `needle` is wide enough to be cut before its gap; the others keep the automaton from being trivial.
+    let matcher = Matcher::new(&parsed(&["needle[^!]{20,400}eye", "abc", "xyz"]), 1 << 20);
+    let matcher = matcher.expect("few classes");
+    assert!(matcher.sizes().any(|size| size.cuts > 0));
+    let gap = [b'.'; 30];
+    let mut cursor = matcher.start();
+    let mut found = Vec::new();
+    for (delta, restarts) in [(&b"needle"[..], false), (&gap, true), (b"eye", false)] {
+        matcher.push(&mut cursor, delta, |event| found.push(event.pattern));
+        if restarts {
+            matcher.restart(&mut cursor);
+        }
+    }
+    assert_eq!(found, [0; 0], "the match began in another haystack");
+    for delta in [&b"needle"[..], &gap, b"eye"] {
+        matcher.push(&mut cursor, delta, |event| found.push(event.pattern));
+    }
+    assert_eq!(found, [0]);
+}
