@@ -219,8 +219,8 @@ pub(crate) struct WordLookNeeds {
 }
 
 /// The most classes of an alphabet: a row has a cell for each. Three thousand different characters in literals, as in
-/// a list of Chinese words, fit. loom models few classes, because it tracks every cell.
-pub const CLASSES: usize = if cfg!(loom) { 1 << 8 } else { 1 << 13 };
+/// a list of Chinese words, fit.
+pub const CLASSES: usize = 1 << 13;
 
 /// The most pairs of a class and a code range that are examined: about a second of work.
 const MEMBERSHIPS: usize = 1 << 30;
