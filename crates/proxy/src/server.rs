@@ -131,9 +131,10 @@ fn serve_connection(
     // Events are small and must not wait for the next one.
     socket.set_nodelay(true).ok();
     let service = Arc::clone(service);
+    // The connection has room for this future as long as it is open. In a box it is freed once the request is answered.
     let answer = service_fn(move |request| {
         let service = Arc::clone(&service);
-        async move { service.answer(request).await }
+        Box::pin(async move { service.answer(request).await })
     });
     let connection = builder
         .serve_connection(TokioIo::new(socket), answer)
