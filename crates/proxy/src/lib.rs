@@ -20,8 +20,7 @@
 //! [`ProxyLimits::held_bytes`] for each stream.
 //!
 //! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
-//! that the client sees. This, and what follows, concerns Messages, Chat Completions, Responses and Ollama's `/api/chat`:
-//! in the other APIs a rule that retries stops the reply, and requests are not judged and have no session.
+//! that the client sees.
 //!
 //! # Requests under rules
 //!

@@ -90,18 +90,14 @@ pub(crate) trait ReplyApi: Send + Sync {
     fn sent(&mut self, event: ReplyEvent);
 
     /// Returns true if the events of another attempt can follow those that were sent. They cannot after a tool call,
-    /// which the client runs, and after an end. By default they never can.
-    fn can_splice(&self) -> bool {
-        false
-    }
+    /// which the client runs, and after an end.
+    fn can_splice(&self) -> bool;
 
     /// Ends what was sent in part: the events that follow are those of another attempt.
-    fn splice(&mut self, _out: &mut Vec<u8>) {}
+    fn splice(&mut self, out: &mut Vec<u8>);
 
     /// Returns an event of another attempt, by its data, as the client is sent it.
-    fn splice_event(&mut self, _data: &[u8]) -> SplicedEvent {
-        SplicedEvent::Same
-    }
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent;
 
     /// Appends an event that changes nothing, for clients that give up on a reply without events.
     fn keep_alive(&self, out: &mut Vec<u8>);

@@ -233,7 +233,7 @@ impl ReplyApi for ChatReplyState {
 
     fn can_splice(&self) -> bool {
         let is_open = |choice: &SentChoice| !choice.has_call && !choice.is_over;
-        !self.is_completion && !self.has_ended && self.choices.values().all(is_open)
+        !self.has_ended && self.choices.values().all(is_open)
     }
 
     fn splice(&mut self, _: &mut Vec<u8>) {
@@ -279,6 +279,13 @@ impl ReplyApi for ChatReplyState {
                 }
                 is_empty
             });
+            let text = member(&choice, "text").filter(|_| self.gaps.contains(&index));
+            if let Some(value) = text
+                && let Some(text) = string(value).filter(|text| !text.is_empty())
+            {
+                edits.replace(span(data, value), quoted(&format!("\n\n{text}")));
+                self.gaps.remove(&index);
+            }
             is_needless &= is_empty && !is_end;
         }
         let has_usage = member(&top, "usage").is_some_and(|usage| usage.get() != "null");

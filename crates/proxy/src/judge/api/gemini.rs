@@ -1,12 +1,14 @@
 //! Google's Gemini API. The reason of a block is one more text part of each candidate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use ttsr_wire::{JsonValue, WireFormat, WireRecord};
 
-use super::{EventHold, ReplyApi, ReplyEvent, copied, value_of};
+use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
 
 #[derive(Debug, Default)]
 pub(super) struct GeminiReplyState {
@@ -16,12 +18,16 @@ pub(super) struct GeminiReplyState {
     has_blocked_prompt: bool,
     /// The candidate whose call continues in the next chunk.
     arriving: Option<u64>,
+    /// The candidates whose next text begins a paragraph.
+    gaps: BTreeSet<u64>,
 }
 
 /// A candidate as the client has seen it.
 #[derive(Debug, Default)]
 struct SentCandidate {
     has_text: bool,
+    /// True if it has a call, which the client runs.
+    has_call: bool,
     is_over: bool,
 }
 
@@ -70,6 +76,23 @@ impl GeminiReplyState {
         chunk.insert("candidates".into(), candidates);
         out.extend_from_slice(format!("data: {}\n\n", Value::Object(chunk)).as_bytes());
     }
+}
+
+/// Begins a paragraph with the first text of a candidate that the client is shown. Returns false if there is none.
+fn begin_paragraph(data: &[u8], candidate: &[(String, &RawValue)], edits: &mut JsonEdits) -> bool {
+    let content = member(candidate, "content").and_then(members);
+    let parts = content.and_then(|content| elements(member(&content, "parts")?));
+    for part in parts.unwrap_or_default() {
+        let part = members(part).unwrap_or_default();
+        let is_thought = member(&part, "thought").is_some_and(|it| it.get() == "true");
+        if let Some(value) = member(&part, "text").filter(|_| !is_thought)
+            && let Some(text) = string(value).filter(|text| !text.is_empty())
+        {
+            edits.replace(span(data, value), quoted(&format!("\n\n{text}")));
+            return true;
+        }
+    }
+    false
 }
 
 fn candidate(index: u64, text: &str) -> Value {
@@ -129,8 +152,45 @@ impl ReplyApi for GeminiReplyState {
         for candidate in chunk.candidates {
             let sent = self.candidates.entry(candidate.index).or_default();
             sent.has_text |= candidate.has_text;
+            sent.has_call |= candidate.call.is_some();
             sent.is_over |= candidate.is_end;
         }
+    }
+
+    fn can_splice(&self) -> bool {
+        let is_open = |sent: &SentCandidate| !sent.has_call && !sent.is_over;
+        !self.has_blocked_prompt && self.candidates.values().all(is_open)
+    }
+
+    fn splice(&mut self, _: &mut Vec<u8>) {
+        let with_text = self.candidates.iter().filter(|(_, sent)| sent.has_text);
+        self.gaps = with_text.map(|(index, _)| *index).collect();
+        self.arriving = None;
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        let Some(top) = parse(data).and_then(members) else {
+            return SplicedEvent::Same;
+        };
+        let mut edits = JsonEdits::default();
+        for name in ["modelVersion", "responseId"] {
+            let first = self.members.get(name).map(Value::to_string);
+            if let (Some(known), Some(first)) = (member(&top, name), first)
+                && known.get() != first
+            {
+                edits.replace(span(data, known), first);
+            }
+        }
+        let candidates = member(&top, "candidates").and_then(elements);
+        for candidate in candidates.unwrap_or_default() {
+            let candidate = members(candidate).unwrap_or_default();
+            let index = member(&candidate, "index").and_then(|it| it.get().parse().ok());
+            let index = index.unwrap_or(0);
+            if self.gaps.contains(&index) && begin_paragraph(data, &candidate, &mut edits) {
+                self.gaps.remove(&index);
+            }
+        }
+        SplicedEvent::edited(data, &edits)
     }
 
     /// A chunk with an empty text. Google's client for JavaScript does not accept comments.

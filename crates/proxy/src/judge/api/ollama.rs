@@ -117,7 +117,7 @@ impl ReplyApi for OllamaReplyState {
     }
 
     fn can_splice(&self) -> bool {
-        self.is_chat && self.progress == OllamaProgress::Open
+        self.progress == OllamaProgress::Open
     }
 
     fn splice(&mut self, _: &mut Vec<u8>) {
@@ -135,8 +135,12 @@ impl ReplyApi for OllamaReplyState {
         {
             edits.replace(span(data, known), model);
         }
-        let message = member(&top, "message").and_then(members);
-        let content = message.and_then(|message| member(&message, "content"));
+        let content = match self.is_chat {
+            true => member(&top, "message")
+                .and_then(members)
+                .and_then(|message| member(&message, "content")),
+            false => member(&top, "response"),
+        };
         if let Some(content) = content.filter(|_| !self.gap.is_empty())
             && let Some(text) = string(content).filter(|text| !text.is_empty())
         {
