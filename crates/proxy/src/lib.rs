@@ -83,6 +83,7 @@ mod event_log;
 mod headers;
 mod json_spans;
 mod judge;
+mod listener_tls;
 mod metrics;
 mod pack_slot;
 mod repeat;
@@ -100,6 +101,7 @@ mod upstream;
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
+pub use listener_tls::ListenerTls;
 pub use pack_slot::PackSlot;
 pub use server::Proxy;
 #[cfg(feature = "redis")]

@@ -9,6 +9,7 @@ mod retries;
 mod schedules;
 #[cfg(all(unix, feature = "redis"))]
 mod sessions;
+mod tls;
 
 use std::future::Future;
 use std::io;
