@@ -15,8 +15,8 @@ use std::time::Duration;
 use clap::Args;
 use ttsr::Mode;
 use ttsr_proxy::{
-    BlockEnding, EventLog, JournalStore, Mount, Proxy, ProxyConfig, ProxyToken, SessionError,
-    SessionStore, TotalsSnapshot, UpstreamUrl,
+    BlockEnding, EventLog, JournalStore, ListenerTls, Mount, Proxy, ProxyConfig, ProxyToken,
+    SessionError, SessionStore, TotalsSnapshot, UpstreamUrl,
 };
 
 use crate::args::WorkspaceArgs;
@@ -32,14 +32,14 @@ use settings::ProxySettings;
 /// With a command after `--`, the proxy takes a free port, runs the command with ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
 /// OPENAI_API_BASE set to it, and ends with the exit code of the command; Codex and OpenCode get the setting that they
 /// take. Without one, it listens until it is interrupted. Replies of Anthropic Messages, OpenAI Chat Completions,
-/// Responses and Completions, Gemini and Ollama are judged, streamed or not, and requests of the first three; requests
+/// Responses and Completions, Gemini and Ollama are judged, streamed or not, and so are their requests; requests
 /// to other APIs of models are refused, and everything else passes. Without `--pack`, `std/pii` and the built-in packs
 /// for OpenCode's own agents and tools are not loaded. Packs that are files are loaded again when they change.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The address to listen on [default: 127.0.0.1:8787, or a free port for a command]
     ///
-    /// An address that other machines reach needs a token.
+    /// An address that other machines reach needs a token, or certificates of clients.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The server for all paths, or, as NAME=URL, for the paths below /NAME; may be repeated
@@ -54,6 +54,20 @@ pub(crate) struct Options {
     /// The token that requests must have in the header x-ttsr-token [default: that of TTSR_PROXY_TOKEN, if it is set]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
+    /// The certificate of the proxy, in PEM, with which connections are encrypted by TLS
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        conflicts_with = "command"
+    )]
+    certificate: Option<PathBuf>,
+    /// The private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// The certificates, in PEM, of the authorities of which one must have signed the certificate of each client
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    client_ca: Option<PathBuf>,
     /// Append events to this file, as JSON without text of requests and replies; `ttsr log` shows it
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -77,6 +91,9 @@ pub(crate) struct Options {
     /// are judged without their session.
     #[arg(long, value_name = "FILE|URL")]
     sessions: Option<String>,
+    /// The certificates, in PEM, of the authorities of a store whose URL begins with rediss:// [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    sessions_ca: Option<PathBuf>,
     #[command(flatten)]
     packs: WorkspaceArgs,
     /// A command to run behind the proxy
@@ -148,7 +165,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
                 }
                 serve_command(proxy, command, program).await
             }
-            None => serve(proxy).await,
+            None => {
+                serve(
+                    proxy,
+                    if options.certificate.is_some() {
+                        "https"
+                    } else {
+                        "http"
+                    },
+                )
+                .await
+            }
         };
         drop(watch);
         print_message(&ProxySummary(totals.snapshot(), totals.unscanned()));
@@ -183,12 +210,15 @@ fn config(
         },
         is_fail_open: options.fail_open,
         token: token(options)?,
+        tls: tls(options)?,
         log: log(options)?,
         ..ProxyConfig::default()
     };
     settings.apply(&mut config)?;
     if let Some(place) = options.sessions.as_ref().or(settings.sessions.as_ref()) {
-        config.sessions = session_store(place).map_err(|error| message(&error))?;
+        let authorities = options.sessions_ca.as_deref().map(read).transpose()?;
+        let store = session_store(place, authorities.as_deref());
+        config.sessions = store.map_err(|error| message(&error))?;
     }
     let mut suffix = "/v1";
     if is_wrapping {
@@ -221,6 +251,21 @@ fn token(options: &Options) -> Result<Option<ProxyToken>, CommandError> {
     token.map_err(|error| message(&error))
 }
 
+/// Returns TLS with the certificate of the options.
+fn tls(options: &Options) -> Result<Option<ListenerTls>, CommandError> {
+    let (Some(certificate), Some(key)) = (&options.certificate, &options.key) else {
+        return Ok(None);
+    };
+    let authorities = options.client_ca.as_deref().map(read).transpose()?;
+    let tls = ListenerTls::new(&read(certificate)?, &read(key)?, authorities.as_deref());
+    tls.map(Some).map_err(|error| message(&error))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
+    std::fs::read(path)
+        .map_err(|error| CommandError::Message(format!("{}: {error}", path.display())))
+}
+
 fn log(options: &Options) -> Result<Option<EventLog>, CommandError> {
     let Some(path) = &options.log else {
         return Ok(None);
@@ -234,14 +279,24 @@ fn log(options: &Options) -> Result<Option<EventLog>, CommandError> {
 const SESSIONS: usize = 4096;
 const SESSION_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn session_store(place: &str) -> Result<Arc<dyn SessionStore>, SessionError> {
+fn session_store(
+    place: &str,
+    authorities: Option<&[u8]>,
+) -> Result<Arc<dyn SessionStore>, SessionError> {
     if place.contains("://") {
         #[cfg(feature = "redis")]
-        return Ok(Arc::new(ttsr_proxy::RedisStore::new(place, SESSION_TIME)?));
+        return Ok(Arc::new(match authorities {
+            None => ttsr_proxy::RedisStore::new(place, SESSION_TIME)?,
+            Some(pem) => ttsr_proxy::RedisStore::with_authorities(place, SESSION_TIME, pem)?,
+        }));
         #[cfg(not(feature = "redis"))]
         return Err(SessionError::new(
             "this ttsr was built without the feature `redis`, so sessions are kept in memory or in a file",
         ));
+    }
+    if authorities.is_some() {
+        let message = "--sessions-ca is of use only with a store whose URL begins with rediss://";
+        return Err(SessionError::new(message));
     }
     let store = JournalStore::open(Path::new(place), SESSIONS, SESSION_TIME)?;
     Ok(Arc::new(store))
@@ -268,8 +323,8 @@ fn mount(config: &mut ProxyConfig, name: &str, url: UpstreamUrl) {
 }
 
 /// Listens until a signal. The second one does not wait for requests in progress.
-async fn serve(proxy: Proxy) -> Result<ExitStatus, CommandError> {
-    print_message(&format_args!("listening on http://{}", proxy.address()));
+async fn serve(proxy: Proxy, scheme: &str) -> Result<ExitStatus, CommandError> {
+    print_message(&format_args!("listening on {scheme}://{}", proxy.address()));
     tokio::select! {
         () = proxy.serve(stop_signal()) => {}
         () = async {

@@ -81,9 +81,10 @@ impl Body for ResponseBody {
 pub(crate) struct ServerBody {
     incoming: Incoming,
     idle_time: Duration,
+    /// Ends at the earliest time at which the server may have been silent for too long.
     idle: Pin<Box<Sleep>>,
-    /// True while the server is waited for. Time in which the client does not read does not count as idle.
-    is_waiting: bool,
+    /// The time since which the server is waited for. Time in which the client does not read does not count as idle.
+    waits_since: Option<Instant>,
     /// Counts the request as in progress.
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -98,7 +99,7 @@ impl ServerBody {
             incoming,
             idle_time,
             idle: Box::pin(sleep(idle_time)),
-            is_waiting: false,
+            waits_since: None,
             permit,
         }
     }
@@ -129,15 +130,19 @@ impl ServerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
-            self.is_waiting = false;
+            self.waits_since = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
         }
-        if !self.is_waiting {
-            self.is_waiting = true;
-            self.idle.as_mut().reset(Instant::now() + self.idle_time);
+        let ends = *self.waits_since.get_or_insert_with(Instant::now) + self.idle_time;
+        // The timer is not set anew for each frame, but when it ends too early.
+        loop {
+            ready!(self.idle.as_mut().poll(cx));
+            if self.idle.deadline() >= ends {
+                let message = "the server sent no byte for too long";
+                return Poll::Ready(Some(Err(message.into())));
+            }
+            self.idle.as_mut().reset(ends);
         }
-        ready!(self.idle.as_mut().poll(cx));
-        Poll::Ready(Some(Err("the server sent no byte for too long".into())))
     }
 }
 

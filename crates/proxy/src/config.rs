@@ -11,6 +11,7 @@ use ttsr::Mode;
 
 use crate::error::ProxyError;
 use crate::event_log::EventLog;
+use crate::listener_tls::ListenerTls;
 use crate::sessions::{MemoryStore, SessionStore};
 use crate::token::ProxyToken;
 
@@ -33,9 +34,11 @@ pub struct ProxyConfig {
     /// Passes requests and replies that cannot be read, requests to APIs whose replies cannot be judged, and requests
     /// whose session cannot be loaded or written, which are judged without it. By default all are refused.
     pub is_fail_open: bool,
-    /// The token that each request must have, except those to `/healthz`. Without one, only loopback addresses are
-    /// listened on.
+    /// The token that each request must have, except those to `/healthz`. Without one, other addresses than loopback are
+    /// listened on only if `tls` demands certificates of clients.
     pub token: Option<ProxyToken>,
+    /// TLS of the listening socket. Without it, connections are not encrypted.
+    pub tls: Option<ListenerTls>,
     /// The log of events.
     pub log: Option<EventLog>,
     /// The store of sessions. By default, the 4,096 sessions that were used last are kept in memory, each for a day after
@@ -79,6 +82,7 @@ impl Default for ProxyConfig {
             mode: Mode::Live,
             is_fail_open: false,
             token: None,
+            tls: None,
             log: None,
             sessions: Arc::new(MemoryStore::new(4096, Duration::from_secs(24 * 60 * 60))),
             limits: ProxyLimits::default(),

@@ -119,7 +119,7 @@ impl ReplySession {
         let store = Arc::clone(store);
         ReplySession {
             kept: key.map(|key| KeptSession { store, key }),
-            base: judged.conversation.snapshot(),
+            base: judged.state.clone(),
             anchor: judged.anchor,
             notes: judged.notes.clone(),
         }

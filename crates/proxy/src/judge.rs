@@ -13,17 +13,16 @@ mod sse_frames;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use serde_json::Value;
 use ttsr::conversation::Note;
 use ttsr::{Action, Conversation, DecisionRecord, Event, Mode, Pack};
-use ttsr_wire::Reader;
+use ttsr_wire::{JsonValue, Reader, WireRecord};
 
 use crate::config::{BlockEnding, ProxyConfig};
 use crate::routes::ModelApi;
-use api::{ReplyApi, SplicedEvent, reply_api};
+use api::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, reply_api};
 pub(crate) use frames::{BodyFrames, StreamFraming};
 use json_edit::rewrite;
 pub(crate) use parts::{Block, RetryMessage, warning};
@@ -103,10 +102,20 @@ pub(crate) struct ReplyReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BrokenOff;
 
+/// An event that arrived.
+struct ArrivedFrame {
+    bytes: Vec<u8>,
+    has_data: bool,
+    /// The records in its data.
+    records: Vec<ReplyEvent>,
+    is_damaged: bool,
+}
+
 /// An event that has not left.
 struct HeldFrame {
     bytes: Vec<u8>,
     has_data: bool,
+    records: Vec<ReplyEvent>,
     texts: FrameTexts,
     /// The tool call that it is part of.
     call: Option<u64>,
@@ -194,11 +203,8 @@ impl ReplyJudge {
                 return;
             }
             let mut events = Vec::new();
-            let malformed = self.reader.malformed_events();
-            self.reader.push(&frame, &mut |_, event| events.push(event));
-            let is_damaged =
-                self.frames.is_partial(&frame) || self.reader.malformed_events() > malformed;
-            self.judge_frame(frame, &events, is_damaged);
+            let frame = self.read(frame, false, &mut events);
+            self.judge_frame(frame, events);
         }
         if self.held_bytes + self.frames.pending_len() > self.settings.held_bytes {
             self.end(&Block::new(
@@ -216,26 +222,16 @@ impl ReplyJudge {
         if self.is_over {
             return Ok(());
         }
-        let frame = self.frames.finish();
         let (mut events, mut ending) = (Vec::new(), Vec::new());
-        let malformed = self.reader.malformed_events();
-        self.reader.push(&frame, &mut |_, event| events.push(event));
-        if self.frames.data(&frame).is_some() {
-            // The end of the event, so that what follows is the end of the input alone.
-            self.reader
-                .push(b"\n\n", &mut |_, event| events.push(event));
-        }
+        let rest = self.frames.finish();
+        let mut frame = self.read(rest, true, &mut events);
         self.reader.finish(&mut |_, event| ending.push(event));
         // Bytes in no known framing are not the data of an event.
         let is_unframed = |event: &Event| matches!(event, Event::Unscanned { .. });
-        let has_text = self.has_data
-            || self.frames.data(&frame).is_some()
-            || events.iter().chain(&ending).any(is_unframed);
-        let is_unread = has_text && !self.is_recognized();
-        let is_damaged = is_unread
-            || self.frames.is_partial(&frame)
-            || self.reader.malformed_events() > malformed;
-        self.judge_frame(frame, &events, is_damaged);
+        let has_text =
+            self.has_data || frame.has_data || events.iter().chain(&ending).any(is_unframed);
+        frame.is_damaged |= has_text && !self.is_recognized();
+        self.judge_frame(frame, events);
         if self.is_waiting() {
             return Ok(());
         }
@@ -248,7 +244,7 @@ impl ReplyJudge {
             self.held.clear();
         }
         if !self.is_over {
-            self.judge_frame(Vec::new(), &ending, false);
+            self.judge_frame(ArrivedFrame::empty(), ending);
         }
         if self.is_waiting() {
             return Ok(());
@@ -364,7 +360,7 @@ impl ReplyJudge {
             }
         }
         let judged = events
-            .iter()
+            .into_iter()
             .try_for_each(|event| self.parts.apply(event, &mut texts));
         let edits = self.parts.edits(&texts);
         let judged = judged.and_then(|()| match edits.is_empty() {
@@ -403,8 +399,33 @@ impl ReplyJudge {
         }
     }
 
-    fn judge_frame(&mut self, bytes: Vec<u8>, events: &[Event], is_damaged: bool) {
-        if let Some(problem) = self.problem(events, is_damaged) {
+    /// Reads an event, which is parsed once: by the reader of the format, which adds to `events`. `is_last` is true for
+    /// the bytes after the last event, which may lack its end.
+    fn read(&mut self, bytes: Vec<u8>, is_last: bool, events: &mut Vec<Event>) -> ArrivedFrame {
+        let malformed = self.reader.malformed_events();
+        let has_data = self.frames.has_data(&bytes);
+        let mut records = Vec::new();
+        let mut seen = |record: WireRecord<'_>| records.push(self.api.read(record));
+        let mut on = |_: &str, event: Event| events.push(event);
+        self.reader.push_records(&bytes, &mut seen, &mut on);
+        if is_last && has_data {
+            // The end of the event, so that what follows is the end of the input alone.
+            self.reader.push_records(b"\n\n", &mut seen, &mut on);
+        }
+        // A line that is part of a longer document would leave before the document is read.
+        let is_partial = self.frames.is_lines()
+            && has_data
+            && (records.is_empty() || self.reader.has_partial_document());
+        ArrivedFrame {
+            bytes,
+            has_data,
+            records,
+            is_damaged: is_partial || self.reader.malformed_events() > malformed,
+        }
+    }
+
+    fn judge_frame(&mut self, frame: ArrivedFrame, events: Vec<Event>) {
+        if let Some(problem) = self.problem(&events, frame.is_damaged) {
             self.refuse(problem);
             if self.is_over {
                 return;
@@ -413,42 +434,40 @@ impl ReplyJudge {
         if self.is_waiting() {
             return;
         }
-        let data = self.frames.data(&bytes);
-        let hold = data
-            .as_deref()
-            .map(|data| self.api.hold(data))
-            .unwrap_or_default();
+        let records = frame.records.iter();
+        let hold = records.fold(EventHold::default(), |hold, record| {
+            hold.and(self.api.hold(record))
+        });
         let mut texts = FrameTexts::default();
         if self.settings.mode == Mode::Live {
             self.open_calls.extend(hold.call);
             texts.after_replies = hold.waits_for_end.then_some(self.parts.ended);
         }
         for event in events {
+            let completes_calls = matches!(&event, Event::Finish { reason } if !is_broken_off(reason))
+                && self.api.end_completes_calls();
             if let Err(block) = self.parts.apply(event, &mut texts) {
                 return self.block(&block);
             }
-            if let Event::Finish { reason } = event
-                && self.api.end_completes_calls()
-                && !is_broken_off(reason)
-            {
+            if completes_calls {
                 self.open_calls.clear();
             }
         }
         if let (Some(call), true) = (hold.call, hold.completes_call) {
             self.open_calls.remove(&call);
         }
-        self.held_bytes += bytes.len();
-        let has_data = data.is_some();
-        if has_data {
+        self.held_bytes += frame.bytes.len();
+        if frame.has_data {
             self.cut = None;
         }
+        self.has_data |= frame.has_data;
         self.held.push_back(HeldFrame {
-            has_data,
-            bytes,
+            has_data: frame.has_data,
+            bytes: frame.bytes,
+            records: frame.records,
             texts,
             call: hold.call,
         });
-        self.has_data |= has_data;
         self.release();
         if self.held_bytes > self.settings.held_bytes {
             self.end(&Block::new(
@@ -472,38 +491,47 @@ impl ReplyJudge {
             };
             self.held_bytes -= frame.bytes.len();
             let edits = self.parts.edits(&frame.texts);
-            let bytes = match edits.is_empty() {
-                true => Some(frame.bytes),
-                false => self
-                    .frames
-                    .data(&frame.bytes)
-                    .and_then(|data| rewrite(&data, &edits))
-                    .map(|data| self.frames.with_data(&frame.bytes, &data)),
+            if edits.is_empty() && (self.report.retries == 0 || !frame.has_data) {
+                frame.records.into_iter().for_each(|it| self.api.sent(it));
+                match self.out.is_empty() {
+                    true => self.out = frame.bytes,
+                    false => self.out.extend_from_slice(&frame.bytes),
+                }
+                continue;
+            }
+            let data = self.frames.data(&frame.bytes).unwrap_or_default();
+            let redacted = match edits.is_empty() {
+                true => None,
+                false => match rewrite(&data, &edits) {
+                    Some(redacted) => Some(redacted),
+                    None => return self.end(&not_rewritten()),
+                },
             };
-            let Some(bytes) = bytes else {
-                return self.end(&not_rewritten());
-            };
-            self.send(bytes);
+            let data = data.into_owned();
+            self.send_changed(frame, data, redacted);
         }
     }
 
-    /// Moves an event to the output. An event of another attempt becomes one of the reply that the client sees.
-    fn send(&mut self, mut bytes: Vec<u8>) {
-        let data = self.frames.data(&bytes).map(Cow::into_owned);
-        let Some(mut data) = data else {
-            return self.out.extend_from_slice(&bytes);
-        };
+    /// Moves an event to the output whose data may change: by redaction, and to that of an event of the reply that the
+    /// client sees, if the event is of another attempt.
+    fn send_changed(&mut self, frame: HeldFrame, data: Vec<u8>, redacted: Option<Vec<u8>>) {
+        let mut changed = redacted;
         if self.report.retries > 0 {
-            match self.api.splice_event(&data) {
+            match self.api.splice_event(changed.as_deref().unwrap_or(&data)) {
                 SplicedEvent::Same => {}
                 SplicedEvent::Dropped => return,
-                SplicedEvent::Changed(changed) => {
-                    bytes = self.frames.with_data(&bytes, &changed);
-                    data = changed;
-                }
+                SplicedEvent::Changed(spliced) => changed = Some(spliced),
             }
         }
-        self.api.sent(&data);
+        let Some(changed) = changed else {
+            frame.records.into_iter().for_each(|it| self.api.sent(it));
+            return self.out.extend_from_slice(&frame.bytes);
+        };
+        if let Some((value, _)) = JsonValue::parse(&changed) {
+            let event = self.api.read(WireRecord::Object(&value));
+            self.api.sent(event);
+        }
+        let bytes = self.frames.with_data(&frame.bytes, &changed);
         self.out.extend_from_slice(&bytes);
     }
 
@@ -586,6 +614,18 @@ impl ReplyJudge {
         }
         let is_other = self.reader.format().is_some() && !self.is_recognized();
         is_other.then_some("the reply is not of the API of its path")
+    }
+}
+
+impl ArrivedFrame {
+    /// Returns an event without bytes, for the end of the input.
+    fn empty() -> ArrivedFrame {
+        ArrivedFrame {
+            bytes: Vec::new(),
+            has_data: false,
+            records: Vec::new(),
+            is_damaged: false,
+        }
     }
 }
 

@@ -20,8 +20,7 @@
 //! [`ProxyLimits::held_bytes`] for each stream.
 //!
 //! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply
-//! that the client sees. This, and what follows, concerns Messages, Chat Completions, Responses and Ollama's `/api/chat`:
-//! in the other APIs a rule that retries stops the reply, and requests are not judged and have no session.
+//! that the client sees.
 //!
 //! # Requests under rules
 //!
@@ -84,6 +83,7 @@ mod event_log;
 mod headers;
 mod json_spans;
 mod judge;
+mod listener_tls;
 mod metrics;
 mod pack_slot;
 mod repeat;
@@ -101,6 +101,7 @@ mod upstream;
 pub use config::{BlockEnding, Mount, ProxyConfig, ProxyLimits, UpstreamUrl};
 pub use error::ProxyError;
 pub use event_log::{EventLog, ProxyLogEvent, ProxyLogLine, UnscannedPath};
+pub use listener_tls::ListenerTls;
 pub use pack_slot::PackSlot;
 pub use server::Proxy;
 #[cfg(feature = "redis")]

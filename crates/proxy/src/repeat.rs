@@ -7,6 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::body::{BodyError, SendAgain, ServerBody};
 use crate::judge::{RepeatedAttempt, StreamFraming};
 use crate::request::OutgoingBody;
+use crate::routes::with_model;
 use crate::upstream::UpstreamCall;
 
 /// A request that can be sent again.
@@ -28,8 +29,14 @@ impl RepeatedCall {
         next: RepeatedAttempt,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<ServerBody, BodyError> {
-        let body = self.body.write(next.block.retry.as_deref());
-        let response = self.call.send(Either::Right(Full::new(body))).await?;
+        let retry = next.block.retry.as_deref();
+        let body = self.body.write(retry);
+        let mut call = self.call;
+        if let Some(model) = self.body.model_in_path(retry) {
+            let uri = with_model(&call.uri, model);
+            call.uri = uri.ok_or("the path has no place for the model of the rule")?;
+        }
+        let response = call.send(Either::Right(Full::new(body))).await?;
         let headers = response.headers();
         let is_usable = response.status().is_success()
             && !is_encoded(headers)
@@ -37,7 +44,7 @@ impl RepeatedCall {
         if !is_usable {
             return Err("the server refused the request that was sent again".into());
         }
-        let idle_time = self.call.idle_time;
+        let idle_time = call.idle_time;
         Ok(ServerBody::new(response.into_body(), idle_time, permit))
     }
 

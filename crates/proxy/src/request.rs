@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use ttsr::conversation::Note;
 use ttsr::rule::Header;
-use ttsr::{Action, Channel, Conversation, DecisionRecord, Flow, Mode, Origin, Pack};
+use ttsr::{Action, Channel, Conversation, DecisionRecord, Flow, Mode, Origin, Pack, Snapshot};
 
 use crate::judge::{Block, warning};
 use memory::PlacedText;
@@ -34,6 +34,8 @@ const PASSED_OVER: u32 = 16;
 pub(crate) struct JudgedRequest {
     /// The conversation of the session, in whose turn the reply is an attempt.
     pub(crate) conversation: Conversation,
+    /// The state of that conversation, in which the reply begins.
+    pub(crate) state: Snapshot,
     /// The session after the request.
     pub(crate) memory: SessionMemory,
     pub(crate) body: OutgoingBody,
@@ -90,7 +92,7 @@ pub(crate) fn judge_request(
     conversation.set_origin(origin.clone());
     let mut acts = RequestActs::default();
     let judged = judge_new(request, &chain, &mut conversation, &mut memory, &mut acts);
-    memory.leave(&conversation, anchor);
+    let state = memory.leave(&conversation, anchor);
     let refused = judged.err().or_else(|| {
         // The same request again is refused again.
         let known = anchor.filter(|_| mode == Mode::Live);
@@ -116,6 +118,7 @@ pub(crate) fn judge_request(
     }
     Ok(JudgedRequest {
         conversation,
+        state,
         memory,
         body,
         acts,

@@ -111,6 +111,28 @@ fn api(method: &Method, path: &str) -> Option<ModelApi> {
     }
 }
 
+/// Returns the model that a path of Gemini names, such as `m` in `/v1beta/models/m:generateContent`.
+pub(crate) fn model_of_path(path: &str) -> Option<&str> {
+    let (_, last) = path.rsplit_once('/')?;
+    last.rsplit_once(':').map(|(model, _)| model)
+}
+
+/// Returns the URL of Gemini with another model, or `None` if it names no model or the other name does not fit there.
+pub(crate) fn with_model(uri: &Uri, model: &str) -> Option<Uri> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if model.is_empty() || !model.bytes().all(is_plain) {
+        return None;
+    }
+    let (folder, last) = uri.path().rsplit_once('/')?;
+    let (_, method) = last.rsplit_once(':')?;
+    let query = uri
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = format!("{folder}/{model}:{method}{query}").parse().ok();
+    Uri::from_parts(parts).ok()
+}
+
 /// Decodes escapes of the form `%XX`; all other bytes stay.
 fn unescaped(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
@@ -235,6 +257,23 @@ mod tests {
         config.fallback = Some(url("http://localhost:11434/"));
         let found = to(&config, Method::GET, "/v1/models", false);
         assert_eq!(found.as_deref(), Some("http://localhost:11434/v1/models"));
+    }
+
+    #[test]
+    fn the_model_of_gemini_is_in_the_path() {
+        let uri: Uri = "http://h:1/v1beta/models/g-1.5:generateContent?key=k&alt=sse"
+            .parse()
+            .unwrap();
+        assert_eq!(model_of_path(uri.path()), Some("g-1.5"));
+        let other = with_model(&uri, "g_2").map(|it| it.to_string());
+        let want = "http://h:1/v1beta/models/g_2:generateContent?key=k&alt=sse";
+        assert_eq!(other.as_deref(), Some(want));
+        for model in ["", "../x", "a:b", "a?b", "a b"] {
+            assert_eq!(with_model(&uri, model), None, "{model}");
+        }
+        let escaped: Uri = "http://h/models/g%3AgenerateContent".parse().unwrap();
+        assert_eq!(model_of_path(escaped.path()), None);
+        assert_eq!(with_model(&escaped, "other"), None);
     }
 
     #[test]

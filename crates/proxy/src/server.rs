@@ -10,13 +10,15 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use ttsr::Pack;
 
 use crate::config::{ProxyConfig, ProxyLimits};
 use crate::error::ProxyError;
+use crate::listener_tls::ListenerTls;
 use crate::pack_slot::PackSlot;
 use crate::service::ProxyService;
 use crate::totals::ProxyTotals;
@@ -36,16 +38,20 @@ impl Proxy {
     /// Opens the socket at `address`, such as `127.0.0.1:8787`; port 0 takes a free one.
     ///
     /// # Errors
-    /// If the address is not a loopback address and the configuration has no token, or if the socket cannot be opened.
+    /// If the address is not a loopback address and the configuration neither has a token nor demands certificates of
+    /// clients, or if the socket cannot be opened.
     pub async fn bind(config: ProxyConfig, pack: Pack, address: &str) -> Result<Proxy, ProxyError> {
         let because =
             |error: io::Error| ProxyError::new(format!("cannot listen on {address}: {error}"));
         let found = tokio::net::lookup_host(address).await.map_err(because)?;
         let found: Vec<SocketAddr> = found.collect();
         let open = found.iter().find(|found| !found.ip().is_loopback());
-        if let (Some(open), None) = (open, &config.token) {
+        let needs_certificate = |tls: &ListenerTls| tls.needs_client_certificate();
+        let is_guarded =
+            config.token.is_some() || config.tls.as_ref().is_some_and(needs_certificate);
+        if let (Some(open), false) = (open, is_guarded) {
             return Err(ProxyError::new(format!(
-                "{open} is not a loopback address: whoever reaches the proxy could use it, so a token is needed"
+                "{open} is not a loopback address: whoever reaches the proxy could use it, so a token or certificates of clients are needed"
             )));
         }
         let listener = TcpListener::bind(&found[..]).await.map_err(because)?;
@@ -92,8 +98,10 @@ impl Proxy {
             };
             match accepted {
                 Ok((socket, _)) => {
-                    let connection = serve_connection(&builder, socket, &self.service, &draining);
-                    connections.spawn(connection);
+                    // Events are small and must not wait for the next one.
+                    socket.set_nodelay(true).ok();
+                    let (builder, service) = (builder.clone(), Arc::clone(&self.service));
+                    connections.spawn(serve_socket(builder, socket, service, draining.watcher()));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
@@ -121,26 +129,38 @@ fn connection_builder(limits: &ProxyLimits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Returns the future that answers the requests of one connection.
-fn serve_connection(
-    builder: &auto::Builder<TokioExecutor>,
+/// Answers the requests of one socket. A client that does not complete the handshake of TLS in the time of a head is
+/// dropped.
+async fn serve_socket(
+    builder: auto::Builder<TokioExecutor>,
     socket: TcpStream,
-    service: &Arc<ProxyService>,
-    draining: &GracefulShutdown,
-) -> impl Future<Output = ()> + use<> {
-    // Events are small and must not wait for the next one.
-    socket.set_nodelay(true).ok();
-    let service = Arc::clone(service);
+    service: Arc<ProxyService>,
+    draining: Watcher,
+) {
+    let Some(tls) = &service.config.tls else {
+        return serve_connection(builder, socket, service, draining).await;
+    };
+    let handshake = tls.acceptor().accept(socket);
+    let head_time = service.config.limits.head_time;
+    if let Ok(Ok(socket)) = tokio::time::timeout(head_time, handshake).await {
+        serve_connection(builder, socket, service, draining).await;
+    }
+}
+
+async fn serve_connection<S>(
+    builder: auto::Builder<TokioExecutor>,
+    socket: S,
+    service: Arc<ProxyService>,
+    draining: Watcher,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // The connection has room for this future as long as it is open. In a box it is freed once the request is answered.
     let answer = service_fn(move |request| {
         let service = Arc::clone(&service);
-        async move { service.answer(request).await }
+        Box::pin(async move { service.answer(request).await })
     });
-    let connection = builder
-        .serve_connection(TokioIo::new(socket), answer)
-        .into_owned();
-    let watched = draining.watch(connection);
-    async move {
-        // Errors of a connection concern its client, which sees them.
-        watched.await.ok();
-    }
+    let connection = builder.serve_connection(TokioIo::new(socket), answer);
+    // Errors of a connection concern its client, which sees them.
+    draining.watch(connection.into_owned()).await.ok();
 }

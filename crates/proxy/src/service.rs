@@ -29,7 +29,7 @@ use crate::metrics::{self, ProxyMetrics};
 use crate::pack_slot::PackSlot;
 use crate::repeat::{RepeatedCall, is_encoded, stream_framing};
 use crate::request::{JudgedRequest, ModelRequest, SessionMemory, session_key};
-use crate::routes::{ModelApi, route};
+use crate::routes::{ModelApi, model_of_path, route};
 use crate::totals::ProxyTotals;
 use crate::upstream::{UpstreamCall, UpstreamClients};
 
@@ -156,7 +156,7 @@ impl ProxyService {
         let is_post = call.method == Method::POST;
         let (body, judged) = match judged_api.filter(|api| is_post && ModelRequest::knows(*api)) {
             Some(api) => {
-                self.judge_request(api, &key_fields, body, &rules, account)
+                self.judge_request((api, &call.uri), &key_fields, body, &rules, account)
                     .await?
             }
             None => (Either::Left(body), None),
@@ -266,7 +266,7 @@ impl ProxyService {
     /// cannot be read and passes.
     async fn judge_request(
         &self,
-        api: ModelApi,
+        (api, uri): (ModelApi, &Uri),
         headers: &HeaderMap,
         body: Limited<Incoming>,
         rules: &RequestRules,
@@ -293,7 +293,7 @@ impl ProxyService {
                 return Err(refuse(account, StatusCode::REQUEST_TIMEOUT, message));
             }
         };
-        let Some(request) = ModelRequest::read(api, body.clone()).map(Arc::new) else {
+        let Some(mut request) = ModelRequest::read(api, body.clone()) else {
             return match is_passed {
                 true => Ok((Either::Right(Full::new(body)), None)),
                 false => {
@@ -302,7 +302,11 @@ impl ProxyService {
                 }
             };
         };
-        let key = session_key(headers, &request);
+        if api == ModelApi::Gemini {
+            request.model = model_of_path(uri.path()).map(str::to_owned);
+        }
+        let request = Arc::new(request);
+        let key = session_key(headers, uri.query().unwrap_or_default(), &request);
         let store = &self.config.sessions;
         let judged = judge_in_session(&**store, &key, &request, rules).await;
         let (judged, key) = match judged {

@@ -24,9 +24,20 @@ const METADATA: [&str; 7] = [
     "sequence_number",
 ];
 
-/// A value with its source text.
+/// A JSON value with its source text, as [`Reader::push_records`](crate::Reader::push_records) passes it on.
+///
+/// # Example: members of an object
+/// ```
+/// use ttsr_wire::JsonValue;
+/// let (value, rest) = JsonValue::parse(br#"{"id":"a\u0062","n":2,"list":[true],"none":null} tail"#).unwrap();
+/// assert_eq!(value.text("id").as_deref(), Some("ab"));
+/// assert_eq!((value.number("n"), value.list("list").len()), (Some(2), 1));
+/// assert!(value.get("none").is_none() && value.is_object());
+/// assert_eq!(value.list("list")[0].raw(), b"true");
+/// assert_eq!(rest, b" tail");
+/// ```
 #[derive(Debug)]
-pub(super) struct JsonValue<'a> {
+pub struct JsonValue<'a> {
     raw: &'a [u8],
     node: JsonNode<'a>,
 }
@@ -41,14 +52,16 @@ enum JsonNode<'a> {
 
 impl<'a> JsonValue<'a> {
     /// Parses the first value of `text`; returns it with the rest, or `None` if the value is missing or malformed.
-    pub(super) fn parse(text: &'a [u8]) -> Option<(JsonValue<'a>, &'a [u8])> {
+    #[must_use]
+    pub fn parse(text: &'a [u8]) -> Option<(JsonValue<'a>, &'a [u8])> {
         let mut parser = JsonParser { text, at: 0 };
         let value = parser.value(0)?;
         Some((value, &text[parser.at..]))
     }
 
     /// Returns the member of that name, the last one of duplicates; `None` also if it is `null`.
-    pub(super) fn get(&self, key: &str) -> Option<&JsonValue<'a>> {
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&JsonValue<'a>> {
         let (_, value) = self
             .members()
             .iter()
@@ -58,40 +71,53 @@ impl<'a> JsonValue<'a> {
     }
 
     /// Returns the string member of that name.
-    pub(super) fn bytes(&self, key: &str) -> Option<&[u8]> {
+    #[must_use]
+    pub fn bytes(&self, key: &str) -> Option<&[u8]> {
         self.get(key)?.string()
     }
 
     /// Returns the string member of that name as text, or `None` if it is empty.
-    pub(super) fn text(&self, key: &str) -> Option<Cow<'_, str>> {
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<Cow<'_, str>> {
         self.bytes(key)
             .filter(|bytes| !bytes.is_empty())
             .map(String::from_utf8_lossy)
     }
 
     /// Returns the member of that name if it is a non-negative integer.
-    pub(super) fn number(&self, key: &str) -> Option<u64> {
+    #[must_use]
+    pub fn number(&self, key: &str) -> Option<u64> {
         std::str::from_utf8(self.get(key)?.raw).ok()?.parse().ok()
     }
 
     /// Returns the value of a string.
-    pub(super) fn string(&self) -> Option<&[u8]> {
+    #[must_use]
+    pub fn string(&self) -> Option<&[u8]> {
         match &self.node {
             JsonNode::String(bytes) => Some(bytes),
             _ => None,
         }
     }
 
-    pub(super) fn is_object(&self) -> bool {
+    /// Returns true if the value is an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
         matches!(self.node, JsonNode::Object(_))
     }
 
-    pub(super) fn is_array(&self) -> bool {
+    /// Returns true if the value is an array.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
         matches!(self.node, JsonNode::Array(_))
     }
 
+    fn is_scalar(&self) -> bool {
+        matches!(self.node, JsonNode::Scalar)
+    }
+
     /// Returns the elements of an array; the empty slice for any other value.
-    pub(super) fn items(&self) -> &[JsonValue<'a>] {
+    #[must_use]
+    pub fn items(&self) -> &[JsonValue<'a>] {
         match &self.node {
             JsonNode::Array(items) => items,
             _ => &[],
@@ -99,12 +125,14 @@ impl<'a> JsonValue<'a> {
     }
 
     /// Returns the elements of the array member of that name.
-    pub(super) fn list(&self, key: &str) -> &[JsonValue<'a>] {
+    #[must_use]
+    pub fn list(&self, key: &str) -> &[JsonValue<'a>] {
         self.get(key).map_or(&[], JsonValue::items)
     }
 
     /// Returns the members of an object in document order; the empty slice for any other value.
-    pub(super) fn members(&self) -> &[(Cow<'a, [u8]>, JsonValue<'a>)] {
+    #[must_use]
+    pub fn members(&self) -> &[(Cow<'a, [u8]>, JsonValue<'a>)] {
         match &self.node {
             JsonNode::Object(members) => members,
             _ => &[],
@@ -112,7 +140,8 @@ impl<'a> JsonValue<'a> {
     }
 
     /// Returns the source text of the value.
-    pub(super) fn raw(&self) -> &'a [u8] {
+    #[must_use]
+    pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
 
@@ -149,16 +178,14 @@ impl<'a> JsonValue<'a> {
                     .for_each(|item| item.visit_unread(&[], &path, on));
             }
             JsonNode::Object(members) => {
-                let place = |name: &[u8]| read.iter().position(|key| *name == *key.as_bytes());
-                let mut last = vec![0; read.len()];
-                for (at, (name, _)) in members.iter().enumerate() {
-                    if let Some(place) = place(name) {
-                        last[place] = at;
-                    }
-                }
                 for (at, (name, value)) in members.iter().enumerate() {
-                    let is_read = place(name).is_some_and(|place| last[place] == at);
-                    if !is_read && !is_metadata(name) {
+                    if value.is_scalar() || is_metadata(name) {
+                        continue;
+                    }
+                    // The search is linear for each of the few names in `read`, because it ends at the next duplicate.
+                    let is_read = read.iter().any(|key| **name == *key.as_bytes())
+                        && !members[at + 1..].iter().any(|(other, _)| other == name);
+                    if !is_read {
                         value.visit_unread(&[], &JsonPath::Member(path, name), on);
                     }
                 }
@@ -230,12 +257,13 @@ impl<'a> JsonParser<'a> {
     }
 
     fn object(&mut self, depth: usize) -> Option<JsonNode<'a>> {
-        let mut members = Vec::new();
         self.at += 1;
         self.skip_whitespace();
         if self.eat(b'}') {
-            return Some(JsonNode::Object(members));
+            return Some(JsonNode::Object(Vec::new()));
         }
+        // Most objects of a stream have up to eight members.
+        let mut members = Vec::with_capacity(if depth < 4 { 8 } else { 0 });
         loop {
             self.skip_whitespace();
             let key = self.string()?;
@@ -292,7 +320,10 @@ impl<'a> JsonParser<'a> {
         let mut owned = Vec::new();
         loop {
             let rest = &self.text[self.at..];
-            let stop = memchr2(b'"', b'\\', rest)?;
+            let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\');
+            // Most strings are shorter than what the start of a vector search costs.
+            let near = rest.iter().take(16).position(is_stop);
+            let stop = near.or_else(|| memchr2(b'"', b'\\', rest))?;
             self.at += stop + 1;
             if rest[stop] == b'"' && owned.is_empty() {
                 return Some(Cow::Borrowed(&rest[..stop]));

@@ -53,6 +53,11 @@ impl JsonLines {
         *self = JsonLines::with_cap(self.cap);
     }
 
+    /// Returns true if bytes wait for the rest of their document.
+    pub(super) fn has_partial(&self) -> bool {
+        self.over > 0 || !self.text.trim_ascii().is_empty()
+    }
+
     fn extend(&mut self, bytes: &[u8]) {
         if self.over > 0 {
             self.over += bytes.len() as u64;

@@ -76,11 +76,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use bedrock_frames::{EventStreamFrame, EventStreamParser};
-use json::JsonValue;
 use json_lines::{JsonLines, JsonRecord};
 use reply::EventSink;
 use sse::{Sse, SseEvent};
 use ttsr::Event;
+
+pub use json::JsonValue;
 
 /// The format of a provider stream, stored or live.
 ///
@@ -312,7 +313,40 @@ impl Reader {
     /// none for parts past the 131,072nd of a reply. Content of further parts is counted as [`Event::Unscanned`] of the
     /// kind `too-many-parts`.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Event)) {
-        self.frame(bytes, on);
+        self.frame(bytes, &mut |_| {}, on);
+    }
+
+    /// Reads the next bytes as [`push`](Self::push) does, and passes each record to `seen` before its events: for hosts
+    /// that need members of a record that no event has, so that they do not parse it again.
+    ///
+    /// # Example: the records of a stream
+    /// ```
+    /// use ttsr_wire::{Reader, WireRecord};
+    /// let body = b"data: {\"id\":\"c1\",\"choices\":[],\"seed\":7}\n\ndata: [DONE]\n\n";
+    /// let (mut seeds, mut ends) = (Vec::new(), 0);
+    /// let mut seen = |record: WireRecord<'_>| match record {
+    ///     WireRecord::Object(object) => seeds.extend(object.number("seed")),
+    ///     WireRecord::Done => ends += 1,
+    /// };
+    /// Reader::new("body.txt").push_records(body, &mut seen, &mut |_, _| {});
+    /// assert_eq!((seeds, ends), (vec![7], 1));
+    /// ```
+    pub fn push_records(
+        &mut self,
+        bytes: &[u8],
+        seen: RecordSink<'_>,
+        on: &mut dyn FnMut(&str, Event),
+    ) {
+        self.frame(bytes, seen, on);
+    }
+
+    /// Returns true if bytes wait for the rest of a JSON document that is not in an event stream.
+    #[must_use]
+    pub fn has_partial_document(&self) -> bool {
+        match &self.framing {
+            Framing::JsonLines(lines) => lines.has_partial(),
+            _ => false,
+        }
     }
 
     /// Ends the input and with it the open streams. Input in no known format is counted as [`Event::Unscanned`] of the
@@ -320,15 +354,18 @@ impl Reader {
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, Event)) {
         if let Framing::Undecided(head) = &mut self.framing {
             let head = std::mem::take(head);
-            self.identify_framing(&head, true, on);
+            self.identify_framing(&head, true, &mut |_| {}, on);
         }
         let records = &mut self.records;
+        let seen: RecordSink<'_> = &mut |_| {};
         match &mut self.framing {
             Framing::Undecided(_) | Framing::Unknown => {}
-            Framing::Sse(sse) => sse.finish(&mut |event| records.sse(event, on)),
-            Framing::JsonLines(lines) => lines.finish(&mut |record| records.line(record, on)),
+            Framing::Sse(sse) => sse.finish(&mut |event| records.sse(event, seen, on)),
+            Framing::JsonLines(lines) => {
+                lines.finish(&mut |record| records.line(record, seen, on));
+            }
             Framing::EventStreamParser(frames) => {
-                frames.finish(&mut |frame| records.frame(frame, on))
+                frames.finish(&mut |frame| records.frame(frame, seen, on));
             }
         }
         records.finish(on);
@@ -336,7 +373,13 @@ impl Reader {
     }
 
     /// Searches for the first line that identifies the framing; the lines before it are counted.
-    fn identify_framing(&mut self, text: &[u8], last: bool, on: EventSink<'_>) {
+    fn identify_framing(
+        &mut self,
+        text: &[u8],
+        last: bool,
+        seen: RecordSink<'_>,
+        on: EventSink<'_>,
+    ) {
         let mut rest = text;
         loop {
             let line = rest
@@ -350,17 +393,17 @@ impl Reader {
             }
             if line.first() == Some(&0) && bedrock_frames::length(line).is_some() {
                 self.framing = Framing::EventStreamParser(EventStreamParser::with_cap(self.cap));
-                return self.frame(line, on);
+                return self.frame(line, seen, on);
             }
             let end = memchr::memchr2(b'\r', b'\n', line);
             let word = &line[..end.unwrap_or(line.len())];
             if line.starts_with(b"{") || line.starts_with(b"[") {
                 self.framing = Framing::JsonLines(JsonLines::with_cap(self.cap));
-                return self.frame(line, on);
+                return self.frame(line, seen, on);
             }
             if is_sse(word, end.is_some() || last) {
                 self.framing = Framing::Sse(Sse::with_cap(self.cap));
-                return self.frame(line, on);
+                return self.frame(line, seen, on);
             }
             if end.is_none() && word.len() < SSE_FIELD_LEN && !last {
                 self.framing = Framing::Undecided(rest.to_vec());
@@ -380,27 +423,29 @@ impl Reader {
     }
 
     /// Skips the rest of a line that belongs to no known framing.
-    fn skip_line(&mut self, bytes: &[u8], on: EventSink<'_>) {
+    fn skip_line(&mut self, bytes: &[u8], seen: RecordSink<'_>, on: EventSink<'_>) {
         let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
         self.records.unknown += end as u64;
         if end < bytes.len() {
-            self.identify_framing(&bytes[end..], false, on);
+            self.identify_framing(&bytes[end..], false, seen, on);
         }
     }
 
-    fn frame(&mut self, bytes: &[u8], on: EventSink<'_>) {
+    fn frame(&mut self, bytes: &[u8], seen: RecordSink<'_>, on: EventSink<'_>) {
         let records = &mut self.records;
         match &mut self.framing {
             Framing::Undecided(head) => {
                 head.extend_from_slice(bytes);
                 let head = std::mem::take(head);
-                self.identify_framing(&head, false, on);
+                self.identify_framing(&head, false, seen, on);
             }
-            Framing::Unknown => self.skip_line(bytes, on),
-            Framing::Sse(sse) => sse.push(bytes, &mut |event| records.sse(event, on)),
-            Framing::JsonLines(lines) => lines.push(bytes, &mut |record| records.line(record, on)),
+            Framing::Unknown => self.skip_line(bytes, seen, on),
+            Framing::Sse(sse) => sse.push(bytes, &mut |event| records.sse(event, seen, on)),
+            Framing::JsonLines(lines) => {
+                lines.push(bytes, &mut |record| records.line(record, seen, on));
+            }
             Framing::EventStreamParser(frames) => {
-                frames.push(bytes, &mut |frame| records.frame(frame, on))
+                frames.push(bytes, &mut |frame| records.frame(frame, seen, on));
             }
         }
     }
@@ -416,6 +461,21 @@ fn is_sse(word: &[u8], complete: bool) -> bool {
             None => false,
         })
 }
+
+/// A record of a provider stream.
+///
+/// # Example
+/// See [`Reader::push_records`].
+#[derive(Clone, Copy, Debug)]
+pub enum WireRecord<'r> {
+    /// A JSON object.
+    Object(&'r JsonValue<'r>),
+    /// The end mark `[DONE]`.
+    Done,
+}
+
+/// Receives records.
+pub type RecordSink<'a> = &'a mut dyn FnMut(WireRecord<'_>);
 
 /// The reader of one format: records in, events out.
 trait FormatReader: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
@@ -444,24 +504,24 @@ struct RecordReader {
 }
 
 impl RecordReader {
-    fn sse(&mut self, event: SseEvent<'_>, on: EventSink<'_>) {
+    fn sse(&mut self, event: SseEvent<'_>, seen: RecordSink<'_>, on: EventSink<'_>) {
         match event {
-            SseEvent::Message { event, data, .. } => self.text(event, data, on),
+            SseEvent::Message { event, data, .. } => self.text(event, data, seen, on),
             // Some gateways append an error body without SSE framing to a stream with it.
-            SseEvent::Stray(line) if line.starts_with(b"{") => self.text("", line, on),
+            SseEvent::Stray(line) if line.starts_with(b"{") => self.text("", line, seen, on),
             SseEvent::Stray(line) => self.count_unscanned(line.len() as u64, "not-sse", on),
             SseEvent::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }
 
-    fn line(&mut self, record: JsonRecord<'_>, on: EventSink<'_>) {
+    fn line(&mut self, record: JsonRecord<'_>, seen: RecordSink<'_>, on: EventSink<'_>) {
         match record {
-            JsonRecord::Text(text) => self.text("", text, on),
+            JsonRecord::Text(text) => self.text("", text, seen, on),
             JsonRecord::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }
 
-    fn frame(&mut self, frame: EventStreamFrame<'_>, on: EventSink<'_>) {
+    fn frame(&mut self, frame: EventStreamFrame<'_>, seen: RecordSink<'_>, on: EventSink<'_>) {
         match frame {
             EventStreamFrame::Message {
                 event,
@@ -473,16 +533,19 @@ impl RecordReader {
                     .unwrap_or_else(|| String::from_utf8_lossy(payload).into_owned());
                 let error = serde_json::json!({"type": event, "message": message});
                 let record = serde_json::json!({"type": "error", "error": error});
-                self.text("error", record.to_string().as_bytes(), on);
+                self.text("error", record.to_string().as_bytes(), seen, on);
             }
-            EventStreamFrame::Message { event, payload, .. } => self.text(event, payload, on),
+            EventStreamFrame::Message { event, payload, .. } => {
+                self.text(event, payload, seen, on);
+            }
             EventStreamFrame::Lost { bytes, kind } => self.malformed(bytes, kind, on),
         }
     }
 
-    fn text(&mut self, event: &str, text: &[u8], on: EventSink<'_>) {
+    fn text(&mut self, event: &str, text: &[u8], seen: RecordSink<'_>, on: EventSink<'_>) {
         let mut rest = text.trim_ascii();
         if rest == b"[DONE]" {
+            seen(WireRecord::Done);
             let (_, reader) = self.reader(WireFormat::OpenAiChat, on);
             return reader.on_done(on);
         }
@@ -490,17 +553,23 @@ impl RecordReader {
             let Some((value, after)) = JsonValue::parse(rest) else {
                 return self.malformed(rest.len() as u64, "malformed-json", on);
             };
-            self.value(event, &value, on);
+            self.value(event, &value, seen, on);
             rest = after.trim_ascii_start();
         }
     }
 
-    fn value(&mut self, event: &str, value: &JsonValue<'_>, on: EventSink<'_>) {
+    fn value(
+        &mut self,
+        event: &str,
+        value: &JsonValue<'_>,
+        seen: RecordSink<'_>,
+        on: EventSink<'_>,
+    ) {
         if value.is_array() {
             value
                 .items()
                 .iter()
-                .for_each(|item| self.value(event, item, on));
+                .for_each(|item| self.value(event, item, seen, on));
             return;
         }
         if !value.is_object() {
@@ -508,14 +577,21 @@ impl RecordReader {
         }
         match unwrapped(value) {
             Some(inner) => match JsonValue::parse(&inner) {
-                Some((inner, _)) if inner.is_object() => self.object("", &inner, on),
+                Some((inner, _)) if inner.is_object() => self.object("", &inner, seen, on),
                 _ => self.malformed(inner.len() as u64, "malformed-json", on),
             },
-            None => self.object(event, value, on),
+            None => self.object(event, value, seen, on),
         }
     }
 
-    fn object(&mut self, event: &str, value: &JsonValue<'_>, on: EventSink<'_>) {
+    fn object(
+        &mut self,
+        event: &str,
+        value: &JsonValue<'_>,
+        seen: RecordSink<'_>,
+        on: EventSink<'_>,
+    ) {
+        seen(WireRecord::Object(value));
         let known = self.reader.as_ref().map(|(format, _)| *format);
         let Some(format) = known.or_else(|| WireFormat::recognize(event, value)) else {
             self.unknown += value.raw().len() as u64;

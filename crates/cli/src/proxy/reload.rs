@@ -84,7 +84,7 @@ fn reload(packs: &WorkspaceArgs, slot: &PackSlot, changes: &Receiver<()>) {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-        match load::load_here(packs, None, &NOT_HERE).inspect(ttsr::Pack::prepare) {
+        match load::load_here(packs, None, &NOT_HERE).inspect(Pack::prepare) {
             Ok(pack) => match slot.replace(pack) {
                 Ok(()) => {
                     print_message(&"packs loaded again; requests that begin are judged with them");

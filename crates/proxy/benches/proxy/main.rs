@@ -3,6 +3,8 @@
 //!
 //!     cargo bench -p ttsr-proxy --bench proxy                 100 streams, then 2,000
 //!     cargo bench -p ttsr-proxy --bench proxy -- 500          that many
+//!     cargo bench -p ttsr-proxy --bench proxy -- --instructions
+//!                                                             instructions instead of times, counted by valgrind
 //!
 //! Each row of a table is the same load through another server; `direct` is none. The servers are processes of their own on
 //! the first core, and this process, the load, has the second: the provider, which writes the time at which it sends a delta
@@ -18,6 +20,7 @@
 
 mod cancel;
 mod clients;
+mod instructions;
 mod provider;
 mod servers;
 
@@ -246,6 +249,12 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
+    if arguments
+        .iter()
+        .any(|argument| argument == "--instructions")
+    {
+        return runtime.block_on(instructions::run());
+    }
     runtime.block_on(async {
         for size in sizes {
             let provider = Provider::start(size.deltas).await;

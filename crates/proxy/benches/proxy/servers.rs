@@ -49,7 +49,34 @@ impl Server {
     /// Runs this program with a role.
     pub(crate) fn of_role(name: &str, to: SocketAddr) -> Option<Server> {
         let program = std::env::current_exe().expect("the path of this program");
-        let mut command = Command::new(program);
+        Server::of_program(Command::new(program), name, to)
+    }
+
+    /// Runs this program with a role under callgrind, which writes its counts to standard error when the server ends.
+    pub(crate) fn counted(name: &str, to: SocketAddr) -> Option<Server> {
+        let program = std::env::current_exe().expect("the path of this program");
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        command.arg(program).stderr(Stdio::piped());
+        Server::of_program(command, name, to)
+    }
+
+    /// Ends a server that [`counted`](Self::counted) returned, and returns the number of instructions that it executed.
+    pub(crate) fn instructions(mut self) -> u64 {
+        drop(self.process.stdin.take());
+        let mut said = String::new();
+        let errors = self.process.stderr.as_mut().expect("what valgrind says");
+        errors
+            .read_to_string(&mut said)
+            .expect("what valgrind says");
+        let collected = said
+            .lines()
+            .find_map(|line| line.split("Collected :").nth(1));
+        let count = collected.and_then(|count| count.trim().parse().ok());
+        count.unwrap_or_else(|| panic!("callgrind says its count: {said}"))
+    }
+
+    fn of_program(mut command: Command, name: &str, to: SocketAddr) -> Option<Server> {
         command.args([ROLE, name, &to.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("a process");

@@ -10,7 +10,7 @@ mod ollama;
 mod responses;
 
 use serde_json::Value;
-use ttsr_wire::WireFormat;
+use ttsr_wire::{JsonValue, WireFormat, WireRecord};
 
 use crate::config::BlockEnding;
 use crate::json_spans::JsonEdits;
@@ -37,6 +37,17 @@ pub(crate) enum SplicedEvent {
     Changed(Vec<u8>),
 }
 
+impl EventHold {
+    /// Returns the dependencies of two records in one event.
+    pub(crate) fn and(self, other: EventHold) -> EventHold {
+        EventHold {
+            call: other.call.or(self.call),
+            completes_call: other.completes_call || self.completes_call,
+            waits_for_end: other.waits_for_end || self.waits_for_end,
+        }
+    }
+}
+
 impl SplicedEvent {
     /// Returns the event with these edits.
     fn edited(data: &[u8], edits: &JsonEdits) -> SplicedEvent {
@@ -49,35 +60,44 @@ impl SplicedEvent {
     }
 }
 
+/// The members of an event that matter to its API.
+#[derive(Debug)]
+pub(crate) enum ReplyEvent {
+    Messages(messages::MessagesEvent),
+    Chat(chat::ChatEvent),
+    Responses(Box<responses::ResponsesEvent>),
+    Gemini(gemini::GeminiChunk),
+    Ollama(ollama::OllamaLine),
+}
+
 /// The state of one reply as its client sees it, in one API.
 pub(crate) trait ReplyApi: Send + Sync {
     /// The format that replies must have.
     fn format(&self) -> WireFormat;
 
-    /// Returns the dependencies of an event, by its data, in the order in which events arrive.
-    fn hold(&mut self, data: &[u8]) -> EventHold;
+    /// Reads a record of the reply.
+    fn read(&self, record: WireRecord<'_>) -> ReplyEvent;
+
+    /// Returns the dependencies of an event, in the order in which events arrive.
+    fn hold(&mut self, event: &ReplyEvent) -> EventHold;
 
     /// Returns true if the end of the reply completes its tool calls: the API has no other mark for it.
     fn end_completes_calls(&self) -> bool {
         false
     }
 
-    /// Reads the data of an event that the client is sent.
-    fn sent(&mut self, data: &[u8]);
+    /// Takes an event that the client is sent.
+    fn sent(&mut self, event: ReplyEvent);
 
     /// Returns true if the events of another attempt can follow those that were sent. They cannot after a tool call,
-    /// which the client runs, and after an end. By default they never can.
-    fn can_splice(&self) -> bool {
-        false
-    }
+    /// which the client runs, and after an end.
+    fn can_splice(&self) -> bool;
 
     /// Ends what was sent in part: the events that follow are those of another attempt.
-    fn splice(&mut self, _out: &mut Vec<u8>) {}
+    fn splice(&mut self, out: &mut Vec<u8>);
 
     /// Returns an event of another attempt, by its data, as the client is sent it.
-    fn splice_event(&mut self, _data: &[u8]) -> SplicedEvent {
-        SplicedEvent::Same
-    }
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent;
 
     /// Appends an event that changes nothing, for clients that give up on a reply without events.
     fn keep_alive(&self, out: &mut Vec<u8>);
@@ -101,6 +121,11 @@ pub(crate) fn reply_api(api: ModelApi) -> Option<Box<dyn ReplyApi>> {
         ModelApi::OpenAiResponses => Some(Box::<responses::ResponsesReply>::default()),
         ModelApi::Unjudged => None,
     }
+}
+
+/// Returns the value as one that can be changed; `null` if it is not valid JSON in UTF-8.
+fn value_of(value: &JsonValue<'_>) -> Value {
+    serde_json::from_slice(value.raw()).unwrap_or_default()
 }
 
 /// A comment, for a reply in which no event is possible.

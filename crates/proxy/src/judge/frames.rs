@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::sse_frames::{SseFrames, sse_data, with_data};
+use super::sse_frames::{SseFrames, has_sse_data, sse_data, with_data};
 
 /// The form of a streamed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +91,16 @@ impl BodyFrames {
         }
     }
 
-    /// Returns true if the frame is a line that is not a whole document. A line that is part of a longer document would
-    /// leave before the document is read.
-    pub(crate) fn is_partial(&self, frame: &[u8]) -> bool {
-        let is_document = |data: &[u8]| {
-            let read = serde_json::from_slice::<serde::de::IgnoredAny>(data);
-            read.is_ok()
-        };
+    /// Returns true if the frame has data.
+    pub(crate) fn has_data(&self, frame: &[u8]) -> bool {
+        match self {
+            BodyFrames::Events(_) => has_sse_data(frame),
+            BodyFrames::Lines(_) => !frame.trim_ascii().is_empty(),
+        }
+    }
+
+    pub(crate) fn is_lines(&self) -> bool {
         matches!(self, BodyFrames::Lines(_))
-            && self.data(frame).is_some_and(|data| !is_document(&data))
     }
 }
 
@@ -118,6 +119,9 @@ mod tests {
             }
             found.push(frames.finish());
             assert_eq!(found.concat(), text);
+            for frame in &found {
+                assert_eq!(frames.has_data(frame), frames.data(frame).is_some());
+            }
             let data: Vec<_> = found
                 .iter()
                 .filter_map(|frame| frames.data(frame))
@@ -125,7 +129,5 @@ mod tests {
             assert_eq!(data, [&b"{\"a\":1}"[..], b"{\"b\":2}", b"{}"]);
             assert_eq!(frames.with_data(&found[2], b"[]"), b"[]\r\n");
         }
-        assert!(BodyFrames::lines().is_partial(b"{\"a\":"));
-        assert!(!BodyFrames::events().is_partial(b"{\"a\":"));
     }
 }

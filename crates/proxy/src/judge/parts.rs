@@ -230,7 +230,7 @@ impl JudgedParts {
     ///
     /// # Errors
     /// If a rule or a bound cuts the reply.
-    pub(crate) fn apply(&mut self, event: &Event, frame: &mut FrameTexts) -> Result<(), Block> {
+    pub(crate) fn apply(&mut self, event: Event, frame: &mut FrameTexts) -> Result<(), Block> {
         let has_content = matches!(event, Event::PartStart { .. } | Event::Delta { .. });
         if self.is_ended && has_content {
             self.begin();
@@ -239,24 +239,28 @@ impl JudgedParts {
             Event::PartStart {
                 part,
                 channel,
-                tool,
-                call,
+                ref tool,
+                ref call,
                 ..
             } => {
                 let tool = tool
                     .clone()
                     .map(|tool| (tool, call.clone().unwrap_or_default()));
-                let index = self.add(*part, *channel, tool);
+                let index = self.add(part, channel, tool);
                 self.by_id.insert(part.0, index);
-                let flow = self.conversation.apply(event);
+                let flow = self.conversation.apply(&event);
                 self.check(flow)
             }
-            Event::Tool { part, tool, call } => {
+            Event::Tool {
+                part,
+                ref tool,
+                ref call,
+            } => {
                 if let Some(&index) = self.by_id.get(&part.0) {
                     let call = call.clone().unwrap_or_default();
                     self.parts[index].tool = Some((tool.clone(), call));
                 }
-                let flow = self.conversation.apply(event);
+                let flow = self.conversation.apply(&event);
                 self.check(flow)
             }
             Event::Delta { part, bytes } => match self.by_id.get(&part.0) {
@@ -273,7 +277,7 @@ impl JudgedParts {
             },
             Event::Finish { .. } => self.finish(),
             Event::Outcome { .. } | Event::Restart => {
-                let flow = self.conversation.apply(event);
+                let flow = self.conversation.apply(&event);
                 self.check(flow)
             }
             Event::Unscanned { .. } | Event::Usage { .. } | Event::Error { .. } => Ok(()),
@@ -295,14 +299,15 @@ impl JudgedParts {
         self.parts.len() - 1
     }
 
-    fn push(&mut self, index: usize, bytes: &[u8], frame: &mut FrameTexts) -> Result<(), Block> {
-        let part = &mut self.parts[index];
+    fn push(&mut self, index: usize, bytes: Vec<u8>, frame: &mut FrameTexts) -> Result<(), Block> {
+        let start = self.parts[index].delivered;
+        let delivered = self.deliver(index, &bytes);
         frame.texts.push(FrameText {
             part: index,
-            start: part.delivered,
-            bytes: bytes.to_vec(),
+            start,
+            bytes,
         });
-        self.deliver(index, bytes)
+        delivered
     }
 
     fn deliver(&mut self, index: usize, bytes: &[u8]) -> Result<(), Block> {
@@ -320,17 +325,22 @@ impl JudgedParts {
 
     /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition with another text is
     /// judged as a part of its own.
-    fn repeat(&mut self, index: usize, bytes: &[u8], frame: &mut FrameTexts) -> Result<(), Block> {
+    fn repeat(
+        &mut self,
+        index: usize,
+        bytes: Vec<u8>,
+        frame: &mut FrameTexts,
+    ) -> Result<(), Block> {
         let part = &self.parts[index];
         let known = part.whole.as_deref().unwrap_or_default();
-        let is_same = known.starts_with(bytes) && !bytes.is_empty();
+        let is_same = known.starts_with(&bytes) && !bytes.is_empty();
         let is_longer = bytes.starts_with(known) && !part.is_closed && part.whole.is_some();
         if is_same || is_longer {
             let new = bytes.get(known.len()..).unwrap_or_default().to_vec();
             frame.texts.push(FrameText {
                 part: index,
                 start: 0,
-                bytes: bytes.to_vec(),
+                bytes,
             });
             return match new.is_empty() {
                 true => Ok(()),

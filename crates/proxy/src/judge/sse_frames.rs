@@ -51,15 +51,20 @@ impl SseFrames {
             self.searched += usize::from(*next == b'\n');
             return Some(self.searched);
         }
-        while let Some(&byte) = self.pending.get(self.searched) {
+        loop {
+            let rest = self.pending.get(self.searched..).unwrap_or_default();
+            let len = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
+            if len > 0 {
+                // The rest of a line.
+                self.searched += len;
+                self.is_in_line = true;
+                self.last_cr = LastCr::None;
+            }
+            let byte = *self.pending.get(self.searched)?;
             self.searched += 1;
             let last_cr = std::mem::take(&mut self.last_cr);
             if last_cr == LastCr::OfLine && byte == b'\n' {
                 self.has_crlf = true;
-                continue;
-            }
-            if byte != b'\n' && byte != b'\r' {
-                self.is_in_line = true;
                 continue;
             }
             let is_blank = !std::mem::replace(&mut self.is_in_line, false);
@@ -85,7 +90,6 @@ impl SseFrames {
                 }
             }
         }
-        None
     }
 
     /// Number of bytes of the event that is not complete.
@@ -117,8 +121,13 @@ fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Splits a `data` line into its field name with colon and space, its value, and its line end.
 fn data_line(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let line_end = line.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
-    let (text, line_end) = line.split_at(line_end.unwrap_or(line.len()));
+    let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let end = line
+        .iter()
+        .rev()
+        .take_while(|byte| is_line_end(byte))
+        .count();
+    let (text, line_end) = line.split_at(line.len() - end);
     let mark: &[u8] = if text.starts_with(b"\xEF\xBB\xBFdata") {
         b"\xEF\xBB\xBF"
     } else {
@@ -147,6 +156,11 @@ pub(crate) fn sse_data(event: &[u8]) -> Option<Cow<'_, [u8]>> {
         joined.extend_from_slice(value);
     }
     Some(joined)
+}
+
+/// Returns true if an event has data.
+pub(crate) fn has_sse_data(event: &[u8]) -> bool {
+    lines(event).any(|line| data_line(line).is_some())
 }
 
 /// Returns the event with other data, which is one line; its other lines stay.
@@ -244,6 +258,7 @@ mod tests {
         assert_eq!(sse_data(event).unwrap(), &b"{\"a\":\n1}"[..]);
         let other = with_data(event, b"{\"a\":\n2}");
         assert_eq!(other, b"event: e\r\ndata: {\"a\": 2}\r\nid: 4\r\n\r\n");
+        assert!(has_sse_data(event) && !has_sse_data(b": comment\n\n"));
         assert_eq!(sse_data(b": comment\n\n"), None);
         assert_eq!(sse_data(b"database: x\n\n"), None);
         assert_eq!(sse_data(b"data\n\n").unwrap(), &b""[..]);

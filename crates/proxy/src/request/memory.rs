@@ -143,7 +143,7 @@ pub(crate) struct SessionMemory {
     /// Number of requests since then that do not continue that one.
     #[serde(skip_serializing_if = "is_zero")]
     passed_over: u32,
-    /// The state of rules that the request in progress began with.
+    /// The state of rules that the request in progress began with, if it is not `rules`.
     #[serde(skip)]
     base: Option<Snapshot>,
 }
@@ -170,24 +170,25 @@ impl SessionMemory {
         let Some(rules) = &self.rules else {
             return Conversation::new(pack);
         };
-        let base = match takes_guidance {
-            true => rules.clone(),
-            false => rules.without_guidance(),
-        };
+        let is_whole = takes_guidance || !rules.has_guidance();
+        self.base = (!is_whole).then(|| rules.without_guidance());
         // Rules that have changed since begin anew.
-        let (conversation, _) = Conversation::restore(pack, &base);
-        self.base = Some(base);
-        conversation
+        Conversation::restore(pack, self.base.as_ref().unwrap_or(rules)).0
     }
 
-    /// Takes over the state of a conversation that [`conversation`](Self::conversation) returned.
-    pub(super) fn leave(&mut self, conversation: &Conversation, anchor: Option<PartHash>) {
+    /// Takes over the state of a conversation that [`conversation`](Self::conversation) returned, and returns it.
+    pub(super) fn leave(
+        &mut self,
+        conversation: &Conversation,
+        anchor: Option<PartHash>,
+    ) -> Snapshot {
         let fork = conversation.snapshot();
         match (&mut self.rules, self.base.take()) {
             (Some(rules), Some(base)) => rules.merge(&base, &fork),
-            (rules, _) => *rules = Some(fork),
+            (rules, _) => *rules = Some(fork.clone()),
         }
         self.mark_guidance(anchor);
+        fork
     }
 
     fn mark_guidance(&mut self, anchor: Option<PartHash>) {

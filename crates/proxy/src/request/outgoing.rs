@@ -2,12 +2,15 @@
 //! are added.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::read::{ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart, history_name};
+use super::read::{
+    ContentForm, HistoryForm, ModelRequest, PartRole, RequestPart, history_name, options_name,
+};
 use crate::json_spans::{JsonEdits, quoted};
 use crate::judge::RetryMessage;
 use crate::routes::ModelApi;
@@ -57,6 +60,9 @@ impl OutgoingBody {
             return self.body_with(&self.guidance, &[], None);
         };
         let request = &*self.request;
+        if request.history == HistoryForm::Prompts {
+            return self.body_with(&self.with_prompts(retry), &[], Some(retry));
+        }
         let last = request.parts.last();
         let is_last = |item: usize| item + 1 == request.items.len();
         let at_user = last
@@ -77,6 +83,24 @@ impl OutgoingBody {
         self.body_with(&self.guidance, &tail, Some(retry))
     }
 
+    /// Returns the guidance with the partial and the message for each prompt: the reply to any of them may have been cut.
+    fn with_prompts(&self, retry: &RetryMessage) -> BTreeMap<usize, Vec<String>> {
+        let mut guidance = self.guidance.clone();
+        let partial = Some(retry.partial.trim_end()).filter(|partial| !partial.is_empty());
+        for prompt in 0..self.request.parts.len() {
+            let texts = guidance.entry(prompt).or_default();
+            texts.extend(partial.map(str::to_owned));
+            texts.push(retry.message.clone());
+        }
+        guidance
+    }
+
+    /// Returns the model of a request that is sent again, if it is the path that names it.
+    pub(crate) fn model_in_path<'r>(&self, retry: Option<&'r RetryMessage>) -> Option<&'r str> {
+        let model = retry?.model.as_deref()?;
+        (self.request.api == ModelApi::Gemini).then_some(model)
+    }
+
     fn body_with(
         &self,
         guidance: &BTreeMap<usize, Vec<String>>,
@@ -86,6 +110,8 @@ impl OutgoingBody {
         let request = &*self.request;
         let mut edits = JsonEdits::default();
         let mut texts = self.texts.clone();
+        // The messages behind one that stands in place of a list.
+        let mut behind_one = Vec::new();
         for (&number, added) in guidance {
             let part = &request.parts[number];
             let item = &request.items[part.item];
@@ -105,12 +131,26 @@ impl OutgoingBody {
                         edits.append_element(range, *is_empty, &item);
                     }
                 }
+                Some(ContentForm::One(range)) => {
+                    let items = added.iter().map(|more| self.text_item(more));
+                    write_behind(range, items, &mut edits);
+                }
                 None => {
-                    for more in added {
-                        let message = self.message("user", more);
+                    let messages = added.iter().map(|more| self.message("user", more));
+                    if let HistoryForm::One(_) = request.history {
+                        behind_one.extend(messages);
+                        continue;
+                    }
+                    for message in messages {
                         edits.replace(item.range.end..item.range.end, format!(",{message}"));
                     }
                 }
+            }
+        }
+        if let HistoryForm::One(range) = &request.history {
+            behind_one.extend_from_slice(tail);
+            if !behind_one.is_empty() {
+                write_behind(range, behind_one.into_iter(), &mut edits);
             }
         }
         self.write_tail(&mut texts, tail, &mut edits);
@@ -153,6 +193,8 @@ impl OutgoingBody {
                 let at = self.body_start();
                 self.write_member(at, history_name(request.api), &list.to_string(), edits);
             }
+            // Their messages are written with what else is added.
+            HistoryForm::One(_) | HistoryForm::Prompts => {}
             HistoryForm::Text(range) => {
                 let known = request.parts.first().and_then(|part| part.texts.first());
                 let known = known.map_or("", |text| &text.text);
@@ -176,13 +218,13 @@ impl OutgoingBody {
                 (None, Some(options)) => {
                     self.write_member(options.start + 1, "temperature", &value, edits);
                 }
-                (None, None) if request.api == ModelApi::OllamaChat => {
-                    let options = json!({"temperature": f64::from(thousandths) / 1000.0});
-                    let at = self.body_start();
-                    self.write_member(at, "options", &options.to_string(), edits);
-                }
                 (None, None) => {
-                    self.write_member(self.body_start(), "temperature", &value, edits);
+                    let at = self.body_start();
+                    let options = json!({"temperature": f64::from(thousandths) / 1000.0});
+                    match options_name(request.api) {
+                        Some(name) => self.write_member(at, name, &options.to_string(), edits),
+                        None => self.write_member(at, "temperature", &value, edits),
+                    }
                 }
             }
         }
@@ -204,6 +246,7 @@ impl OutgoingBody {
     fn text_item(&self, text: &str) -> Value {
         match self.request.api {
             ModelApi::OpenAiResponses => json!({"type": "input_text", "text": text}),
+            ModelApi::Gemini => json!({"text": text}),
             _ => json!({"type": "text", "text": text}),
         }
     }
@@ -221,7 +264,18 @@ impl OutgoingBody {
                 };
                 json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
             }
+            ModelApi::Gemini => {
+                let role = if role == "user" { "user" } else { "model" };
+                json!({"role": role, "parts": [{"text": text}]})
+            }
             _ => json!({"role": role, "content": text}),
         }
     }
+}
+
+/// Turns the value at that place into a list, with others behind it.
+fn write_behind(range: &Range<usize>, others: impl Iterator<Item = Value>, edits: &mut JsonEdits) {
+    let others: Vec<String> = others.map(|other| other.to_string()).collect();
+    edits.replace(range.start..range.start, "[");
+    edits.replace(range.end..range.end, format!(",{}]", others.join(",")));
 }

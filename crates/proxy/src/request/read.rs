@@ -15,8 +15,8 @@ use crate::routes::ModelApi;
 const DEPTH: usize = 16;
 
 /// The members of content that have text, in all APIs.
-const CONTENT: [&str; 9] = [
-    "content", "data", "document", "file", "output", "source", "stderr", "stdout", "text",
+const CONTENT: [&str; 10] = [
+    "content", "data", "document", "file", "output", "parts", "source", "stderr", "stdout", "text",
 ];
 
 /// The types of content that is not text.
@@ -66,10 +66,12 @@ pub(crate) struct RequestText {
 /// The form of the content of a user's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ContentForm {
-    /// A string, which is the only text of its part.
+    /// A string, which is the first text of its part.
     Text,
     /// A list of typed items.
     List { range: Range<usize>, is_empty: bool },
+    /// One item in place of a list.
+    One(Range<usize>),
 }
 
 /// A message or item of the history.
@@ -85,8 +87,12 @@ pub(crate) struct RequestItem {
 pub(crate) enum HistoryForm {
     /// A list of messages at that place.
     List(Range<usize>),
+    /// One message in place of a list, at that place.
+    One(Range<usize>),
     /// The input is one string, at that place.
     Text(Range<usize>),
+    /// The input is one or more texts to be continued, each of which is a part.
+    Prompts,
 }
 
 /// A request body that was read.
@@ -112,16 +118,11 @@ pub(crate) struct ModelRequest {
 impl ModelRequest {
     /// Returns true if requests to that API can be read.
     pub(crate) fn knows(api: ModelApi) -> bool {
-        matches!(
-            api,
-            ModelApi::AnthropicMessages
-                | ModelApi::OpenAiChat
-                | ModelApi::OpenAiResponses
-                | ModelApi::OllamaChat
-        )
+        api != ModelApi::Unjudged
     }
 
-    /// Reads a body, or returns `None` if it is not a request of that API.
+    /// Reads a body, or returns `None` if it is not a request of that API. In Gemini the path has the model, and not the
+    /// body.
     pub(crate) fn read(api: ModelApi, body: Bytes) -> Option<ModelRequest> {
         let mut reader = BodyReader {
             api,
@@ -135,6 +136,8 @@ impl ModelRequest {
         let system = match api {
             ModelApi::AnthropicMessages => member(&top, "system"),
             ModelApi::OpenAiResponses => member(&top, "instructions"),
+            ModelApi::OllamaGenerate => member(&top, "system"),
+            ModelApi::Gemini => either(&top, "systemInstruction", "system_instruction")?,
             _ => None,
         };
         if let Some(system) = system {
@@ -145,18 +148,22 @@ impl ModelRequest {
         let instructions = reader.instructions.into_iter().map(|text| text.text);
         let instructions = instructions.collect::<Vec<_>>().join("\n");
         let range = |name| member(&top, name).map(|value| span(&body, value));
-        let options = member(&top, "options").filter(|_| api == ModelApi::OllamaChat);
+        let options = match api {
+            ModelApi::Gemini => either(&top, "generationConfig", "generation_config")?,
+            _ => member(&top, "options").filter(|_| options_name(api).is_some()),
+        };
         let temperature_range = match options {
             Some(options) => {
                 let known = members(options)?;
                 member(&known, "temperature").map(|value| span(&body, value))
             }
-            None => range("temperature").filter(|_| api != ModelApi::OllamaChat),
+            None => range("temperature").filter(|_| options_name(api).is_none()),
         };
+        let model = member(&top, "model").filter(|_| api != ModelApi::Gemini);
         Some(ModelRequest {
             api,
-            model: member(&top, "model").and_then(string),
-            model_range: range("model"),
+            model: model.and_then(string),
+            model_range: model.map(|model| span(&body, model)),
             temperature_range,
             options_range: options.map(|options| span(&body, options)),
             history,
@@ -198,7 +205,30 @@ impl ModelRequest {
 pub(super) fn history_name(api: ModelApi) -> &'static str {
     match api {
         ModelApi::OpenAiResponses => "input",
+        ModelApi::Gemini => "contents",
         _ => "messages",
+    }
+}
+
+/// Returns the name of the member with the options of the model, if the API has them in one.
+pub(super) fn options_name(api: ModelApi) -> Option<&'static str> {
+    match api {
+        ModelApi::OllamaChat | ModelApi::OllamaGenerate => Some("options"),
+        ModelApi::Gemini => Some("generationConfig"),
+        _ => None,
+    }
+}
+
+/// Returns the value of a member that has two names and is not null, or `None` if both are there: readers disagree about
+/// which one counts.
+fn either<'v>(
+    known: &[(String, &'v RawValue)],
+    name: &str,
+    other: &str,
+) -> Option<Option<&'v RawValue>> {
+    match (member(known, name), member(known, other)) {
+        (Some(_), Some(_)) => None,
+        (found, None) | (None, found) => Some(found.filter(|value| value.get() != "null")),
     }
 }
 
@@ -228,6 +258,11 @@ struct BodyReader<'b> {
 
 impl<'b> BodyReader<'b> {
     fn history(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
+        match self.api {
+            ModelApi::Gemini => return self.contents(top),
+            ModelApi::OpenAiCompletions | ModelApi::OllamaGenerate => return self.prompts(top),
+            _ => {}
+        }
         let Some(list) = member(top, history_name(self.api)) else {
             // A request to Responses may name a prompt that the provider stores, and one to Ollama may load a model.
             let is_optional = matches!(self.api, ModelApi::OpenAiResponses | ModelApi::OllamaChat);
@@ -255,6 +290,155 @@ impl<'b> BodyReader<'b> {
             }
         }
         Some(HistoryForm::List(range))
+    }
+
+    /// Reads the prompts of Completions and of Ollama's `/api/generate`. The text behind the place of a completion is one of
+    /// the user's, too.
+    fn prompts(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
+        let given = |name| member(top, name).filter(|value| value.get() != "null");
+        if let Some(prompt) = given("prompt") {
+            match elements(prompt) {
+                Some(list) => list.into_iter().try_for_each(|it| self.prompt(it))?,
+                None => self.prompt(prompt)?,
+            }
+        }
+        if let Some(suffix) = given("suffix") {
+            let text = RequestText {
+                range: span(self.body, suffix),
+                text: string(suffix)?,
+            };
+            match self.parts.last_mut() {
+                Some(last) => last.texts.push(text),
+                None => self.prompt(suffix)?,
+            }
+        }
+        Some(HistoryForm::Prompts)
+    }
+
+    /// Reads one prompt. Tokens in place of a text cannot be read.
+    fn prompt(&mut self, prompt: &'b RawValue) -> Option<()> {
+        string(prompt)?;
+        self.items.push(RequestItem {
+            range: span(self.body, prompt),
+            content: None,
+        });
+        self.push_user(self.items.len() - 1, prompt)
+    }
+
+    /// Reads the history of Gemini. Lists of one element may be written without the list.
+    fn contents(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
+        let contents = member(top, "contents")?;
+        let range = span(self.body, contents);
+        let (list, form) = match elements(contents) {
+            Some(list) => (list, HistoryForm::List(range)),
+            None => (vec![contents], HistoryForm::One(range)),
+        };
+        for (number, content) in list.into_iter().enumerate() {
+            self.gemini_item(number, content)?;
+        }
+        Some(form)
+    }
+
+    fn gemini_item(&mut self, number: usize, content: &'b RawValue) -> Option<()> {
+        self.items.push(RequestItem {
+            range: span(self.body, content),
+            content: None,
+        });
+        let known = members(content)?;
+        match member(&known, "role").and_then(string).as_deref() {
+            Some("model") => return self.push_silent(number, PartRole::Assistant),
+            None | Some("user" | "function" | "tool") => {}
+            Some(_) => return None,
+        }
+        let Some(parts) = member(&known, "parts") else {
+            return Some(());
+        };
+        let range = span(self.body, parts);
+        let (list, form) = match elements(parts) {
+            Some(list) => {
+                let is_empty = list.is_empty();
+                (list, ContentForm::List { range, is_empty })
+            }
+            None => (vec![parts], ContentForm::One(range)),
+        };
+        let mut texts = Vec::new();
+        let mut has_output = false;
+        for part in list {
+            let part = members(part)?;
+            if let Some(text) = member(&part, "text").filter(|text| text.get() != "null") {
+                self.strings(text, 1, &mut texts)?;
+            }
+            if let Some(output) = either(&part, "functionResponse", "function_response")? {
+                has_output = true;
+                self.gemini_output(number, output)?;
+            }
+        }
+        if !has_output {
+            // A provider counts the results of tools in a message, so that nothing is added to it.
+            self.items[number].content = Some(form);
+        }
+        if !texts.is_empty() {
+            self.parts.push(RequestPart {
+                role: PartRole::User,
+                tool: None,
+                outcome: ToolOutcome::Ok,
+                texts,
+                item: number,
+            });
+        }
+        Some(())
+    }
+
+    /// Reads the result of a tool in Gemini: all strings of an object whose form the tool chooses.
+    fn gemini_output(&mut self, item: usize, output: &'b RawValue) -> Option<()> {
+        let known = members(output)?;
+        let response = member(&known, "response");
+        let mut texts = Vec::new();
+        if let Some(response) = response {
+            self.strings(response, DEPTH, &mut texts)?;
+        }
+        let is_error = response.and_then(members).is_some_and(|response| {
+            member(&response, "error").is_some_and(|error| error.get() != "null")
+        });
+        self.parts.push(RequestPart {
+            role: PartRole::ToolOutput,
+            tool: member(&known, "name").and_then(string),
+            outcome: match is_error {
+                true => ToolOutcome::Error,
+                false => ToolOutcome::Ok,
+            },
+            texts,
+            item,
+        });
+        Some(())
+    }
+
+    /// Adds all strings of a value to `texts`, in their order.
+    fn strings(
+        &self,
+        value: &'b RawValue,
+        depth: usize,
+        texts: &mut Vec<RequestText>,
+    ) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match value.get().as_bytes().first()? {
+            b'"' => texts.push(RequestText {
+                range: span(self.body, value),
+                text: string(value)?,
+            }),
+            b'[' => {
+                for element in elements(value)? {
+                    self.strings(element, depth, texts)?;
+                }
+            }
+            b'{' => {
+                for (_, value) in members(value)? {
+                    self.strings(value, depth, texts)?;
+                }
+            }
+            _ => {}
+        }
+        Some(())
     }
 
     fn messages_item(&mut self, number: usize, item: &[(String, &'b RawValue)]) -> Option<()> {

@@ -23,14 +23,19 @@ const KEYS: [HeaderName; 4] = [
     HeaderName::from_static("x-goog-api-key"),
 ];
 
+/// The parameters of a query with the key of a client, in Gemini.
+const KEY_PARAMETERS: [&str; 2] = ["key=", "access_token="];
+
 /// Returns the key of the session of a request. Requests with different authentication never have the same one.
-pub(crate) fn session_key(headers: &HeaderMap, request: &ModelRequest) -> String {
+pub(crate) fn session_key(headers: &HeaderMap, query: &str, request: &ModelRequest) -> String {
     let value = |name: &HeaderName| {
         let value = headers.get(name)?;
         (!value.is_empty()).then(|| String::from_utf8_lossy(value.as_bytes()))
     };
     let mut parts = vec!["ttsr session".into()];
     parts.extend(KEYS.iter().map(|name| value(name).unwrap_or_default()));
+    let is_key = |it: &&str| KEY_PARAMETERS.iter().any(|name| it.starts_with(name));
+    parts.extend(query.split('&').filter(is_key).map(Into::into));
     let named = NAMED.iter().find_map(value);
     let named = named.or_else(|| request.session.as_deref().map(Into::into));
     match named {

@@ -13,12 +13,16 @@ use crate::judge::RetryMessage;
 use crate::judge::tests::{pack_of_rules as pack, rule_of};
 use crate::routes::ModelApi;
 
-const APIS: [ModelApi; 4] = [
+const APIS: [ModelApi; 5] = [
     ModelApi::AnthropicMessages,
     ModelApi::OpenAiChat,
     ModelApi::OpenAiResponses,
     ModelApi::OllamaChat,
+    ModelApi::Gemini,
 ];
+
+/// The APIs whose requests have texts to be continued, and no history.
+const PROMPTS: [ModelApi; 2] = [ModelApi::OpenAiCompletions, ModelApi::OllamaGenerate];
 
 /// One step of a conversation.
 #[derive(Clone, Debug)]
@@ -57,6 +61,18 @@ fn body(api: ModelApi, steps: &[Step]) -> Bytes {
                 list.push(json!({"role": "assistant", "content": "", "tool_calls": [call]}));
                 list.push(json!({"role": "tool", "tool_name": name, "content": text}));
             }
+            (ModelApi::Gemini, Tool(name, text)) => {
+                let call = json!({"functionCall": {"name": name, "args": {}}});
+                list.push(json!({"role": "model", "parts": [call]}));
+                let result = json!({"name": name, "response": {"output": text}});
+                list.push(json!({"role": "user", "parts": [{"functionResponse": result}]}));
+            }
+            (ModelApi::Gemini, User(text)) => {
+                list.push(json!({"role": "user", "parts": [{"text": text}]}));
+            }
+            (ModelApi::Gemini, Assistant(text)) => {
+                list.push(json!({"role": "model", "parts": [{"text": text}]}));
+            }
             (_, Tool(name, text)) => {
                 list.push(json!({
                     "type": "function_call", "call_id": id, "name": name, "arguments": "{}",
@@ -73,6 +89,7 @@ fn body(api: ModelApi, steps: &[Step]) -> Bytes {
     }
     let name = match api {
         ModelApi::OpenAiResponses => "input",
+        ModelApi::Gemini => "contents",
         _ => "messages",
     };
     // Not as serde would write it.
@@ -174,7 +191,7 @@ impl Session {
 /// The messages of a body, without their order of members.
 fn messages(body: &str) -> Vec<Value> {
     let body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
-    let list = ["messages", "input"]
+    let list = ["messages", "input", "contents"]
         .iter()
         .find_map(|name| body[name].as_array());
     list.expect("a list").clone()
@@ -473,12 +490,14 @@ fn a_request_that_is_sent_again_has_the_partial_and_the_message() {
                 let whole: Value = serde_json::from_str(&sent).unwrap();
                 let options = match api {
                     ModelApi::OllamaChat => &whole["options"],
+                    ModelApi::Gemini => &whole["generationConfig"],
                     _ => &whole,
                 };
-                assert_eq!(
-                    (&whole["model"], &options["temperature"]),
-                    (&json!("other"), &json!(0.25))
-                );
+                assert_eq!(options["temperature"], 0.25);
+                let in_path = judged.body.model_in_path(Some(&retry(partial))).is_some();
+                assert_eq!(in_path, api == ModelApi::Gemini);
+                let model = if in_path { "m" } else { "other" };
+                assert_eq!(whole["model"], model);
                 let after = messages(&sent);
                 let kept = before.len() - usize::from(partial.is_empty());
                 assert_eq!(after[..kept], before[..kept], "{sent}");
@@ -578,14 +597,27 @@ fn texts_are_found_in_every_form_of_content() {
             json!({"role": "tool", "tool_name": "t", "content": secret}),
         ),
         (
+            APIS[4],
+            json!({"role": "user", "parts": [{"text": secret}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}]}),
+        ),
+        (APIS[4], json!({"parts": {"text": secret}})),
+        (
+            APIS[4],
+            json!({"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {"result": [{"any": secret}]}}}]}),
+        ),
+        (
+            APIS[4],
+            json!({"role": "user", "parts": [{"function_response": {"id": "1", "name": "f", "response": {"error": secret}}}]}),
+        ),
+        (
             APIS[2],
             json!({"type": "shell_call_output", "call_id": "c", "output": [{"stdout": secret, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
         ),
     ] {
-        let name = if api == ModelApi::OpenAiResponses {
-            "input"
-        } else {
-            "messages"
+        let name = match api {
+            ModelApi::OpenAiResponses => "input",
+            ModelApi::Gemini => "contents",
+            _ => "messages",
         };
         let body = json!({"model": "m", name: [message]}).to_string();
         let judged = session.judge(api, body.clone().into()).unwrap();
@@ -717,6 +749,28 @@ fn a_body_that_is_no_request_of_the_api_is_not_read() {
         (APIS[3], r#"{"messages":[{"role":"robot","content":"x"}]}"#),
         (APIS[3], r#"{"messages":[{"role":"user","content":7}]}"#),
         (APIS[3], r#"{"messages":[],"options":7}"#),
+        (APIS[4], "{}"),
+        (APIS[4], r#"{"contents":"x"}"#),
+        (APIS[4], r#"{"contents":[{"role":"robot","parts":[]}]}"#),
+        (
+            APIS[4],
+            r#"{"contents":[{"parts":[{"text":7}]}],"generationConfig":7}"#,
+        ),
+        (
+            APIS[4],
+            r#"{"contents":[],"systemInstruction":{},"system_instruction":{}}"#,
+        ),
+        (
+            APIS[4],
+            r#"{"contents":[{"parts":[{"functionResponse":{},"function_response":{}}]}]}"#,
+        ),
+        (PROMPTS[0], r#"{"prompt":7}"#),
+        (PROMPTS[0], r#"{"prompt":[1,2,3]}"#),
+        (PROMPTS[0], r#"{"prompt":[[1,2],[3]]}"#),
+        (PROMPTS[0], r#"{"prompt":"a","prompt":"b"}"#),
+        (PROMPTS[0], r#"{"prompt":"a","suffix":["b"]}"#),
+        (PROMPTS[1], r#"{"prompt":{"a":"b"}}"#),
+        (PROMPTS[1], r#"{"prompt":"a","options":[]}"#),
     ] {
         let read = ModelRequest::read(api, Bytes::from_static(body.as_bytes()));
         assert_eq!(read, None, "{body}");
@@ -776,6 +830,170 @@ fn the_model_and_the_temperature_of_another_attempt_have_the_place_of_the_api() 
 }
 
 #[test]
+fn prompts_are_judged_extended_and_continued() {
+    let rules = || {
+        let append = rule(
+            "t/deploy",
+            Pattern::literal("deploy"),
+            Channel::UserInput,
+            Action::Append,
+        );
+        let no = rule(
+            "t/no",
+            Pattern::literal("forbidden"),
+            Channel::UserInput,
+            Action::Abort,
+        );
+        let todo = rule(
+            "t/todo",
+            Pattern::word("TODO"),
+            Channel::Text,
+            Action::Inject,
+        );
+        pack([key_rule(), append, no, todo])
+    };
+    let written = |judged: &JudgedRequest, retry: Option<&RetryMessage>| {
+        let body = judged.body.write(retry).to_vec();
+        String::from_utf8(body).unwrap()
+    };
+    let retry = |partial: &str| RetryMessage {
+        partial: partial.to_owned(),
+        message: "No.".into(),
+        model: Some("other".into()),
+        temperature: Some(500),
+    };
+    for api in PROMPTS {
+        let body = br#"{ "prompt": "Use key-1234.", "suffix":"key-5678", "model":"m" }"#;
+        let mut session = Session::new(rules());
+        let judged = session.judge(api, Bytes::from_static(body)).unwrap();
+        let want = r#"{ "prompt": "Use [redacted].", "suffix":"[redacted]", "model":"m" }"#;
+        assert_eq!(written(&judged, None), want);
+        let again: Value = serde_json::from_str(&written(&judged, Some(&retry("So ")))).unwrap();
+        assert_eq!(again["prompt"], "Use [redacted].\n\nSo\n\nNo.");
+        assert_eq!(
+            (&again["suffix"], &again["model"]),
+            (&json!("[redacted]"), &json!("other"))
+        );
+        let options = match api {
+            ModelApi::OllamaGenerate => &again["options"],
+            _ => &again,
+        };
+        assert_eq!(options["temperature"], 0.5);
+        let deploy = Bytes::from_static(br#"{"prompt":"deploy"}"#);
+        let judged = session.judge(api, deploy).unwrap();
+        let want = r#"{"prompt":"deploy\n\nMessage of t/deploy."}"#;
+        assert_eq!(written(&judged, None), want);
+        let bad = Bytes::from_static(br#"{"prompt":"forbidden"}"#);
+        let reason = session.judge(api, bad).map(|_| ()).unwrap_err();
+        assert_eq!(
+            reason,
+            "[ttsr: request stopped by rule t/no: Message of t/no.]"
+        );
+        let same = Bytes::from_static(br#"{"prompt":"Hi.","model":"m"}"#);
+        assert_eq!(
+            session.judge(api, same.clone()).unwrap().body.write(None),
+            same
+        );
+        let none = Bytes::from_static(br#"{"model":"m"}"#);
+        assert_eq!(
+            session.judge(api, none.clone()).unwrap().body.write(None),
+            none
+        );
+    }
+    let body = Bytes::from_static(br#"{"prompt":["one","two key-1234"]}"#);
+    let judged = Session::new(rules()).judge(PROMPTS[0], body).unwrap();
+    assert_eq!(
+        written(&judged, None),
+        r#"{"prompt":["one","two [redacted]"]}"#
+    );
+    let again: Value = serde_json::from_str(&written(&judged, Some(&retry("")))).unwrap();
+    assert_eq!(
+        again["prompt"],
+        json!(["one\n\nNo.", "two [redacted]\n\nNo."])
+    );
+}
+
+#[test]
+fn a_history_of_gemini_without_lists_is_extended_and_instructions_and_keys_name_the_session() {
+    let retry = RetryMessage {
+        partial: "So".into(),
+        message: "No.".into(),
+        temperature: Some(500),
+        ..Default::default()
+    };
+    let api = ModelApi::Gemini;
+    let append = rule(
+        "t/hi",
+        Pattern::literal("Hi."),
+        Channel::UserInput,
+        Action::Inject,
+    );
+    let mut session = Session::new(pack([append]));
+    let body = r#"{"contents":{"parts":{"text":"Hi."}},"generation_config":{"topK":1}}"#;
+    let judged = session.judge(api, body.into()).unwrap();
+    let sent: Value = serde_json::from_slice(&judged.body.write(Some(&retry))).unwrap();
+    assert_eq!(
+        sent["contents"],
+        json!([
+            {"parts": [{"text": "Hi."}, {"text": "Message of t/hi."}]},
+            {"role": "model", "parts": [{"text": "So"}]},
+            {"role": "user", "parts": [{"text": "No."}]},
+        ])
+    );
+    assert_eq!(
+        sent["generation_config"],
+        json!({"temperature": 0.5, "topK": 1})
+    );
+    let result = json!({"functionResponse": {"name": "f", "response": {"output": "out"}}});
+    let body = json!({"contents": {"role": "user", "parts": [result]}}).to_string();
+    let judged = session.judge(api, body.into()).unwrap();
+    let sent: Value = serde_json::from_slice(&judged.body.write(Some(&retry))).unwrap();
+    let roles: Vec<&Value> = sent["contents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["role"])
+        .collect();
+    assert_eq!(roles, ["user", "model", "user"]);
+    let key = |system: &str| {
+        let body = format!(r#"{{"{system}":{{"parts":[{{"text":"s"}}]}},"contents":[]}}"#);
+        let request = ModelRequest::read(api, body.into()).unwrap();
+        session_key(&HeaderMap::new(), "", &request)
+    };
+    let request = ModelRequest::read(api, r#"{"contents":[]}"#.into()).unwrap();
+    let of_query = |query: &str| session_key(&HeaderMap::new(), query, &request);
+    assert_eq!(of_query("alt=sse&key=a"), of_query("key=a"));
+    assert_ne!(of_query("key=a"), of_query("key=b"));
+    assert_eq!(key("systemInstruction"), key("system_instruction"));
+    assert_ne!(key("systemInstruction"), key("other"));
+}
+
+#[test]
+fn the_error_of_a_tool_is_an_outcome_in_gemini() {
+    let mut failed = rule(
+        "t/failed",
+        Pattern::literal("out"),
+        Channel::ToolOutput,
+        Action::Append,
+    );
+    failed.outcome = Some(ttsr::rule::ToolOutcome::Error);
+    for (name, is_error) in [("error", true), ("output", false)] {
+        let result = json!({"functionResponse": {"name": "f", "response": {name: "out"}}});
+        let body = json!({"contents": [{"role": "user", "parts": [result]}]}).to_string();
+        let judged = Session::new(pack([failed.clone()]))
+            .judge(ModelApi::Gemini, body.into())
+            .unwrap();
+        let sent = judged.body.write(None);
+        let sent = String::from_utf8_lossy(&sent);
+        assert_eq!(
+            sent.contains("out\\n\\nMessage of t/failed."),
+            is_error,
+            "{sent}"
+        );
+    }
+}
+
+#[test]
 fn sessions_are_told_apart_by_what_clients_send() {
     let read = |body: &str| ModelRequest::read(APIS[0], body.to_owned().into()).unwrap();
     let headers = |fields: &[(&'static str, &'static str)]| {
@@ -794,7 +1012,7 @@ fn sessions_are_told_apart_by_what_clients_send() {
     );
     let other = read(r#"{"system":"s","messages":[{"role":"user","content":"b"}]}"#);
     let key = |fields: &[(&'static str, &'static str)], request: &ModelRequest| {
-        session_key(&headers(fields), request)
+        session_key(&headers(fields), "", request)
     };
     let mine = [("x-api-key", "k1"), ("user-agent", "u")];
     assert_eq!(key(&mine, &plain), key(&mine, &later));

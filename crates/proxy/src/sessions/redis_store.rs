@@ -4,8 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, TlsCertificates,
+};
 use tokio::sync::Mutex;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::{SessionError, SessionStore, StoreFuture, StoredSession};
 
@@ -35,20 +39,52 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Returns a store in the server of a URL such as `redis://127.0.0.1:6379/0`. No connection is made yet.
+    /// Returns a store in the server of a URL such as `redis://127.0.0.1:6379/0`, or `rediss://HOST/0` for TLS with the
+    /// certificate authorities of this system. No connection is made yet.
     ///
     /// # Errors
     /// If it is not such a URL. The error does not repeat it, because it may have a password.
     pub fn new(url: &str, idle_time: Duration) -> Result<RedisStore, SessionError> {
-        let client = Client::open(url).map_err(|error| {
-            let kind = format!("{:?}", error.kind());
-            SessionError::new(format!("the URL of the store of sessions: {kind}"))
-        })?;
-        Ok(RedisStore {
+        let client = Client::open(url).map_err(|error| not_opened(&error))?;
+        Ok(RedisStore::of_client(client, idle_time))
+    }
+
+    /// Returns a store in the server of a `rediss://` URL whose certificate one of these authorities has signed. They are
+    /// certificates in PEM.
+    ///
+    /// # Errors
+    /// If it is not such a URL, or if the PEM has no certificate.
+    pub fn with_authorities(
+        url: &str,
+        idle_time: Duration,
+        authorities: &[u8],
+    ) -> Result<RedisStore, SessionError> {
+        if !url.starts_with("rediss://") {
+            let message =
+                "authorities are of use only for a store with TLS, whose URL begins with rediss://";
+            return Err(SessionError::new(message));
+        }
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authorities).collect();
+        if !found.is_ok_and(|found| !found.is_empty()) {
+            let message =
+                "the authorities of the store of sessions: there is no certificate in PEM";
+            return Err(SessionError::new(message));
+        }
+        let certificates = TlsCertificates {
+            client_tls: None,
+            root_cert: Some(authorities.to_vec()),
+        };
+        let client =
+            Client::build_with_tls(url, certificates).map_err(|error| not_opened(&error))?;
+        Ok(RedisStore::of_client(client, idle_time))
+    }
+
+    fn of_client(client: Client, idle_time: Duration) -> RedisStore {
+        RedisStore {
             client,
             idle_seconds: idle_time.as_secs().max(1),
             connection: Mutex::new(None),
-        })
+        }
     }
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, SessionError> {
@@ -75,6 +111,11 @@ impl RedisStore {
             .await?;
         Ok(connection.insert(made).clone())
     }
+}
+
+fn not_opened(error: &RedisError) -> SessionError {
+    let kind = format!("{:?}", error.kind());
+    SessionError::new(format!("the URL of the store of sessions: {kind}"))
 }
 
 /// Returns the error without the address of the server, which a client needs not know.

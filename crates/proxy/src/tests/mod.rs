@@ -9,6 +9,7 @@ mod retries;
 mod schedules;
 #[cfg(all(unix, feature = "redis"))]
 mod sessions;
+mod tls;
 
 use std::future::Future;
 use std::io;
@@ -38,8 +39,7 @@ use crate::{Mount, Proxy, ProxyConfig, ProxyTotals, UpstreamUrl};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The body of a request that each API accepts.
-pub(crate) const BODY: &str =
-    r#"{"messages":[{"role":"user","content":"Hi."}],"input":"Hi.","stream":true}"#;
+pub(crate) const BODY: &str = r#"{"messages":[{"role":"user","content":"Hi."}],"input":"Hi.","prompt":"Hi.","contents":[{"parts":[{"text":"Hi."}]}],"stream":true}"#;
 
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future)

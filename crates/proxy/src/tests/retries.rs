@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use ttsr::{Action, Channel, Pack, Partial, Pattern, Rule};
 
 use super::requests::{PATHS, body_of, json_response, post, whole_reply};
+use super::schedules::type_of;
 use super::{
     Http, ScriptedBody, ScriptedServer, client, collected, config, open_server, server, start,
     within,
@@ -168,40 +169,112 @@ async fn the_good_answer_is_spliced_into_the_reply_of_each_api() {
     }
 }
 
+/// The APIs that are tested by a request with a secret and a reply that is taken again, each with its path, its body, and the
+/// member and the value of the second request that have the prompt, the partial and the message.
+fn other_apis() -> [(ModelApi, &'static str, Value, &'static str, Value); 4] {
+    let text = "It is key-1234.";
+    let redacted = "It is [redacted].";
+    let prompt = json!("It is [redacted].\n\nIt is\n\nNot this.");
+    let part = |text: &str| json!([{"text": text}]);
+    [
+        (
+            ModelApi::OllamaChat,
+            "/local/api/chat",
+            json!({"model": "m", "messages": [{"role": "user", "content": text}]}),
+            "messages",
+            json!([
+                {"role": "user", "content": redacted},
+                {"role": "assistant", "content": "It is"},
+                {"role": "user", "content": "Not this."},
+            ]),
+        ),
+        (
+            ModelApi::OllamaGenerate,
+            "/local/api/generate",
+            json!({"model": "m", "prompt": text}),
+            "prompt",
+            prompt.clone(),
+        ),
+        (
+            ModelApi::OpenAiCompletions,
+            "/local/v1/completions",
+            json!({"model": "m", "prompt": text, "stream": true}),
+            "prompt",
+            prompt,
+        ),
+        (
+            ModelApi::Gemini,
+            "/local/v1beta/models/m:streamGenerateContent?alt=sse",
+            json!({"contents": [{"role": "user", "parts": part(text)}]}),
+            "contents",
+            json!([
+                {"role": "user", "parts": part(redacted)},
+                {"role": "model", "parts": part("It is")},
+                {"role": "user", "parts": part("Not this.")},
+            ]),
+        ),
+    ]
+}
+
 #[tokio::test]
-async fn ollama_receives_no_secret_and_is_asked_again() {
-    let mut upstream = server(|request: Request<Bytes>| async move {
-        let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
-        let last = if is_again { "fine." } else { "forbidden" };
-        let reply = replies::stream(ModelApi::OllamaChat, &[Piece::Text(&["It is ", last])]);
-        let mut response = Response::new(ScriptedBody::of(vec![reply.into()]));
-        let kind = "application/x-ndjson".parse().unwrap();
-        response.headers_mut().insert("content-type", kind);
-        response
-    })
-    .await;
-    let secret = Pattern::regex("key-[0-9]{4}");
-    let secret = rule_of("t/key", secret, &[Channel::UserInput], Action::Redact);
-    let pack = pack_of_rules([retrying(), secret]);
-    let proxy = start(config(upstream.address, Http::One), pack).await;
-    let body = r#"{"model":"m","messages":[{"role":"user","content":"It is key-1234."}]}"#;
-    let request = Request::post(proxy.url("/local/api/chat")).body(body.into());
-    let response = within(client(Http::One).request(request.unwrap()))
-        .await
-        .unwrap();
-    let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
-    legal::check(ModelApi::OllamaChat, &sent);
-    assert_eq!(replies::seen(&sent).text, "It is \n\nIt is fine.");
-    let first = within(upstream.requests.recv()).await.unwrap().into_body();
-    assert_eq!(first, body.replace("key-1234", "[redacted]"));
-    let again = within(upstream.requests.recv()).await.unwrap().into_body();
-    let again: Value = serde_json::from_slice(&again).unwrap();
-    let list = json!([
-        {"role": "user", "content": "It is [redacted]."},
-        {"role": "assistant", "content": "It is"},
-        {"role": "user", "content": "Not this."},
-    ]);
-    assert_eq!(again["messages"], list);
+async fn other_apis_receive_no_secret_and_are_asked_again() {
+    for (api, path, body, member, want) in other_apis() {
+        for is_stream in [true, false] {
+            let mut upstream = server(move |request: Request<Bytes>| async move {
+                let is_again = String::from_utf8_lossy(request.body()).contains("Not this.");
+                let last = if is_again { "fine." } else { "forbidden" };
+                let pieces = [Piece::Text(&["It is ", last])];
+                if !is_stream {
+                    return json_response(replies::whole(api, &pieces).to_string());
+                }
+                let reply = replies::stream(api, &pieces);
+                let mut response = Response::new(ScriptedBody::of(vec![reply.into()]));
+                let kind = type_of(api).parse().unwrap();
+                response.headers_mut().insert("content-type", kind);
+                response
+            })
+            .await;
+            let secret = Pattern::regex("key-[0-9]{4}");
+            let secret = rule_of("t/key", secret, &[Channel::UserInput], Action::Redact);
+            let mut retry = retrying();
+            retry.retry.model = Some("other".into());
+            let proxy = start(
+                config(upstream.address, Http::One),
+                pack_of_rules([retry, secret]),
+            )
+            .await;
+            let body = body.to_string();
+            let request = Request::post(proxy.url(path)).body(body.clone().into());
+            let response = client(Http::One).request(request.unwrap());
+            let response = within(response).await.unwrap();
+            let sent = String::from_utf8(collected(response).await.to_vec()).unwrap();
+            match is_stream {
+                true => {
+                    legal::check(api, &sent);
+                    let text = replies::seen(&sent).text;
+                    assert_eq!(text, "It is \n\nIt is fine.", "{api:?}");
+                }
+                false => {
+                    let good = replies::whole(api, &[Piece::Text(&["It is fine."])]);
+                    assert_eq!(sent, good.to_string());
+                }
+            }
+            let first = within(upstream.requests.recv()).await.unwrap();
+            assert_eq!(first.into_body(), body.replace("key-1234", "[redacted]"));
+            let again = within(upstream.requests.recv()).await.unwrap();
+            let uri = again.uri().to_string();
+            let again: Value = serde_json::from_slice(&again.into_body()).unwrap();
+            assert_eq!(again[member], want, "{api:?}");
+            match api {
+                ModelApi::Gemini => {
+                    assert_eq!(uri, "/v1beta/models/other:streamGenerateContent?alt=sse");
+                }
+                _ => assert_eq!(again["model"], "other"),
+            }
+            let totals = proxy.totals.snapshot();
+            assert_eq!((totals.judged, totals.retries, totals.blocked), (1, 1, 0));
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use ttsr::{Action, Channel, Pack, Pattern, Rule};
 use ttsr_testing::{Folder, skip};
 
 use super::requests::{body_of, json_response, post, whole_reply};
+use super::tls::Authority;
 use super::{Http, RunningProxy, client, collected, config, server, start, within};
 use crate::{MemoryStore, ProxyConfig, RedisStore, SessionStore};
 
@@ -26,15 +27,23 @@ struct RedisServer {
 impl RedisServer {
     /// Starts a server. Prints that the test is skipped if the program is not installed.
     fn start() -> Option<RedisServer> {
-        let folder = Folder::outside();
+        RedisServer::start_with(|port| {
+            let port = ["--port".to_owned(), port.to_string()];
+            (Folder::outside(), port.to_vec())
+        })
+    }
+
+    /// Starts a server in the folder and with the arguments that the function returns for a port.
+    fn start_with(arguments: impl FnOnce(u16) -> (Folder, Vec<String>)) -> Option<RedisServer> {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap()
             .port();
+        let (folder, arguments) = arguments(port);
         let child = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--port", &port.to_string()])
+            .args(arguments)
             .current_dir(&folder.0)
             .stdout(Stdio::null())
             .spawn();
@@ -68,6 +77,73 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_tls_must_have_a_certificate_of_the_authority() {
+    let [authority, other] = ["stores", "others"].map(Authority::new);
+    let folder = Folder::outside();
+    let (certificate, key) = authority.sign();
+    for (name, text) in [
+        ("ca.pem", authority.pem()),
+        ("certificate.pem", certificate.pem()),
+        ("key.pem", key.serialize_pem()),
+    ] {
+        std::fs::write(folder.0.join(name), text).unwrap();
+    }
+    let Some(mut redis) = RedisServer::start_with(|port| {
+        let files = [
+            "--tls-ca-cert-file",
+            "ca.pem",
+            "--tls-cert-file",
+            "certificate.pem",
+        ];
+        let more = [
+            "--tls-key-file",
+            "key.pem",
+            "--tls-auth-clients",
+            "no",
+            "--port",
+            "0",
+        ];
+        let port = ["--tls-port".to_owned(), port.to_string()];
+        let files = files.into_iter().chain(more).map(str::to_owned);
+        (folder, files.chain(port).collect())
+    }) else {
+        return;
+    };
+    redis.url = redis.url.replacen("redis://", "rediss://", 1);
+    let store = |authority: &Authority| {
+        let pem = authority.pem();
+        RedisStore::with_authorities(&redis.url, IDLE, pem.as_bytes()).unwrap()
+    };
+    let trusted = store(&authority);
+    within(async {
+        while trusted.load("none").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert!(trusted.save("a", b"1", 0).await.unwrap());
+    let known = trusted.load("a").await.unwrap().unwrap();
+    assert_eq!((known.version, &*known.state), (1, &b"1"[..]));
+    assert!(store(&other).load("a").await.is_err());
+    // The authorities of the system have not signed it.
+    assert!(redis.store().load("a").await.is_err());
+    let plain = redis.url.replacen("rediss://", "redis://", 1);
+    let plain = RedisStore::new(&plain, IDLE).unwrap();
+    assert!(plain.load("a").await.is_err());
+}
+
+#[test]
+fn authorities_need_tls_and_a_certificate() {
+    for (url, pem) in [
+        ("redis://h", Authority::new("a").pem()),
+        ("rediss://h", String::new()),
+    ] {
+        let made = RedisStore::with_authorities(url, IDLE, pem.as_bytes());
+        assert!(made.is_err(), "{url}");
     }
 }
 

@@ -1,16 +1,13 @@
 //! OpenAI's Chat Completions API, its Completions API, and compatible servers. The reason of a block continues the
 //! content of each choice.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use ttsr_wire::WireFormat;
+use ttsr_wire::{JsonValue, WireFormat, WireRecord};
 
-use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, copied};
+use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
 
@@ -38,39 +35,60 @@ struct SentChoice {
     is_over: bool,
 }
 
-#[derive(Deserialize)]
-struct ChatEvent<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    created: Option<f64>,
-    #[serde(default)]
-    choices: Vec<ChatChoice>,
-    #[serde(default, deserialize_with = "present")]
+/// A chunk or the end mark.
+#[derive(Debug, Default)]
+pub(crate) struct ChatEvent {
+    is_end: bool,
+    /// The members that every chunk repeats, of the first chunk.
+    first: Option<Box<ChatIdentity>>,
+    /// The member `usage`, also if it is null.
     usage: Option<Value>,
+    choices: Vec<ChatChoice>,
 }
 
-/// Returns `Some` for a member that is `null`.
-fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
+#[derive(Debug)]
+struct ChatIdentity {
+    id: Option<String>,
+    model: String,
+    created: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug)]
 struct ChatChoice {
-    #[serde(default)]
     index: u64,
-    delta: Option<ChatDelta>,
-    text: Option<Value>,
-    finish_reason: Option<IgnoredAny>,
+    has_text: bool,
+    has_call: bool,
+    is_end: bool,
 }
 
-#[derive(Deserialize)]
-struct ChatDelta {
-    /// A text, or a list of typed items.
-    content: Option<Value>,
-    tool_calls: Option<Vec<IgnoredAny>>,
-    function_call: Option<IgnoredAny>,
+impl ChatIdentity {
+    fn read(chunk: &JsonValue<'_>) -> ChatIdentity {
+        let text = |name| chunk.bytes(name).map(String::from_utf8_lossy);
+        let created = chunk.get("created");
+        let seconds = created.and_then(|it| std::str::from_utf8(it.raw()).ok()?.parse().ok());
+        ChatIdentity {
+            id: text("id").map(|id| id.into_owned()),
+            model: text("model").unwrap_or_default().into_owned(),
+            created: seconds.map_or(0, |seconds: f64| seconds as u64),
+        }
+    }
+}
+
+impl ChatChoice {
+    fn read(choice: &JsonValue<'_>) -> ChatChoice {
+        let delta = choice.get("delta");
+        let content = delta.and_then(|delta| delta.get("content"));
+        let content = content.or_else(|| choice.get("text"));
+        let has_calls = |delta: &JsonValue<'_>| {
+            !delta.list("tool_calls").is_empty() || delta.get("function_call").is_some()
+        };
+        ChatChoice {
+            index: choice.number("index").unwrap_or(0),
+            has_text: content.is_some_and(|content| content.string() != Some(b"")),
+            has_call: delta.is_some_and(has_calls),
+            is_end: choice.get("finish_reason").is_some(),
+        }
+    }
 }
 
 impl ChatReplyState {
@@ -153,43 +171,51 @@ impl ReplyApi for ChatReplyState {
         WireFormat::OpenAiChat
     }
 
+    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
+        let WireRecord::Object(chunk) = record else {
+            return ReplyEvent::Chat(ChatEvent {
+                is_end: true,
+                ..ChatEvent::default()
+            });
+        };
+        let usage = chunk
+            .members()
+            .iter()
+            .rfind(|(name, _)| **name == *b"usage");
+        let is_first = self.id.is_none();
+        ReplyEvent::Chat(ChatEvent {
+            is_end: false,
+            first: is_first.then(|| Box::new(ChatIdentity::read(chunk))),
+            usage: usage.map(|(_, usage)| value_of(usage)),
+            choices: chunk.list("choices").iter().map(ChatChoice::read).collect(),
+        })
+    }
+
     /// All calls of a reply are one here: no event ends one of them.
-    fn hold(&mut self, data: &[u8]) -> EventHold {
-        let Ok(event) = serde_json::from_slice::<ChatEvent<'_>>(data) else {
+    fn hold(&mut self, event: &ReplyEvent) -> EventHold {
+        let ReplyEvent::Chat(event) = event else {
             return EventHold::default();
         };
-        let mut hold = EventHold::default();
-        for choice in &event.choices {
-            hold.waits_for_end |= choice.finish_reason.is_some();
-            if let Some(delta) = &choice.delta {
-                let has_calls = delta
-                    .tool_calls
-                    .as_ref()
-                    .is_some_and(|calls| !calls.is_empty());
-                if has_calls || delta.function_call.is_some() {
-                    hold.call = Some(0);
-                }
-            }
+        let has_call = event.choices.iter().any(|choice| choice.has_call);
+        EventHold {
+            call: has_call.then_some(0),
+            completes_call: false,
+            waits_for_end: event.choices.iter().any(|choice| choice.is_end),
         }
-        hold
     }
 
     fn end_completes_calls(&self) -> bool {
         true
     }
 
-    fn sent(&mut self, data: &[u8]) {
-        if data.trim_ascii() == b"[DONE]" {
-            self.has_ended = true;
-            return;
-        }
-        let Ok(event) = serde_json::from_slice::<ChatEvent<'_>>(data) else {
+    fn sent(&mut self, event: ReplyEvent) {
+        let ReplyEvent::Chat(event) = event else {
             return;
         };
-        if self.id.is_none() {
-            self.id = event.id.map(Cow::into_owned);
-            self.model = event.model.unwrap_or_default().into_owned();
-            self.created = event.created.map_or(0, |seconds| seconds as u64);
+        self.has_ended |= event.is_end;
+        if let (None, Some(first)) = (&self.id, event.first) {
+            let ChatIdentity { id, model, created } = *first;
+            (self.id, self.model, self.created) = (id, model, created);
         }
         if let Some(usage) = event.usage {
             self.has_usage = true;
@@ -199,21 +225,15 @@ impl ReplyApi for ChatReplyState {
         }
         for choice in event.choices {
             let sent = self.choices.entry(choice.index).or_default();
-            if let Some(delta) = &choice.delta {
-                let calls = delta.tool_calls.as_ref();
-                sent.has_call |= calls.is_some_and(|calls| !calls.is_empty());
-                sent.has_call |= delta.function_call.is_some();
-            }
-            let content = choice.delta.and_then(|delta| delta.content);
-            let content = content.or(choice.text);
-            sent.has_text |= content.is_some_and(|text| !text.is_null() && text != "");
-            sent.is_over |= choice.finish_reason.is_some();
+            sent.has_call |= choice.has_call;
+            sent.has_text |= choice.has_text;
+            sent.is_over |= choice.is_end;
         }
     }
 
     fn can_splice(&self) -> bool {
         let is_open = |choice: &SentChoice| !choice.has_call && !choice.is_over;
-        !self.is_completion && !self.has_ended && self.choices.values().all(is_open)
+        !self.has_ended && self.choices.values().all(is_open)
     }
 
     fn splice(&mut self, _: &mut Vec<u8>) {
@@ -259,6 +279,13 @@ impl ReplyApi for ChatReplyState {
                 }
                 is_empty
             });
+            let text = member(&choice, "text").filter(|_| self.gaps.contains(&index));
+            if let Some(value) = text
+                && let Some(text) = string(value).filter(|text| !text.is_empty())
+            {
+                edits.replace(span(data, value), quoted(&format!("\n\n{text}")));
+                self.gaps.remove(&index);
+            }
             is_needless &= is_empty && !is_end;
         }
         let has_usage = member(&top, "usage").is_some_and(|usage| usage.get() != "null");

@@ -1,15 +1,14 @@
 //! Google's Gemini API. The reason of a block is one more text part of each candidate.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use ttsr_wire::WireFormat;
+use ttsr_wire::{JsonValue, WireFormat, WireRecord};
 
-use super::{EventHold, ReplyApi, copied};
+use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, value_of};
 use crate::config::BlockEnding;
+use crate::json_spans::{JsonEdits, elements, member, members, parse, quoted, span, string};
 
 #[derive(Debug, Default)]
 pub(super) struct GeminiReplyState {
@@ -19,68 +18,56 @@ pub(super) struct GeminiReplyState {
     has_blocked_prompt: bool,
     /// The candidate whose call continues in the next chunk.
     arriving: Option<u64>,
+    /// The candidates whose next text begins a paragraph.
+    gaps: BTreeSet<u64>,
 }
 
 /// A candidate as the client has seen it.
 #[derive(Debug, Default)]
 struct SentCandidate {
     has_text: bool,
+    /// True if it has a call, which the client runs.
+    has_call: bool,
     is_over: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GeminiChunk<'a> {
-    #[serde(default, borrow)]
-    candidates: Vec<GeminiCandidate<'a>>,
-    prompt_feedback: Option<PromptFeedback>,
-    usage_metadata: Option<Value>,
-    #[serde(borrow)]
-    model_version: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    response_id: Option<Cow<'a, str>>,
+#[derive(Debug, Default)]
+pub(crate) struct GeminiChunk {
+    /// The members that each chunk repeats.
+    members: Vec<(&'static str, Value)>,
+    has_blocked_prompt: bool,
+    candidates: Vec<GeminiCandidate>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PromptFeedback {
-    block_reason: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GeminiCandidate<'a> {
-    #[serde(default)]
+#[derive(Debug)]
+struct GeminiCandidate {
     index: u64,
-    #[serde(borrow)]
-    content: Option<GeminiContent<'a>>,
-    finish_reason: Option<IgnoredAny>,
+    has_text: bool,
+    /// `Some` if the chunk has a call: true if its arguments continue in the next chunk.
+    call: Option<bool>,
+    is_end: bool,
 }
 
-#[derive(Deserialize)]
-struct GeminiContent<'a> {
-    #[serde(default, borrow)]
-    parts: Vec<GeminiPart<'a>>,
-}
+/// The members that each chunk of a reply repeats.
+const REPEATED: [&str; 3] = ["usageMetadata", "modelVersion", "responseId"];
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GeminiPart<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(default)]
-    thought: bool,
-    #[serde(borrow)]
-    function_call: Option<GeminiCall<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GeminiCall<'a> {
-    #[serde(default)]
-    will_continue: bool,
-    #[serde(borrow, default, rename = "name")]
-    _name: Option<Cow<'a, str>>,
+impl GeminiCandidate {
+    fn read(candidate: &JsonValue<'_>) -> GeminiCandidate {
+        let content = candidate.get("content");
+        let parts = content.map_or(&[][..], |content| content.list("parts"));
+        let is_true = |value: Option<&JsonValue<'_>>| value.is_some_and(|it| it.raw() == b"true");
+        let is_text = |part: &JsonValue<'_>| {
+            let text = part.bytes("text").unwrap_or_default();
+            !text.is_empty() && !is_true(part.get("thought"))
+        };
+        let call = parts.iter().rev().find_map(|part| part.get("functionCall"));
+        GeminiCandidate {
+            index: candidate.number("index").unwrap_or(0),
+            has_text: parts.iter().any(is_text),
+            call: call.map(|call| is_true(call.get("willContinue"))),
+            is_end: candidate.get("finishReason").is_some(),
+        }
+    }
 }
 
 impl GeminiReplyState {
@@ -89,6 +76,23 @@ impl GeminiReplyState {
         chunk.insert("candidates".into(), candidates);
         out.extend_from_slice(format!("data: {}\n\n", Value::Object(chunk)).as_bytes());
     }
+}
+
+/// Begins a paragraph with the first text of a candidate that the client is shown. Returns false if there is none.
+fn begin_paragraph(data: &[u8], candidate: &[(String, &RawValue)], edits: &mut JsonEdits) -> bool {
+    let content = member(candidate, "content").and_then(members);
+    let parts = content.and_then(|content| elements(member(&content, "parts")?));
+    for part in parts.unwrap_or_default() {
+        let part = members(part).unwrap_or_default();
+        let is_thought = member(&part, "thought").is_some_and(|it| it.get() == "true");
+        if let Some(value) = member(&part, "text").filter(|_| !is_thought)
+            && let Some(text) = string(value).filter(|text| !text.is_empty())
+        {
+            edits.replace(span(data, value), quoted(&format!("\n\n{text}")));
+            return true;
+        }
+    }
+    false
 }
 
 fn candidate(index: u64, text: &str) -> Value {
@@ -101,19 +105,32 @@ impl ReplyApi for GeminiReplyState {
         WireFormat::Gemini
     }
 
+    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
+        let WireRecord::Object(chunk) = record else {
+            return ReplyEvent::Gemini(GeminiChunk::default());
+        };
+        let feedback = chunk.get("promptFeedback");
+        let member = |name: &&'static str| Some((*name, value_of(chunk.get(name)?)));
+        let candidates = chunk.list("candidates").iter();
+        ReplyEvent::Gemini(GeminiChunk {
+            members: REPEATED.iter().filter_map(member).collect(),
+            has_blocked_prompt: feedback.is_some_and(|it| it.get("blockReason").is_some()),
+            candidates: candidates.map(GeminiCandidate::read).collect(),
+        })
+    }
+
     /// A call is whole in a chunk, unless the client asked for its arguments in pieces.
-    fn hold(&mut self, data: &[u8]) -> EventHold {
-        let Ok(chunk) = serde_json::from_slice::<GeminiChunk<'_>>(data) else {
+    fn hold(&mut self, event: &ReplyEvent) -> EventHold {
+        let ReplyEvent::Gemini(chunk) = event else {
             return EventHold::default();
         };
         let mut hold = EventHold::default();
         for candidate in &chunk.candidates {
-            hold.waits_for_end |= candidate.finish_reason.is_some();
-            let parts = candidate.content.iter().flat_map(|content| &content.parts);
-            for call in parts.filter_map(|part| part.function_call.as_ref()) {
+            hold.waits_for_end |= candidate.is_end;
+            if let Some(will_continue) = candidate.call {
                 hold.call = Some(candidate.index);
-                hold.completes_call = !call.will_continue;
-                self.arriving = call.will_continue.then_some(candidate.index);
+                hold.completes_call = !will_continue;
+                self.arriving = will_continue.then_some(candidate.index);
             }
         }
         hold.call = hold.call.or(self.arriving);
@@ -124,29 +141,56 @@ impl ReplyApi for GeminiReplyState {
         true
     }
 
-    fn sent(&mut self, data: &[u8]) {
-        let Ok(chunk) = serde_json::from_slice::<GeminiChunk<'_>>(data) else {
+    fn sent(&mut self, event: ReplyEvent) {
+        let ReplyEvent::Gemini(chunk) = event else {
             return;
         };
-        let mut keep = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                self.members.insert(name.into(), value);
-            }
-        };
-        keep("usageMetadata", chunk.usage_metadata);
-        keep("modelVersion", chunk.model_version.map(Value::from));
-        keep("responseId", chunk.response_id.map(Value::from));
-        let feedback = chunk.prompt_feedback;
-        self.has_blocked_prompt |= feedback.is_some_and(|it| it.block_reason.is_some());
+        for (name, value) in chunk.members {
+            self.members.insert(name.into(), value);
+        }
+        self.has_blocked_prompt |= chunk.has_blocked_prompt;
         for candidate in chunk.candidates {
             let sent = self.candidates.entry(candidate.index).or_default();
-            let parts = candidate.content.iter().flat_map(|content| &content.parts);
-            let mut texts = parts
-                .filter(|part| !part.thought)
-                .flat_map(|part| &part.text);
-            sent.has_text |= texts.any(|text| !text.is_empty());
-            sent.is_over |= candidate.finish_reason.is_some();
+            sent.has_text |= candidate.has_text;
+            sent.has_call |= candidate.call.is_some();
+            sent.is_over |= candidate.is_end;
         }
+    }
+
+    fn can_splice(&self) -> bool {
+        let is_open = |sent: &SentCandidate| !sent.has_call && !sent.is_over;
+        !self.has_blocked_prompt && self.candidates.values().all(is_open)
+    }
+
+    fn splice(&mut self, _: &mut Vec<u8>) {
+        let with_text = self.candidates.iter().filter(|(_, sent)| sent.has_text);
+        self.gaps = with_text.map(|(index, _)| *index).collect();
+        self.arriving = None;
+    }
+
+    fn splice_event(&mut self, data: &[u8]) -> SplicedEvent {
+        let Some(top) = parse(data).and_then(members) else {
+            return SplicedEvent::Same;
+        };
+        let mut edits = JsonEdits::default();
+        for name in ["modelVersion", "responseId"] {
+            let first = self.members.get(name).map(Value::to_string);
+            if let (Some(known), Some(first)) = (member(&top, name), first)
+                && known.get() != first
+            {
+                edits.replace(span(data, known), first);
+            }
+        }
+        let candidates = member(&top, "candidates").and_then(elements);
+        for candidate in candidates.unwrap_or_default() {
+            let candidate = members(candidate).unwrap_or_default();
+            let index = member(&candidate, "index").and_then(|it| it.get().parse().ok());
+            let index = index.unwrap_or(0);
+            if self.gaps.contains(&index) && begin_paragraph(data, &candidate, &mut edits) {
+                self.gaps.remove(&index);
+            }
+        }
+        SplicedEvent::edited(data, &edits)
     }
 
     /// A chunk with an empty text. Google's client for JavaScript does not accept comments.

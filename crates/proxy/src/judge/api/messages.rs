@@ -1,13 +1,10 @@
 //! Anthropic's Messages API. The reason of a block is a text block of its own.
 
-use std::borrow::Cow;
-
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use ttsr_wire::WireFormat;
+use ttsr_wire::{JsonValue, WireFormat, WireRecord};
 
-use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, copied, push_event};
+use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied, push_event};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string};
 
@@ -36,32 +33,71 @@ struct OpenBlock {
     is_text: bool,
 }
 
-#[derive(Deserialize)]
-struct MessagesEvent<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(default)]
+/// An event, with the index of its block.
+#[derive(Debug)]
+pub(crate) struct MessagesEvent {
+    kind: MessagesEventKind,
     index: u64,
-    #[serde(borrow)]
-    content_block: Option<BlockKind<'a>>,
-    message: Option<MessageUsage>,
 }
 
-#[derive(Deserialize)]
-struct BlockKind<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Cow<'a, str>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessagesEventKind {
+    /// The start of the message, with the number of its tokens so far.
+    MessageStart {
+        output_tokens: u64,
+    },
+    BlockStart(BlockKind),
+    /// Another event of a block.
+    Block,
+    BlockStop,
+    MessageDelta,
+    MessageStop,
+    Other,
 }
 
-#[derive(Deserialize)]
-struct MessageUsage {
-    usage: Option<OutputTokens>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockKind {
+    Text,
+    /// A call that the client runs.
+    ToolUse,
+    /// A call that the provider runs.
+    ServerToolUse,
+    Other,
 }
 
-#[derive(Deserialize)]
-struct OutputTokens {
-    #[serde(default)]
-    output_tokens: u64,
+impl BlockKind {
+    fn read(block: &JsonValue<'_>) -> BlockKind {
+        match block.bytes("type").unwrap_or_default() {
+            b"text" => BlockKind::Text,
+            b"tool_use" => BlockKind::ToolUse,
+            kind if kind.ends_with(b"tool_use") => BlockKind::ServerToolUse,
+            _ => BlockKind::Other,
+        }
+    }
+}
+
+impl MessagesEventKind {
+    fn read(event: &JsonValue<'_>) -> MessagesEventKind {
+        match event.bytes("type").unwrap_or_default() {
+            b"message_start" => {
+                let message = event.get("message");
+                let usage = message.and_then(|message| message.get("usage"));
+                let tokens = usage.and_then(|usage| usage.number("output_tokens"));
+                MessagesEventKind::MessageStart {
+                    output_tokens: tokens.unwrap_or(0),
+                }
+            }
+            b"content_block_start" => {
+                let block = event.get("content_block").map(BlockKind::read);
+                MessagesEventKind::BlockStart(block.unwrap_or(BlockKind::Other))
+            }
+            b"content_block_stop" => MessagesEventKind::BlockStop,
+            b"message_delta" => MessagesEventKind::MessageDelta,
+            b"message_stop" => MessagesEventKind::MessageStop,
+            kind if kind.starts_with(b"content_block_") => MessagesEventKind::Block,
+            _ => MessagesEventKind::Other,
+        }
+    }
 }
 
 impl MessagesReply {
@@ -88,66 +124,71 @@ impl MessagesReply {
     }
 }
 
-/// Returns true for blocks that a client or the provider executes.
-fn is_call(block: &Option<BlockKind<'_>>) -> bool {
-    block
-        .as_ref()
-        .is_some_and(|block| block.kind.ends_with("tool_use"))
-}
-
 impl ReplyApi for MessagesReply {
     fn format(&self) -> WireFormat {
         WireFormat::AnthropicMessages
     }
 
-    fn hold(&mut self, data: &[u8]) -> EventHold {
-        let Ok(event) = serde_json::from_slice::<MessagesEvent<'_>>(data) else {
+    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
+        let WireRecord::Object(event) = record else {
+            return ReplyEvent::Messages(MessagesEvent {
+                kind: MessagesEventKind::Other,
+                index: 0,
+            });
+        };
+        ReplyEvent::Messages(MessagesEvent {
+            kind: MessagesEventKind::read(event),
+            index: event.number("index").unwrap_or(0),
+        })
+    }
+
+    fn hold(&mut self, event: &ReplyEvent) -> EventHold {
+        let ReplyEvent::Messages(MessagesEvent { kind, index }) = event else {
             return EventHold::default();
         };
-        if event.kind == "content_block_start" && is_call(&event.content_block) {
-            self.arriving = Some(event.index);
+        if let MessagesEventKind::BlockStart(BlockKind::ToolUse | BlockKind::ServerToolUse) = kind {
+            self.arriving = Some(*index);
         }
-        let is_of_block = event.kind.starts_with("content_block_");
-        let call = self
-            .arriving
-            .filter(|index| is_of_block && *index == event.index);
-        let completes_call = call.is_some() && event.kind == "content_block_stop";
+        let is_of_block = matches!(
+            kind,
+            MessagesEventKind::BlockStart(_)
+                | MessagesEventKind::Block
+                | MessagesEventKind::BlockStop
+        );
+        let call = self.arriving.filter(|known| is_of_block && known == index);
+        let completes_call = call.is_some() && *kind == MessagesEventKind::BlockStop;
         if completes_call {
             self.arriving = None;
         }
         EventHold {
             call,
             completes_call,
-            waits_for_end: event.kind == "message_delta",
+            waits_for_end: *kind == MessagesEventKind::MessageDelta,
         }
     }
 
-    fn sent(&mut self, data: &[u8]) {
-        let Ok(event) = serde_json::from_slice::<MessagesEvent<'_>>(data) else {
+    fn sent(&mut self, event: ReplyEvent) {
+        let ReplyEvent::Messages(MessagesEvent { kind, index }) = event else {
             return;
         };
-        match &*event.kind {
-            "message_start" => {
+        match kind {
+            MessagesEventKind::MessageStart { output_tokens } => {
                 self.has_begun = true;
-                let usage = event.message.and_then(|message| message.usage);
-                self.output_tokens = usage.map_or(0, |usage| usage.output_tokens);
+                self.output_tokens = output_tokens;
             }
-            "content_block_start" => {
+            MessagesEventKind::BlockStart(block) => {
                 self.open = Some(OpenBlock {
-                    index: event.index,
-                    is_text: event
-                        .content_block
-                        .as_ref()
-                        .is_some_and(|it| it.kind == "text"),
+                    index,
+                    is_text: block == BlockKind::Text,
                 });
-                self.next = self.next.max(event.index.saturating_add(1));
-                self.has_call |= event
-                    .content_block
-                    .is_some_and(|block| block.kind == "tool_use");
+                self.next = self.next.max(index.saturating_add(1));
+                self.has_call |= block == BlockKind::ToolUse;
             }
-            "content_block_stop" => self.open = None,
-            "message_stop" => self.has_ended = true,
-            _ => {}
+            MessagesEventKind::BlockStop => self.open = None,
+            MessagesEventKind::MessageStop => self.has_ended = true,
+            MessagesEventKind::Block
+            | MessagesEventKind::MessageDelta
+            | MessagesEventKind::Other => {}
         }
     }
 

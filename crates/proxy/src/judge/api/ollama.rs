@@ -1,13 +1,9 @@
 //! Ollama's API, `/api/chat` and `/api/generate`: one JSON object on each line. The reason of a block is one more line.
 
-use std::borrow::Cow;
-
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use ttsr_wire::WireFormat;
+use ttsr_wire::{WireFormat, WireRecord};
 
-use super::{EventHold, ReplyApi, SplicedEvent, copied};
+use super::{EventHold, ReplyApi, ReplyEvent, SplicedEvent, copied};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, member, members, parse, quoted, span, string};
 
@@ -24,34 +20,23 @@ pub(super) struct OllamaReplyState {
 }
 
 /// The progress of a reply as the client has seen it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum OllamaProgress {
+    #[default]
     Open,
     /// The client has a call, which it runs.
     Called,
     Ended,
 }
 
-#[derive(Deserialize)]
-struct OllamaLine<'a> {
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    created_at: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    response: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    message: Option<OllamaMessage<'a>>,
-    #[serde(default)]
-    done: bool,
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct OllamaMessage<'a> {
-    #[serde(borrow)]
-    content: Option<Cow<'a, str>>,
-    tool_calls: Option<Vec<IgnoredAny>>,
+#[derive(Debug, Default)]
+pub(crate) struct OllamaLine {
+    model: Option<String>,
+    created_at: Option<String>,
+    has_text: bool,
+    is_done: bool,
+    /// The progress of the reply after the line.
+    progress: OllamaProgress,
 }
 
 impl OllamaReplyState {
@@ -85,41 +70,54 @@ impl ReplyApi for OllamaReplyState {
         WireFormat::Ollama
     }
 
+    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
+        let WireRecord::Object(line) = record else {
+            return ReplyEvent::Ollama(OllamaLine::default());
+        };
+        let message = line.get("message");
+        let content = message.and_then(|message| message.bytes("content"));
+        let mut texts = [content, line.bytes("response")].into_iter().flatten();
+        let has_call = message.is_some_and(|message| !message.list("tool_calls").is_empty());
+        let is_done = line.get("done").is_some_and(|done| done.raw() == b"true");
+        let progress = match (is_done || line.get("error").is_some(), has_call) {
+            (true, _) => OllamaProgress::Ended,
+            (false, true) => OllamaProgress::Called,
+            (false, false) => OllamaProgress::Open,
+        };
+        let owned = |name| line.text(name).map(|text| text.into_owned());
+        ReplyEvent::Ollama(OllamaLine {
+            model: owned("model"),
+            created_at: owned("created_at"),
+            has_text: texts.any(|text| !text.is_empty()),
+            is_done,
+            progress,
+        })
+    }
+
     /// A call is whole in a line.
-    fn hold(&mut self, data: &[u8]) -> EventHold {
-        let line = serde_json::from_slice::<OllamaLine<'_>>(data);
+    fn hold(&mut self, event: &ReplyEvent) -> EventHold {
         EventHold {
-            waits_for_end: line.is_ok_and(|line| line.done),
+            waits_for_end: matches!(event, ReplyEvent::Ollama(line) if line.is_done),
             ..EventHold::default()
         }
     }
 
-    fn sent(&mut self, data: &[u8]) {
-        let Ok(line) = serde_json::from_slice::<OllamaLine<'_>>(data) else {
+    fn sent(&mut self, event: ReplyEvent) {
+        let ReplyEvent::Ollama(line) = event else {
             return;
         };
         if let Some(model) = line.model {
-            self.model = model.into_owned();
+            self.model = model;
         }
-        let calls = line
-            .message
-            .as_ref()
-            .and_then(|message| message.tool_calls.as_ref());
-        if calls.is_some_and(|calls| !calls.is_empty()) {
-            self.progress = self.progress.max(OllamaProgress::Called);
+        if let Some(created_at) = line.created_at {
+            self.created_at = created_at;
         }
-        let created = line.created_at.map(Cow::into_owned);
-        self.created_at = created.unwrap_or(self.created_at.clone());
-        let content = line.message.and_then(|message| message.content);
-        let texts = [content, line.response];
-        self.has_text |= texts.into_iter().flatten().any(|text| !text.is_empty());
-        if line.done || line.error.is_some() {
-            self.progress = OllamaProgress::Ended;
-        }
+        self.has_text |= line.has_text;
+        self.progress = self.progress.max(line.progress);
     }
 
     fn can_splice(&self) -> bool {
-        self.is_chat && self.progress == OllamaProgress::Open
+        self.progress == OllamaProgress::Open
     }
 
     fn splice(&mut self, _: &mut Vec<u8>) {
@@ -137,8 +135,12 @@ impl ReplyApi for OllamaReplyState {
         {
             edits.replace(span(data, known), model);
         }
-        let message = member(&top, "message").and_then(members);
-        let content = message.and_then(|message| member(&message, "content"));
+        let content = match self.is_chat {
+            true => member(&top, "message")
+                .and_then(members)
+                .and_then(|message| member(&message, "content")),
+            false => member(&top, "response"),
+        };
         if let Some(content) = content.filter(|_| !self.gap.is_empty())
             && let Some(text) = string(content).filter(|text| !text.is_empty())
         {

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use ttsr_wire::WireFormat;
+use ttsr_wire::{JsonValue, WireFormat, WireRecord};
 
-use super::{COMMENT, EventHold, ReplyApi, SplicedEvent, push_event};
+use super::{COMMENT, EventHold, ReplyApi, ReplyEvent, SplicedEvent, push_event};
 use crate::config::BlockEnding;
 use crate::json_spans::{JsonEdits, elements, member, members, parse, span, string};
 
@@ -38,21 +37,48 @@ struct OpenItem {
     summary: BTreeMap<u64, (Value, String, bool)>,
 }
 
-#[derive(Deserialize)]
-struct ResponsesEvent {
-    #[serde(default, rename = "type")]
+/// An event. Values are kept as they are written, so that an event that is held takes no more memory than its bytes.
+#[derive(Debug, Default)]
+pub(crate) struct ResponsesEvent {
     kind: String,
-    #[serde(default)]
-    sequence_number: u64,
+    sequence_number: Option<u64>,
     output_index: Option<u64>,
-    #[serde(default)]
     content_index: u64,
-    #[serde(default)]
     summary_index: u64,
-    delta: Option<Value>,
-    item: Option<Value>,
-    part: Option<Value>,
-    response: Option<Value>,
+    delta: String,
+    item: Option<Vec<u8>>,
+    /// True if the item is a tool call.
+    is_call: bool,
+    part: Option<Vec<u8>>,
+    /// The first response of the reply.
+    response: Option<Vec<u8>>,
+}
+
+impl ResponsesEvent {
+    fn read(event: &JsonValue<'_>, is_first: bool) -> ResponsesEvent {
+        let text = |name| event.text(name).unwrap_or_default().into_owned();
+        let source = |name| event.get(name).map(|value| value.raw().to_vec());
+        let number = |name| event.number(name);
+        let item = event.get("item").and_then(|item| item.bytes("type"));
+        ResponsesEvent {
+            kind: text("type"),
+            sequence_number: number("sequence_number"),
+            output_index: number("output_index"),
+            content_index: number("content_index").unwrap_or(0),
+            summary_index: number("summary_index").unwrap_or(0),
+            delta: text("delta"),
+            item: source("item"),
+            is_call: item.is_some_and(|kind| kind.ends_with(b"_call")),
+            part: source("part"),
+            response: source("response").filter(|_| is_first),
+        }
+    }
+}
+
+/// Returns the value of a source text; `null` if it is missing or not valid JSON in UTF-8.
+fn parsed(source: Option<Vec<u8>>) -> Value {
+    let value = source.and_then(|source| serde_json::from_slice(&source).ok());
+    value.unwrap_or_default()
 }
 
 /// The events that end a response.
@@ -68,20 +94,25 @@ impl ReplyApi for ResponsesReply {
         WireFormat::OpenAiResponses
     }
 
-    fn hold(&mut self, data: &[u8]) -> EventHold {
-        let Ok(event) = serde_json::from_slice::<ResponsesEvent>(data) else {
+    fn read(&self, record: WireRecord<'_>) -> ReplyEvent {
+        ReplyEvent::Responses(Box::new(match record {
+            WireRecord::Object(event) => ResponsesEvent::read(event, self.response.is_none()),
+            WireRecord::Done => ResponsesEvent::default(),
+        }))
+    }
+
+    fn hold(&mut self, event: &ReplyEvent) -> EventHold {
+        let ReplyEvent::Responses(event) = event else {
             return EventHold::default();
         };
         let Some(index) = event.output_index else {
             return EventHold::default();
         };
-        let kind = event.item.as_ref().and_then(|item| item["type"].as_str());
-        let is_call = kind.is_some_and(|kind| kind.ends_with("_call"));
-        if is_call && event.kind == "response.output_item.added" {
+        if event.is_call && event.kind == "response.output_item.added" {
             self.arriving.push(index);
         }
         // A server may send an item only once, complete.
-        let call = (is_call || self.arriving.contains(&index)).then_some(index);
+        let call = (event.is_call || self.arriving.contains(&index)).then_some(index);
         let completes_call = event.kind == "response.output_item.done";
         if completes_call {
             self.arriving.retain(|known| *known != index);
@@ -93,27 +124,22 @@ impl ReplyApi for ResponsesReply {
         }
     }
 
-    fn sent(&mut self, data: &[u8]) {
-        let Ok(event) = serde_json::from_slice::<ResponsesEvent>(data) else {
+    fn sent(&mut self, event: ReplyEvent) {
+        let ReplyEvent::Responses(event) = event else {
             return;
         };
-        self.sequence = self.sequence.max(event.sequence_number.saturating_add(1));
+        let next = event.sequence_number.map(|number| number.saturating_add(1));
+        self.sequence = self.sequence.max(next.unwrap_or(0));
         self.has_ended |= FINAL.contains(&&*event.kind);
         if let (None, Some(response)) = (&self.response, event.response) {
-            self.response = Some(response);
+            self.response = Some(parsed(Some(response))).filter(Value::is_object);
         }
         let Some(index) = event.output_index else {
             return;
         };
-        let part = event.part.unwrap_or_default();
-        let delta = event
-            .delta
-            .as_ref()
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        if let ("response.output_item.done", Some(item)) = (&*event.kind, &event.item) {
+        if event.kind == "response.output_item.done" && event.item.is_some() {
             self.open.remove(&index);
-            self.done.insert(index, item.clone());
+            self.done.insert(index, parsed(event.item));
             return;
         }
         if self.done.contains_key(&index) {
@@ -122,24 +148,23 @@ impl ReplyApi for ResponsesReply {
         let open = self.open.entry(index).or_default();
         let content = open.content.entry(event.content_index);
         match &*event.kind {
-            "response.output_item.added" => open.item = event.item.unwrap_or_default(),
-            "response.content_part.added" => *content.or_default() = (part, String::new(), false),
+            "response.output_item.added" => open.item = parsed(event.item),
+            "response.content_part.added" => {
+                *content.or_default() = (parsed(event.part), String::new(), false);
+            }
             "response.output_text.delta"
             | "response.refusal.delta"
             | "response.reasoning_text.delta" => {
-                content.or_default().1.push_str(delta);
+                content.or_default().1.push_str(&event.delta);
             }
             "response.content_part.done" => content.or_default().2 = true,
             "response.reasoning_summary_part.added" => {
-                open.summary
-                    .insert(event.summary_index, (part, String::new(), false));
+                let part = (parsed(event.part), String::new(), false);
+                open.summary.insert(event.summary_index, part);
             }
             "response.reasoning_summary_text.delta" => {
-                open.summary
-                    .entry(event.summary_index)
-                    .or_default()
-                    .1
-                    .push_str(delta);
+                let part = open.summary.entry(event.summary_index);
+                part.or_default().1.push_str(&event.delta);
             }
             "response.reasoning_summary_part.done" => {
                 open.summary.entry(event.summary_index).or_default().2 = true;
