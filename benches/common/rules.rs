@@ -61,7 +61,7 @@ pub(crate) fn made(count: usize) -> Vec<String> {
     (0..count).map(made).collect()
 }
 
-/// Returns a pack with one rule per pattern on that channel.
+/// Returns a pack with one rule per pattern on that channel, with its automata.
 pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pack {
     let rules = patterns.iter().enumerate().map(|(number, text)| {
         let pattern = Pattern::regex(text.clone());
@@ -71,7 +71,9 @@ pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pac
         rule
     });
     let builder = rules.fold(Pack::builder().limits(limits), |pack, rule| pack.rule(rule));
-    builder.build().expect("the patterns load")
+    let pack = builder.build().expect("the patterns load");
+    pack.prepare();
+    pack
 }
 
 /// Returns text that matches every 40th pattern, from the first, each match with a space on both sides.
@@ -120,8 +122,10 @@ impl Rules {
     pub(crate) fn loaded_again(&self) -> Rules {
         let rules = self.pack.rules().iter().cloned();
         let builder = rules.fold(Pack::builder(), |pack, rule| pack.rule(rule));
+        let pack = builder.build().expect("the rules were loaded before");
+        pack.prepare();
         Rules {
-            pack: builder.build().expect("the rules were loaded before"),
+            pack,
             channel: self.channel,
             model: Arc::clone(&self.model),
             ending: self.ending.clone(),
