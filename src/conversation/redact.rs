@@ -44,13 +44,16 @@ impl RedactedPiece<'_> {
         let mut is_open = *skip_to > self.base;
         for found in replacements.take_while(|found| found.start < end) {
             let (start, is_bare) = self.widened_start(found.start);
+            // The range lies between two scalars, in structure that must stay for the input to be JSON.
             if start >= found.end {
                 continue;
             }
+            // The scalar that the range reaches begins in a later piece.
             if start >= end {
                 deferred = deferred.or(Some(found.start));
                 continue;
             }
+            // Ranges that overlap are one; a range that begins where another ends is its own.
             if is_open && start >= *skip_to {
                 next = self.end_range(skip_to, out);
                 is_open = false;
@@ -59,6 +62,7 @@ impl RedactedPiece<'_> {
                 *skip_to = found.end.max(*skip_to);
                 continue;
             }
+            // The last range was widened to a whole scalar, and this one lies in the same scalar.
             if start < next {
                 continue;
             }
@@ -71,6 +75,7 @@ impl RedactedPiece<'_> {
             *skip_to = found.end;
             is_open = true;
         }
+        // A range that ends in a later piece stays open: `skip_to` tells that piece.
         if is_open && *skip_to <= end {
             next = self.end_range(skip_to, out);
         } else if is_open {
@@ -136,9 +141,11 @@ pub(super) fn floor_char(bytes: &[u8], at: usize) -> usize {
 
 /// Returns the range of the character that `at` is inside of; its end may lie beyond `bytes`.
 fn char_around(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    // A character has at most three bytes before its last one.
     for back in 1..=at.min(3) {
         let len = match bytes.get(at - back)? {
             0x80..=0xBF => continue,
+            // 0xC0 and 0xC1 would encode ASCII, so they begin no character.
             0xC2..=0xDF => 2,
             0xE0..=0xEF => 3,
             0xF0..=0xF4 => 4,

@@ -82,6 +82,7 @@ impl PartText {
         if self.waits_for_close && !self.is_closed {
             return;
         }
+        // `out` is empty, so both buffers keep their capacity and no byte is copied.
         if self.is_free {
             std::mem::swap(&mut self.waiting, out);
             self.base += out.len() as u64;
@@ -112,7 +113,9 @@ impl PartText {
         let deferred = piece.copy_redacted(ranges, &mut self.skip_to, out);
         self.waiting.drain(..len);
         self.base += len as u64;
+        // A range whose scalar is not complete yet is given to the next piece again.
         self.redact_from = deferred.unwrap_or(self.base);
+        // No later range can touch a scalar that has left.
         if let Some(scalars) = &mut self.scalars {
             scalars.discard_before(self.base);
         }
@@ -128,6 +131,7 @@ impl PartText {
         if self.is_closed {
             return self.waiting.len();
         }
+        // A number of which a part has left could not be replaced by a string, so the end moves before it.
         let decided = stream.releasable(self.part);
         let decided = match &self.scalars {
             Some(scalars) => scalars.floor(decided),
@@ -162,6 +166,7 @@ impl PartText {
     ) -> Vec<u8> {
         let delivered = self.delivered.as_deref().unwrap_or_default();
         let end = usize::try_from(end).unwrap_or(usize::MAX);
+        // The text becomes part of the next request, which is JSON, so it ends with a whole character.
         let end = floor_char(delivered, end.min(delivered.len()));
         let piece = RedactedPiece {
             bytes: &delivered[..end],
@@ -182,6 +187,7 @@ impl PartText {
     /// Reads a delta that leaves at once, if nothing of the part waits. Returns false if it must wait.
     #[inline]
     pub(super) fn pass(&mut self, bytes: &[u8]) -> bool {
+        // Order: a delta may not overtake bytes that wait.
         let passes =
             self.is_free && !self.waits_for_close && !self.is_closed && self.waiting.is_empty();
         if passes {
@@ -211,6 +217,7 @@ pub(super) fn redactions<'a>(
     from: u64,
     live: &'a [(RuleId, PartId)],
 ) -> impl Iterator<Item = RedactionEdit<'a>> {
+    // Redactions are sorted by part and start, and a part may have many that have left already.
     let all = stream.redactions();
     let first = all.partition_point(|known| (known.part, known.start) < (part, from));
     let of_part = all[first..]

@@ -64,6 +64,7 @@ impl ScalarTracker {
         while let Some(&byte) = rest.first() {
             let used = match self.state {
                 TokenState::NotJson => rest.len(),
+                // Most of a tool input is in strings, so they are skipped to the next byte that can end one.
                 TokenState::String => memchr2(b'"', b'\\', rest).map_or(rest.len(), |at| at + 1),
                 _ => 1,
             };
@@ -76,6 +77,7 @@ impl ScalarTracker {
                 }
                 (TokenState::String, b'\\') => TokenState::Escape,
                 (TokenState::String | TokenState::Escape, _) => TokenState::String,
+                // Text without a `{` at its start is matched undecoded, and redacted as plain text.
                 (TokenState::Start, b'{') => TokenState::Structure,
                 (TokenState::Start, b' ' | b'\t' | b'\n' | b'\r') => TokenState::Start,
                 (TokenState::Start, _) => TokenState::NotJson,
@@ -121,6 +123,7 @@ impl ScalarTracker {
     }
 
     fn complete_scalar(&mut self, end: u64, is_bare: bool) {
+        // An empty string has no byte that a range could touch.
         let start = self.open_start;
         if start < end {
             self.complete.push_back(Scalar {

@@ -121,9 +121,9 @@ pub(super) fn compile(
     let conditions: Vec<_> = indexed
         .map(|(index, rule)| CompoundCondition::from_rule(rule, is_allowed_by_text(index), mode))
         .collect();
-    let mut states = 0;
-    let patterns = compile_patterns(&rules, &conditions, context, &mut globs, &mut states)?;
-    let raws = compile_raws(&rules, context, &mut globs, &mut states)?;
+    let mut budget = StateBudget::new(context.limits.pack_states);
+    let patterns = compile_patterns(&rules, &conditions, context, &mut globs, &mut budget)?;
+    let raws = compile_raws(&rules, context, &mut globs, &mut budget)?;
     let sources = RuleSources {
         rules: &rules,
         patterns: &patterns,
@@ -158,14 +158,35 @@ pub(super) fn compile(
     })
 }
 
-/// Compiles the patterns of each rule, within [`Limits::pack_states`]. Adds their states to `states`.
+/// The automaton states of the patterns so far, and their limit, [`Limits::pack_states`].
+struct StateBudget {
+    used: usize,
+    limit: usize,
+}
+
+impl StateBudget {
+    fn new(limit: usize) -> StateBudget {
+        StateBudget { used: 0, limit }
+    }
+
+    fn add(&mut self, states: usize) -> Result<(), CompileErrorKind> {
+        self.used = self.used.saturating_add(states);
+        match self.used > self.limit {
+            true => Err(CompileErrorKind::States(self.used)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Compiles the patterns of each rule, within `budget`.
 fn compile_patterns<'r>(
     rules: &'r [Rule],
     conditions: &[Option<Box<CompoundCondition>>],
     context: &LoadContext<'_>,
     globs: &mut GlobCache<'r>,
-    states: &mut usize,
+    budget: &mut StateBudget,
 ) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
+    #[cfg(feature = "lookaround")]
     let limits = context.limits;
     let mut compiler = pike::Compiler::default();
     let mut compiled = Vec::with_capacity(rules.len());
@@ -175,10 +196,7 @@ fn compile_patterns<'r>(
         for (role, pattern) in text_patterns(&rule.condition) {
             let lowered = lower(pattern, &context.patterns)
                 .map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-            *states = states.saturating_add(pattern::states(&lowered.hir));
-            if *states > limits.pack_states {
-                return Err(error(CompileErrorKind::States(*states)));
-            }
+            budget.add(pattern::states(&lowered.hir)).map_err(error)?;
             let unless = pattern
                 .exception()
                 .map(|exception| lower(&exception, &context.patterns));
@@ -186,30 +204,18 @@ fn compile_patterns<'r>(
                 .transpose()
                 .map_err(|why| error(CompileErrorKind::Pattern(why)))?
                 .map(|lowered| lowered.hir);
-            *states = states.saturating_add(unless.as_deref().map_or(0, pattern::states));
-            if *states > limits.pack_states {
-                return Err(error(CompileErrorKind::States(*states)));
-            }
+            let states = unless.as_deref().map_or(0, pattern::states);
+            budget.add(states).map_err(error)?;
             let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
                 let confirm = Verifier::compile(text, &limits.pattern_limits());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
-                *states = states.saturating_add(confirm.size());
-                if *states > limits.pack_states {
-                    return Err(error(CompileErrorKind::States(*states)));
-                }
+                budget.add(confirm.size()).map_err(error)?;
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
-                let around = match wants_every {
-                    true => Some(LookaroundSearch::compile(text).ok_or_else(|| {
-                        error(CompileErrorKind::Pattern(PatternError::TooBig {
-                            states: pattern::states(&lowered.hir),
-                            limit: limits.rule_states,
-                        }))
-                    })?),
-                    false => None,
-                };
+                let around = wants_every.then(|| every_match(text, &lowered.hir, limits));
+                let around = around.transpose().map_err(error)?;
                 patterns.push(CompiledPattern {
                     confirm: Some(Arc::new(confirm)),
                     around: around.map(Arc::new),
@@ -249,12 +255,27 @@ fn compile_patterns<'r>(
     Ok(compiled)
 }
 
-/// Compiles the `raw` patterns of the commands of each rule. Adds their states to `states`.
+/// Returns the search for every match of a pattern with look-around.
+#[cfg(feature = "lookaround")]
+fn every_match(
+    text: &str,
+    hull: &Hir,
+    limits: &Limits,
+) -> Result<LookaroundSearch, CompileErrorKind> {
+    LookaroundSearch::compile(text).ok_or_else(|| {
+        CompileErrorKind::Pattern(PatternError::TooBig {
+            states: pattern::states(hull),
+            limit: limits.rule_states,
+        })
+    })
+}
+
+/// Compiles the `raw` patterns of the commands of each rule, within `budget`.
 fn compile_raws<'r>(
     rules: &'r [Rule],
     context: &LoadContext<'_>,
     globs: &mut GlobCache<'r>,
-    states: &mut usize,
+    budget: &mut StateBudget,
 ) -> Result<Vec<Vec<CompiledRaw>>, CompileError> {
     let mut compiler = pike::Compiler::default();
     let mut compiled = Vec::with_capacity(rules.len());
@@ -269,10 +290,7 @@ fn compile_raws<'r>(
             let hir = lowered
                 .map_err(|why| error(CompileErrorKind::Pattern(why)))?
                 .hir;
-            *states = states.saturating_add(pattern::states(&hir));
-            if *states > context.limits.pack_states {
-                return Err(error(CompileErrorKind::States(*states)));
-            }
+            budget.add(pattern::states(&hir)).map_err(error)?;
             let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
             raws.push(CompiledRaw {
                 vm: Arc::new(compiler.compile(&hir, None)),
