@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::Action;
-use crate::rule::Pattern;
+use crate::program::LazyMatcher;
+use crate::rule::{Pattern, Region};
 
 const PART: PartId = PartId(3);
 
@@ -783,4 +784,51 @@ fn the_matched_text_of_a_command_is_its_words() {
     let hit = stream.hits()[0];
     assert_eq!(stream.matched(&hit), "git push");
     assert!(stream.excerpt(&hit).contains("git push"));
+}
+
+/// Returns the number of matchers of a channel that are not built.
+fn unbuilt(pack: &Pack, channel: Channel) -> usize {
+    let rules = pack.program().channel(channel).expect("a rule reads it");
+    let views = [&rules.raw].into_iter().chain(&rules.views);
+    let matchers = views.flat_map(|view| {
+        let full = view.full.iter().map(|full| &full.matcher);
+        [&view.matcher].into_iter().chain(full)
+    });
+    let is_unbuilt = |matcher: &&LazyMatcher| format!("{matcher:?}") == "LazyLock(<uninit>)";
+    matchers.filter(is_unbuilt).count()
+}
+
+#[test]
+fn a_matcher_is_built_when_its_view_has_text_or_by_prepare() {
+    let rule = |id: &str, region: Region| {
+        let mut pattern = Pattern::literal("bad");
+        pattern.region = vec![region];
+        let mut rule = Rule::new(id, vec![pattern]);
+        rule.on = vec![Channel::Text];
+        rule
+    };
+    let mut of_calls = Rule::new("t/calls", vec![Pattern::literal("bad")]);
+    of_calls.on = vec![Channel::ToolInput];
+    let builder = [
+        rule("t/code", Region::Code),
+        rule("t/prose", Region::Prose),
+        of_calls,
+    ]
+    .into_iter()
+    .fold(Pack::builder(), |builder, rule| builder.rule(rule));
+    let pack = builder.build().unwrap();
+    let counts = |pack: &Pack| [Channel::Text, Channel::ToolInput].map(|it| unbuilt(pack, it));
+    // The channel of text has a matcher for the unchanged text, too.
+    assert_eq!(counts(&pack), [3, 1]);
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    let _ = stream.push(PART, b"some prose\n");
+    assert_eq!(counts(&pack), [1, 1], "there was no code");
+    pack.prepare();
+    assert_eq!(counts(&pack), [0, 0]);
+    // Building a matcher over bytes may fail, so it is built with the pack.
+    let mut bytes = Rule::new("t/bytes", vec![Pattern::regex(r"(?-u:\xFF)")]);
+    bytes.on = vec![Channel::Text];
+    let pack = Pack::builder().rule(bytes).build().unwrap();
+    assert_eq!(unbuilt(&pack, Channel::Text), 0);
 }

@@ -246,6 +246,15 @@ fn named_session(top: &[(String, &RawValue)]) -> Option<String> {
     in_user.or_else(|| of("client_metadata", "session_id"))
 }
 
+/// The members of an object that have texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextMembers {
+    /// Those of content in the form of an API: [`CONTENT`], and none of [`MEDIA`].
+    Content,
+    /// All, of an object whose form a tool chooses.
+    All,
+}
+
 struct BodyReader<'b> {
     api: ModelApi,
     body: &'b [u8],
@@ -366,7 +375,7 @@ impl<'b> BodyReader<'b> {
         for part in list {
             let part = members(part)?;
             if let Some(text) = member(&part, "text").filter(|text| text.get() != "null") {
-                self.strings(text, 1, &mut texts)?;
+                self.texts(text, 1, TextMembers::All, &mut texts)?;
             }
             if let Some(output) = either(&part, "functionResponse", "function_response")? {
                 has_output = true;
@@ -395,7 +404,7 @@ impl<'b> BodyReader<'b> {
         let response = member(&known, "response");
         let mut texts = Vec::new();
         if let Some(response) = response {
-            self.strings(response, DEPTH, &mut texts)?;
+            self.texts(response, DEPTH, TextMembers::All, &mut texts)?;
         }
         let is_error = response.and_then(members).is_some_and(|response| {
             member(&response, "error").is_some_and(|error| error.get() != "null")
@@ -410,34 +419,6 @@ impl<'b> BodyReader<'b> {
             texts,
             item,
         });
-        Some(())
-    }
-
-    /// Adds all strings of a value to `texts`, in their order.
-    fn strings(
-        &self,
-        value: &'b RawValue,
-        depth: usize,
-        texts: &mut Vec<RequestText>,
-    ) -> Option<()> {
-        let depth = depth.checked_sub(1)?;
-        match value.get().as_bytes().first()? {
-            b'"' => texts.push(RequestText {
-                range: span(self.body, value),
-                text: string(value)?,
-            }),
-            b'[' => {
-                for element in elements(value)? {
-                    self.strings(element, depth, texts)?;
-                }
-            }
-            b'{' => {
-                for (_, value) in members(value)? {
-                    self.strings(value, depth, texts)?;
-                }
-            }
-            _ => {}
-        }
         Some(())
     }
 
@@ -529,7 +510,7 @@ impl<'b> BodyReader<'b> {
 
     fn instruct(&mut self, content: &'b RawValue) -> Option<()> {
         let mut texts = std::mem::take(&mut self.instructions);
-        self.texts(content, DEPTH, &mut texts)?;
+        self.texts(content, DEPTH, TextMembers::Content, &mut texts)?;
         self.instructions = texts;
         Some(())
     }
@@ -554,7 +535,7 @@ impl<'b> BodyReader<'b> {
     ) -> Option<()> {
         let mut texts = Vec::new();
         if let Some(content) = content {
-            self.texts(content, DEPTH, &mut texts)?;
+            self.texts(content, DEPTH, TextMembers::Content, &mut texts)?;
         }
         self.parts.push(RequestPart {
             role: PartRole::ToolOutput,
@@ -583,7 +564,7 @@ impl<'b> BodyReader<'b> {
                     let known = members(block)?;
                     let kind = member(&known, "type").and_then(string);
                     if kind.as_deref() != Some("tool_result") {
-                        self.texts(block, DEPTH, &mut texts)?;
+                        self.texts(block, DEPTH, TextMembers::Content, &mut texts)?;
                         continue;
                     }
                     let id = member(&known, "tool_use_id").and_then(string);
@@ -598,7 +579,7 @@ impl<'b> BodyReader<'b> {
             }
             None => {
                 string(content)?;
-                self.texts(content, DEPTH, &mut texts)?;
+                self.texts(content, DEPTH, TextMembers::Content, &mut texts)?;
             }
         }
         self.items[item].content = Some(form);
@@ -614,8 +595,15 @@ impl<'b> BodyReader<'b> {
         Some(())
     }
 
-    /// Adds the texts of content to `texts`, in their order.
-    fn texts(&self, value: &'b RawValue, depth: usize, texts: &mut Vec<RequestText>) -> Option<()> {
+    /// Adds the texts of a value to `texts`, in their order: its strings, and those in the members of objects that `read`
+    /// selects.
+    fn texts(
+        &self,
+        value: &'b RawValue,
+        depth: usize,
+        read: TextMembers,
+        texts: &mut Vec<RequestText>,
+    ) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match value.get().as_bytes().first()? {
             b'"' => texts.push(RequestText {
@@ -624,18 +612,19 @@ impl<'b> BodyReader<'b> {
             }),
             b'[' => {
                 for element in elements(value)? {
-                    self.texts(element, depth, texts)?;
+                    self.texts(element, depth, read, texts)?;
                 }
             }
             b'{' => {
                 let known = members(value)?;
                 let kind = member(&known, "type").and_then(string);
-                if kind.is_some_and(|kind| MEDIA.contains(&&*kind)) {
+                let is_media = kind.is_some_and(|kind| MEDIA.contains(&&*kind));
+                if is_media && read == TextMembers::Content {
                     return Some(());
                 }
                 for (name, value) in known {
-                    if CONTENT.contains(&&*name) {
-                        self.texts(value, depth, texts)?;
+                    if read == TextMembers::All || CONTENT.contains(&&*name) {
+                        self.texts(value, depth, read, texts)?;
                     }
                 }
             }

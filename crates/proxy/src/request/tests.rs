@@ -470,14 +470,19 @@ fn guidance_does_not_wait_for_ever_for_a_conversation_that_is_over() {
     assert!(sent[PASSED_OVER as usize]);
 }
 
+/// Returns a retry by the model `other`. The temperature is in thousandths.
+fn retry_with(partial: &str, message: &str, temperature: u32) -> RetryMessage {
+    RetryMessage {
+        partial: partial.to_owned(),
+        message: message.to_owned(),
+        model: Some("other".to_owned()),
+        temperature: Some(temperature),
+    }
+}
+
 #[test]
 fn a_request_that_is_sent_again_has_the_partial_and_the_message() {
-    let retry = |partial: &str| RetryMessage {
-        partial: partial.to_owned(),
-        message: "Say it better.".to_owned(),
-        model: Some("other".to_owned()),
-        temperature: Some(250),
-    };
+    let retry = |partial: &str| retry_with(partial, "Say it better.", 250);
     for api in APIS {
         for last in [user("Hi."), tool("ok")] {
             let mut session = Session::new(pack([]));
@@ -669,12 +674,7 @@ fn instructions_are_not_judged_and_escaped_names_are_read() {
 
 #[test]
 fn a_request_that_is_sent_again_has_its_options_and_messages_even_without_a_history() {
-    let retry = RetryMessage {
-        partial: "So".into(),
-        message: "No.".into(),
-        model: Some("other".into()),
-        temperature: Some(500),
-    };
+    let retry = retry_with("So", "No.", 500);
     let mut session = Session::new(pack([]));
     let body = br#"{"prompt":{"id":"p"},"model":"m","temperature":1}"#;
     let judged = session.judge(APIS[2], Bytes::from_static(body)).unwrap();
@@ -856,12 +856,7 @@ fn prompts_are_judged_extended_and_continued() {
         let body = judged.body.write(retry).to_vec();
         String::from_utf8(body).unwrap()
     };
-    let retry = |partial: &str| RetryMessage {
-        partial: partial.to_owned(),
-        message: "No.".into(),
-        model: Some("other".into()),
-        temperature: Some(500),
-    };
+    let retry = |partial: &str| retry_with(partial, "No.", 500);
     for api in PROMPTS {
         let body = br#"{ "prompt": "Use key-1234.", "suffix":"key-5678", "model":"m" }"#;
         let mut session = Session::new(rules());

@@ -135,13 +135,7 @@ impl FirstEndReader {
             self.candidates = Some(candidates);
             return;
         }
-        let FirstEndReader {
-            cursor,
-            window,
-            exceptions,
-            ..
-        } = self;
-        let mut admit = |event: MatchEvent| {
+        self.search(view, bytes, |event, window| {
             let read = event.at + 1;
             let decided = at + read as u64;
             let end = TextEnd {
@@ -151,14 +145,31 @@ impl FirstEndReader {
             admission.admit_first_end(view, scope, &event, end, || {
                 MatchContext::at_end(window, &bytes[..read], event.back)
             });
-        };
+        });
+    }
+
+    /// Searches bytes, and calls `admit` for each match that no exception excludes, with the window before these bytes.
+    #[inline]
+    fn search(
+        &mut self,
+        view: &ViewRules,
+        bytes: &[u8],
+        mut admit: impl FnMut(MatchEvent, &Window),
+    ) {
+        let FirstEndReader {
+            cursor,
+            window,
+            exceptions,
+            ..
+        } = self;
         view.matcher.push(cursor, bytes, |event| {
             if !is_taken(exceptions, view, event, window) {
-                admit(event);
+                admit(event, window);
             }
         });
         if let Some(exceptions) = exceptions {
-            exceptions.take_matches(view).for_each(admit);
+            let matches = exceptions.take_matches(view);
+            matches.for_each(|event| admit(event, window));
         }
         window.push(bytes);
     }
@@ -212,13 +223,7 @@ impl FirstEndReader {
             self.candidates = Some(candidates);
             return;
         }
-        let FirstEndReader {
-            cursor,
-            window,
-            exceptions,
-            ..
-        } = self;
-        let mut admit = |event: MatchEvent| {
+        self.search(view, piece.bytes, |event, window| {
             let read = event.at + 1;
             let end = TextEnd {
                 offset: offset(len - read + event.back),
@@ -227,16 +232,7 @@ impl FirstEndReader {
             admission.admit_first_end(view, scope, &event, end, || {
                 MatchContext::at_end(window, &piece.bytes[..read], event.back)
             });
-        };
-        view.matcher.push(cursor, piece.bytes, |event| {
-            if !is_taken(exceptions, view, event, window) {
-                admit(event);
-            }
         });
-        if let Some(exceptions) = exceptions {
-            exceptions.take_matches(view).for_each(admit);
-        }
-        window.push(piece.bytes);
     }
 
     /// Ends an incomplete character: the next bytes do not continue it.
