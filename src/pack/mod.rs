@@ -279,7 +279,7 @@ impl Pack {
     /// use ttsr::{Channel, Pack, Pattern, Rule};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
     /// pack.prepare();
-    /// assert_eq!(ttsr::scan(&pack, Channel::Text, b"TODO: more").matches.len(), 1);
+    /// assert_eq!(ttsr::scan(&pack, Channel::Text, None, None, b"TODO: more").len(), 1);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn prepare(&self) {
