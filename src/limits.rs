@@ -71,10 +71,8 @@ pub struct Limits {
     /// (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
     /// The longest match, in bytes of its haystack, of a rule that needs whole matches: a rule that counts, redacts or
-    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. Such rules
-    /// share an automaton, except that rules that hold or redact have their own. While a match of one rule is in
-    /// progress, the matches of the others wait to become certain; if it is cut, a match of another rule in progress
-    /// there is cut, too. Default 64 KiB.
+    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. Default
+    /// 64 KiB.
     pub stretch_bytes: usize,
     /// The most steps of one verification. A match that is undecided by then is a hit of a critical rule, and is
     /// counted as unconfirmed for any other rule. Default 100,000.

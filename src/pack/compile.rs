@@ -19,8 +19,8 @@ use crate::program::ConfirmTable;
 use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern,
-    FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, MatchMode, PatternRole, Places,
-    Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
+    FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, MatchMode,
+    PatternRole, Places, Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -614,6 +614,35 @@ impl MatcherBuild<'_> {
     }
 }
 
+/// The most bytes of the tables of a single rule, which is searched only around its matches.
+const RULE_TABLE_BYTES: usize = 256 << 10;
+
+/// Groups the patterns by their rules. The patterns of a rule are adjacent.
+fn full_match_rules(
+    hirs: &[Arc<Hir>],
+    patterns: &[FullMatchPattern],
+    table_bytes: usize,
+) -> Box<[FullMatchRule]> {
+    let mut from = 0;
+    let chunks = patterns.chunk_by(|one, other| one.rule == other.rule);
+    let rules = chunks.map(|chunk| {
+        let range = from..from + chunk.len();
+        from = range.end;
+        let own = hirs[range.clone()].to_vec();
+        let table_bytes = table_bytes.min(RULE_TABLE_BYTES);
+        let build = move || {
+            Matcher::for_spans(&own, table_bytes)
+                .expect("the matcher of all patterns distinguishes at least these classes")
+        };
+        FullMatchRule {
+            rule: chunk[0].rule,
+            patterns: range.start as u32..range.end as u32,
+            matcher: LazyLock::new(Box::new(build)),
+        }
+    });
+    rules.collect()
+}
+
 /// Collects the patterns that read the same text.
 #[derive(Default)]
 struct ViewBuilder {
@@ -730,6 +759,7 @@ impl ViewBuilder {
             .filter(|((hirs, _), _, _)| !hirs.is_empty())
             .map(|((hirs, patterns), holds, is_unbroken)| {
                 Ok(FullMatchRules {
+                    rules: full_match_rules(&hirs, &patterns, build.limits.table_bytes),
                     matcher: build.matcher(move |bytes| Matcher::for_spans(&hirs, bytes))?,
                     counts: match patterns.iter().any(compares_positions) {
                         true => TextCounts::LinesAndChars,

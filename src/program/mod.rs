@@ -153,17 +153,38 @@ pub(crate) enum TextCounts {
     Nothing,
 }
 
-/// A set of patterns whose full matches are needed, in one matcher.
+/// A set of patterns whose full matches are needed.
 #[derive(Debug)]
 pub(crate) struct FullMatchRules {
+    /// Tells at which positions no match of any pattern is in progress, and which patterns have matched.
     pub(crate) matcher: LazyMatcher,
     /// Indexed by pattern id of `matcher`.
     pub(crate) patterns: Box<[FullMatchPattern]>,
+    /// The rules of the patterns, in the order of their patterns.
+    pub(crate) rules: Box<[FullMatchRule]>,
     /// True if text is held back until these patterns are decided.
     pub(crate) holds: bool,
     pub(crate) counts: TextCounts,
     /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
     pub(crate) is_unbroken: bool,
+}
+
+/// The patterns of one rule in a [`FullMatchRules`].
+#[derive(Debug)]
+pub(crate) struct FullMatchRule {
+    pub(crate) rule: RuleId,
+    /// Indices into [`FullMatchRules::patterns`].
+    pub(crate) patterns: Range<u32>,
+    /// Tells where no match of these patterns is in progress. Its pattern ids count from the start of `patterns`.
+    pub(crate) matcher: LazyMatcher,
+}
+
+impl FullMatchRules {
+    /// Returns the index in `rules` of the rule of a pattern.
+    pub(crate) fn rule_of(&self, pattern: u32) -> usize {
+        self.rules
+            .partition_point(|rule| rule.patterns.end <= pattern)
+    }
 }
 
 /// A pattern whose full matches are needed.

@@ -337,6 +337,25 @@ impl LazyDfa {
         self.activate_initial_suffixes(cursor);
     }
 
+    /// Moves the cursor to a position after `text` at which no match is in progress. The haystack may begin before
+    /// `text`. Only for automata without cuts.
+    pub(crate) fn restart_after(&self, cursor: &mut DfaCursor, text: &[u8]) {
+        self.restart(cursor);
+        cursor.state = cursor.generation.start_states[LookBehind::Other as usize];
+        self.push(cursor, text, ShortPath::Declined, &mut |_| {});
+        let fallback = cursor.extra.as_mut();
+        let before = match fallback.and_then(|extra| extra.nfa_cursor.take()) {
+            Some(nfa_cursor) => nfa_cursor.before,
+            None => {
+                let cache = cursor.generation.lock();
+                cache
+                    .state_set(&cursor.generation.table, cursor.state)
+                    .before
+            }
+        };
+        cursor.state = cursor.generation.start_states[before as usize];
+    }
+
     /// Returns the prefilter if a delta of `len` bytes is long enough for it.
     fn prefilter_for(&self, len: usize) -> Option<&Prefilter> {
         match len >= self.prefiltered {

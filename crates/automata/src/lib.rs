@@ -339,6 +339,14 @@ impl Matcher {
         self.each(cursor, |automaton, cursor| automaton.lazy.restart(cursor));
     }
 
+    /// Moves the cursor to a position after `text` at which no match is in progress. Look-behind sees the end of `text`,
+    /// before which the haystack may have more bytes. Only for matchers made by [`for_spans`](Self::for_spans).
+    pub fn restart_after(&self, cursor: &mut Cursor, text: &[u8]) {
+        self.each(cursor, |automaton, cursor| {
+            automaton.lazy.restart_after(cursor, text);
+        });
+    }
+
     /// Steps the bytes, each once, and calls `on` for each match that becomes certain. Events of one pattern come in
     /// the order of `at`; events of different patterns come in no order.
     #[inline]

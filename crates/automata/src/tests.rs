@@ -1180,6 +1180,32 @@ fn a_run_steps_whole_characters_and_tracks_where_it_was_idle() {
 }
 
 #[test]
+fn a_search_that_begins_within_a_text_sees_what_precedes_it() {
+    let patterns = parsed(&[r"\bab", "(?m)^ab", r"\Aab", r"\Bab", "é?ab"]);
+    // The second budget has no room for any state, so that the search is in the fallback.
+    for budget in [1 << 20, 1] {
+        let matcher = Matcher::for_spans(&patterns, budget).expect("few characters");
+        for (before, patterns) in [
+            ("x", &[3, 4][..]),
+            (" ", &[0, 4]),
+            ("\n", &[0, 1, 4]),
+            ("é", &[3, 4]),
+            ("a", &[3, 4]),
+            ("a-", &[0, 4]),
+            ("", &[0, 4]),
+        ] {
+            let mut cursor = matcher.start();
+            matcher.restart_after(&mut cursor, before.as_bytes());
+            assert!(matcher.is_idle(&cursor), "{before:?}");
+            let mut found = Vec::new();
+            matcher.push(&mut cursor, b"ab", |event| found.push(event.pattern));
+            found.sort_unstable();
+            assert_eq!(found, patterns, "{before:?} in {budget} bytes");
+        }
+    }
+}
+
+#[test]
 fn a_repeat_covers_its_own_copies_and_not_those_of_another() {
     for patterns in [["a[ab]{3,}x", "b[ab]{3,}y"], ["b[ab]{3,}y", "a[ab]{3,}x"]] {
         for text in ["aaaaabaaay", "bbbbbbabbbx", "aaaaabaaayx"] {

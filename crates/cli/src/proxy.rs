@@ -55,18 +55,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// The certificate of the proxy, in PEM, with which connections are encrypted by TLS
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "key",
-        conflicts_with = "command"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     certificate: Option<PathBuf>,
     /// The private key of the certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "certificate")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     key: Option<PathBuf>,
     /// The certificates, in PEM, of the authorities of which one must have signed the certificate of each client
-    #[arg(long, value_name = "FILE", requires = "certificate")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     client_ca: Option<PathBuf>,
     /// Append events to this file, as JSON without text of requests and replies; `ttsr log` shows it
     #[arg(long, value_name = "FILE")]
@@ -135,6 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     pack.prepare();
     let is_wrapping = !options.command.is_empty();
     let (config, suffix) = config(options, &settings, is_wrapping)?;
+    let is_encrypted = config.tls.is_some();
     let usual = if is_wrapping {
         "127.0.0.1:0"
     } else {
@@ -165,17 +161,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
                 }
                 serve_command(proxy, command, program).await
             }
-            None => {
-                serve(
-                    proxy,
-                    if options.certificate.is_some() {
-                        "https"
-                    } else {
-                        "http"
-                    },
-                )
-                .await
-            }
+            None => serve(proxy, if is_encrypted { "https" } else { "http" }).await,
         };
         drop(watch);
         print_message(&ProxySummary(totals.snapshot(), totals.unscanned()));
@@ -210,13 +196,22 @@ fn config(
         },
         is_fail_open: options.fail_open,
         token: token(options)?,
-        tls: tls(options)?,
-        log: log(options)?,
+        // A command reaches its proxy at a loopback address without TLS.
+        tls: if is_wrapping {
+            None
+        } else {
+            tls(options, settings)?
+        },
+        log: log(options.log.as_ref().or(settings.log.as_ref()))?,
         ..ProxyConfig::default()
     };
     settings.apply(&mut config)?;
     if let Some(place) = options.sessions.as_ref().or(settings.sessions.as_ref()) {
-        let authorities = options.sessions_ca.as_deref().map(read).transpose()?;
+        let authorities = options
+            .sessions_ca
+            .as_ref()
+            .or(settings.sessions_ca.as_ref());
+        let authorities = authorities.map(|path| read(path)).transpose()?;
         let store = session_store(place, authorities.as_deref());
         config.sessions = store.map_err(|error| message(&error))?;
     }
@@ -251,23 +246,34 @@ fn token(options: &Options) -> Result<Option<ProxyToken>, CommandError> {
     token.map_err(|error| message(&error))
 }
 
-/// Returns TLS with the certificate of the options.
-fn tls(options: &Options) -> Result<Option<ListenerTls>, CommandError> {
-    let (Some(certificate), Some(key)) = (&options.certificate, &options.key) else {
-        return Ok(None);
+/// Returns TLS with the certificate of the options, or of the file.
+fn tls(options: &Options, settings: &ProxySettings) -> Result<Option<ListenerTls>, CommandError> {
+    let certificate = options
+        .certificate
+        .as_ref()
+        .or(settings.certificate.as_ref());
+    let key = options.key.as_ref().or(settings.key.as_ref());
+    let client_ca = options.client_ca.as_ref().or(settings.client_ca.as_ref());
+    let (certificate, key) = match (certificate, key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) if client_ca.is_none() => return Ok(None),
+        _ => return Err(CommandError::Message(INCOMPLETE_TLS.to_owned())),
     };
-    let authorities = options.client_ca.as_deref().map(read).transpose()?;
+    let authorities = client_ca.map(|path| read(path)).transpose()?;
     let tls = ListenerTls::new(&read(certificate)?, &read(key)?, authorities.as_deref());
     tls.map(Some).map_err(|error| message(&error))
 }
+
+const INCOMPLETE_TLS: &str = "connections are encrypted with a certificate and its key, so both are needed: --certificate and --key, or \
+                              `certificate` and `key` in ttsr.toml";
 
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     std::fs::read(path)
         .map_err(|error| CommandError::Message(format!("{}: {error}", path.display())))
 }
 
-fn log(options: &Options) -> Result<Option<EventLog>, CommandError> {
-    let Some(path) = &options.log else {
+fn log(path: Option<&PathBuf>) -> Result<Option<EventLog>, CommandError> {
+    let Some(path) = path else {
         return Ok(None);
     };
     let log = EventLog::append_to(path);

@@ -348,6 +348,27 @@ impl ChunkBuffer {
         })
     }
 
+    /// Removes the first `count` bytes, at most all.
+    pub fn drop_front(&mut self, count: usize) {
+        if count >= self.bytes.len() {
+            return self.clear();
+        }
+        self.bytes.drain(..count);
+        // The last run that begins at or before the new first byte becomes the first one.
+        let first = self.marks.partition_point(|mark| mark.0 <= count);
+        self.marks.drain(..first.saturating_sub(1));
+        for (from, offsets, _) in &mut self.marks {
+            let dropped = count.saturating_sub(*from) as u64;
+            *from = from.saturating_sub(count);
+            match offsets {
+                OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => {
+                    *at += dropped;
+                }
+                OffsetMap::Replacement { .. } => {}
+            }
+        }
+    }
+
     /// Removes everything and keeps the allocation.
     #[inline]
     pub fn clear(&mut self) {
@@ -388,6 +409,35 @@ mod tests {
         let last = whole.chunks(4..6).next().unwrap();
         assert_eq!((last.start(0), last.end(1), last.decided(1)), (15, 17, 17));
         assert_eq!(last.decided_no_earlier(20).decided(0), 20);
+    }
+
+    #[test]
+    fn what_is_left_of_a_buffer_keeps_its_places() {
+        let mut all = ChunkBuffer::default();
+        all.push(Chunk::verbatim(b"abc", 10));
+        all.push(Chunk::replacement(b"xy", 13, 19, 20));
+        all.push(Chunk::verbatim(b"de", 19));
+        let chunk = |held: &ChunkBuffer, index| {
+            let chunk = held.chunk_at(index).unwrap();
+            let place = (chunk.start(0), chunk.end(0), chunk.decided(0));
+            (chunk.bytes.to_vec(), place)
+        };
+        for count in 0..=8 {
+            let mut left = all.clone();
+            left.drop_front(count);
+            assert_eq!(left.bytes(), &all.bytes()[count.min(7)..]);
+            for index in 0..left.bytes().len() {
+                assert_eq!(chunk(&left, index), chunk(&all, count + index), "{count}");
+            }
+            assert_eq!(
+                left.start(),
+                all.chunk_at(count).map(|chunk| chunk.start(0))
+            );
+            // Later bytes are appended to what is left.
+            left.push(Chunk::verbatim(b"f", 21));
+            let last = left.bytes().len() - 1;
+            assert_eq!(chunk(&left, last), (b"f".to_vec(), (21, 22, 22)));
+        }
     }
 
     #[test]

@@ -79,10 +79,11 @@ struct PendingMatch {
 }
 
 impl ConditionState {
-    /// Returns true if a match waits for later text.
+    /// Returns true if a match of the rule waits for later text.
     #[inline]
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waits
+    pub(super) fn is_waiting(&self, rule: RuleId) -> bool {
+        let mut rules = self.rules.iter();
+        self.waits && rules.any(|(known, progress)| *known == rule && !progress.pending.is_empty())
     }
 
     /// Returns the offset of the first byte of a pending match of a rule that holds.
@@ -123,45 +124,44 @@ impl ConditionState {
             }
             progress.add_pending(compound, pending, counters);
         }
-        self.waits = self
-            .rules
-            .iter()
-            .any(|(_, known)| !known.pending.is_empty());
+        self.update_waits();
         None
     }
 
-    /// Admits the pending matches that no text at `position` or later can cancel.
+    /// Admits the pending matches of the rule that no text at `position` or later can cancel.
     pub(super) fn resolve_before(
         &mut self,
+        rule: RuleId,
         position: TextPosition,
         admission: &mut Admission<'_>,
         decided: u64,
     ) {
-        if !self.waits {
+        if !self.is_waiting(rule) {
             return;
         }
-        for (rule, progress) in &mut self.rules {
-            let Some(compound) = admission.context.program.compound(*rule) else {
-                continue;
-            };
-            // PERF: testing each of 256 pending matches at every byte took 52,000 instructions a byte
-            // (`cargo bench --bench instructions -- --growth`).
-            let is_due = is_out_of_reach(compound.within, progress.earliest, position);
-            if compound.last.is_some() || !is_due {
-                continue;
-            }
-            for pending in std::mem::take(&mut progress.pending) {
-                if is_out_of_reach(compound.within, pending.span.start, position) {
-                    admission.admit(pending.record.decided_at(decided));
-                } else {
-                    progress.push_pending(pending);
-                }
+        let Some(compound) = admission.context.program.compound(rule) else {
+            return;
+        };
+        let progress = self.progress(rule, compound);
+        // PERF: testing each of 256 pending matches at every byte took 52,000 instructions a byte
+        // (`cargo bench --bench instructions -- --growth`).
+        if compound.last.is_some() || !is_out_of_reach(compound.within, progress.earliest, position)
+        {
+            return;
+        }
+        for pending in std::mem::take(&mut progress.pending) {
+            if is_out_of_reach(compound.within, pending.span.start, position) {
+                admission.admit(pending.record.decided_at(decided));
+            } else {
+                progress.push_pending(pending);
             }
         }
-        self.waits = self
-            .rules
-            .iter()
-            .any(|(_, known)| !known.pending.is_empty());
+        self.update_waits();
+    }
+
+    fn update_waits(&mut self) {
+        let mut rules = self.rules.iter();
+        self.waits = rules.any(|(_, progress)| !progress.pending.is_empty());
     }
 
     /// Ends the text, which has `chars` characters: admits the pending matches, in the order in which they were added.

@@ -1,7 +1,7 @@
 //! The table `proxy` of `ttsr.toml`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -30,6 +30,11 @@ pub(super) struct ProxySettings {
     upstreams: BTreeMap<String, String>,
     pub(super) packs: Vec<String>,
     pub(super) sessions: Option<String>,
+    pub(super) sessions_ca: Option<PathBuf>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) log: Option<PathBuf>,
     limits: LimitSettings,
 }
 
@@ -124,6 +129,8 @@ mod tests {
             upstream = "http://localhost:9"
             packs = ["std/secrets"]
             sessions = "sessions.jsonl"
+            certificate = "proxy.pem"
+            client-ca = "clients.pem"
             [proxy.upstreams]
             openrouter = "https://openrouter.ai/api"
             openai = "http://localhost:10"
@@ -141,6 +148,15 @@ mod tests {
         assert_eq!(openai.count(), 1);
         assert_eq!(config.hosts, ["proxy.internal"]);
         assert_eq!(settings.sessions.as_deref(), Some("sessions.jsonl"));
+        assert_eq!(
+            settings.certificate.as_deref(),
+            Some(Path::new("proxy.pem"))
+        );
+        assert_eq!(
+            settings.client_ca.as_deref(),
+            Some(Path::new("clients.pem"))
+        );
+        assert_eq!(settings.key, None);
         assert_eq!(config.limits.held_bytes, 1024);
         assert_eq!(config.limits.hold_time, Duration::from_secs(7));
         assert_eq!(config.limits.requests, ProxyLimits::default().requests);

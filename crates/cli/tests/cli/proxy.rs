@@ -189,6 +189,135 @@ fn wrong_addresses_are_errors() {
     }
 }
 
+/// An authority, and the settings of a server that it has signed.
+struct SignedServer {
+    authority: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+    folder: Folder,
+    settings: std::path::PathBuf,
+}
+
+impl SignedServer {
+    fn new() -> SignedServer {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let authority = rcgen::CertifiedIssuer::self_signed(params, key).unwrap();
+        let folder = Folder::new();
+        let (certificate, key) = sign(&authority);
+        let certificate = folder.write("certificate.pem", certificate.pem());
+        let key = folder.write("key.pem", key.serialize_pem());
+        let settings = format!(
+            "[proxy]\nlisten = \"127.0.0.1:0\"\nupstream = \"http://127.0.0.1:9\"\n\
+             certificate = {certificate:?}\nkey = {key:?}\n"
+        );
+        let settings = folder.write("ttsr.toml", settings);
+        SignedServer {
+            authority,
+            folder,
+            settings,
+        }
+    }
+
+    /// Requests `/healthz`, with a certificate of the authority or without one. Returns the status line, or the empty
+    /// text if the server ended the connection.
+    fn request(&self, address: &str, has_certificate: bool) -> String {
+        use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+        use tokio_rustls::rustls::{
+            ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring,
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.der().clone()).unwrap();
+        let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = builder.with_root_certificates(roots);
+        let config = if has_certificate {
+            let (certificate, key) = sign(&self.authority);
+            let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+            let chain = vec![certificate.der().clone()];
+            builder.with_client_auth_cert(chain, key).unwrap()
+        } else {
+            builder.with_no_client_auth()
+        };
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(config.into(), name).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        // A server that refuses the client may end the connection during either.
+        stream.write_all(request).ok();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok();
+        line
+    }
+}
+
+/// Returns a certificate for this machine, and its key.
+fn sign(
+    authority: &rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+) -> (rcgen::Certificate, rcgen::KeyPair) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    (params.signed_by(&key, authority).unwrap(), key)
+}
+
+#[cfg(unix)]
+#[test]
+fn connections_are_encrypted_and_clients_without_a_certificate_are_refused_if_asked() {
+    let server = SignedServer::new();
+    let authority = server.folder.write("ca.pem", server.authority.pem());
+    let settings = server.settings.to_str().unwrap();
+    for (options, is_demanded) in [
+        (&[][..], false),
+        (&["--client-ca", authority.to_str().unwrap()], true),
+    ] {
+        let mut command = ttsr(&["proxy", "--config", settings]);
+        let spawned = command.args(options).stderr(Stdio::piped()).spawn();
+        let mut process = spawned.unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let address = first.strip_prefix("ttsr: listening on https://").unwrap();
+        let answered = "HTTP/1.1 200 OK\r\n";
+        assert_eq!(server.request(address, true), answered);
+        let refused = if is_demanded { "" } else { answered };
+        assert_eq!(server.request(address, false), refused);
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+#[test]
+fn incomplete_and_useless_options_of_tls_are_errors() {
+    let server = SignedServer::new();
+    let file = |name: &str| server.folder.0.join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (file("certificate.pem"), file("key.pem"));
+    let settings = server.settings.to_str().unwrap();
+    for (options, reason) in [
+        (&["--certificate", &certificate][..], "both are needed"),
+        (&["--key", &key], "both are needed"),
+        (&["--client-ca", &certificate], "both are needed"),
+        (
+            &["--config", settings, "--key", &certificate],
+            "private key",
+        ),
+        (
+            &["--config", settings, "--client-ca", "/no/such/file"],
+            "/no/such/file",
+        ),
+        (&["--key", &key, "--", "true"], "cannot be used with"),
+        (
+            &["--sessions", "a.jsonl", "--sessions-ca", &certificate],
+            "rediss://",
+        ),
+    ] {
+        let output = ttsr(&["proxy"]).args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
+        assert!(
+            text(&output.stderr).contains(reason),
+            "{options:?}: {output:?}"
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn the_log_has_decisions_without_text_and_is_shown() {

@@ -1,55 +1,63 @@
 //! Reads a haystack for full matches: the successive matches that `regex` finds.
 //!
-//! The automaton tells at which positions no match is in progress. The text between two such positions is a *stretch*:
-//! no match crosses its ends. A stretch in which a pattern was reported is searched for its full matches; all others are
-//! dropped unsearched. The ends of stretches depend on the text alone, so deltas make no difference. Each byte is
-//! stepped once and searched at most once for each pattern.
+//! One automaton searches for the patterns of all rules. While no pattern is reported, nothing else is done: text in
+//! which no match is in progress is dropped, and the rest is held. A report begins the search of its rule
+//! ([`RuleSearch`]), which reads the held text and what follows with an automaton of that rule alone. Its matches and the
+//! bytes at which they become certain therefore do not depend on other rules. The search of a rule ends where no match
+//! of any rule is in progress.
 
-use std::ops::Range;
+mod held_text;
+mod rule_search;
 
-use super::condition::{ConditionState, FullMatch, TextPosition};
-use super::context::MatchContext;
+use super::condition::{ConditionState, TextPosition};
 use super::exceptions::Exceptions;
 use super::{Admission, HaystackScope, TextEnd};
-use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole, TextCounts};
+use crate::program::FullMatchRules;
 use crate::stream::Counters;
-use crate::stream::window::Window;
+use held_text::HeldText;
+use rule_search::{RuleSearch, Stretch};
 use ttsr_automata::{Cursor, Matcher, SHORT, ShortStep};
-use ttsr_views::chunk::{Chunk, ChunkBuffer};
+use ttsr_views::chunk::Chunk;
 
-/// Bytes before a stretch that look-behind and excerpts may use.
-const BEFORE: usize = 64;
+/// Most bytes that are added to the held text before it is searched and dropped.
+const BLOCK: usize = 4096;
 
 /// The state of the search for full matches.
 #[derive(Debug)]
 pub(super) struct FullMatchReader {
+    /// The cursor of the automaton of all rules.
     cursor: Cursor,
-    before: PrecedingText,
-    /// The current stretch.
-    stretch: ChunkBuffer,
-    /// The patterns reported in the stretch, sorted.
-    reported: Vec<u32>,
+    text: HeldText,
+    /// An index in the held text at which no match of a rule without a search is in progress, and after which no
+    /// pattern of such a rule was reported. It is 0 while no rule has a search.
+    idle_until: usize,
+    /// The searches of the rules that were reported, or that have matches that wait.
+    searches: Vec<RuleSearch>,
     conditions: ConditionState,
 }
 
-/// The haystack before the current stretch.
-#[derive(Debug, Default)]
-struct PrecedingText {
-    /// Its last bytes.
-    window: Window,
-    /// Number of line feeds; 0 if [`FullMatchRules::counts`] is `Nothing`.
-    lines: u64,
-    /// Number of characters; 0 if [`FullMatchRules::counts`] is `Nothing`.
-    chars: u64,
+/// The rules that read a haystack, and the receiver of their matches.
+pub(super) struct FullMatchInput<'i, 'a> {
+    pub(super) rules: &'i FullMatchRules,
+    pub(super) admission: &'i mut Admission<'a>,
+    pub(super) scope: HaystackScope<'i>,
+    pub(super) exceptions: Option<&'i Exceptions>,
+}
+
+impl FullMatchInput<'_, '_> {
+    /// Returns the most bytes of a stretch.
+    fn limit(&self) -> usize {
+        self.admission.context.program.limits().stretch_bytes
+    }
 }
 
 impl FullMatchReader {
     pub(super) fn new(rules: &FullMatchRules) -> FullMatchReader {
         FullMatchReader {
             cursor: rules.matcher.start(),
-            before: PrecedingText::default(),
-            stretch: ChunkBuffer::default(),
-            reported: initially_reported(rules).collect(),
+            text: HeldText::new(rules.counts),
+            idle_until: 0,
+            searches: Vec::new(),
             conditions: ConditionState::default(),
         }
     }
@@ -57,19 +65,18 @@ impl FullMatchReader {
     /// Starts another haystack.
     pub(super) fn restart(&mut self, rules: &FullMatchRules) {
         rules.matcher.restart(&mut self.cursor);
-        self.before.clear();
-        self.stretch.clear();
-        self.reported.clear();
-        self.reported.extend(initially_reported(rules));
+        self.text.clear();
+        self.idle_until = 0;
+        self.searches.clear();
         self.conditions = ConditionState::default();
     }
 
     /// Returns the offset of the first byte that a match in progress or an undecided match may contain.
     pub(super) fn undecided_from(&self) -> Option<u64> {
-        let stretch = self.stretch.start();
+        let held = self.text.start();
         match self.conditions.undecided_from(|_| true) {
-            None => stretch,
-            Some(pending) => Some(stretch.map_or(pending, |start| start.min(pending))),
+            None => held,
+            Some(pending) => Some(held.map_or(pending, |start| start.min(pending))),
         }
     }
 
@@ -86,8 +93,8 @@ impl FullMatchReader {
         bytes: &[u8],
         limit: usize,
     ) -> Option<ShortStep> {
-        let has_room = self.stretch.bytes().len() + bytes.len() < limit;
-        match has_room && self.has_nothing_to_resolve() {
+        let has_room = self.text.bytes().len() + bytes.len() < limit;
+        match has_room && self.searches.is_empty() {
             true => rules.matcher.try_step_short(&mut self.cursor, bytes),
             false => None,
         }
@@ -107,354 +114,229 @@ impl FullMatchReader {
             .matcher
             .accept_short(&mut self.cursor, piece.bytes, step);
         if idle_until > 0 {
-            self.drop_stretch(rules);
-            self.before.push_short(*padded, idle_until, rules.counts);
+            self.text.drop_all();
+            self.text.skip_short(padded, idle_until);
         }
         if idle_until < piece.bytes.len() {
-            self.stretch
-                .push(piece.slice(idle_until..piece.bytes.len()));
+            self.text.push(piece.slice(idle_until..piece.bytes.len()));
         }
     }
 
     /// Reads a piece.
-    pub(super) fn push(
-        &mut self,
-        rules: &FullMatchRules,
-        admission: &mut Admission<'_>,
-        scope: HaystackScope<'_>,
-        exceptions: Option<&Exceptions>,
-        piece: Chunk<'_>,
-    ) {
-        if rules.is_unbroken {
-            self.push_unbroken(rules, admission, scope, exceptions, piece);
+    pub(super) fn push(&mut self, mut input: FullMatchInput<'_, '_>, piece: Chunk<'_>) {
+        if input.rules.is_unbroken {
+            self.push_unbroken(&mut input, piece);
             return;
         }
-        let limit = admission.context.program.limits().stretch_bytes;
-        // Indices in the piece: `from` is the first byte that is in neither `before` nor the stretch, `idle_until` the
-        // last end of a stretch. If there is such an end, the bytes of the stretch come before it.
-        let (mut from, mut idle_until) = (0, 0);
         let mut at = 0;
         while at < piece.bytes.len() {
-            let held = if idle_until > from {
-                0
-            } else {
-                self.stretch.bytes().len()
+            let rest = piece.slice(at..piece.bytes.len());
+            at += match self.searches.is_empty() {
+                true => self.detect(&mut input, rest),
+                false => self.follow(&mut input, rest),
             };
-            if self.has_nothing_to_resolve() {
-                let room = limit.saturating_sub(held + at - idle_until + 1);
-                let end = piece.bytes.len().min(at + room);
-                let run = rules.matcher.run(&mut self.cursor, &piece.bytes[at..end]);
-                if run.idle_until > 0 {
-                    idle_until = at + run.idle_until;
-                }
-                at += run.stepped;
-                if run.stepped > 0 {
-                    continue;
-                }
-            }
-            let is_cut = self.step(
-                rules,
-                piece.bytes[at],
-                limit.saturating_sub(held + at - idle_until),
-            );
-            admission.state.counters.cut_matches += u64::from(is_cut);
-            at += 1;
-            if !is_cut && !rules.matcher.is_idle(&self.cursor) {
-                continue;
-            }
-            if self.has_nothing_to_resolve() {
-                idle_until = at;
-                continue;
-            }
-            self.skip(rules, piece.slice(from..idle_until));
-            self.stretch.push(piece.slice(idle_until..at));
-            let end = TextEnd {
-                offset: piece.end(at - 1),
-                decided: piece.decided(at - 1),
-            };
-            self.resolve_stretch(rules, admission, scope, exceptions, end);
-            (from, idle_until) = (at, at);
         }
-        self.skip(rules, piece.slice(from..idle_until));
-        self.stretch
-            .push(piece.slice(idle_until..piece.bytes.len()));
+    }
+
+    /// Reads while no rule has a search, up to the first report. Returns the number of bytes that were read.
+    fn detect(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) -> usize {
+        let FullMatchInput { rules, .. } = *input;
+        let limit = input.limit();
+        let held = self.text.bytes().len();
+        let (mut at, mut idle_until) = (0, 0);
+        let mut reported = Vec::new();
+        while at < piece.bytes.len() && reported.is_empty() {
+            let in_progress = if idle_until > 0 { 0 } else { held } + at - idle_until;
+            if in_progress >= limit {
+                break;
+            }
+            let end = piece.bytes.len().min(at + limit - in_progress);
+            let run = rules.matcher.run(&mut self.cursor, &piece.bytes[at..end]);
+            if run.idle_until > 0 {
+                idle_until = at + run.idle_until;
+            }
+            at += run.stepped;
+            if run.stepped > 0 {
+                continue;
+            }
+            reported = self.step(rules, piece.bytes[at]);
+            at += 1;
+            if reported.is_empty() && rules.matcher.is_idle(&self.cursor) {
+                idle_until = at;
+            }
+        }
+        if idle_until > 0 {
+            self.text.drop_all();
+            self.text.skip(&piece.bytes[..idle_until]);
+        }
+        self.text.push(piece.slice(idle_until..at));
+        for rule in reported {
+            self.begin_search(rules, rule);
+        }
+        self.advance_searches(input);
+        at
+    }
+
+    /// Reads a block while some rules have searches. Returns the number of bytes that were read.
+    fn follow(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) -> usize {
+        let FullMatchInput { rules, .. } = *input;
+        let limit = input.limit();
+        let block = piece.slice(0..piece.bytes.len().min(BLOCK));
+        let before = self.text.bytes().len();
+        self.text.push(block);
+        let mut at = 0;
+        while at < block.bytes.len() {
+            self.begin_long_searches(rules, before + at, limit);
+            // Between two positions without a match in progress the limit is not passed unseen.
+            let room = limit.saturating_sub(before + at - self.idle_until);
+            let room = if room > 0 { room } else { BLOCK };
+            let end = block.bytes.len().min(at + room);
+            let run = rules.matcher.run(&mut self.cursor, &block.bytes[at..end]);
+            if run.idle_until > 0 {
+                self.idle_until = before + at + run.idle_until;
+            }
+            at += run.stepped;
+            if run.stepped > 0 {
+                continue;
+            }
+            for rule in self.step(rules, block.bytes[at]) {
+                self.begin_search(rules, rule);
+            }
+            at += 1;
+            if rules.matcher.is_idle(&self.cursor) {
+                self.idle_until = before + at;
+            }
+        }
+        self.advance_searches(input);
+        block.bytes.len()
+    }
+
+    /// Steps a byte with the automaton of all rules. Returns the rules whose patterns are reported.
+    fn step(&mut self, rules: &FullMatchRules, byte: u8) -> Vec<usize> {
+        let mut reported = Vec::new();
+        rules.matcher.push(&mut self.cursor, &[byte], |event| {
+            reported.push(rules.rule_of(event.pattern));
+        });
+        reported
+    }
+
+    /// Begins the search of a rule where it may have a match, if it has no search.
+    fn begin_search(&mut self, rules: &FullMatchRules, rule: usize) {
+        if !self.searches.iter().any(|search| search.rule() == rule) {
+            let search = RuleSearch::new(rules, rule, &self.text, self.idle_until);
+            self.searches.push(search);
+        }
+    }
+
+    /// Begins the searches of all rules if a match in progress may have reached the limit at `end`: only the search of
+    /// its rule knows where it began. Returns true if it may.
+    fn begin_long_searches(&mut self, rules: &FullMatchRules, end: usize, limit: usize) -> bool {
+        let is_long = end - self.idle_until >= limit;
+        if is_long && self.searches.len() < rules.rules.len() {
+            for rule in 0..rules.rules.len() {
+                self.begin_search(rules, rule);
+            }
+        }
+        is_long
+    }
+
+    /// Searches the held text up to its end, and drops what no match in progress can contain.
+    fn advance_searches(&mut self, input: &mut FullMatchInput<'_, '_>) {
+        let FullMatchInput { rules, .. } = *input;
+        let end = self.text.bytes().len();
+        let is_long = self.begin_long_searches(rules, end, input.limit());
+        if self.searches.is_empty() {
+            return;
+        }
+        for search in &mut self.searches {
+            search.advance(&self.text, &mut self.conditions, input);
+        }
+        if is_long {
+            self.idle_until = end;
+        }
+        let idle_until = self.idle_until;
+        self.searches
+            .retain(|search| search.is_needed(rules, &self.conditions, idle_until));
+        if is_long {
+            // No match of the other rules is in progress here.
+            for search in &mut self.searches {
+                search.pass(end);
+            }
+        }
+        let starts = self.searches.iter().map(RuleSearch::start);
+        let first = starts.fold(idle_until, usize::min);
+        if first > 0 {
+            self.text.drop_front(first);
+            self.idle_until -= first;
+            for search in &mut self.searches {
+                search.drop_front(first);
+            }
+        }
     }
 
     /// Keeps a piece for the search at the end of the haystack. A haystack that exceeds the limit is searched in parts.
-    fn push_unbroken(
-        &mut self,
-        rules: &FullMatchRules,
-        admission: &mut Admission<'_>,
-        scope: HaystackScope<'_>,
-        exceptions: Option<&Exceptions>,
-        piece: Chunk<'_>,
-    ) {
-        let limit = admission.context.program.limits().stretch_bytes;
-        let len = self.stretch.bytes().len();
-        if len + piece.bytes.len() > limit && !self.stretch.is_empty() {
-            let last = self.stretch.chunk_at(len - 1);
-            let last = last.expect("the stretch is not empty");
-            let end = TextEnd {
-                offset: last.end(0),
-                decided: last.decided(0),
-            };
-            self.resolve_stretch(rules, admission, scope, exceptions, end);
-            self.reported.extend(initially_reported(rules));
-            admission.state.counters.cut_matches += 1;
-        }
-        self.stretch.push(piece);
-    }
-
-    fn has_nothing_to_resolve(&self) -> bool {
-        self.reported.is_empty() && !self.conditions.is_waiting()
-    }
-
-    /// Steps a byte. Returns true if a match in progress has reached the limit on its length, so that it is cut here.
-    fn step(&mut self, rules: &FullMatchRules, byte: u8, room: usize) -> bool {
-        let FullMatchReader {
-            cursor, reported, ..
-        } = self;
-        rules.matcher.push(cursor, &[byte], |event| {
-            if let Err(index) = reported.binary_search(&event.pattern) {
-                reported.insert(index, event.pattern);
+    fn push_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) {
+        let limit = input.limit().max(1);
+        let mut at = 0;
+        while at < piece.bytes.len() {
+            if self.text.bytes().len() >= limit {
+                let end = self.text.end();
+                self.search_unbroken(input, end);
+                self.text.drop_all();
+                input.admission.state.counters.cut_matches += 1;
             }
-        });
-        let is_cut = room <= 1 && !rules.matcher.is_idle(cursor);
-        if is_cut {
-            rules.matcher.restart(cursor);
+            let room = limit - self.text.bytes().len();
+            let to = piece.bytes.len().min(at + room);
+            self.text.push(piece.slice(at..to));
+            at = to;
         }
-        is_cut
+    }
+
+    /// Searches the held text for the matches of all rules.
+    fn search_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, end: TextEnd) {
+        let FullMatchInput { rules, .. } = *input;
+        let stretch = Stretch {
+            range: 0..self.text.bytes().len(),
+            counts: self.text.counts_at(0),
+        };
+        for rule in &rules.rules {
+            let patterns: Vec<u32> = rule.patterns.clone().collect();
+            stretch.search(&self.text, &patterns, &mut self.conditions, input, end);
+            let position = self.position_at_end(end);
+            self.conditions
+                .resolve_before(rule.rule, position, input.admission, end.decided);
+        }
+    }
+
+    fn position_at_end(&self, end: TextEnd) -> TextPosition {
+        let counts = self.text.counts_at(self.text.bytes().len());
+        counts.position(end.offset)
     }
 
     /// Ends the haystack.
-    pub(super) fn finish(
-        &mut self,
-        rules: &FullMatchRules,
-        admission: &mut Admission<'_>,
-        scope: HaystackScope<'_>,
-        exceptions: Option<&Exceptions>,
-        end: TextEnd,
-    ) {
-        let FullMatchReader {
-            cursor, reported, ..
-        } = self;
-        rules.matcher.finish(cursor, |event| {
-            if let Err(index) = reported.binary_search(&event.pattern) {
-                reported.insert(index, event.pattern);
-            }
-        });
-        self.resolve_stretch(rules, admission, scope, exceptions, end);
-        let conditions = std::mem::take(&mut self.conditions);
-        conditions.finish(self.before.chars, admission, end.decided);
-    }
-
-    /// Skips bytes that follow the stretch. No match is in progress at their end, and no pattern was reported in the
-    /// stretch or in them.
-    fn skip(&mut self, rules: &FullMatchRules, piece: Chunk<'_>) {
-        if !piece.bytes.is_empty() {
-            self.drop_stretch(rules);
-            self.before.push(piece.bytes, rules.counts);
-        }
-    }
-
-    /// Ends the stretch without a search.
-    #[inline]
-    fn drop_stretch(&mut self, rules: &FullMatchRules) {
-        if !self.stretch.is_empty() {
-            self.before.push(self.stretch.bytes(), rules.counts);
-            self.stretch.clear();
-        }
-    }
-
-    /// Ends the stretch: finds its matches, and decides the conditions that wait for a position up to here.
-    fn resolve_stretch(
-        &mut self,
-        rules: &FullMatchRules,
-        admission: &mut Admission<'_>,
-        scope: HaystackScope<'_>,
-        exceptions: Option<&Exceptions>,
-        end: TextEnd,
-    ) {
-        let reported = std::mem::take(&mut self.reported);
-        if !reported.is_empty() {
-            let (mut found, incomplete) = self.search(rules, &reported, end.decided);
-            admission.state.counters.unconfirmed += incomplete;
-            found.sort_by_key(|it| (it.end.offset, it.start.offset, it.pattern));
-            for found in &found {
-                self.add_match(rules, admission, scope, exceptions, found);
-            }
-        }
-        self.drop_stretch(rules);
-        let position = TextPosition {
-            offset: end.offset,
-            line: self.before.lines,
-            char: self.before.chars,
-        };
-        self.conditions
-            .resolve_before(position, admission, end.decided);
-    }
-
-    /// Returns the matches of these patterns in the stretch, and the number of patterns whose search was incomplete.
-    fn search(
-        &self,
-        rules: &FullMatchRules,
-        patterns: &[u32],
-        decided: u64,
-    ) -> (Vec<FullMatch>, u64) {
-        let (before, _) = self.before.last();
-        let text = [before, self.stretch.bytes()].concat();
-        let mut found = Vec::new();
-        let mut incomplete = 0;
-        for &pattern in patterns {
-            let compiled = &rules.patterns[pattern as usize];
-            let (ranges, are_all) = compiled.matches(&text, before.len());
-            incomplete += u64::from(!are_all);
-            for range in ranges {
-                let range = range.start - before.len()..range.end - before.len();
-                found.push(self.locate(pattern, range, decided));
-            }
-        }
-        (found, incomplete)
-    }
-
-    /// Returns the match at `range` of the stretch with its positions.
-    fn locate(&self, pattern: u32, range: Range<usize>, decided: u64) -> FullMatch {
-        let chunk_at = |index: usize| {
-            let piece = self.stretch.chunk_at(index);
-            piece.expect("a match consists of bytes of the stretch")
-        };
-        let text = self.stretch.bytes();
-        let PrecedingText {
-            lines: lines_before,
-            chars: chars_before,
-            ..
-        } = self.before;
-        let line = |index: usize| lines_before + lines(&text[..index]);
-        FullMatch {
-            pattern,
-            start: TextPosition {
-                offset: chunk_at(range.start).start(0),
-                line: line(range.start),
-                char: chars_before + chars(&text[..range.start]),
-            },
-            end: TextPosition {
-                offset: chunk_at(range.end - 1).end(0),
-                line: line(range.end - 1),
-                char: chars_before + chars(&text[..range.end]),
-            },
-            range,
-            decided,
-        }
-    }
-
-    /// Adds a match to the condition of its rule.
-    fn add_match(
-        &mut self,
-        rules: &FullMatchRules,
-        admission: &mut Admission<'_>,
-        scope: HaystackScope<'_>,
-        exceptions: Option<&Exceptions>,
-        found: &FullMatch,
-    ) {
-        let FullMatchPattern {
-            rule,
-            role,
-            arg: ref wanted,
-            unless,
-            ..
-        } = rules.patterns[found.pattern as usize];
-        let Some(compound) = admission.context.program.compound(rule) else {
-            return;
-        };
-        let is_too_late = role != PatternRole::None
-            && compound
-                .first
-                .is_some_and(|first| found.end.char > u64::from(first));
-        let in_arg = match (wanted, scope.arg) {
-            (Some(wanted), Some(arg)) => wanted.applies(arg),
-            _ => true,
-        };
-        let end_in_haystack = self.before.window.total() + found.range.end as u64;
-        let is_excluded = unless
-            .zip(exceptions)
-            .is_some_and(|(unless, exceptions)| exceptions.excludes(unless, end_in_haystack));
-        if is_too_late || is_excluded || !in_arg || !admission.is_in_scope(rule, scope) {
-            return;
-        }
-        let end = TextEnd {
-            offset: found.end.offset,
-            decided: found.decided,
-        };
-        let hit = admission.hit(rule, scope, end);
-        let (before, is_all) = self.before.last();
-        let context = MatchContext::in_stretch(before, self.stretch.bytes(), &found.range, is_all);
-        let mut record = context.record(hit, context.start);
-        record.start = Some(found.start.offset);
-        record.file = scope.file.cloned();
-        if compound.extent() == ConditionExtent::Haystack || compound.last.is_some() {
-            let counters = &mut admission.state.counters;
-            let complete = self
-                .conditions
-                .add_match(compound, role, found, record, counters);
-            complete
-                .into_iter()
-                .for_each(|record| admission.admit(record));
+    pub(super) fn finish(&mut self, mut input: FullMatchInput<'_, '_>, end: TextEnd) {
+        let FullMatchInput { rules, .. } = input;
+        if rules.is_unbroken {
+            self.search_unbroken(&mut input, end);
         } else {
-            admission.queue(role, found.clone(), record);
+            let mut reported = Vec::new();
+            rules.matcher.finish(&mut self.cursor, |event| {
+                reported.push(rules.rule_of(event.pattern));
+            });
+            for rule in reported {
+                self.begin_search(rules, rule);
+            }
+            for search in &mut self.searches {
+                search.finish(&self.text, &mut self.conditions, &mut input, end);
+            }
         }
+        let chars = self.position_at_end(end).char;
+        let conditions = std::mem::take(&mut self.conditions);
+        conditions.finish(chars, input.admission, end.decided);
+        self.text.drop_all();
+        self.searches.clear();
+        self.idle_until = 0;
     }
-}
-
-impl PrecedingText {
-    fn clear(&mut self) {
-        self.window.clear();
-        (self.lines, self.chars) = (0, 0);
-    }
-
-    /// Returns the last bytes, and true if they are all bytes before the stretch.
-    fn last(&self) -> (&[u8], bool) {
-        self.window.last(BEFORE)
-    }
-
-    /// Appends bytes, and counts their lines and characters if a condition needs them.
-    fn push(&mut self, bytes: &[u8], counts: TextCounts) {
-        if counts == TextCounts::LinesAndChars {
-            self.lines += lines(bytes);
-            self.chars += chars(bytes);
-        }
-        self.window.push(bytes);
-    }
-
-    /// As [`push`](Self::push) for the first `len` bytes of `padded`: at least one, all of them ASCII.
-    #[inline(always)]
-    fn push_short(&mut self, padded: [u8; SHORT], len: usize, counts: TextCounts) {
-        if counts == TextCounts::LinesAndChars {
-            let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
-            self.lines += lines(&kept.to_le_bytes());
-            self.chars += len as u64;
-        }
-        self.window.push_short(padded, len);
-    }
-}
-
-/// Returns the patterns that count as reported in any stretch: those that are searched without the automaton, so that
-/// no text of the haystack is dropped.
-fn initially_reported(rules: &FullMatchRules) -> Range<u32> {
-    match rules.is_unbroken {
-        true => 0..rules.patterns.len() as u32,
-        false => 0..0,
-    }
-}
-
-/// Returns the number of line feeds.
-fn lines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
-}
-
-/// Returns the number of characters that begin in these bytes. A byte that belongs to no character counts as one.
-fn chars(bytes: &[u8]) -> u64 {
-    let starts = bytes.iter().filter(|&&byte| byte & 0xC0 != 0x80);
-    starts.count() as u64
 }
 
 #[cfg(test)]

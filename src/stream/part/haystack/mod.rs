@@ -14,7 +14,7 @@ use crate::program::ViewRules;
 use crate::stream::Counters;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
-use full_match::FullMatchReader;
+use full_match::{FullMatchInput, FullMatchReader};
 use ttsr_automata::{SHORT, ShortStep, is_short};
 use ttsr_views::chunk::Chunk;
 
@@ -127,7 +127,15 @@ impl HaystackReader {
             };
             match step {
                 Some(step) => full.accept_short(rules, piece, &padded(piece.bytes), step),
-                None => full.push(rules, admission, scope, exceptions, piece),
+                None => {
+                    let input = FullMatchInput {
+                        rules,
+                        admission,
+                        scope,
+                        exceptions,
+                    };
+                    full.push(input, piece);
+                }
             }
         }
     }
@@ -184,7 +192,13 @@ impl HaystackReader {
         }
         let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            full.finish(rules, admission, scope, exceptions, end);
+            let input = FullMatchInput {
+                rules,
+                admission,
+                scope,
+                exceptions,
+            };
+            full.finish(input, end);
         }
     }
 

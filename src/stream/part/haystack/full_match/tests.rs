@@ -7,7 +7,7 @@ use regex_automata::meta::Regex;
 use crate::limits::Limits;
 use crate::pack::{LoadError, Pack};
 use crate::rule::{Action, Channel, Condition, Count, Pattern, Per, Rule, Within};
-use crate::verdict::PartId;
+use crate::verdict::{Hit, PartId};
 use ttsr_testing::{Random, in_parts, scale};
 
 const PART: PartId = PartId(7);
@@ -719,4 +719,81 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
             .is_some()
     };
     assert_eq!(text.map(&mut push), [true; 4]);
+}
+
+#[test]
+fn a_match_is_decided_and_cut_where_it_is_without_other_rules() {
+    const PATTERNS: [&str; 8] = [
+        "a[abc]*d",
+        "(?s)b.*d",
+        r"\bab",
+        "c+",
+        "[a-d]+",
+        r"(?m)^a\s*",
+        "d[^ ]*a",
+        "é?b",
+    ];
+    let mut random = Random::new(0xBE51DE);
+    let (mut found, mut cut) = (0, 0);
+    for _ in 0..scale(600).max(60) {
+        let limits = Limits {
+            stretch_bytes: 2 + random.below(12),
+            ..Limits::default()
+        };
+        let rules = [0, 1, 2].map(|index| {
+            let pattern = Pattern::regex(PATTERNS[random.below(PATTERNS.len())]);
+            let mut rule = Rule::new(format!("t/r{index}"), vec![pattern]);
+            rule.condition.count = Some(Count {
+                times: 1 + random.below(3) as u32,
+                per: Per::Part,
+            });
+            rule
+        });
+        let together = |rules: &[Rule]| {
+            let builder = Pack::builder().limits(limits.clone());
+            let builder = rules
+                .iter()
+                .cloned()
+                .fold(builder, |it, rule| it.rule(rule));
+            builder.build().unwrap()
+        };
+        let beside = together(&rules);
+        let alone = rules
+            .each_ref()
+            .map(|rule| together(std::slice::from_ref(rule)));
+        let text: Vec<u8> = (0..60)
+            .flat_map(|_| ["a", "a", "b", "c", "d", "é", " ", "\n"][random.below(8)].bytes())
+            .collect();
+        let hits = |pack: &Pack, random: &mut Random| {
+            let mut stream = pack.stream();
+            stream.open(PART, Channel::Text);
+            let (mut hits, mut rest) = (Vec::new(), &text[..]);
+            while !rest.is_empty() {
+                let (delta, after) = rest.split_at(1 + random.below(rest.len().min(9)));
+                hits.extend_from_slice(&stream.push(PART, delta));
+                rest = after;
+            }
+            hits.extend_from_slice(&stream.finish());
+            let told = |hit: &Hit| {
+                let id = pack.rule(hit.rule).id.clone();
+                (id, hit.end, hit.decided, stream.excerpt(hit).to_owned())
+            };
+            let told: Vec<_> = hits.iter().map(told).collect();
+            (told, stream.counters().cut_matches)
+        };
+        let (mut by_themselves, mut cuts) = (Vec::new(), 0);
+        for pack in &alone {
+            let (told, cut) = hits(pack, &mut random);
+            by_themselves.extend(told);
+            cuts += cut;
+        }
+        let (mut told, cut_beside) = hits(&beside, &mut random);
+        by_themselves.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, by_themselves, "{rules:#?}\n{}", text.escape_ascii());
+        assert_eq!(cut_beside, cuts, "{rules:#?}\n{}", text.escape_ascii());
+        found += told.len();
+        cut += cuts;
+    }
+    assert!(found > 50 && cut > 50, "{found} {cut}");
 }
