@@ -1,13 +1,18 @@
 //! The texts that named groups of a rule's patterns capture in a whole text, for `{{ capture.NAME }}` in its message.
 //!
-//! The regular expressions are built with the pack, so that nothing can fail when a text is read. Streamed text is not
-//! kept, so only texts that come whole have captures.
+//! Streamed text is not kept, so only texts that come whole have captures. The regular expressions are built when a text is
+//! first searched. That cannot fail: the check bounds their size.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, LazyLock};
 
 use regex_automata::meta::{self, Regex};
-use regex_automata::util::syntax;
+use regex_syntax::hir::{Hir, HirKind};
 
+use super::load_context::LoadContext;
 use super::message;
 use crate::rule::{Pattern, PatternKind, Rule};
+use ttsr_automata::pattern;
 
 /// Captured texts by name. Runs of white space are replaced by one space.
 pub(crate) type CapturedTexts = Vec<(String, String)>;
@@ -15,44 +20,73 @@ pub(crate) type CapturedTexts = Vec<(String, String)>;
 /// The patterns from which a rule's message takes captures.
 #[derive(Debug)]
 pub(crate) struct Captures {
-    regexes: Box<[Regex]>,
+    regexes: LazyLock<Box<[Regex]>, BuildRegexes>,
     names: Box<[String]>,
 }
 
-/// Returns the pattern as it is searched for captures. The result is `None` if the pattern is not a regular expression
-/// on the unchanged text.
-pub(super) fn regex(pattern: &Pattern) -> Option<Result<Regex, Box<meta::BuildError>>> {
+type BuildRegexes = Box<dyn FnOnce() -> Box<[Regex]> + Send + UnwindSafe + RefUnwindSafe>;
+
+/// The most bytes of a regular expression that is searched for captures.
+const REGEX_BYTES: usize = 10 << 20;
+
+/// A bound on the bytes of one state of a regular expression that is searched for captures: a class of characters
+/// outside of ASCII takes up to so many.
+const STATE_BYTES: usize = 256 << 10;
+
+/// Returns the syntax tree of a pattern that is searched for captures: a regular expression on the unchanged text, without
+/// look-around. Malformed patterns are reported elsewhere.
+pub(super) fn hir(pattern: &Pattern, context: &LoadContext<'_>) -> Option<Arc<Hir>> {
     let is_plain =
         pattern.kind == PatternKind::Regex && pattern.region.is_empty() && pattern.fold.is_empty();
-    let syntax = syntax::Config::new().utf8(false);
-    let config = Regex::config().utf8_empty(false);
-    is_plain.then(|| {
-        Regex::builder()
-            .configure(config)
-            .syntax(syntax)
-            .build(&pattern.text)
-            .map_err(Box::new)
-    })
+    let parsed = is_plain.then(|| context.patterns.parse_syntax(&pattern.text, false));
+    let parsed = parsed?.ok().filter(|parsed| !parsed.is_hull)?;
+    Some(parsed.hir)
 }
 
-/// Returns the names of the groups of a regular expression.
-pub(super) fn group_names(regex: &Regex) -> Vec<String> {
-    let names = regex.group_info().all_names();
-    names
-        .filter_map(|(_, _, name)| name.map(str::to_owned))
-        .collect()
+fn build(hir: &Hir) -> Result<Regex, Box<meta::BuildError>> {
+    let config = Regex::config().utf8_empty(false);
+    let config = config.nfa_size_limit(Some(REGEX_BYTES));
+    let mut builder = Regex::builder();
+    let built = builder.configure(config).build_from_hir(hir);
+    built.map_err(Box::new)
+}
+
+/// Returns the limit if the regular expression exceeds it.
+pub(super) fn exceeded_bytes(hir: &Hir) -> Option<usize> {
+    let surely_fits = pattern::states(hir).saturating_mul(STATE_BYTES) <= REGEX_BYTES;
+    match surely_fits {
+        true => None,
+        false => build(hir).err()?.size_limit(),
+    }
+}
+
+/// Adds the names of the groups.
+pub(super) fn add_group_names(hir: &Hir, names: &mut Vec<String>) {
+    match hir.kind() {
+        HirKind::Capture(capture) => {
+            names.extend(capture.name.as_deref().map(str::to_owned));
+            add_group_names(&capture.sub, names);
+        }
+        HirKind::Repetition(repetition) => add_group_names(&repetition.sub, names),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
+            subs.iter().for_each(|sub| add_group_names(sub, names));
+        }
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) | HirKind::Look(_) => {}
+    }
 }
 
 impl Captures {
     /// Returns the patterns of a checked rule whose message names a capture, or `None` for other rules.
-    pub(super) fn from_rule(rule: &Rule) -> Option<Captures> {
+    pub(super) fn from_rule(rule: &Rule, context: &LoadContext<'_>) -> Option<Captures> {
         let names = message::captures(rule.message.as_deref()?);
         if names.is_empty() {
             return None;
         }
-        let regexes = rule.condition.any.iter().filter_map(regex);
+        let hirs = rule.condition.any.iter();
+        let hirs: Vec<Arc<Hir>> = hirs.filter_map(|pattern| hir(pattern, context)).collect();
+        let regexes = move || hirs.iter().filter_map(|hir| build(hir).ok()).collect();
         Some(Captures {
-            regexes: regexes.filter_map(Result::ok).collect(),
+            regexes: LazyLock::new(Box::new(regexes)),
             names: names.into(),
         })
     }
@@ -83,12 +117,15 @@ impl Captures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
 
     fn captured(patterns: &[&str], text: &str, end: u64) -> CapturedTexts {
         let patterns = patterns.iter().map(|regex| Pattern::regex(*regex));
         let mut rule = Rule::new("p/r", patterns.collect());
         rule.message = Some("{{ capture.list }}{{ capture.more }}".into());
-        Captures::from_rule(&rule).unwrap().at(text.as_bytes(), end)
+        let limits = Limits::default();
+        let captures = Captures::from_rule(&rule, &LoadContext::new(&limits)).unwrap();
+        captures.at(text.as_bytes(), end)
     }
 
     #[test]
@@ -117,8 +154,29 @@ mod tests {
     #[test]
     fn a_message_without_captures_has_none() {
         let mut rule = Rule::new("p/r", vec![Pattern::regex("(?<list>a)")]);
-        assert!(Captures::from_rule(&rule).is_none());
+        let limits = Limits::default();
+        let context = LoadContext::new(&limits);
+        assert!(Captures::from_rule(&rule, &context).is_none());
         rule.message = Some("{{ match.text }}".into());
-        assert!(Captures::from_rule(&rule).is_none());
+        assert!(Captures::from_rule(&rule, &context).is_none());
+    }
+
+    #[test]
+    fn an_expression_is_too_big_exactly_where_it_cannot_be_built() {
+        let limits = Limits::default();
+        let context = LoadContext::new(&limits);
+        for (text, is_too_big) in [
+            (r"(?<list>\w{40})", false),
+            (r"(?<list>\w{41})", false),
+            (r"(?<list>\w{2000})", true),
+        ] {
+            let hir = hir(&Pattern::regex(text), &context).unwrap();
+            assert_eq!(
+                exceeded_bytes(&hir),
+                is_too_big.then_some(REGEX_BYTES),
+                "{text}"
+            );
+            assert_eq!(build(&hir).is_err(), is_too_big, "{text}");
+        }
     }
 }

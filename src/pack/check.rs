@@ -50,6 +50,8 @@ use file::SpannedId;
 use fragment::{FragmentUses, FragmentsByPack};
 use problems::{Problem, Problems};
 use reader::RuleReader;
+use syntax::ParsedText;
+use toml::de::DeTable;
 
 /// One load: its texts, its rules made in code, and the problems found so far.
 #[derive(Debug)]
@@ -161,12 +163,15 @@ impl<'l> Check<'l> {
     /// Reads and checks everything that was added.
     pub(super) fn finish(mut self, terms: &Terms) -> Loaded {
         let sources = take(&mut self.sources);
-        let (fragments, steps) = fragment::collect(&sources, self.context);
+        let parsed = sources.iter().map(|source| DeTable::parse(&source.text));
+        let parsed: Vec<ParsedText<'_>> = parsed.collect();
+        let (fragments, steps) = fragment::collect(&sources, &parsed, self.context);
         self.fragments = Arc::new(fragments);
         self.steps = self.steps.saturating_add(steps);
-        for source in &sources {
-            self.read(source);
+        for (source, parsed) in sources.iter().zip(&parsed) {
+            self.read(source, parsed);
         }
+        drop(parsed);
         let mut late = self.compose(terms);
         late.append(&mut self.elsewhere);
         late.extend(self.fragment_problems(terms));
@@ -242,8 +247,8 @@ impl<'l> Check<'l> {
         lock
     }
 
-    /// Reads the text of one file.
-    fn read(&mut self, source: &PackSource) {
+    /// Reads one file.
+    fn read(&mut self, source: &PackSource, parsed: &ParsedText<'_>) {
         let PackSource {
             name, text, faults, ..
         } = source;
@@ -257,7 +262,7 @@ impl<'l> Check<'l> {
             reader.fault(fault.clone(), span.clone());
         }
         reader.all_fragments = Arc::clone(&self.fragments);
-        let mut file = syntax::read(&mut reader, imported);
+        let mut file = syntax::read(&mut reader, parsed, imported);
         let scope = fragment::scope(&file.facts.pack, self.facts.len());
         let uses = self.fragment_uses.entry(scope).or_default();
         for (name, rule) in take(&mut reader.fragment_uses) {

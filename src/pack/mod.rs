@@ -410,7 +410,10 @@ fn finish(loaded: Loaded, context: &LoadContext<'_>, places: Places) -> Result<P
     if report.has_errors() {
         return Err(LoadError::new(report.into_diagnostics()));
     }
-    let captures = rules.iter().map(Captures::from_rule).collect();
+    let captures = rules.iter();
+    let captures = captures
+        .map(|rule| Captures::from_rule(rule, context))
+        .collect();
     let pack_states = context.limits.pack_states;
     let program = compile::compile(rules, &allows, context, places, MatchMode::First)
         .map_err(|error| refused(&error, pack_states))?;

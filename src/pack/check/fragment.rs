@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::draft::Place;
 use super::fault::Fault;
 use super::reader::{Text, type_name};
-use super::syntax::RECOVERED_BYTES;
+use super::syntax::{ParsedText, RECOVERED_BYTES};
 use super::{names, pattern};
 use crate::pack::compose::PackSource;
 use crate::pack::diagnostic::code;
@@ -439,12 +439,23 @@ impl Expander<'_> {
     }
 }
 
-/// Collects the fragments of all sources. Returns the work of it, too.
-pub(super) fn collect(sources: &[PackSource], context: &LoadContext<'_>) -> (FragmentsByPack, u64) {
+/// Collects the fragments of all sources, which were parsed to `parsed`. Returns the work of it, too.
+pub(super) fn collect(
+    sources: &[PackSource],
+    parsed: &[ParsedText<'_>],
+    context: &LoadContext<'_>,
+) -> (FragmentsByPack, u64) {
     let mut packs: BTreeMap<String, PackFragments> = BTreeMap::new();
-    for (file, source) in sources.iter().enumerate() {
-        if source.text.contains("patterns") {
-            collect_file(file, &source.text, &mut packs);
+    for (file, (source, parsed)) in sources.iter().zip(parsed).enumerate() {
+        let text = &source.text;
+        match parsed {
+            Ok(root) => collect_file(file, text, (root.get_ref(), false), &mut packs),
+            Err(_) if text.len() > RECOVERED_BYTES => {}
+            // Other files use these fragments, so their names must be known.
+            Err(_) => {
+                let (root, _) = DeTable::parse_recoverable(text);
+                collect_file(file, text, (root.get_ref(), true), &mut packs);
+            }
         }
     }
     let mut steps = 0;
@@ -465,14 +476,13 @@ pub(super) fn scope(pack: &str, file: usize) -> String {
     }
 }
 
-fn collect_file(file: usize, text: &str, packs: &mut BTreeMap<String, PackFragments>) {
-    let (root, is_broken) = match DeTable::parse(text) {
-        Ok(root) => (root, false),
-        Err(_) if text.len() > RECOVERED_BYTES => return,
-        // Other files use these fragments, so their names must be known.
-        Err(_) => (DeTable::parse_recoverable(text).0, true),
-    };
-    let root = root.get_ref();
+/// Adds the fragments of a file. The second value of `root` is true if the text has TOML errors.
+fn collect_file(
+    file: usize,
+    text: &str,
+    (root, is_broken): (&DeTable<'_>, bool),
+    packs: &mut BTreeMap<String, PackFragments>,
+) {
     let is_known = |schema: &DeValue<'_>| schema.as_integer().is_some_and(|it| it.as_str() == "1");
     if !root
         .get("schema")

@@ -33,7 +33,7 @@ pub(super) fn faults(draft: &Draft, context: &LoadContext<'_>) -> Vec<KeyFault> 
     let trigger = triggers[0];
     detectors::faults(rule, trigger, &mut found);
     patterns::faults(rule, &mut found);
-    action::faults(draft, trigger, &mut found);
+    action::faults(draft, context, trigger, &mut found);
     found
 }
 

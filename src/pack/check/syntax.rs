@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use toml::Spanned;
 use toml::de::{DeTable, Error};
 
 use super::fault::Fault;
@@ -21,16 +22,19 @@ const DUPLICATE: &str = "duplicate key";
 /// The parser's messages at the end of a text in which a bracket is open.
 const UNCLOSED: [&str; 2] = ["unclosed array", "unclosed inline table"];
 
-/// Reads the text of `reader`. `imported` are the lists of the packs that the file extends.
+/// The result of parsing the text of a file: its tables, or its first TOML error.
+pub(super) type ParsedText<'t> = Result<Spanned<DeTable<'t>>, Error>;
+
+/// Reads the text of `reader`, which was parsed to `parsed`. `imported` are the lists of the packs that the file extends.
 pub(super) fn read(
     reader: &mut RuleReader<'_>,
+    parsed: &ParsedText<'_>,
     imported: BTreeMap<String, Arc<[String]>>,
 ) -> RuleFile {
-    let text = reader.text;
-    match DeTable::parse(text) {
+    match parsed {
         Ok(root) => read_root(root.get_ref(), imported, reader),
-        Err(first) if text.len() > RECOVERED_BYTES => {
-            report(reader, &first);
+        Err(first) if reader.text.len() > RECOVERED_BYTES => {
+            report(reader, first);
             RuleFile::default()
         }
         Err(_) => recover(reader, imported),

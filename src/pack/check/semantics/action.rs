@@ -1,19 +1,26 @@
 //! The action of a rule: its channels, its options and its bounds.
 
 use super::{KeyFault, contradiction, no_effect, reads_stream, zero};
+use crate::pack::captures;
 use crate::pack::check::draft::{self, Draft};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::scope;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
+use crate::pack::load_context::LoadContext;
 use crate::pack::message;
 use crate::pack::schema::{KeyInfo, RULE, THEN};
 use crate::rule::{Action, Allowance, Case, Channel, Repeat, Rule, Status};
 
 /// Reports the contradictions in the scope and in the action of a rule.
-pub(super) fn faults(draft: &Draft, trigger: &'static KeyInfo, found: &mut Vec<KeyFault>) {
+pub(super) fn faults(
+    draft: &Draft,
+    context: &LoadContext<'_>,
+    trigger: &'static KeyInfo,
+    found: &mut Vec<KeyFault>,
+) {
     let rule = &draft.rule;
-    captures(rule, found);
+    capture_names(rule, context, found);
     scopes(draft, found);
     action(rule, trigger, found);
     options(draft, found);
@@ -33,7 +40,7 @@ fn scopes(draft: &Draft, found: &mut Vec<KeyFault>) {
 }
 
 /// Reports captures of a message or a prompt on streamed channels, and captures of groups that no pattern has.
-fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
+fn capture_names(rule: &Rule, context: &LoadContext<'_>, found: &mut Vec<KeyFault>) {
     let prompt = rule.consult.iter().map(|consult| consult.prompt.as_str());
     let asked = prompt.flat_map(message::captures).next();
     let names = rule.message.as_deref().map(message::captures);
@@ -63,25 +70,16 @@ fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
         return;
     }
     let mut known = Vec::new();
-    for regex in rule
-        .condition
-        .any
-        .iter()
-        .filter_map(crate::pack::captures::regex)
-    {
-        match regex {
-            Ok(regex) => known.extend(crate::pack::captures::group_names(&regex)),
-            // Malformed patterns are reported elsewhere; look-around captures nothing.
-            Err(error) => {
-                if let Some(bytes) = error.size_limit() {
-                    let message = format!("a pattern with captures needs more than {bytes} bytes");
-                    let fault = Fault::new(&code::PATTERN_TOO_BIG, message);
-                    found.push((
-                        "match.any",
-                        fault.with_help("lower the counts of its repetitions"),
-                    ));
-                }
-            }
+    let patterns = rule.condition.any.iter();
+    for hir in patterns.filter_map(|pattern| captures::hir(pattern, context)) {
+        captures::add_group_names(&hir, &mut known);
+        if let Some(bytes) = captures::exceeded_bytes(&hir) {
+            let message = format!("a pattern with captures needs more than {bytes} bytes");
+            let fault = Fault::new(&code::PATTERN_TOO_BIG, message);
+            found.push((
+                "match.any",
+                fault.with_help("lower the counts of its repetitions"),
+            ));
         }
     }
     for name in names.iter().filter(|name| !known.contains(name)) {
