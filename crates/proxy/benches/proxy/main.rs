@@ -16,11 +16,14 @@
 //! the buffers of the kernel.
 //!
 //! Then clients that go away are timed: from the end of the client's connection to the end of the proxy's connection to the
-//! provider.
+//! provider. At last, the secrets that reach the client are counted, of those that arrive in two deltas.
+//!
+//! `LITELLM` names the program of LiteLLM's proxy (PyPI: `litellm[proxy]`).
 
 mod cancel;
 mod clients;
 mod instructions;
+mod leaks;
 mod provider;
 mod servers;
 
@@ -261,5 +264,6 @@ fn main() {
             table(&provider, size).await;
         }
         cancel::run(if is_test { 2 } else { 200 }).await;
+        leaks::run().await;
     });
 }

@@ -73,15 +73,15 @@ pub(crate) fn chunk_of(text: &str) -> String {
     format!("{:x}\r\n{event}\r\n", event.len())
 }
 
-/// Reads a request to its end. Returns false if the client has closed the connection.
-pub(crate) async fn read_request(socket: &mut TcpStream) -> bool {
+/// Reads a request to its end. Returns its body, or `None` if the client has closed the connection.
+pub(crate) async fn read_request(socket: &mut TcpStream) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     loop {
         let Some(end) = text.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
             match socket.read(&mut buffer).await {
                 Ok(len @ 1..) => text.extend_from_slice(&buffer[..len]),
-                _ => return false,
+                _ => return None,
             }
             continue;
         };
@@ -91,12 +91,15 @@ pub(crate) async fn read_request(socket: &mut TcpStream) -> bool {
             digits.trim().parse().expect("a length")
         });
         let mut rest = vec![0; (end + 4 + length).saturating_sub(text.len())];
-        return socket.read_exact(&mut rest).await.is_ok();
+        socket.read_exact(&mut rest).await.ok()?;
+        let mut body = text.split_off(end + 4);
+        body.append(&mut rest);
+        return Some(body);
     }
 }
 
 async fn answer(mut socket: TcpStream, deltas: u32) {
-    while read_request(&mut socket).await {
+    while read_request(&mut socket).await.is_some() {
         if socket.write_all(HEAD.as_bytes()).await.is_err() {
             return;
         }

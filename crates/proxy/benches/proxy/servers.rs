@@ -25,6 +25,11 @@ pub(crate) const ROLE: &str = "--serve";
 const SERVER_CORE: usize = 0;
 pub(crate) const LOAD_CORE: usize = 1;
 
+/// A secret that the built-in packs and the guardrail of LiteLLM mask: an access key of AWS.
+pub(crate) const SECRET: &str = "AKIAZ7Q2M5XK3RT6WPNB";
+
+const SECRET_REGEX: &str = "AKIA[A-Z2-7]{16}";
+
 /// Bytes of a page, which `statm` counts.
 const PAGE: u64 = 4096;
 
@@ -110,13 +115,15 @@ impl Server {
         Server::of_command(command, address, folder, Duration::from_secs(5))
     }
 
-    /// Runs LiteLLM's proxy, if `LITELLM` names its program.
+    /// Runs LiteLLM's proxy with a guardrail that masks secrets, if `LITELLM` names its program.
     pub(crate) fn litellm(to: SocketAddr) -> Option<Server> {
         let program = std::env::var_os("LITELLM")?;
         let (folder, address) = place("litellm");
         let file = folder.join("config.yaml");
         let settings = format!(
-            "model_list:\n- model_name: m\n  litellm_params:\n    model: openai/m\n    api_base: http://{to}/v1\n    api_key: dummy\n"
+            "model_list:\n- model_name: m\n  litellm_params:\n    model: openai/m\n    api_base: http://{to}/v1\n    api_key: dummy\n\
+             guardrails:\n- guardrail_name: keys\n  litellm_params:\n    guardrail: litellm_content_filter\n    mode: post_call\n    default_on: true\n    \
+             patterns:\n    - pattern_type: regex\n      name: key\n      pattern: '{SECRET_REGEX}'\n      action: MASK\n"
         );
         fs::write(&file, settings).ok()?;
         let mut command = Command::new(program);
