@@ -170,8 +170,13 @@ impl FullMatchReader {
             self.text.skip(&piece.bytes[..idle_until]);
         }
         self.text.push(piece.slice(idle_until..at));
-        for rule in reported {
-            self.begin_search(rules, rule);
+        if !reported.is_empty() {
+            for rule in reported {
+                self.begin_search(rules, rule);
+            }
+            if rules.matcher.is_idle(&self.cursor) {
+                self.idle_until = self.text.bytes().len();
+            }
         }
         self.advance_searches(input);
         at
