@@ -48,6 +48,8 @@ pub(crate) struct CommandSet {
     by_name: HashMap<Box<[u8]>, Vec<u32>>,
     /// The patterns whose program has wildcards.
     by_glob: Vec<(Glob, u32)>,
+    /// The patterns for every program: `*`.
+    for_all: Vec<u32>,
     /// The home directory of the user who runs the commands, without a slash at the end, if the host says which.
     home: Option<Box<str>>,
     /// True if a rule holds text back until these patterns are decided.
@@ -61,6 +63,15 @@ pub(crate) struct CommandSet {
 pub(crate) struct CommandCache {
     globs: GlobScratch,
     pike: PikeCache,
+}
+
+/// The words of a command that its patterns have requirements on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WordNeeds {
+    /// Subcommands, flags or operands.
+    pub(crate) arguments: bool,
+    /// Files that it reads.
+    pub(crate) files: bool,
 }
 
 /// The place of a pattern in its rule.
@@ -322,6 +333,7 @@ impl CommandSet {
                     }
                 }
             }
+            None if program == "*" => self.for_all.push(index),
             None => self.by_glob.push((Glob::new(program, NAME)?, index)),
         }
         let related = pattern.command.as_deref();
@@ -338,6 +350,17 @@ impl CommandSet {
             self.patterns[index as usize].runs = Some(run);
         }
         Ok(index)
+    }
+
+    /// Returns the words that these patterns have requirements on.
+    pub(crate) fn needs(&self, all: &[CommandProgress]) -> WordNeeds {
+        let mut needs = WordNeeds::default();
+        for progress in all {
+            let pattern = self.pattern(progress.pattern);
+            needs.arguments |= pattern.needs_arguments();
+            needs.files |= pattern.reads.is_some();
+        }
+        needs
     }
 
     /// Replaces `all` by the progress of each pattern for a program with that name, in the order of the patterns.
@@ -360,9 +383,10 @@ impl CommandSet {
         let by_name = self.by_name.get(&*name).map_or(&[][..], Vec::as_slice);
         all.extend(by_name.iter().copied().map(CommandProgress::new));
         // An empty word is no program.
-        if self.by_glob.is_empty() || name.is_empty() {
+        if name.is_empty() {
             return;
         }
+        all.extend(self.for_all.iter().copied().map(CommandProgress::new));
         let text = String::from_utf8_lossy(&name);
         for (glob, index) in &self.by_glob {
             if glob.is_match_with(&text, &mut cache.globs) {
@@ -380,6 +404,16 @@ fn program(pattern: &Pattern) -> &str {
 }
 
 impl CommandPattern {
+    fn needs_arguments(&self) -> bool {
+        const OPERANDS: u16 = requirement::OPERAND
+            | requirement::OPERANDS_ALL
+            | requirement::LAST_OPERAND
+            | requirement::MIN_OPERANDS;
+        !(self.subcommands.is_empty() && self.flags.is_empty() && self.no_flags.is_empty())
+            || self.required & OPERANDS != 0
+            || self.max_operands != u32::MAX
+    }
+
     fn compile(
         pattern: &Pattern,
         owner: Option<CommandOwner>,

@@ -31,7 +31,7 @@ use ttsr_views::path::ArgScope;
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use command::{
     CommandCache, CommandOwner, CommandPattern, CommandPatternError, CommandProgress, CommandSet,
-    MAX_FLAGS, OperandPaths, ProgressState,
+    MAX_FLAGS, OperandPaths, ProgressState, WordNeeds,
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};

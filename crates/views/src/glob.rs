@@ -124,7 +124,7 @@ pub struct Glob {
     case_insensitive: bool,
 }
 
-/// Two properties of each text that a glob matches. A text without one of them is not stepped.
+/// Properties of each text that a glob matches. A text without one of them is not stepped.
 #[derive(Clone, Debug, Default)]
 struct Required {
     /// The bytes with which such a text can begin; `None` if it can begin with any, or be empty.
@@ -133,6 +133,8 @@ struct Required {
     /// has no literal.
     literal: Box<[u8]>,
     rare: usize,
+    /// True if it contains a character outside of ASCII.
+    is_wide: bool,
 }
 
 /// The bytes with which a text can begin.
@@ -167,6 +169,7 @@ impl Required {
             first: is_limited.then_some(first),
             rare: (0..literal.len()).max_by_key(rank).unwrap_or_default(),
             literal: literal.into(),
+            is_wide: needs_wide(tokens),
         }
     }
 
@@ -177,7 +180,9 @@ impl Required {
             (Some(_), None) => false,
             (None, _) => true,
         };
-        begins_so && (self.literal.is_empty() || self.is_in(text))
+        begins_so
+            && (self.literal.is_empty() || self.is_in(text))
+            && !(self.is_wide && text.is_ascii())
     }
 
     /// Returns true if the text contains the literal.
@@ -203,6 +208,20 @@ fn longest_literal(tokens: &[Token]) -> Vec<u8> {
         }
     }
     longest.into_bytes()
+}
+
+/// Returns true if each match of these tokens contains a character outside of ASCII.
+fn needs_wide(tokens: &[Token]) -> bool {
+    tokens.iter().any(|token| match token {
+        Token::Literal(char) => !char.is_ascii(),
+        Token::Class(class) => {
+            !class.negated && class.ranges.iter().all(|range| !range.0.is_ascii())
+        }
+        Token::Group(globs) => !globs.is_empty() && globs.iter().all(|glob| needs_wide(glob)),
+        Token::Any | Token::Star | Token::FolderPrefix | Token::FolderSuffix | Token::Folders => {
+            false
+        }
+    })
 }
 
 /// Adds the bytes with which a match of these tokens can begin. Returns false if it can begin with any byte, or be empty.
@@ -312,6 +331,7 @@ impl Glob {
         let prefix = literal(&tokens[..head]).unwrap_or_default();
         let matcher = match &tokens[..] {
             _ if tail == tokens.len() => GlobStrategy::Literal,
+            [Token::Star] if !options.literal_separator => GlobStrategy::Contains("".into()),
             [Token::Star, inner @ .., Token::Star]
                 if !options.literal_separator && inner.iter().all(is_literal) =>
             {

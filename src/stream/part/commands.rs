@@ -55,6 +55,8 @@ struct Commands {
     ended: usize,
     /// True if a match may have become complete.
     has_changed: bool,
+    /// True once a command gets the output of another.
+    is_connected: bool,
     written: WrittenFiles,
     /// Dropped commands, whose buffers are reused.
     spare: Vec<TrackedCommand>,
@@ -337,6 +339,18 @@ impl Commands {
         }
     }
 
+    /// Applies `change` to the patterns of a command, if one of them has requirements on arguments.
+    fn change_by_argument(
+        &mut self,
+        set: &CommandSet,
+        index: usize,
+        change: impl FnMut(&mut CommandProgress, &CommandPattern, &mut CommandCache),
+    ) {
+        if self.known[index].needs.arguments {
+            self.change_at(set, index, change);
+        }
+    }
+
     fn add_word(&mut self, set: &CommandSet, word: &CommandWord<'_>) {
         let Some(index) = self.index(word.command) else {
             return;
@@ -347,6 +361,7 @@ impl Commands {
             return self.add_argument(set, index, word);
         };
         set.begin(name, &mut command.progress, &mut self.cache);
+        command.needs = set.needs(&command.progress);
         command.quote(word);
         command.operands = OperandUse {
             are_read: files::reads_operands(name),
@@ -396,7 +411,7 @@ impl Commands {
                     below_home: below_home.as_deref(),
                 };
                 let is_subcommand = word.role == WordRole::Subcommand;
-                self.change_at(set, index, |progress, pattern, cache| {
+                self.change_by_argument(set, index, |progress, pattern, cache| {
                     progress.add_operand(
                         pattern,
                         word.index,
@@ -413,7 +428,7 @@ impl Commands {
             }
             WordRole::Flag { name, value } => {
                 self.known[index].add_flag(name);
-                self.change_at(set, index, |progress, pattern, cache| {
+                self.change_by_argument(set, index, |progress, pattern, cache| {
                     progress.add_flag(pattern, name, *value, false, cache);
                 });
                 if let Some(value) = value {
@@ -422,7 +437,7 @@ impl Commands {
                 }
             }
             WordRole::Value { flag } => {
-                self.change_at(set, index, |progress, pattern, cache| {
+                self.change_by_argument(set, index, |progress, pattern, cache| {
                     progress.add_flag(pattern, flag, Some(word.text), true, cache);
                 });
                 let path = operand_text(word);
@@ -589,14 +604,17 @@ impl Commands {
             command.read.push(path.as_bytes());
         }
         let (id, passes_files) = (command.id, command.operands.are_passed);
-        self.change_at(set, index, |progress, pattern, cache| {
-            progress.add_read_file(pattern, path, cache);
-        });
-        if !passes_files {
+        if command.needs.files {
+            self.change_at(set, index, |progress, pattern, cache| {
+                progress.add_read_file(pattern, path, cache);
+            });
+        }
+        if !passes_files || !self.is_connected {
             return;
         }
         for index in 0..self.known.len() {
-            if self.known[index].sources.contains(&id) {
+            let receiver = &self.known[index];
+            if receiver.needs.files && receiver.sources.contains(&id) {
                 self.change_at(set, index, |progress, pattern, cache| {
                     progress.add_read_file(pattern, path, cache);
                 });
@@ -606,7 +624,8 @@ impl Commands {
 
     /// Adds the files that the sources of a command read.
     fn add_reads_of_sources(&mut self, set: &CommandSet, index: usize) {
-        if !set.reads_files() {
+        let command = &self.known[index];
+        if !command.needs.files || command.sources.is_empty() {
             return;
         }
         let mut all = std::mem::take(&mut self.known[index].progress);
@@ -631,6 +650,7 @@ impl Commands {
         let Some(index) = self.index(from) else {
             return;
         };
+        self.is_connected = true;
         let mut sources = std::mem::take(&mut self.ids);
         sources.clear();
         sources.extend_from_slice(&self.known[index].sources);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::program::CommandProgress;
+use crate::program::{CommandProgress, WordNeeds};
 use ttsr_views::command::files::{self, WrittenOperands};
 use ttsr_views::command::{CommandId, CommandWord, ParentCommand};
 
@@ -78,6 +78,8 @@ pub(super) struct TrackedCommand {
     pub(super) id: CommandId,
     pub(super) parent: Option<ParentCommand>,
     pub(super) progress: Vec<CommandProgress>,
+    /// The words that the patterns in `progress` have requirements on.
+    pub(super) needs: WordNeeds,
     /// The commands whose output is the input of this one, directly or not.
     pub(super) sources: Vec<CommandId>,
     /// The names and the values of the variables, in turn.
@@ -111,6 +113,7 @@ impl Default for TrackedCommand {
             id: CommandId(0),
             parent: None,
             progress: Vec::new(),
+            needs: WordNeeds::default(),
             sources: Vec::new(),
             variables: TextList::default(),
             written: TextList::default(),
