@@ -195,23 +195,29 @@ fn spellings(entry: &str) -> Result<Vec<FlagSpelling>, GlobError> {
     entry.split('|').map(spelling).collect()
 }
 
-/// Returns the texts that a glob with alternatives and without other wildcards matches, in lower case.
-fn plain_names(glob: &str) -> Option<Vec<String>> {
-    let Some(open) = glob.find('{') else {
-        let is_plain = !glob.contains(['*', '?', '[', ']', '}', '\\']);
-        return is_plain.then(|| vec![glob.to_ascii_lowercase()]);
+/// Returns the alternatives of a glob without groups inside of others, each as a glob of its own. A glob with nested groups
+/// is returned as it is.
+fn alternatives(glob: &str) -> Vec<String> {
+    let whole = || vec![glob.to_owned()];
+    let Some((before, rest)) = glob.split_once('{') else {
+        return whole();
     };
-    let close = open + glob[open..].find('}')?;
-    let inner = &glob[open + 1..close];
-    if inner.contains('{') {
-        return None;
+    let Some((inner, after)) = rest.split_once('}') else {
+        return whole();
+    };
+    // A brace or a comma can be literal after a backslash or in a class.
+    if glob.contains(['\\', '[']) || inner.contains('{') {
+        return whole();
     }
-    let mut names = Vec::new();
-    for alternative in inner.split(',') {
-        let name = format!("{}{alternative}{}", &glob[..open], &glob[close + 1..]);
-        names.extend(plain_names(&name)?);
-    }
-    Some(names)
+    let names = inner
+        .split(',')
+        .map(|name| format!("{before}{name}{after}"));
+    names.flat_map(|name| alternatives(&name)).collect()
+}
+
+/// Returns true if the glob matches nothing but its own text.
+fn is_plain(glob: &str) -> bool {
+    !glob.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }
 
 /// Globs on files as a command names them. A path is relative to a folder that is not known, so a glob that begins with
@@ -323,18 +329,19 @@ impl CommandSet {
         self.reads_files |= compiled.reads.is_some() || file_is_code;
         let index = self.patterns.len() as u32;
         self.patterns.push(compiled);
-        let program = program(pattern);
-        match plain_names(program) {
-            Some(names) => {
-                for name in names {
-                    let patterns = self.by_name.entry(name.into_bytes().into()).or_default();
+        // A glob without wildcards is an entry of a table, so most names of programs are matched with no glob.
+        for name in alternatives(program(pattern)) {
+            match &*name {
+                "*" => self.for_all.push(index),
+                name if is_plain(name) => {
+                    let name = name.to_ascii_lowercase().into_bytes();
+                    let patterns = self.by_name.entry(name.into()).or_default();
                     if patterns.last() != Some(&index) {
                         patterns.push(index);
                     }
                 }
+                name => self.by_glob.push((Glob::new(name, NAME)?, index)),
             }
-            None if program == "*" => self.for_all.push(index),
-            None => self.by_glob.push((Glob::new(program, NAME)?, index)),
         }
         let related = pattern.command.as_deref();
         if let Some(to) = related.and_then(|command| command.pipe_to.as_deref()) {

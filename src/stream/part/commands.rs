@@ -50,16 +50,15 @@ pub(super) struct CallCommandReader {
 /// The commands of a call that may still match, in the order in which they began.
 #[derive(Debug, Default)]
 struct Commands {
-    known: VecDeque<TrackedCommand>,
+    // Boxed, because commands move between `known` and `spare`.
+    known: VecDeque<Box<TrackedCommand>>,
     /// The number of commands in `known` that have ended.
     ended: usize,
     /// True if a match may have become complete.
     has_changed: bool,
-    /// True once a command gets the output of another.
-    is_connected: bool,
     written: WrittenFiles,
     /// Dropped commands, whose buffers are reused.
-    spare: Vec<TrackedCommand>,
+    spare: Vec<Box<TrackedCommand>>,
     /// Buffers of a single event.
     ids: Vec<CommandId>,
     cache: CommandCache,
@@ -215,6 +214,9 @@ impl CommandMatcher<'_, '_> {
     fn report(&mut self, decided: u64) {
         let mut found = Vec::new();
         for at in 0..self.commands.known.len() {
+            if !self.commands.known[at].has_met {
+                continue;
+            }
             for index in 0..self.commands.known[at].progress.len() {
                 let progress = &self.commands.known[at].progress[index];
                 let pattern = self.set.pattern(progress.pattern);
@@ -332,11 +334,13 @@ impl Commands {
         index: usize,
         mut change: impl FnMut(&mut CommandProgress, &CommandPattern, &mut CommandCache),
     ) {
-        for progress in &mut self.known[index].progress {
+        let command = &mut *self.known[index];
+        for progress in &mut command.progress {
             let pattern = set.pattern(progress.pattern);
             change(progress, pattern, &mut self.cache);
-            self.has_changed |= progress.becomes_met(pattern);
+            command.has_met |= progress.becomes_met(pattern);
         }
+        self.has_changed |= command.has_met;
     }
 
     /// Applies `change` to the patterns of a command, if one of them has requirements on arguments.
@@ -375,11 +379,12 @@ impl Commands {
         command.start = command.start.min(word.span.start);
         let TrackedCommand {
             progress,
+            has_met,
             variables,
             written,
             read,
             ..
-        } = command;
+        } = &mut **command;
         for progress in progress {
             let pattern = set.pattern(progress.pattern);
             let mut texts = variables.iter();
@@ -392,8 +397,9 @@ impl Commands {
             for path in read.paths() {
                 progress.add_read_file(pattern, &path, &mut self.cache);
             }
-            self.has_changed |= progress.becomes_met(pattern);
+            *has_met |= progress.becomes_met(pattern);
         }
+        self.has_changed |= *has_met;
         self.add_reads_of_sources(set, index);
     }
 
@@ -604,12 +610,13 @@ impl Commands {
             command.read.push(path.as_bytes());
         }
         let (id, passes_files) = (command.id, command.operands.are_passed);
+        let is_source = command.is_source;
         if command.needs.files {
             self.change_at(set, index, |progress, pattern, cache| {
                 progress.add_read_file(pattern, path, cache);
             });
         }
-        if !passes_files || !self.is_connected {
+        if !passes_files || !is_source {
             return;
         }
         for index in 0..self.known.len() {
@@ -639,10 +646,13 @@ impl Commands {
                 progress.add_read_file(set.pattern(progress.pattern), &path, &mut self.cache);
             }
         }
+        let mut has_met = false;
         for progress in &mut all {
-            self.has_changed |= progress.becomes_met(set.pattern(progress.pattern));
+            has_met |= progress.becomes_met(set.pattern(progress.pattern));
         }
         self.known[index].progress = all;
+        self.known[index].has_met |= has_met;
+        self.has_changed |= has_met;
     }
 
     /// Adds the output of `from` to the input of `to`.
@@ -650,7 +660,7 @@ impl Commands {
         let Some(index) = self.index(from) else {
             return;
         };
-        self.is_connected = true;
+        self.known[index].is_source = true;
         let mut sources = std::mem::take(&mut self.ids);
         sources.clear();
         sources.extend_from_slice(&self.known[index].sources);
@@ -762,8 +772,10 @@ impl Commands {
 
 /// Returns the text of a word with its path normalized. A URL is not a path.
 fn operand_text<'a>(word: &CommandWord<'a>) -> Cow<'a, [u8]> {
-    match memchr::memmem::find(word.text, b"://") {
-        Some(_) => Cow::Borrowed(word.text),
-        None => normalize_path(word.text, word.traits),
+    // Few words have a colon, and a search for one byte needs no preparation.
+    let may_be_url = memchr::memchr(b':', word.text).is_some();
+    match may_be_url && memchr::memmem::find(word.text, b"://").is_some() {
+        true => Cow::Borrowed(word.text),
+        false => normalize_path(word.text, word.traits),
     }
 }

@@ -78,10 +78,14 @@ pub(super) struct TrackedCommand {
     pub(super) id: CommandId,
     pub(super) parent: Option<ParentCommand>,
     pub(super) progress: Vec<CommandProgress>,
+    /// True once the requirements of one of these patterns on the command itself are met.
+    pub(super) has_met: bool,
     /// The words that the patterns in `progress` have requirements on.
     pub(super) needs: WordNeeds,
     /// The commands whose output is the input of this one, directly or not.
     pub(super) sources: Vec<CommandId>,
+    /// True if the command is a source of another.
+    pub(super) is_source: bool,
     /// The names and the values of the variables, in turn.
     pub(super) variables: TextList,
     /// The files that redirections write and read.
@@ -113,8 +117,10 @@ impl Default for TrackedCommand {
             id: CommandId(0),
             parent: None,
             progress: Vec::new(),
+            has_met: false,
             needs: WordNeeds::default(),
             sources: Vec::new(),
+            is_source: false,
             variables: TextList::default(),
             written: TextList::default(),
             read: TextList::default(),
@@ -139,31 +145,45 @@ impl Default for TrackedCommand {
 
 impl TrackedCommand {
     /// Empties the command and keeps its buffers.
+    // In place: a command is several cache lines, and most are only a few words.
     pub(super) fn clear(&mut self) {
-        let mut buffers = std::mem::take(self);
-        buffers.progress.clear();
-        buffers.sources.clear();
-        buffers.variables.clear();
-        buffers.written.clear();
-        buffers.read.clear();
-        buffers.redirected.clear();
-        buffers.program.clear();
-        buffers.outputs.clear();
-        buffers.downloads.clear();
-        buffers.text.clear();
-        *self = TrackedCommand {
-            progress: buffers.progress,
-            sources: buffers.sources,
-            variables: buffers.variables,
-            written: buffers.written,
-            read: buffers.read,
-            redirected: buffers.redirected,
-            program: buffers.program,
-            outputs: buffers.outputs,
-            downloads: buffers.downloads,
-            text: buffers.text,
-            ..TrackedCommand::default()
-        };
+        let empty = TrackedCommand::default();
+        let TrackedCommand {
+            id,
+            parent,
+            progress,
+            has_met,
+            needs,
+            sources,
+            is_source,
+            variables,
+            written,
+            read,
+            redirected,
+            program,
+            outputs,
+            downloads,
+            saves_downloads,
+            operands,
+            is_ended,
+            text,
+            last_word,
+            start,
+            end,
+        } = self;
+        progress.clear();
+        sources.clear();
+        for texts in [variables, written, read, redirected, outputs, downloads] {
+            texts.clear();
+        }
+        program.clear();
+        text.clear();
+        (*id, *parent, *needs) = (empty.id, empty.parent, empty.needs);
+        (*saves_downloads, *operands) = (empty.saves_downloads, empty.operands);
+        (*is_source, *is_ended) = (empty.is_source, empty.is_ended);
+        *has_met = empty.has_met;
+        *last_word = empty.last_word;
+        (*start, *end) = (empty.start, empty.end);
     }
 
     /// Adds an operand that may be a file that the program writes.
