@@ -7,8 +7,7 @@ use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use ttsr::rule::{Condition, PatternKind, ToolOutcome};
-use ttsr::session::Session;
-use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule, Stream};
+use ttsr::{Action, Channel, Conversation, Origin, Pack, PartId, Pattern, Rule};
 use ttsr_views::chunk::Chunk;
 use ttsr_views::command::{CommandLimits, CommandReader, CommandTrace};
 
@@ -523,28 +522,14 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
         globs.clear();
     }
     let pack = load::build([rule].into_iter())?;
-    let mut session = pack.session();
-    session.begin_turn();
-    let mut stream = session.stream();
-    let mut message = None;
-    let mut note = |session: &Session, stream: &Stream| {
-        let mut decisions = session.decisions().iter();
-        let decision = decisions.find(|decision| decision.hit().is_some());
-        let rendered = decision.map(|decision| stream.message(decision));
-        message = message.take().or(rendered);
-    };
-    let _ = session.open(&mut stream, PART, part.channel);
-    if part.channel == Channel::ToolOutput {
-        stream.set_outcome(PART, pack.rules()[0].outcome.unwrap_or_default());
-    }
-    if let Some(tool) = &part.tool {
-        let _ = session.tool(&mut stream, PART, tool, "call");
-        note(&session, &stream);
-    }
-    let _ = session.push(&mut stream, PART, &part.bytes);
-    note(&session, &stream);
-    let _ = session.close(&mut stream, PART);
-    note(&session, &stream);
+    let mut conversation = Conversation::new(&pack);
+    conversation.start_turn();
+    let outcome = pack.rules()[0].outcome;
+    // The decisions up to a cut are enough.
+    part.read(&mut conversation, None, outcome).ok();
+    let mut decisions = conversation.decisions().iter();
+    let decision = decisions.find(|decision| decision.rule.is_some());
+    let message = decision.map(|decision| decision.message.clone());
     Ok(message.filter(|message| !message.is_empty()))
 }
 

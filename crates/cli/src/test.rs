@@ -14,7 +14,7 @@ use serde::Serialize;
 use ttsr::examples::name_matching;
 use ttsr::rule::Case;
 use ttsr::stream::Hits;
-use ttsr::{Action, Channel, Level, Origin, Pack, PartId, Rule};
+use ttsr::{Action, Channel, Conversation, Level, Origin, Pack, PartId, Rule};
 
 use crate::args::{PackArgs, ReportArg};
 use crate::chunk::{ChunkSize, Chunker};
@@ -245,30 +245,19 @@ fn follows_retries(
     expected: Action,
 ) -> Result<bool, CommandError> {
     let pack = load::build([rule.clone()].into_iter())?;
-    let mut session = pack.session();
+    let mut conversation = Conversation::new(&pack);
     let first = |globs: &[String]| globs.first().map(|glob| name_matching(glob));
-    session.set_origin(Origin {
+    conversation.set_origin(Origin {
         agent: first(&rule.agents),
         model: first(&rule.models),
         provider: first(&rule.providers),
     });
-    session.begin_turn();
+    conversation.start_turn();
     for _ in 0..=rule.retry.max {
-        let mut stream = session.stream();
-        let mut actions = Vec::new();
-        let _ = session.open(&mut stream, PART, part.channel);
-        if let Some(file) = file {
-            stream.set_path(PART, file);
-        }
-        if let Some(tool) = &part.tool {
-            let _ = session.tool(&mut stream, PART, tool, "call");
-            actions.extend(session.decisions().iter().map(|it| it.action));
-        }
-        let _ = session.push(&mut stream, PART, &part.bytes);
-        actions.extend(session.decisions().iter().map(|it| it.action));
-        let _ = session.close(&mut stream, PART);
-        actions.extend(session.decisions().iter().map(|it| it.action));
-        if actions.contains(&expected) {
+        // After a cut nothing else is decided.
+        part.read(&mut conversation, file, None).ok();
+        let mut decisions = conversation.decisions().iter();
+        if decisions.any(|decision| decision.action == expected) {
             return Ok(true);
         }
     }

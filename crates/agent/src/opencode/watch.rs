@@ -949,8 +949,10 @@ impl WatchedSession {
         let has_next = reason == "tool-calls";
         // A reply that broke off is not judged as a whole.
         if !matches!(reason.as_str(), "aborted" | "retry" | "truncated" | "error") {
-            let _ = self.session.finish(&mut reply.stream);
-            self.report_decisions(id, api, out);
+            let verdict = self.session.finish(&mut reply.stream);
+            if verdict != Verdict::Continue || !self.session.decisions().is_empty() {
+                self.report_decisions(id, api, out);
+            }
         }
         if let Some(reply) = self.reply.take() {
             out.push(WatchEvent::Finish {

@@ -3,12 +3,13 @@
 //! Makes up a tool call that is within the scope of the rule.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
 use ttsr::examples::{
     arg_in_regions, arg_names_matching, path_in_regions, path_matching, tool_in_scope,
 };
-use ttsr::rule::Case;
-use ttsr::{Channel, Rule};
+use ttsr::rule::{Case, ToolOutcome};
+use ttsr::{Channel, Conversation, Cut, PartId, Rule};
 
 use crate::output::Escaped;
 
@@ -24,7 +25,34 @@ pub(crate) struct ExamplePart {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// The number of the part in its reply.
+const PART: PartId = PartId(0);
+
 impl ExamplePart {
+    /// Reads the part in an attempt of its own, up to its end or up to the cut that is returned. `file` is the file that the
+    /// part is about, `outcome` that of the tool whose output it is.
+    pub(crate) fn read(
+        &self,
+        conversation: &mut Conversation,
+        file: Option<&str>,
+        outcome: Option<ToolOutcome>,
+    ) -> Result<(), Arc<Cut>> {
+        conversation.begin_attempt().ok()?;
+        conversation.open(PART, self.channel).ok()?;
+        if let Some(file) = file {
+            conversation.set_path(PART, file).ok()?;
+        }
+        if self.channel == Channel::ToolOutput {
+            let outcome = outcome.unwrap_or_default();
+            conversation.set_outcome(PART, outcome).ok()?;
+        }
+        if let Some(tool) = &self.tool {
+            conversation.tool(PART, tool, "call").ok()?;
+        }
+        conversation.push(PART, &self.bytes).ok()?;
+        conversation.close(PART).ok()
+    }
+
     /// Returns a part with that text on that channel, within the scope of the rule.
     pub(crate) fn new(rule: &Rule, channel: Channel, text: &str) -> ExamplePart {
         let call = (channel == Channel::ToolInput).then(|| ExampleCall::new(rule));

@@ -172,6 +172,11 @@ pub(crate) struct JudgedParts {
     decisions: Vec<DecisionRecord>,
 }
 
+/// Begins an attempt. A cut of the turn is returned again by the first call that reads.
+fn begin_attempt(conversation: &mut Conversation) {
+    let _: Flow = conversation.begin_attempt();
+}
+
 impl JudgedParts {
     /// Returns the parts of a body, whose first reply is an attempt in the turn of the conversation.
     pub(crate) fn new(
@@ -179,8 +184,7 @@ impl JudgedParts {
         mode: Mode,
         keeps_whole: bool,
     ) -> JudgedParts {
-        // A cut is returned again by the first call that reads.
-        let _: Flow = conversation.begin_attempt();
+        begin_attempt(&mut conversation);
         JudgedParts {
             conversation,
             parts: Vec::new(),
@@ -197,7 +201,7 @@ impl JudgedParts {
     /// Begins another reply of the body.
     fn begin(&mut self) {
         self.conversation.start_turn();
-        let _: Flow = self.conversation.begin_attempt();
+        begin_attempt(&mut self.conversation);
         self.by_id.clear();
         self.copies = 0;
         self.is_ended = false;
@@ -210,7 +214,7 @@ impl JudgedParts {
             .extend_from_slice(self.conversation.decisions());
         let is_other = |note: &Note| Some(&note.rule) != cut.rule.as_ref();
         let notes = self.conversation.guidance().filter(is_other).collect();
-        let _: Flow = self.conversation.begin_attempt();
+        begin_attempt(&mut self.conversation);
         self.parts.clear();
         self.by_id.clear();
         self.copies = 0;

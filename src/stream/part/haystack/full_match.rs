@@ -3,8 +3,22 @@
 //! One automaton searches for the patterns of all rules. While no pattern is reported, nothing else is done: text in
 //! which no match is in progress is dropped, and the rest is held. A report begins the search of its rule
 //! ([`RuleSearch`]), which reads the held text and what follows with an automaton of that rule alone. Its matches and the
-//! bytes at which they become certain therefore do not depend on other rules. The search of a rule ends where no match
-//! of any rule is in progress.
+//! bytes at which they become certain therefore do not depend on other rules.
+//!
+//! # Invariants
+//!
+//! 1. The automaton of all rules has read exactly the held text and what was dropped before it. It is never restarted
+//!    within a haystack, so it reports a superset of what the searches report: a report is only a reason to search.
+//! 2. At `idle_until` no match of a rule without a search is in progress, and no pattern of such a rule was reported after
+//!    it. A search that begins there therefore finds what it would have found from the start of the haystack.
+//! 3. The held text begins at or before `idle_until` and at or before the stretch of each search.
+//! 4. `idle_until` is at most [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) before the end of the held text once a
+//!    block has been read. Where the automaton of all rules was not idle for as long, all rules are searched, because only
+//!    the search of a rule knows where its match in progress began, and so where it is cut.
+//! 5. A search ends only where it could begin again at `idle_until` (`RuleSearch::is_needed`). No match is added twice.
+//!
+//! Deltas make no difference: whether text is read by `try_short`, `detect` or `follow` changes when a search begins, and
+//! by 2 not what it finds.
 
 mod held_text;
 mod rule_search;
@@ -146,7 +160,9 @@ impl FullMatchReader {
         let (mut at, mut idle_until) = (0, 0);
         let mut reported = Vec::new();
         while at < piece.bytes.len() && reported.is_empty() {
-            let in_progress = if idle_until > 0 { 0 } else { held } + at - idle_until;
+            // An idle position in the piece ends what was held before it.
+            let held_before = if idle_until > 0 { 0 } else { held };
+            let in_progress = held_before + at - idle_until;
             if in_progress >= limit {
                 break;
             }
@@ -159,8 +175,10 @@ impl FullMatchReader {
             if run.stepped > 0 {
                 continue;
             }
+            // A special state: a pattern may be reported, or a state must be built.
             reported = self.step(rules, piece.bytes[at]);
             at += 1;
+            // The match that was just reported may begin before this position, although nothing is in progress.
             if reported.is_empty() && rules.matcher.is_idle(&self.cursor) {
                 idle_until = at;
             }
@@ -191,6 +209,7 @@ impl FullMatchReader {
         self.text.push(block);
         let mut at = 0;
         while at < block.bytes.len() {
+            // Here too, not only at the end of the block: `idle_until` may move past a match that has reached the limit.
             self.begin_long_searches(rules, before + at, limit);
             // Between two positions without a match in progress the limit is not passed unseen.
             let room = limit.saturating_sub(before + at - self.idle_until);
