@@ -1,4 +1,13 @@
 //! The last step of loading: compiles checked rules into a [`Program`].
+//!
+//! 1. Scopes, allow entries and conditions are compiled first, because they decide whether the first end of a pattern is
+//!    enough or its full matches are needed.
+//! 2. Each pattern is lowered and compiled once. All channels, and the search for the starts of matches, share it.
+//! 3. For each channel the patterns are grouped by the text that they read ([`ViewKey`]), and each group gets its
+//!    matchers. Automata are the expensive part, so a matcher is built when text first reaches it, if building cannot fail
+//!    (`surely_fits`).
+//!
+//! Errors name the rule at which a limit of the whole pack was exceeded; each rule by itself was accepted by the check.
 
 mod name_sets;
 

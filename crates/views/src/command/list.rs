@@ -1,4 +1,12 @@
 //! A list of commands: pipelines, compound commands and reserved words.
+//!
+//! Four sets of commands move through a list. The element of a pipeline is a simple or a compound command.
+//!
+//! 1. `stdin` is the input of the next element. The first element of a pipeline has the input of the innermost compound
+//!    command, or that of the list (`list_stdin`).
+//! 2. When an element has ended, its commands are `ended`. After `|` they are the `stdin` of the next element.
+//! 3. The end of a pipeline adds `ended` to the `outputs` of the innermost compound command, or of the list.
+//! 4. When a compound command has ended, its `outputs` are `ended`: it is an element like a simple command.
 
 use super::echo::WrittenText;
 use super::event::{CommandEvent, CommandId, CommandSink, ParentCommand, ParentRelation};
@@ -172,6 +180,7 @@ impl ListReader {
 
     /// Records the end of the simple command, whose output `chain` writes.
     pub(super) fn end_element(&mut self, chain: &[CommandId], has_words: bool) {
+        // Redirections alone, as after a compound command, end no other element.
         if has_words {
             self.ended = CommandIds::default();
         }
@@ -206,6 +215,7 @@ impl ListReader {
 
     /// Records the command that has ended, if it runs the standard input of the list.
     pub(super) fn record_stdin_code(&mut self, stdin_code: Option<(CommandId, &'static str)>) {
+        // Within a pipe the standard input is that of the element before, and only the first command reads that of the list.
         if !self.in_pipe && self.stdin_code.is_none() {
             self.stdin_code = stdin_code;
         }
@@ -214,6 +224,8 @@ impl ListReader {
     // ---- Compound commands ----
 
     fn open(&mut self, kind: CompoundKind) {
+        // The words of a compound command beyond the limit are read all the same. Only its end is not recognized, so its
+        // pipeline goes on.
         if self.compounds.len() < COMPOUNDS {
             self.compounds.push(CompoundCommand {
                 kind,
@@ -229,6 +241,7 @@ impl ListReader {
         self.compounds.last().filter(|it| it.kind == kind)?;
         self.end_pipeline();
         let compound = self.compounds.pop()?;
+        // A redirection or a `|` may follow, as after a simple command.
         self.ended = compound.outputs;
         self.stdin = match self.compounds.last() {
             Some(compound) => compound.stdin,
@@ -271,6 +284,7 @@ impl ListReader {
             .compounds
             .last()
             .is_some_and(|compound| compound.kind == CompoundKind::Case);
+        // `;;` is two adjacent ones: a blank between them ends an empty command instead.
         if is_case && self.semicolon == byte.start && byte.start > 0 {
             self.position = WordPosition::Patterns;
         }
