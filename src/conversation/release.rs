@@ -10,6 +10,9 @@ use crate::rule::Channel;
 use crate::stream::{Redaction, Stream};
 use crate::verdict::{PartId, RuleId};
 
+/// The least capacity of the buffer of a part that has text, in bytes: deltas are short.
+const FIRST_BYTES: usize = 64;
+
 /// The text of one part that the host has not taken.
 #[derive(Debug)]
 pub(super) struct PartText {
@@ -56,11 +59,17 @@ impl PartText {
 
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        if self.waiting.capacity() == 0 {
+            self.waiting.reserve(FIRST_BYTES);
+        }
         self.waiting.extend_from_slice(bytes);
         if let Some(scalars) = &mut self.scalars {
             scalars.push(bytes);
         }
         if let Some(delivered) = &mut self.delivered {
+            if delivered.capacity() == 0 {
+                delivered.reserve(FIRST_BYTES);
+            }
             delivered.extend_from_slice(bytes);
         }
     }

@@ -264,6 +264,9 @@ pub trait ChunkSink {
     fn set_file(&mut self, _path: &str, _decided: u64) {}
 }
 
+/// The least capacity of a [`ChunkBuffer`] that is not empty, in bytes.
+const FIRST_BYTES: usize = 64;
+
 /// A buffer of chunks whose region is not yet known. Its owner bounds the number of bytes in it.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkBuffer {
@@ -290,6 +293,10 @@ impl ChunkBuffer {
     pub fn push(&mut self, chunk: Chunk<'_>) {
         if chunk.bytes.is_empty() {
             return;
+        }
+        if self.bytes.capacity() == 0 {
+            // Text comes in deltas of a few bytes: growing from eight bytes takes four allocations.
+            self.bytes.reserve(FIRST_BYTES);
         }
         if !self.continues(chunk) {
             self.marks

@@ -123,7 +123,12 @@ impl RepetitionDetector {
             match self.text.get_mut(at..at + now.len()) {
                 Some(kept) => kept.copy_from_slice(now),
                 // The window is not full, so `at` is its end.
-                None => self.text.extend_from_slice(now),
+                None => {
+                    if self.text.capacity() == 0 {
+                        self.text.reserve(64);
+                    }
+                    self.text.extend_from_slice(now);
+                }
             }
             self.len += now.len() as u64;
             rest = later;
