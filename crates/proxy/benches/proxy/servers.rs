@@ -128,10 +128,15 @@ impl Server {
         fs::write(&file, settings).ok()?;
         let mut command = Command::new(program);
         command.arg("--config").arg(&file);
+        // Without this a proxy without a key for its own interface does not start.
+        command.env(
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY",
+            "true",
+        );
         command
             .args(["--host", "127.0.0.1", "--port"])
             .arg(address.port().to_string());
-        Server::of_command(command, address, folder, Duration::from_secs(60))
+        Server::of_command(command, address, folder, Duration::from_secs(180))
     }
 
     fn of_command(
