@@ -1,7 +1,7 @@
-//! Counts the acts of every rule, and decides by the counts.
+//! Counts the actions of every rule, and decides by the counts.
 //!
-//! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the acts of
-//! live rules, one for those that [shadow](crate::Mode::Shadow) rules would have done.
+//! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the actions
+//! of live rules, one for those that [shadow](crate::Mode::Shadow) rules would have taken.
 
 use std::collections::BTreeMap;
 
@@ -23,22 +23,22 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Acts {
-    /// Acts whose fate the host has not told.
+    /// Actions whose outcome the host has not reported.
     reserved: u32,
-    /// Acts that were delivered since guidance last left the context.
+    /// Actions that were delivered since guidance was last removed from the context.
     delivered: u32,
-    /// Acts in this turn.
+    /// Actions in this turn.
     turn: u32,
-    /// Acts in this session, compactions aside.
+    /// Actions in this session, which compactions do not reset.
     session: u32,
     /// Retries in this turn.
     retries: u32,
-    /// The turn of the last act, from which a cooldown counts.
+    /// The turn of the last action, from which a cooldown counts.
     latest: Option<u32>,
 }
 
 impl Acts {
-    /// Adds the acts between `base` and `fork`. Those of a turn that is over are counted as delivered, and not in the
+    /// Adds the actions between `base` and `fork`. Those of a turn that is over are counted as delivered, and not in the
     /// counts of the turn.
     pub(super) fn merge(&mut self, base: Acts, fork: Acts, is_same_turn: bool) {
         if is_same_turn {
@@ -114,7 +114,7 @@ impl Ledger {
         }
     }
 
-    /// Counts an act whose fate the host has not told.
+    /// Counts an action whose outcome the host has not reported.
     pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
         let Some(place) = place else {
             return;
@@ -127,7 +127,7 @@ impl Ledger {
         acts.latest = Some(turn);
     }
 
-    /// Counts an act of turn `of` as delivered; `now` is the present turn. Acts of turns that are over are counted
+    /// Counts an action of turn `of` as delivered; `now` is the present turn. Actions of turns that are over are counted
     /// already.
     pub(super) fn deliver(&mut self, place: Option<usize>, of: u32, now: u32) {
         if let Some(acts) = self.acts_mut(place)
@@ -139,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// Reverts an act of turn `of` that did not happen after all; `now` is the present turn.
+    /// Reverts an action of turn `of` that was not carried out; `now` is the present turn.
     pub(super) fn revert(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
         let retries = u32::from(action == Action::Retry && of == now);
         let Some(acts) = self.acts_mut(place) else {
@@ -154,13 +154,13 @@ impl Ledger {
         acts.session = acts.session.saturating_sub(1);
         acts.retries = acts.retries.saturating_sub(retries);
         if acts.latest == Some(of) {
-            // Earlier acts do not matter: the rule had cooled down by then, or has no cooldown.
+            // Earlier actions do not matter: the rule had cooled down by then, or has no cooldown.
             acts.latest = None;
         }
     }
 
-    /// Lets the rule act again because its messages left the context. Acts that are not delivered yet still count, and so
-    /// does the allowance.
+    /// Lets the rule act again because its messages were removed from the context. Actions that are not delivered yet
+    /// still count, and so does the allowance.
     pub(super) fn rearm(&mut self, place: usize) {
         if let Some(acts) = self.acts.get_mut(&key(place)) {
             acts.delivered = 0;
@@ -189,8 +189,8 @@ fn is_spent(acts: u32, bound: Option<u32>) -> bool {
     bound.is_some_and(|bound| acts >= bound)
 }
 
-/// Returns the bounds of a rule without `repeat`: a guard acts every time, guidance once. Retries have a bound of their
-/// own, and actions on whole texts apply to each text.
+/// Returns the bounds of a rule without `repeat`: a guard acts every time, guidance once. Retries have a separate bound,
+/// and actions on whole texts apply to each text.
 fn repeat_of(rule: &Rule) -> Repeat {
     let is_guidance = matches!(
         rule.action,

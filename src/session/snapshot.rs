@@ -8,17 +8,17 @@ use super::ledger::{Acts, Ledger};
 use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
 use crate::rule::{Action, Mode, Rule};
-use crate::stream::RuleHistory as Past;
+use crate::stream::RuleHistory;
 use crate::verdict::RuleId;
 
 /// The state of a session or conversation, to be stored with serde. Restored with
 /// [`Conversation::restore`](crate::Conversation::restore) or [`Pack::restore`].
 ///
-/// It names rules by their full ids and a hash of their contents, so that it fits another pack as far as the rules are
-/// the same; ages are in turns, not in time. Of replies it contains only the text that the messages of waiting guidance
-/// quote. A snapshot of another format version is an error when it is deserialised.
+/// Rules are matched by id and content hash, so unchanged rules keep their state in another pack; ages are in turns, not
+/// in time. Of replies it contains only the text that the messages of waiting guidance quote. A snapshot of another
+/// format version is an error when it is deserialised.
 ///
-/// # Example: a conversation that goes on in another process
+/// # Example: a conversation that continues in another process
 /// ```
 /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Verdict};
 /// let pack = Pack::builder().rule(Rule::new("demo/no-foo", vec![Pattern::literal("foo")])).build()?;
@@ -88,8 +88,8 @@ impl Snapshot {
     /// Adds what happened between `base` and `fork` to this state, which may have changed since `base` as well: for
     /// hosts whose requests of one conversation overlap. If nothing changed since `base`, the result is `fork`.
     ///
-    /// Counts of acts are added, so the acts of both sides count. Counts of a turn are added only while that turn is
-    /// still the present one. Guidance that the fork delivered is removed, and guidance that it decided is added, once
+    /// Counts of actions are added, so the actions of both sides count. Counts of a turn are added only while that turn
+    /// is still the present one. Guidance that the fork delivered is removed, and guidance that it decided is added, once
     /// for each rule.
     ///
     /// # Example: two replies at the same time
@@ -116,7 +116,7 @@ impl Snapshot {
     ///     assert!(is_act);
     ///     state.merge(&base, &fork);
     /// }
-    /// assert!(!acts(&state).0, "all three acts count");
+    /// assert!(!acts(&state).0, "all three actions count");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn merge(&mut self, base: &Snapshot, fork: &Snapshot) {
@@ -154,8 +154,8 @@ impl Snapshot {
             let shadow = before.map_or_else(Acts::default, |before| before.shadow);
             known.live.merge(live, changed.live, is_same_turn);
             known.shadow.merge(shadow, changed.shadow, is_same_turn);
-            if before.and_then(|before| before.past.as_ref()) != changed.past.as_ref() {
-                known.past.clone_from(&changed.past);
+            if before.and_then(|before| before.history.as_ref()) != changed.history.as_ref() {
+                known.history.clone_from(&changed.history);
             }
         }
         self.guidance
@@ -201,9 +201,9 @@ struct RuleSnapshot {
     hash: u64,
     live: Acts,
     shadow: Acts,
-    /// The state that replies leave to later ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    past: Option<Past>,
+    /// The state carried from replies to later ones.
+    #[serde(rename = "past", default, skip_serializing_if = "Option::is_none")]
+    history: Option<RuleHistory>,
 }
 
 /// A rule whose state was dropped, because the pack no longer has it or has it with other contents.
@@ -219,8 +219,8 @@ pub struct Lost {
 impl Session {
     /// The present state. Streams are not in it: their text must be read again.
     ///
-    /// The restored session does not know earlier decisions. A decision whose fate was not told counts as reserved until
-    /// the next turn begins.
+    /// The restored session does not know earlier decisions. A decision whose outcome was not reported counts as reserved
+    /// until the next turn begins.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot_with([].iter(), false)
@@ -234,7 +234,7 @@ impl Session {
     ) -> Snapshot {
         let rules = (0..).map(RuleId).zip(self.pack.rules());
         let acted =
-            rules.filter(|(id, _)| self.has_acted(id.index()) || self.pasts.contains_key(id));
+            rules.filter(|(id, _)| self.has_acted(id.index()) || self.histories.contains_key(id));
         Snapshot {
             version: VERSION,
             turn: self.turn,
@@ -256,7 +256,7 @@ impl Session {
                     hash: content_hash(rule),
                     live: self.live.acts(Some(id.index())),
                     shadow: self.shadow.acts(Some(id.index())),
-                    past: self.pasts.get(&id).cloned(),
+                    history: self.histories.get(&id).cloned(),
                 })
                 .collect(),
         }
@@ -264,7 +264,7 @@ impl Session {
 
     /// Replaces the pack for the streams that begin from now on; streams in progress keep theirs.
     ///
-    /// Rules that are equal in both packs keep their state. The others begin anew, and those of them that had acted are
+    /// Rules that are equal in both packs keep their state. Changed rules are reset; those that had already acted are
     /// returned. Retries of this turn still count.
     ///
     /// # Example: one rule stays
@@ -312,8 +312,8 @@ impl Session {
 }
 
 impl Pack {
-    /// Returns a session that goes on where the snapshot was made, and the rules whose state could not be kept, because
-    /// this pack does not have them or has them with other contents. They begin anew.
+    /// Returns a session that continues where the snapshot was made, and the rules whose state could not be kept, because
+    /// this pack does not have them or has them with other contents. They are reset.
     ///
     /// With the same pack the session decides as the original would have.
     ///
@@ -343,8 +343,8 @@ impl Pack {
                 Some(place) => {
                     session.live.set(place, kept.live);
                     session.shadow.set(place, kept.shadow);
-                    if let (Some(past), Ok(id)) = (&kept.past, u32::try_from(place)) {
-                        session.pasts.insert(RuleId(id), past.clone());
+                    if let (Some(history), Ok(id)) = (&kept.history, u32::try_from(place)) {
+                        session.histories.insert(RuleId(id), history.clone());
                     }
                 }
                 None => lost.push(Lost::new(&kept.id, self)),
