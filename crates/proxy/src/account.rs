@@ -50,7 +50,7 @@ impl RequestAccount {
         });
     }
 
-    /// Counts the acts of rules on a request, and its decisions.
+    /// Counts the actions of rules on a request, and its decisions.
     pub(crate) fn request(&self, acts: &RequestActs) {
         ProxyTotals::add(&self.totals.redactions, acts.redactions);
         ProxyTotals::add(&self.totals.warnings, acts.warnings.len() as u64);
@@ -84,7 +84,7 @@ impl RequestAccount {
 
     fn decided(&self, decision: &DecisionRecord) {
         self.metrics.add(decision);
-        self.log(ProxyLogEvent::of_decision(decision));
+        self.log(ProxyLogEvent::from_decision(decision));
     }
 
     /// Counts a judged reply that has ended, and its decisions.

@@ -2,9 +2,9 @@
 //! its reply is added once the reply ends.
 //!
 //! Requests of one session may overlap. The texts of requests are judged one request after the other: if another one
-//! has written the session meanwhile, the request is judged again. A reply is judged in the state that its request left,
-//! and what rules did in it is added to the state of its end (`Snapshot::merge`). Replies that overlap do not see each
-//! other's acts.
+//! has written the session meanwhile, the request is judged again. A reply is judged in the state after its request, and
+//! the actions of rules in it are added to the state of its end (`Snapshot::merge`). Replies that overlap do not see each
+//! other's actions.
 
 use std::future::Future;
 use std::sync::Arc;

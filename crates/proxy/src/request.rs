@@ -19,7 +19,7 @@ use ttsr::rule::Header;
 use ttsr::{Action, Channel, Conversation, DecisionRecord, Flow, Mode, Origin, Pack, Snapshot};
 
 use crate::judge::{Block, warning};
-use memory::PlacedText;
+use memory::PartChanges;
 pub(crate) use memory::{PartHash, ReplyEffect, SessionMemory};
 pub(crate) use outgoing::OutgoingBody;
 pub(crate) use read::ModelRequest;
@@ -55,7 +55,7 @@ pub(crate) struct RefusedRequest {
     pub(crate) memory: Box<SessionMemory>,
 }
 
-/// The acts of rules on the texts of a request.
+/// The actions of rules on the texts of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestActs {
     /// Headers that rules set.
@@ -144,7 +144,7 @@ fn judge_new(
     let anchor = chain.iter().rev().find_map(|hash| *hash);
     for (part, hash) in request.parts.iter().zip(chain).skip(first) {
         let Some(hash) = *hash else { continue };
-        let mut placed = PlacedText::new(hash);
+        let mut placed = PartChanges::new(hash);
         let judged = judge_part(part, conversation, &mut placed, acts);
         if let Err(reason) = &judged {
             placed.withhold(reason.clone(), anchor.unwrap_or(hash));
@@ -159,7 +159,7 @@ fn judge_new(
 fn judge_part(
     part: &RequestPart,
     conversation: &mut Conversation,
-    placed: &mut PlacedText,
+    placed: &mut PartChanges,
     acts: &mut RequestActs,
 ) -> Result<(), String> {
     for (index, text) in part.texts.iter().enumerate() {
@@ -169,7 +169,7 @@ fn judge_part(
         };
         acts.decisions.extend_from_slice(&screened.decisions);
         if let Flow::Cut(cut) = &screened.flow {
-            return Err(Block::of_cut(cut, &screened.decisions).request_reason());
+            return Err(Block::from_cut(cut, &screened.decisions).request_reason());
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for decision in screened.decisions.iter().filter(|it| !it.is_suppressed()) {

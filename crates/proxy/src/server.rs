@@ -107,7 +107,7 @@ impl Proxy {
             }
         }
         drop(self.listener);
-        // Connections that are left when the time is over end with the set of their tasks.
+        // Connections still open when the time is over end with the set of their tasks.
         tokio::time::timeout(limits.drain_time, draining.shutdown())
             .await
             .ok();

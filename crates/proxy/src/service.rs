@@ -138,7 +138,7 @@ impl ProxyService {
     /// Sends a request to its server, and returns the response for the client.
     ///
     /// # Errors
-    /// If the request or its response is refused: the answer in its place.
+    /// If the request or its response is refused: the answer that is sent instead.
     async fn exchange(
         &self,
         request: Request<Incoming>,
@@ -416,7 +416,7 @@ impl ProxyService {
             let bytes = body.collect(self.config.limits.reply_bytes).await;
             let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
             let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
-                (JudgedWhole::Again(next), Some(known)) => (next, known),
+                (JudgedWhole::Retry(next), Some(known)) => (next, known),
                 (judged, _) => break (bytes, judged),
             };
             session.carried(&next.notes);
@@ -447,7 +447,7 @@ impl ProxyService {
                 let kind = "invalid_request_error";
                 Err(error_response(status, kind, &block.reason()))
             }
-            JudgedWhole::Again(next) => Err(fail(account, &next.block.reason())),
+            JudgedWhole::Retry(next) => Err(fail(account, &next.block.reason())),
         }
     }
 }
