@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::ledger::{Acts, Ledger};
+use super::ledger::{ActionCounts, Ledger};
 use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
 use crate::rule::{Action, Mode, Rule};
@@ -150,8 +150,8 @@ impl Snapshot {
                 continue;
             };
             let known = &mut self.rules[at];
-            let live = before.map_or_else(Acts::default, |before| before.live);
-            let shadow = before.map_or_else(Acts::default, |before| before.shadow);
+            let live = before.map_or_else(ActionCounts::default, |before| before.live);
+            let shadow = before.map_or_else(ActionCounts::default, |before| before.shadow);
             known.live.merge(live, changed.live, is_same_turn);
             known.shadow.merge(shadow, changed.shadow, is_same_turn);
             if before.and_then(|before| before.history.as_ref()) != changed.history.as_ref() {
@@ -199,8 +199,8 @@ struct RuleSnapshot {
     id: String,
     /// Hash of the contents of the rule.
     hash: u64,
-    live: Acts,
-    shadow: Acts,
+    live: ActionCounts,
+    shadow: ActionCounts,
     /// The state carried from replies to later ones.
     #[serde(rename = "past", default, skip_serializing_if = "Option::is_none")]
     history: Option<RuleHistory>,
@@ -254,8 +254,8 @@ impl Session {
                 .map(|(id, rule)| RuleSnapshot {
                     id: rule.id.clone(),
                     hash: content_hash(rule),
-                    live: self.live.acts(Some(id.index())),
-                    shadow: self.shadow.acts(Some(id.index())),
+                    live: self.live.counts(Some(id.index())),
+                    shadow: self.shadow.counts(Some(id.index())),
                     history: self.histories.get(&id).cloned(),
                 })
                 .collect(),
@@ -306,8 +306,8 @@ impl Session {
     /// Returns true if the rule at that index has counts other than 0.
     fn has_acted(&self, place: usize) -> bool {
         let ledgers = [&self.live, &self.shadow];
-        let counts = ledgers.map(|ledger| ledger.acts(Some(place)));
-        counts != [Acts::default(), Acts::default()]
+        let counts = ledgers.map(|ledger| ledger.counts(Some(place)));
+        counts != [ActionCounts::default(), ActionCounts::default()]
     }
 }
 
@@ -368,9 +368,9 @@ impl Ledger {
     /// Moves the counts to the rules of another pack: `places` has the new index of each rule that it still has.
     fn replace(&mut self, places: &[Option<usize>]) {
         let mut moved = Ledger::default();
-        for (old, acts) in self.entries() {
+        for (old, counts) in self.entries() {
             if let Some(place) = places[old] {
-                moved.set(place, acts);
+                moved.set(place, counts);
             }
         }
         *self = moved;
@@ -478,7 +478,7 @@ mod tests {
         let warned = state.rules.iter().find(|rule| rule.id == "t/warn");
         let of_two = fork(&pack, &forks[0], "foo");
         let want = of_two.rules.iter().find(|rule| rule.id == "t/warn");
-        assert_eq!(warned, want, "two acts");
+        assert_eq!(warned, want, "two actions");
         assert_eq!(state.attempts, 3);
         assert_eq!(state.guidance.len(), 1);
         // One request carries the guidance while another one is in progress.
