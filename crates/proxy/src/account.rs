@@ -8,7 +8,7 @@ use ttsr::DecisionRecord;
 use crate::event_log::{EventLog, ProxyLogEvent, UnscannedPath};
 use crate::judge::{ReplyJudge, ReplyReport};
 use crate::metrics::ProxyMetrics;
-use crate::request::RequestActs;
+use crate::request::RequestActions;
 use crate::routes::ModelApi;
 use crate::sessions::SessionError;
 use crate::totals::ProxyTotals;
@@ -51,16 +51,16 @@ impl RequestAccount {
     }
 
     /// Counts the actions of rules on a request, and its decisions.
-    pub(crate) fn request(&self, acts: &RequestActs) {
-        ProxyTotals::add(&self.totals.redactions, acts.redactions);
-        ProxyTotals::add(&self.totals.warnings, acts.warnings.len() as u64);
-        acts.decisions.iter().for_each(|it| self.decided(it));
+    pub(crate) fn request(&self, actions: &RequestActions) {
+        ProxyTotals::add(&self.totals.redactions, actions.redactions);
+        ProxyTotals::add(&self.totals.warnings, actions.warnings.len() as u64);
+        actions.decisions.iter().for_each(|it| self.decided(it));
     }
 
     /// Counts a request that a rule stopped.
-    pub(crate) fn request_stopped(&self, acts: &RequestActs) {
+    pub(crate) fn request_stopped(&self, actions: &RequestActions) {
         ProxyTotals::add(&self.totals.stopped_requests, 1);
-        let mut decisions = acts.decisions.iter().rev();
+        let mut decisions = actions.decisions.iter().rev();
         let last = decisions.find(|decision| !decision.is_suppressed());
         self.log(ProxyLogEvent::RequestStopped {
             by: last.and_then(|decision| decision.rule.clone()),

@@ -338,8 +338,8 @@ impl ReplyJudge {
     /// Returns the actions of rules so far.
     pub(crate) fn report(&self) -> ReplyReport {
         ReplyReport {
-            redactions: self.parts.acts(Action::Redact),
-            warnings: self.parts.acts(Action::Warn),
+            redactions: self.parts.action_count(Action::Redact),
+            warnings: self.parts.action_count(Action::Warn),
             ..self.report.clone()
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct JudgedRequest {
     /// The session after the request.
     pub(crate) memory: SessionMemory,
     pub(crate) body: OutgoingBody,
-    pub(crate) acts: RequestActs,
+    pub(crate) actions: RequestActions,
     /// The last text of the user or of a tool, to which the reply is an answer.
     pub(crate) anchor: Option<PartHash>,
     /// The guidance that the body carries.
@@ -50,14 +50,14 @@ pub(crate) struct JudgedRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedRequest {
     pub(crate) reason: String,
-    pub(crate) acts: RequestActs,
+    pub(crate) actions: RequestActions,
     /// The session after the request.
     pub(crate) memory: Box<SessionMemory>,
 }
 
 /// The actions of rules on the texts of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestActs {
+pub(crate) struct RequestActions {
     /// Headers that rules set.
     pub(crate) headers: Vec<Header>,
     /// Warnings, each with the id of its rule.
@@ -90,8 +90,14 @@ pub(crate) fn judge_request(
     let mut conversation = memory.conversation(pack, takes_guidance);
     conversation.set_mode(mode);
     conversation.set_origin(origin.clone());
-    let mut acts = RequestActs::default();
-    let judged = judge_new(request, &chain, &mut conversation, &mut memory, &mut acts);
+    let mut actions = RequestActions::default();
+    let judged = judge_new(
+        request,
+        &chain,
+        &mut conversation,
+        &mut memory,
+        &mut actions,
+    );
     let state = memory.leave(&conversation, anchor);
     let refused = judged.err().or_else(|| {
         // The same request again is refused again.
@@ -101,7 +107,7 @@ pub(crate) fn judge_request(
     if let Some(reason) = refused {
         return Err(RefusedRequest {
             reason,
-            acts,
+            actions,
             memory: Box::new(memory),
         });
     }
@@ -110,7 +116,7 @@ pub(crate) fn judge_request(
     match last.filter(|_| mode == Mode::Live) {
         Some(last) => {
             let redactors = redactors.with_origin(origin);
-            acts.redactions = edit_texts(request, &chain, &redactors, &memory, &mut body);
+            actions.redactions = edit_texts(request, &chain, &redactors, &memory, &mut body);
             let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
             body.add_guidance(last, &texts);
         }
@@ -121,7 +127,7 @@ pub(crate) fn judge_request(
         state,
         memory,
         body,
-        acts,
+        actions,
         anchor,
         notes,
     })
@@ -133,7 +139,7 @@ fn judge_new(
     chain: &[Option<PartHash>],
     conversation: &mut Conversation,
     memory: &mut SessionMemory,
-    acts: &mut RequestActs,
+    actions: &mut RequestActions,
 ) -> Result<(), String> {
     let first = memory.first_new(request, chain);
     let is_prompt = |part: &RequestPart| part.role == PartRole::User;
@@ -145,7 +151,7 @@ fn judge_new(
     for (part, hash) in request.parts.iter().zip(chain).skip(first) {
         let Some(hash) = *hash else { continue };
         let mut placed = PartChanges::new(hash);
-        let judged = judge_part(part, conversation, &mut placed, acts);
+        let judged = judge_part(part, conversation, &mut placed, actions);
         if let Err(reason) = &judged {
             placed.withhold(reason.clone(), anchor.unwrap_or(hash));
         }
@@ -160,14 +166,14 @@ fn judge_part(
     part: &RequestPart,
     conversation: &mut Conversation,
     placed: &mut PartChanges,
-    acts: &mut RequestActs,
+    actions: &mut RequestActions,
 ) -> Result<(), String> {
     for (index, text) in part.texts.iter().enumerate() {
         let screened = match part.role {
             PartRole::User => conversation.screen(Channel::UserInput, None, &text.text),
             _ => conversation.screen_output(part.tool.as_deref(), part.outcome, &text.text),
         };
-        acts.decisions.extend_from_slice(&screened.decisions);
+        actions.decisions.extend_from_slice(&screened.decisions);
         if let Flow::Cut(cut) = &screened.flow {
             return Err(Block::from_cut(cut, &screened.decisions).request_reason());
         }
@@ -176,12 +182,12 @@ fn judge_part(
             match decision.action {
                 Action::Prepend => before.push(decision.message.clone()),
                 Action::Append => after.push(decision.message.clone()),
-                Action::Warn => acts.warnings.extend(warning(decision)),
+                Action::Warn => actions.warnings.extend(warning(decision)),
                 _ => {}
             }
         }
         placed.add(index, before, after);
-        acts.headers.extend(screened.headers);
+        actions.headers.extend(screened.headers);
     }
     Ok(())
 }

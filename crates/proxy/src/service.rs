@@ -165,8 +165,8 @@ impl ProxyService {
         if let Some((judged, _)) = &judged {
             // The length is that of the body that is sent.
             call.headers.remove(CONTENT_LENGTH);
-            set_headers(&mut call.headers, &judged.acts.headers);
-            warnings.extend_from_slice(&judged.acts.warnings);
+            set_headers(&mut call.headers, &judged.actions.headers);
+            warnings.extend_from_slice(&judged.actions.warnings);
         }
         let response = call.send(body).await;
         let response = response.map_err(|problem| fail(account, problem))?;
@@ -322,14 +322,14 @@ impl ProxyService {
         };
         match judged {
             Ok(judged) => {
-                account.request(&judged.acts);
+                account.request(&judged.actions);
                 let session = ReplySession::new(store, key, &judged);
                 let body = Either::Right(Full::new(judged.body.write(None)));
                 Ok((body, Some((judged, session))))
             }
             Err(refused) => {
-                account.request(&refused.acts);
-                account.request_stopped(&refused.acts);
+                account.request(&refused.actions);
+                account.request_stopped(&refused.actions);
                 let status = StatusCode::BAD_REQUEST;
                 let kind = "invalid_request_error";
                 Err(error_response(status, kind, &refused.reason))

@@ -476,11 +476,11 @@ impl JudgedParts {
     }
 
     /// Number of decisions with that action that the policy lets act.
-    pub(crate) fn acts(&self, action: Action) -> u64 {
-        let acts = self
+    pub(crate) fn action_count(&self, action: Action) -> u64 {
+        let counted = self
             .decisions()
             .filter(|known| known.action == action && !known.is_suppressed());
-        acts.count() as u64
+        counted.count() as u64
     }
 }
 
