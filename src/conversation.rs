@@ -256,7 +256,7 @@ impl Conversation {
     /// once the call is complete, so that no call that a rule cuts can run.
     ///
     /// With this, a host must discard the call when the attempt is cut. Calls that wait for a
-    /// [review](Self::reviews) are held all the same.
+    /// [review](Self::reviews) are held in any case.
     pub fn stream_tool_input(&mut self) {
         self.streams_tool_input = true;
         self.plan_attempt();
@@ -505,7 +505,7 @@ impl Conversation {
 
     /// Applies an event of the reply to the attempt: the opening of a part, the name of its tool, a delta, the
     /// provider's repetition of a part (of which the bytes beyond those that were delivered are read), the end of a
-    /// part, the end of the reply, or its new beginning. Other events change nothing.
+    /// part, the end of the reply, or its restart. Other events change nothing.
     ///
     /// # Example: the events of a reply
     /// ```

@@ -53,7 +53,7 @@ impl RedactedPiece<'_> {
                 deferred = deferred.or(Some(found.start));
                 continue;
             }
-            // Ranges that overlap are one; a range that begins where another ends is its own.
+            // Ranges that overlap are one; a range that begins where another ends is separate.
             if is_open && start >= *skip_to {
                 next = self.end_range(skip_to, out);
                 is_open = false;
@@ -75,7 +75,7 @@ impl RedactedPiece<'_> {
             *skip_to = found.end;
             is_open = true;
         }
-        // A range that ends in a later piece stays open: `skip_to` tells that piece.
+        // A range that ends in a later piece stays open: `skip_to` carries its end to that piece.
         if is_open && *skip_to <= end {
             next = self.end_range(skip_to, out);
         } else if is_open {

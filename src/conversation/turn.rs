@@ -92,7 +92,7 @@ impl<'c> Turn<'c> {
         self.conversation.screen_output(tool, outcome, output)
     }
 
-    /// Goes on after the final answer. See [`Conversation::reopen_turn`].
+    /// Continues after the final answer. See [`Conversation::reopen_turn`].
     pub fn reopen(&mut self) {
         self.conversation.reopen_turn();
     }

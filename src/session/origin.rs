@@ -58,7 +58,7 @@ impl Origin {
     }
 }
 
-/// Returns whether the globs include that name. A name that is not known is in scope for critical rules, and
+/// Returns true if the globs include that name. A name that is not known is in scope for critical rules, and
 /// for rules that exclude names only.
 fn names(scope: &Scope, globs: Option<&ToolScope>, name: Option<&str>) -> bool {
     globs.is_none_or(|globs| globs.applies(name).unwrap_or(scope.is_critical))

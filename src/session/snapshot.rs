@@ -15,7 +15,7 @@ use crate::verdict::RuleId;
 /// [`Conversation::restore`](crate::Conversation::restore) or [`Pack::restore`].
 ///
 /// Rules are matched by id and content hash, so unchanged rules keep their state in another pack; ages are in turns, not
-/// in time. Of replies it contains only the text that the messages of waiting guidance quote. A snapshot of another
+/// in time. Of replies it contains only the text that the messages of pending guidance quote. A snapshot of another
 /// format version is an error when it is deserialised.
 ///
 /// # Example: a conversation that continues in another process
@@ -76,7 +76,7 @@ impl Snapshot {
         !self.guidance.is_empty()
     }
 
-    /// Returns the state without the guidance that waits, for a request that must not carry it.
+    /// Returns the state without the pending guidance, for a request that must not carry it.
     #[must_use]
     pub fn without_guidance(&self) -> Snapshot {
         Snapshot {
@@ -144,7 +144,7 @@ impl Snapshot {
         for changed in &fork.rules {
             let before = find(&base.rules, changed).map(|at| &base.rules[at]);
             let Some(at) = find(&self.rules, changed) else {
-                // Another pack may have the rule in another form, whose state is of no use to this one.
+                // Another pack may have the rule with other contents, whose state does not apply here.
                 self.rules.retain(|known| known.id != changed.id);
                 self.rules.push(changed.clone());
                 continue;
@@ -226,7 +226,7 @@ impl Session {
         self.snapshot_with([].iter(), false)
     }
 
-    /// The same with guidance that waits, and with true if the turn has no final answer yet.
+    /// Returns the present state with the pending `guidance`. `is_turn_open` is true if the turn has no final answer yet.
     pub(crate) fn snapshot_with<'g>(
         &self,
         guidance: impl Iterator<Item = &'g PendingGuidance>,

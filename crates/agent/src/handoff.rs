@@ -166,7 +166,7 @@ pub struct IncomingMessage<'a> {
 /// The most sessions that [`HandoffTracker`] tracks; past it the oldest one is dropped.
 pub const MAX_SESSIONS: usize = 10_000;
 
-/// The most bytes of files injected into one session. A file that would exceed it is left out, with all files after it.
+/// The most bytes of files injected into one session. A file that would exceed it is omitted, with all files after it.
 pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 
 /// The sessions whose files were injected for their continuation prompt.

@@ -104,7 +104,7 @@ impl ServerBody {
         }
     }
 
-    /// Closes the stream to the server, and returns what counts the request as in progress.
+    /// Closes the stream to the server, and returns the permit that counts the request as in progress.
     pub(crate) fn close(mut self) -> Option<OwnedSemaphorePermit> {
         self.permit.take()
     }

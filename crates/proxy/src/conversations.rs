@@ -34,7 +34,7 @@ impl RequestRules {
     /// Returns the rules of a pack.
     ///
     /// # Errors
-    /// If the rules that redact cannot be built on their own.
+    /// If the rules that redact cannot be built separately.
     pub(crate) fn new(pack: Pack, mode: Mode) -> Result<RequestRules, ProxyError> {
         let redactors = Redactors::new(&pack)?;
         Ok(RequestRules {
@@ -130,7 +130,7 @@ impl ReplySession {
         self.notes.extend_from_slice(notes);
     }
 
-    /// Returns the future that adds what the reply did to the session.
+    /// Returns the future that adds the effects of the reply to the session.
     pub(crate) fn save(
         &mut self,
         conversation: &Conversation,

@@ -512,8 +512,8 @@ impl ReplyJudge {
         }
     }
 
-    /// Moves an event to the output whose data may change: by redaction, and to that of an event of the reply that the
-    /// client sees, if the event is of another attempt.
+    /// Moves an event to the output, with redactions applied. An event of another attempt is turned into an event of the
+    /// reply that the client sees.
     fn send_changed(&mut self, frame: HeldFrame, data: Vec<u8>, redacted: Option<Vec<u8>>) {
         let mut changed = redacted;
         if self.report.retries > 0 {

@@ -27,7 +27,7 @@ use read::{PartRole, RequestPart};
 pub(crate) use redactors::Redactors;
 pub(crate) use session_key::session_key;
 
-/// The number of requests after which guidance goes into one that does not continue the conversation it was decided in.
+/// The number of requests after which one that does not continue the conversation of pending guidance takes it.
 const PASSED_OVER: u32 = 16;
 
 /// A request that rules let pass.
@@ -98,9 +98,9 @@ pub(crate) fn judge_request(
         &mut memory,
         &mut actions,
     );
-    let state = memory.leave(&conversation, anchor);
+    let state = memory.record_conversation(&conversation, anchor);
     let refused = judged.err().or_else(|| {
-        // The same request again is refused again.
+        // A repeated request is refused again.
         let known = anchor.filter(|_| mode == Mode::Live);
         known.and_then(|anchor| memory.refused(anchor).map(str::to_owned))
     });

@@ -81,7 +81,7 @@ impl Proxy {
     }
 
     /// Answers requests until `stop` is complete. Then no connection is accepted, and requests in progress are
-    /// completed within [`ProxyLimits::drain_time`](crate::ProxyLimits::drain_time); those that are not end there.
+    /// completed within [`ProxyLimits::drain_time`](crate::ProxyLimits::drain_time); the others are cut off then.
     ///
     /// Must run in a tokio runtime with I/O and time.
     pub async fn serve(self, stop: impl Future<Output = ()>) {

@@ -262,7 +262,7 @@ impl ProxyService {
         }
     }
 
-    /// Reads the body of a request and puts it under rules. Returns the body to send, and the judgement unless the body
+    /// Reads the body of a request and applies rules to it. Returns the body to send, and the judgement unless the body
     /// cannot be read and passes.
     async fn judge_request(
         &self,
@@ -337,7 +337,7 @@ impl ProxyService {
         }
     }
 
-    /// Puts a reply under rules.
+    /// Applies rules to a reply.
     async fn judge(
         &self,
         reply: ReplyContext<'_>,
@@ -402,7 +402,7 @@ impl ProxyService {
         Ok(ResponseBody::Whole(Some(bytes.into())))
     }
 
-    /// Puts a reply under rules that is not streamed, and takes it again while rules retry.
+    /// Applies rules to a reply that is not streamed, and sends the request again while rules retry.
     async fn judge_whole(
         &self,
         mut judge: ReplyJudge,

@@ -1,4 +1,4 @@
-//! The APIs: what of a reply waits for what, and how a reply ends that a rule stopped.
+//! The APIs: the dependencies between the events of a reply, and the end of a reply that a rule stopped.
 //!
 //! The endings are those that clients show to the user and do not retry: a normal end with the reason as text, or, for
 //! [`BlockEnding::Hard`], an end that clients treat as a failure that a new request would not change.

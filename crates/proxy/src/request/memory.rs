@@ -125,8 +125,8 @@ impl PartChanges {
     }
 }
 
-/// The state of a session between its requests. Of the texts of requests it has only hashes; it has the messages of
-/// rules, which may quote a text.
+/// The state of a session between its requests. It has hashes of the texts of requests, not the texts, and the messages
+/// of rules, which may quote a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionMemory {
@@ -165,7 +165,7 @@ pub(crate) struct ReplyEffect {
 }
 
 impl SessionMemory {
-    /// Returns the conversation of the next request, without the guidance that waits if the request does not take it.
+    /// Returns the conversation of the next request, without the pending guidance if the request does not take it.
     pub(super) fn conversation(&mut self, pack: &Pack, takes_guidance: bool) -> Conversation {
         let Some(rules) = &self.rules else {
             return Conversation::new(pack);
@@ -176,8 +176,8 @@ impl SessionMemory {
         Conversation::restore(pack, self.base.as_ref().unwrap_or(rules)).0
     }
 
-    /// Takes over the state of a conversation that [`conversation`](Self::conversation) returned, and returns it.
-    pub(super) fn leave(
+    /// Records the state of a conversation that [`conversation`](Self::conversation) returned, and returns that state.
+    pub(super) fn record_conversation(
         &mut self,
         conversation: &Conversation,
         anchor: Option<PartHash>,
@@ -200,8 +200,8 @@ impl SessionMemory {
         }
     }
 
-    /// Returns true if the guidance that waits goes into a request: one that continues the conversation in which it was
-    /// decided, or any one after `patience` others. Clients send other requests in a session, such as for a title.
+    /// Returns true if a request takes the pending guidance: one that continues the conversation in which it was decided,
+    /// or any one after `patience` others. Clients send other requests in a session, such as for a title.
     pub(super) fn takes_guidance(&mut self, chain: &[Option<PartHash>], patience: u32) -> bool {
         let Some(at) = self.guidance_at else {
             return true;
