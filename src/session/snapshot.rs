@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn forks_that_overlap_add_their_acts_and_carry_guidance_once() {
+    fn forks_that_overlap_add_their_actions_and_carry_guidance_once() {
         let pack = pack();
         let base = begun(&pack, None);
         let forks = ["foo", "foo bar", "bar"].map(|text| fork(&pack, &base, text));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_mostly_old_is_written_anew() {
+    fn a_file_that_is_mostly_old_is_rewritten() {
         let folder = Folder::new();
         let path = folder.0.join("sessions");
         let store = open(&path).unwrap();
