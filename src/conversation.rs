@@ -1,8 +1,8 @@
 //! The handle for hosts: the policy of a conversation and the attempt in progress, in one owned object.
 //!
 //! It is built on `session` (which decides) and `stream` (which matches), and adds what a host would otherwise have to
-//! do by hand: a cut repeats, text leaves only as far as rules release it (`release`, `redact`, `scalars`), guidance
-//! waits for the next request, whole texts are screened (`screen`), and results are owned values (`outcome`).
+//! do by hand: a cut repeats, only text that rules release can be taken (`release`, `redact`, `scalars`), guidance waits
+//! for the next request, whole texts are screened (`screen`), and results are owned values (`outcome`).
 //! `turn` has the borrowed form, whose types keep the calls in order.
 
 mod outcome;
@@ -42,12 +42,12 @@ pub use turn::{Attempt, Turn};
 /// Whatever the host does with the values that are returned:
 ///
 /// - A [cut](Flow::Cut) is returned again by every call until the attempt ends.
-/// - Text leaves only through [`take`](Self::take), and after a cut none does. No byte of a match that a rule holds or
-///   redacts leaves, and none of a tool call before it is complete and no rule has cut it (see
+/// - [`take`](Self::take) is the only way to obtain text. After a cut it returns nothing. Held or redacted matches are
+///   never returned; tool input only once the call is complete and no rule has cut it (see
 ///   [`stream_tool_input`](Self::stream_tool_input)). Of a match that cuts and is not held, the bytes that arrived in
-///   earlier calls may have left.
+///   earlier calls may already have been returned.
 /// - Rules in shadow neither delay nor change text.
-/// - Outside of a turn nothing is read and nothing leaves.
+/// - Outside of a turn nothing is read and nothing is returned.
 ///
 /// # Example: the owned form
 /// ```
@@ -72,7 +72,7 @@ pub struct Conversation {
     session: Session,
     streams_tool_input: bool,
     /// True if the reference loop drives the conversation: it acts on the decisions of each call, asks the questions of
-    /// reviews before calls run, and tells the fate of handoffs and reviews.
+    /// reviews before calls run, and reports whether handoffs and reviews were carried out.
     is_loop: bool,
     /// True from the user's prompt to the answer that calls no tool.
     is_turn_open: bool,
@@ -127,10 +127,10 @@ impl Conversation {
     /// Begins a conversation under the rules of `pack`.
     #[must_use]
     pub fn new(pack: &Pack) -> Conversation {
-        Conversation::of_session(pack.session())
+        Conversation::from_session(pack.session())
     }
 
-    fn of_session(session: Session) -> Conversation {
+    fn from_session(session: Session) -> Conversation {
         Conversation {
             session,
             streams_tool_input: false,
@@ -165,7 +165,7 @@ impl Conversation {
     #[must_use]
     pub fn restore(pack: &Pack, snapshot: &Snapshot) -> (Conversation, Vec<Lost>) {
         let (session, lost) = pack.restore(snapshot);
-        let mut conversation = Conversation::of_session(session);
+        let mut conversation = Conversation::from_session(session);
         conversation.is_turn_open = snapshot.is_turn_open;
         conversation.waiting = snapshot.guidance(pack);
         (conversation, lost)
@@ -239,14 +239,14 @@ impl Conversation {
         self.session.applies(rule)
     }
 
-    /// Adds names that rules with `unknown-name` accept besides their own, from the next attempt on: dependencies, members
-    /// of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
+    /// Adds names that rules with `unknown-name` accept in addition to their own lists, from the next attempt on:
+    /// dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         self.session.know(names);
     }
 
-    /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the
-    /// model may act again, as if they never had. The bounds of a turn stay spent, and so do the
+    /// Reports that earlier messages were removed from the model's context, and guidance with them. Rules whose action
+    /// speaks to the model may act again, as if they never had. The bounds of a turn stay spent, and so do the
     /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
     pub fn compacted(&mut self) {
         self.session.compacted();
@@ -256,7 +256,7 @@ impl Conversation {
     /// once the call is complete, so that no call that a rule cuts can run.
     ///
     /// With this, a host must discard the call when the attempt is cut. Calls that wait for a
-    /// [review](Self::reviews) are held all the same.
+    /// [review](Self::reviews) are held in any case.
     pub fn stream_tool_input(&mut self) {
         self.streams_tool_input = true;
         self.plan_attempt();
@@ -320,8 +320,8 @@ impl Conversation {
         self.is_turn_open = true;
     }
 
-    /// Reopens the turn that is over, for a host that goes on without a prompt of the user: to continue a reply that
-    /// stopped at the token limit, for instance. Retries go on counting. A cut of the whole turn stays.
+    /// Reopens the turn that is over, for a host that continues without a prompt of the user: for instance with a reply
+    /// that stopped at the token limit. Retries still count. A cut of the whole turn stays.
     pub fn reopen_turn(&mut self) {
         self.is_turn_open |= self.session.turn() > 0;
     }
@@ -343,14 +343,14 @@ impl Conversation {
     /// and its text can no longer be taken.
     ///
     /// Returns a cut outside of a turn, and in a turn that is cut: then there is no attempt. A turn is over once a
-    /// reply is finished that calls no tool and leaves no guidance.
+    /// reply is finished that calls no tool and produces no guidance.
     pub fn begin_attempt(&mut self) -> Flow {
         self.end_attempt();
         if let Some(cut) = &self.turn_cut {
             return Flow::Cut(Arc::clone(cut));
         }
         if !self.is_turn_open {
-            return Flow::Cut(Cut::of_misuse(NO_TURN));
+            return Flow::Cut(Cut::from_misuse(NO_TURN));
         }
         self.start_attempt();
         Flow::Go
@@ -378,10 +378,10 @@ impl Conversation {
         }));
     }
 
-    /// Begins the reply anew without another request: the transport was opened again, and no text of the reply so far
+    /// Restarts the reply without another request: the transport was opened again, and no text of the reply so far
     /// counts. The attempt stays cut if it is cut. Guidance that was decided since the request waits for the next one.
     ///
-    /// # Example: the reply begins anew
+    /// # Example: the reply restarts
     /// ```
     /// use ttsr::{Conversation, Flow, Pack, PartId, Pattern, Rule};
     /// let pack = Pack::builder().rule(Rule::new("demo/todo", vec![Pattern::word("TODO")])).build()?;
@@ -430,8 +430,8 @@ impl Conversation {
         match (cut, &self.attempt) {
             (Some(cut), _) => Flow::Cut(Arc::clone(cut)),
             (None, Some(_)) => Flow::Go,
-            (None, None) if self.is_turn_open => Flow::Cut(Cut::of_misuse(NO_ATTEMPT)),
-            (None, None) => Flow::Cut(Cut::of_misuse(NO_TURN)),
+            (None, None) if self.is_turn_open => Flow::Cut(Cut::from_misuse(NO_ATTEMPT)),
+            (None, None) => Flow::Cut(Cut::from_misuse(NO_TURN)),
         }
     }
 
@@ -477,7 +477,7 @@ impl Conversation {
     }
 
     /// Reads a delta. A part that was never opened opens as text. A delta of a closed part is counted in
-    /// [`Counters::unscanned_bytes`] and never leaves.
+    /// [`Counters::unscanned_bytes`] and never released.
     ///
     /// # Complexity
     /// Linear in the delta. Nothing is allocated while nothing is decided and the host takes the text after each call,
@@ -505,7 +505,7 @@ impl Conversation {
 
     /// Applies an event of the reply to the attempt: the opening of a part, the name of its tool, a delta, the
     /// provider's repetition of a part (of which the bytes beyond those that were delivered are read), the end of a
-    /// part, the end of the reply, or its new beginning. Other events change nothing.
+    /// part, the end of the reply, or its restart. Other events change nothing.
     ///
     /// # Example: the events of a reply
     /// ```
@@ -595,7 +595,7 @@ impl Conversation {
         flow
     }
 
-    /// Tells the number of tokens of a part so far, as the host counts them. See [`Stream::count_tokens`].
+    /// Sets the number of tokens of a part so far, as the host counts them. See [`Stream::count_tokens`].
     pub fn count_tokens(&mut self, part: PartId, tokens: u64) -> Flow {
         let Some((session, attempt)) = self.reading() else {
             return self.flow();
@@ -604,7 +604,7 @@ impl Conversation {
         self.act(verdict)
     }
 
-    /// Tells the time: any clock that never goes back, the same for the whole attempt. See [`Stream::tick`].
+    /// Sets the time: of any clock that never goes back, the same for the whole attempt. See [`Stream::tick`].
     pub fn tick(&mut self, now: Duration) -> Flow {
         let Some((session, attempt)) = self.reading() else {
             return self.flow();
@@ -613,8 +613,8 @@ impl Conversation {
         self.act(verdict)
     }
 
-    /// Returns the text of a part that may leave and was not taken before: not held back, with redactions applied; in
-    /// tool input, JSON stays JSON. Empty after a cut.
+    /// Returns the released text of a part that was not taken before: not held back, with redactions applied; in tool
+    /// input, JSON stays JSON. Empty after a cut.
     ///
     /// The concatenation of all that is taken of a part depends on the text of the part alone, not on how it was split:
     /// it is the redacted text, or, if the attempt is cut, a prefix of it.
@@ -681,7 +681,7 @@ impl Conversation {
         counters.unwrap_or_default()
     }
 
-    /// Returns true if the attempt reads events. The first one tells that its request was sent.
+    /// Returns true if the attempt reads events. The first one shows that its request was sent.
     #[inline]
     fn is_reading(&mut self) -> bool {
         let is_turn_cut = self.turn_cut.is_some();
@@ -864,8 +864,8 @@ impl Conversation {
         }
     }
 
-    /// Reads a delta as [`push`](Self::push) does. Returns `None` if nothing was decided and the delta leaves at once and
-    /// whole: then it is not copied, and there is nothing to take.
+    /// Reads a delta as [`push`](Self::push) does. Returns `None` if nothing was decided and the whole delta is released at
+    /// once: then it is not copied, and there is nothing to take.
     #[inline]
     pub(crate) fn pass(&mut self, part: PartId, bytes: &[u8]) -> Option<Flow> {
         if !self.is_reading() {
@@ -927,23 +927,23 @@ impl Conversation {
         self.attempt.as_ref().map(|attempt| &attempt.stream)
     }
 
-    /// Returns true if text of the attempt may wait before it leaves.
+    /// Returns true if text of the attempt may wait before it is released.
     pub(crate) fn delays_text(&self) -> bool {
         let attempt = self.attempt.as_ref();
         attempt.is_some_and(|attempt| attempt.plan.delays_text())
     }
 
-    /// The bytes of a part that were delivered and have not left.
+    /// The bytes of a part that were delivered and are not released.
     pub(crate) fn waiting_text(&self, part: PartId) -> &[u8] {
         self.part_text(part).map_or(&[], PartText::waiting)
     }
 
-    /// Returns true if the text of the part that left is not the text that was delivered.
+    /// Returns true if the released text of the part differs from the delivered text.
     pub(crate) fn is_redacted(&self, part: PartId) -> bool {
         self.part_text(part).is_some_and(PartText::is_redacted)
     }
 
-    /// Number of bytes that leave of the first `end` bytes of a part as delivered. 0 unless rules keep text.
+    /// The number of bytes in the redacted form of the first `end` delivered bytes of a part. 0 unless rules keep text.
     pub(crate) fn released_len(&self, part: PartId, end: u64) -> usize {
         let known = self.attempt.as_ref().zip(self.part_text(part));
         known.map_or(0, |(attempt, text)| {
@@ -952,12 +952,12 @@ impl Conversation {
         })
     }
 
-    /// Tells that the decision was acted on. See `Session::delivered`.
+    /// Reports that the decision was acted on. See `Session::delivered`.
     pub(crate) fn delivered_decision(&mut self, decision: &Decision) {
         self.session.delivered(decision);
     }
 
-    /// Tells that the decision could not be acted on. See `Session::dropped`.
+    /// Reports that the decision could not be acted on. See `Session::dropped`.
     pub(crate) fn dropped_decision(&mut self, decision: &Decision) {
         self.session.dropped(decision);
     }
@@ -1032,7 +1032,7 @@ impl AttemptState {
             }
             _ => Vec::new(),
         };
-        self.cut = Some(Cut::of_decision(decision, rule.as_ref(), message, keep));
+        self.cut = Some(Cut::from_decision(decision, rule.as_ref(), message, keep));
     }
 
     /// Returns the texts that the next request repeats. The part that was cut ends at the match if the rule holds text or

@@ -187,7 +187,7 @@ impl<S> Guarded<S> {
                 }
                 return;
             }
-            // No text of a part.
+            // These events carry no part text.
             Event::Unscanned { .. } | Event::Usage { .. } | Event::Error { .. } => {
                 return self.ready.push_back(GuardedItem::Event(event));
             }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode};
-use crate::stream::{RuleHistories as Pasts, Stream};
+use crate::stream::{RuleHistories, Stream};
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
 pub(crate) use guidance::PendingGuidance;
@@ -33,7 +33,7 @@ const RETIRED: usize = 16;
 /// The policy state of one conversation, for loops that drive a [`Stream`] per attempt themselves.
 ///
 /// Hosts use [`Conversation`](crate::Conversation), which is built on it. With a session the host must act on each
-/// verdict when it is returned, release text, tell the fate of decisions, and begin turns.
+/// verdict when it is returned, release text, report whether decisions were carried out, and begin turns.
 ///
 /// By default a guard (`abort`, `redact`, `consult`, and every critical
 /// rule) acts every time; guidance (`inject`, `warn`, `observe`, `handoff`) once per session; `retry` at
@@ -84,13 +84,13 @@ pub struct Session {
     origin: Origin,
     /// For each rule, true if the origin is out of its scope; `None` if there is no such rule.
     excluded: Option<Arc<[bool]>>,
-    /// The acts of live rules.
+    /// The counts of the actions of live rules.
     live: Ledger,
-    /// The acts that shadow rules would have done.
+    /// The counts of the actions that shadow rules would have taken.
     shadow: Ledger,
     decisions: Vec<Decision>,
-    /// The state that replies leave to later ones.
-    pasts: Pasts,
+    /// The state carried from replies to later ones.
+    histories: RuleHistories,
     /// Names that the host knows.
     known: Option<Arc<KnownNames>>,
 }
@@ -119,7 +119,7 @@ impl Session {
             live: Ledger::default(),
             shadow: Ledger::default(),
             decisions: Vec::new(),
-            pasts: Pasts::new(),
+            histories: RuleHistories::new(),
             known: None,
         };
         session.update_excluded();
@@ -133,7 +133,9 @@ impl Session {
         self.retries = 0;
         self.live.begin_turn();
         self.shadow.begin_turn();
-        self.pasts.values_mut().for_each(|past| past.turn = 0);
+        self.histories
+            .values_mut()
+            .for_each(|history| history.turn = 0);
     }
 
     /// The number of turns that have begun.
@@ -172,8 +174,8 @@ impl Session {
         self.mode = mode;
     }
 
-    /// Adds names that rules with `unknown-name` accept besides their own, in streams that begin from now on:
-    /// dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
+    /// Adds names that rules with `unknown-name` accept in addition to their own lists, in streams created after this
+    /// call: dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not contain them.
     ///
     /// # Example: a dependency that only the host knows
     /// ```
@@ -334,7 +336,7 @@ impl Session {
     /// Ends the reply: closes the parts that are open, decides the rules that need the whole reply, and, unless it was
     /// cut, counts its matches for the turn and the session. See [`Stream::finish`].
     ///
-    /// # Example: a reply that leaves something out
+    /// # Example: a reply in which a line is missing
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
     /// let mut rule = Rule::new("demo/unsigned", vec![Pattern::literal("Mend")]);
@@ -351,17 +353,17 @@ impl Session {
         let _ = stream.finish();
         let verdict = self.decide_on_hits(stream);
         if !stream.is_cut() {
-            let pasts = stream.histories().into_iter();
-            let placed = pasts.filter_map(|(rule, past)| {
+            let histories = stream.histories().into_iter();
+            let placed = histories.filter_map(|(rule, history)| {
                 let place = self.current_index(stream.generation(), rule)?;
-                Some((RuleId(u32::try_from(place).ok()?), past))
+                Some((RuleId(u32::try_from(place).ok()?), history))
             });
-            self.pasts = placed.collect();
+            self.histories = placed.collect();
         }
         verdict
     }
 
-    /// Tells the number of tokens of a part so far, as the host counts them. See [`Stream::count_tokens`].
+    /// Sets the number of tokens of a part so far, as the host counts them. See [`Stream::count_tokens`].
     ///
     /// # Example: a reply of more than ten tokens
     /// ```
@@ -382,7 +384,7 @@ impl Session {
         self.decide_on_hits(stream)
     }
 
-    /// Tells the time. See [`Stream::tick`].
+    /// Sets the time. See [`Stream::tick`].
     ///
     /// # Example: a reply that takes longer than a minute
     /// ```
@@ -424,7 +426,7 @@ impl Session {
         &self.decisions
     }
 
-    /// Tells that the host acted on the decision: its message is in the model's context, or shown to the user.
+    /// Reports that the host acted on the decision: its message is in the model's context, or shown to the user.
     ///
     /// Until then, or until the next turn begins, a decision is only reserved: further hits of its rule are suppressed
     /// already, and [`compacted`](Self::compacted) does not re-arm the rule.
@@ -443,7 +445,7 @@ impl Session {
         self.live.deliver(place, pending.turn, self.turn);
     }
 
-    /// Tells that the host could not act on the decision: the rule may act again.
+    /// Reports that the host could not act on the decision: the rule may act again.
     ///
     /// # Example: guidance that could not be given
     /// ```
@@ -481,7 +483,7 @@ impl Session {
         self.revert(place, pending.action, pending.turn);
     }
 
-    /// Reverts one act of the rule at index `place` of the present pack, which was counted in `turn`.
+    /// Reverts one action of the rule at index `place` of the present pack, which was counted in `turn`.
     fn revert(&mut self, place: Option<usize>, action: Action, turn: u32) {
         if action == Action::Retry && turn == self.turn {
             self.retries = self.retries.saturating_sub(1);
@@ -489,11 +491,11 @@ impl Session {
         self.live.revert(place, action, turn, self.turn);
     }
 
-    /// Tells that earlier messages left the model's context, and guidance with them. Rules whose action speaks to the model
-    /// may act again, as if they never had. The bounds of a turn stay spent, and so do the
+    /// Reports that earlier messages were removed from the model's context, and guidance with them. Rules whose action
+    /// speaks to the model may act again, as if they never had. The bounds of a turn stay spent, and so do the
     /// [`allowance`](crate::Rule::allowance) of a rule and messages that were shown to the user.
     ///
-    /// # Example: guidance that left the context
+    /// # Example: guidance that was removed from the context
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
@@ -519,11 +521,11 @@ impl Session {
     }
 
     fn new_stream(&self, excluded: Option<Arc<[bool]>>) -> Stream {
-        let pasts = self.pasts.clone();
+        let histories = self.histories.clone();
         let known = self.known.clone();
         let stream = Stream::new(self.pack.clone(), self.attempts);
         let is_shadow = self.mode == Mode::Shadow;
-        stream.in_session((self.generation, is_shadow), excluded, pasts, known)
+        stream.in_session((self.generation, is_shadow), excluded, histories, known)
     }
 
     /// Determines the rules that the origin is out of scope of.
@@ -538,12 +540,12 @@ impl Session {
                 *place = place.and_then(|place| places[place]);
             }
         }
-        let pasts = std::mem::take(&mut self.pasts).into_iter();
-        let placed = pasts.filter_map(|(rule, past)| {
+        let histories = std::mem::take(&mut self.histories).into_iter();
+        let placed = histories.filter_map(|(rule, history)| {
             let place = places.get(rule.index()).copied()??;
-            Some((RuleId(u32::try_from(place).ok()?), past))
+            Some((RuleId(u32::try_from(place).ok()?), history))
         });
-        self.pasts = placed.collect();
+        self.histories = placed.collect();
         let ids = self.pack.rules().iter().map(|rule| rule.id.as_str().into());
         self.retired_ids.push_back(ids.collect());
         self.retired.push_back(places);
@@ -618,7 +620,7 @@ impl Session {
             ledger.reserve(place, decision.action, self.turn);
         }
         if decision.suppression.is_some() {
-            // No host will tell the fate of a decision in shadow.
+            // Hosts never report the outcome of a shadow decision.
             return ledger.deliver(place, self.turn, self.turn);
         }
         if decision.action == Action::Retry {

@@ -9,7 +9,7 @@ use crate::rule::{Action, Channel, Rule};
 use crate::stream::Stream;
 use crate::verdict::{Decision, PartId, Source, Suppression};
 
-/// Returned by every call that reads a reply: go on, or stop because the attempt is cut.
+/// The result of every call that reads a reply: continue, or stop because the attempt is cut.
 ///
 /// A cut repeats: every later call of the same attempt returns it again, whatever the host did with the first one.
 /// `Go` allocates nothing.
@@ -88,7 +88,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    pub(super) fn of_misuse(message: &str) -> Arc<Cut> {
+    pub(super) fn from_misuse(message: &str) -> Arc<Cut> {
         Arc::new(Cut {
             source: CutSource::Misuse,
             message: message.to_owned(),
@@ -99,7 +99,7 @@ impl Cut {
     }
 
     /// The cut of a decision of that stream, with the message already rendered.
-    pub(super) fn of_decision(
+    pub(super) fn from_decision(
         decision: &Decision,
         rule: Option<&Rule>,
         message: &str,
@@ -326,7 +326,7 @@ impl DecisionRecord {
     }
 }
 
-/// Returns the text that a rule writes in place of what it redacts.
+/// Returns the replacement of the text that a rule redacts.
 pub(super) fn replacement_of(rule: &Rule) -> &str {
     rule.replacement.as_deref().unwrap_or("[redacted]")
 }

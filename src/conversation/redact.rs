@@ -6,7 +6,7 @@
 
 use super::scalars::ScalarTracker;
 
-/// A range of a part, in bytes as delivered, and what is written in its place.
+/// A range of a part, in bytes as delivered, and its replacement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RedactionEdit<'a> {
     pub(super) start: u64,
@@ -53,7 +53,7 @@ impl RedactedPiece<'_> {
                 deferred = deferred.or(Some(found.start));
                 continue;
             }
-            // Ranges that overlap are one; a range that begins where another ends is its own.
+            // Ranges that overlap are one; a range that begins where another ends is separate.
             if is_open && start >= *skip_to {
                 next = self.end_range(skip_to, out);
                 is_open = false;
@@ -75,7 +75,7 @@ impl RedactedPiece<'_> {
             *skip_to = found.end;
             is_open = true;
         }
-        // A range that ends in a later piece stays open: `skip_to` tells that piece.
+        // A range that ends in a later piece stays open: `skip_to` carries its end to that piece.
         if is_open && *skip_to <= end {
             next = self.end_range(skip_to, out);
         } else if is_open {
@@ -108,7 +108,7 @@ impl RedactedPiece<'_> {
         }
     }
 
-    /// Ends the replaced range after a whole character or scalar, and returns the offset at which the text goes on.
+    /// Ends the replaced range after a whole character or scalar, and returns the offset at which the text continues.
     fn end_range(&self, skip_to: &mut u64, out: &mut Vec<u8>) -> u64 {
         let (end, is_bare) = self.widened_end(*skip_to);
         out.extend(is_bare.then_some(b'"'));
@@ -173,7 +173,7 @@ pub(crate) fn push_json_escaped(text: &str, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Redacts `ranges` of a text released in pieces that end at `cuts`, as far as a scalar allows.
+    /// Redacts `ranges` of a text released in pieces that end at `cuts`, to the extent that a scalar allows.
     fn redacted(text: &str, ranges: &[(u64, u64)], cuts: &[usize]) -> String {
         let scalars = ScalarTracker::of_complete(text.as_bytes());
         let is_input = text.starts_with('{');

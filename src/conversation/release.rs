@@ -20,7 +20,7 @@ pub(super) struct PartText {
     pub(super) channel: Channel,
     /// True after the close: everything is decided.
     pub(super) is_closed: bool,
-    /// True if nothing leaves before the close.
+    /// True if nothing is released before the close.
     waits_for_close: bool,
     /// True if no rule holds text of this part.
     is_free: bool,
@@ -81,7 +81,7 @@ impl PartText {
         }
     }
 
-    /// Moves the bytes that may leave into `out`, which is empty, with redactions of `live` rules applied.
+    /// Moves the releasable bytes into `out`, which is empty, with redactions of `live` rules applied.
     pub(super) fn release(
         &mut self,
         stream: &mut Stream,
@@ -124,13 +124,13 @@ impl PartText {
         self.base += len as u64;
         // A range whose scalar is not complete yet is given to the next piece again.
         self.redact_from = deferred.unwrap_or(self.base);
-        // No later range can touch a scalar that has left.
+        // Scalars already released cannot be redacted later.
         if let Some(scalars) = &mut self.scalars {
             scalars.discard_before(self.base);
         }
     }
 
-    /// Number of bytes of the part, as delivered, that have left.
+    /// The number of released bytes of the part, counted as delivered.
     pub(super) fn released(&self) -> u64 {
         self.base
     }
@@ -140,7 +140,7 @@ impl PartText {
         if self.is_closed {
             return self.waiting.len();
         }
-        // A number of which a part has left could not be replaced by a string, so the end moves before it.
+        // A partly released number cannot be replaced by a string, so the end moves before it.
         let decided = stream.releasable(self.part);
         let decided = match &self.scalars {
             Some(scalars) => scalars.floor(decided),
@@ -154,8 +154,8 @@ impl PartText {
         }
     }
 
-    /// Returns the first `end` bytes of the part as they may leave, without a character in part. Empty unless the pack
-    /// has rules that keep text.
+    /// Returns the redacted form of the first `end` bytes, cut at a character boundary. Empty unless the pack has rules
+    /// that keep text.
     pub(super) fn retained_prefix(
         &self,
         stream: &Stream,
@@ -166,7 +166,7 @@ impl PartText {
         String::from_utf8_lossy(&kept).into_owned()
     }
 
-    /// The bytes of [`kept`](Self::kept).
+    /// Returns the bytes of [`retained_prefix`](Self::retained_prefix).
     pub(super) fn kept_bytes(
         &self,
         stream: &Stream,
@@ -193,7 +193,7 @@ impl PartText {
 /// The methods that only the reference loop needs.
 #[cfg(feature = "harness")]
 impl PartText {
-    /// Reads a delta that leaves at once, if nothing of the part waits. Returns false if it must wait.
+    /// Reads a delta that is released at once, if nothing of the part waits. Returns false if it must wait.
     #[inline]
     pub(super) fn pass(&mut self, bytes: &[u8]) -> bool {
         // Order: a delta may not overtake bytes that wait.
@@ -208,12 +208,12 @@ impl PartText {
         passes
     }
 
-    /// The bytes that were delivered and have not left.
+    /// The bytes that were delivered and are not released.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.waiting
     }
 
-    /// Returns true if the text that left is not the text that was delivered.
+    /// Returns true if the released text differs from the delivered text.
     pub(super) fn is_redacted(&self) -> bool {
         self.skip_to > 0
     }
@@ -226,7 +226,7 @@ pub(super) fn redactions<'a>(
     from: u64,
     live: &'a [(RuleId, PartId)],
 ) -> impl Iterator<Item = RedactionEdit<'a>> {
-    // Redactions are sorted by part and start, and a part may have many that have left already.
+    // Redactions are sorted by part and start, and a part may have many in text that is already released.
     let all = stream.redactions();
     let first = all.partition_point(|known| (known.part, known.start) < (part, from));
     let of_part = all[first..]

@@ -84,7 +84,7 @@ impl TextEdits {
                 end: *end,
                 with,
             });
-            // Every scalar ends in the piece, so no range is left for the next one.
+            // Every scalar ends in the piece, so no range is deferred to the next one.
             let deferred = piece.copy_redacted(edits, &mut skip_to, &mut out);
             debug_assert_eq!(deferred, None, "no scalar is split");
             base += (text.len() + separator.len()) as u64;
@@ -189,7 +189,7 @@ impl Conversation {
             }
             let rule = stream.rule(decision);
             if decision.action.cuts() {
-                let cut = Cut::of_decision(decision, rule, &message, Vec::new());
+                let cut = Cut::from_decision(decision, rule, &message, Vec::new());
                 if decision.action == Action::Abort {
                     self.turn_cut = Some(cut.clone());
                 }
@@ -216,7 +216,7 @@ impl Conversation {
     /// Reads a whole text, and returns the decisions and the edits of those that the policy lets act. A text on
     /// [`Channel::ToolOutput`] may have an outcome.
     ///
-    /// The fate of `inject`, `retry`, `fallback` and `handoff` is left to the caller; all other decisions count as
+    /// The caller reports the outcome of `inject`, `retry`, `fallback` and `handoff`; all other decisions count as
     /// delivered.
     pub(crate) fn read_whole(
         &mut self,

@@ -92,7 +92,7 @@ impl<'c> Turn<'c> {
         self.conversation.screen_output(tool, outcome, output)
     }
 
-    /// Goes on after the final answer. See [`Conversation::reopen_turn`].
+    /// Continues after the final answer. See [`Conversation::reopen_turn`].
     pub fn reopen(&mut self) {
         self.conversation.reopen_turn();
     }
@@ -106,7 +106,7 @@ impl<'c> Turn<'c> {
 
 /// One attempt at a reply. Made by [`Turn::attempt`]; ends when it is dropped.
 ///
-/// Every call that reads returns a [`Flow`], and text leaves only through [`take`](Self::take).
+/// Every call that reads returns a [`Flow`]. [`take`](Self::take) is the only way to obtain text.
 ///
 /// # Example: text that waits until it is harmless
 /// ```
@@ -166,7 +166,7 @@ impl Attempt<'_> {
         self.conversation.apply(event)
     }
 
-    /// Begins the reply anew without another request. See [`Conversation::restart`].
+    /// Restarts the reply without another request. See [`Conversation::restart`].
     pub fn restart(&mut self) -> Flow {
         self.conversation.restart()
     }
@@ -181,17 +181,17 @@ impl Attempt<'_> {
         self.conversation.finish()
     }
 
-    /// Tells the number of tokens of a part so far. See [`Conversation::count_tokens`].
+    /// Sets the number of tokens of a part so far. See [`Conversation::count_tokens`].
     pub fn count_tokens(&mut self, part: PartId, tokens: u64) -> Flow {
         self.conversation.count_tokens(part, tokens)
     }
 
-    /// Tells the time. See [`Conversation::tick`].
+    /// Sets the time. See [`Conversation::tick`].
     pub fn tick(&mut self, now: Duration) -> Flow {
         self.conversation.tick(now)
     }
 
-    /// Returns the text of a part that may leave and was not taken before. See [`Conversation::take`].
+    /// Returns the released text of a part that was not taken before. See [`Conversation::take`].
     #[must_use = "the text is returned once"]
     pub fn take(&mut self, part: PartId) -> &[u8] {
         self.conversation.take(part)

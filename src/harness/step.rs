@@ -201,8 +201,8 @@ pub enum Step {
     },
     /// An event for logs.
     Observe(LoopEvent),
-    /// An attempt was aborted, or the turn while its tools ran; see [`Aborted::stage`]. Occurs once per abort. A retry
-    /// that the user or a bound of time calls off before it is sent is not an abort of its own.
+    /// An attempt was aborted, or the turn while its tools ran; see [`Aborted::stage`]. Occurs once per abort, which does
+    /// not include a retry cancelled by the user or a time limit before it is sent.
     Aborted(Box<Aborted>),
     /// The reply ended. Occurs once per reply, as its last step.
     Finish(Box<ReplyOutcome>),

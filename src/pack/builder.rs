@@ -263,6 +263,6 @@ fn builtin_pack(name: &str, check: &mut Check<'_>) {
     }
     let names: Vec<&str> = Pack::builtins().collect();
     let message = format!("there is no built-in pack {}", quote(name));
-    let problem = Diagnostic::of_file(&code::UNKNOWN_PACK, name, message);
+    let problem = Diagnostic::from_file(&code::UNKNOWN_PACK, name, message);
     check.add_problem(problem.with_help(did_you_mean::help(name, &names)));
 }

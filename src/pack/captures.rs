@@ -29,8 +29,8 @@ type BuildRegexes = Box<dyn FnOnce() -> Box<[Regex]> + Send + UnwindSafe + RefUn
 /// The most bytes of a regular expression that is searched for captures.
 const REGEX_BYTES: usize = 10 << 20;
 
-/// A bound on the bytes of one state of a regular expression that is searched for captures: a class of characters
-/// outside of ASCII takes up to so many.
+/// A bound on the bytes of one state of a regular expression that is searched for captures. A class of non-ASCII
+/// characters can take this many bytes.
 const STATE_BYTES: usize = 256 << 10;
 
 /// Returns the syntax tree of a pattern that is searched for captures: a regular expression on the unchanged text, without

@@ -191,7 +191,7 @@ impl<'l> Check<'l> {
             {
                 let faults = known.misspelled_tools(&allow.tools).into_iter();
                 late.extend(faults.map(|(entry, fault)| {
-                    let place = draft::place_of(entries, entry);
+                    let place = draft::location(entries, entry);
                     (place.unwrap_or_else(|| at.clone()), None, fault)
                 }));
             }
@@ -240,7 +240,7 @@ impl<'l> Check<'l> {
             .into_iter()
             .flat_map(|wanted| wanted.differences(&lock))
         {
-            let problem = Diagnostic::of_file(&code::LOCK_MISMATCH, "ttsr.lock", message);
+            let problem = Diagnostic::from_file(&code::LOCK_MISMATCH, "ttsr.lock", message);
             self.report
                 .push(problem.with_help("review the changes, then write the lock again"));
         }
@@ -375,7 +375,7 @@ impl<'l> Check<'l> {
             let problem = |fault: Fault| Diagnostic {
                 rule: Some(escape::all(&rule.id)),
                 help: fault.help,
-                ..Diagnostic::of_file(fault.code, FILE, fault.message)
+                ..Diagnostic::from_file(fault.code, FILE, fault.message)
             };
             let mut faults = programmatic::faults(draft, self.context);
             faults.extend(compose::ungranted_in_code(rule, terms.grants.as_deref()));
@@ -432,7 +432,7 @@ impl<'l> Check<'l> {
                 rule: problem.rule,
                 help: problem.help,
                 excerpt: Some(Box::new(Excerpt::new(text, &problem.span))),
-                ..Diagnostic::of_file(problem.code, name, problem.message)
+                ..Diagnostic::from_file(problem.code, name, problem.message)
             });
         }
         self.report.hide(problems.hidden);
@@ -472,7 +472,7 @@ impl<'l> Check<'l> {
                 "loading up to here takes {} steps of work, limit is {limit}",
                 self.steps
             );
-            let problem = Diagnostic::of_file(&code::LOAD_STEPS, name, message)
+            let problem = Diagnostic::from_file(&code::LOAD_STEPS, name, message)
                 .with_help("load fewer rules, patterns and entries of scopes, or raise the limit");
             self.report.push(problem);
         }

@@ -89,7 +89,7 @@ impl Diagnostic {
     pub const CODES: &'static [(&'static str, &'static str)] = codes::CODES;
 
     /// A problem of a whole file.
-    pub(super) fn of_file(code: &'static Code, file: &str, message: String) -> Diagnostic {
+    pub(super) fn from_file(code: &'static Code, file: &str, message: String) -> Diagnostic {
         Diagnostic {
             code,
             file: escape::all(file),

@@ -1,4 +1,4 @@
-//! What every step of one load shares.
+//! The state that all steps of one load share.
 
 use crate::limits::Limits;
 use crate::rule::{Pattern, PatternKind};

@@ -446,7 +446,7 @@ fn refused(error: &CompileError, pack_states: usize) -> LoadError {
             format!("rule `{id}`: one of its patterns is refused: {refused:?}")
         }
     };
-    LoadError::new(vec![Diagnostic::of_file(
+    LoadError::new(vec![Diagnostic::from_file(
         &code::PACK_TOO_BIG,
         "<pack>",
         message,

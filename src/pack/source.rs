@@ -291,7 +291,7 @@ impl FoundFile {
 fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let message = "file is UTF-16, rule files are UTF-8".to_owned();
-        return Err(Diagnostic::of_file(&code::ENCODING, name, message)
+        return Err(Diagnostic::from_file(&code::ENCODING, name, message)
             .with_help("save it as UTF-8; the byte order mark may stay"));
     }
     let mark = if bytes.starts_with(b"\xef\xbb\xbf") {
@@ -306,7 +306,7 @@ fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
         let (line, column) = TextCursor::new(&before).line_column(at);
         let wrong = error.as_bytes()[at];
         let message = format!("file is not UTF-8: byte {} is 0x{wrong:02x}", at + mark);
-        let problem = Diagnostic::of_file(&code::ENCODING, name, message);
+        let problem = Diagnostic::from_file(&code::ENCODING, name, message);
         Diagnostic {
             line,
             column,
@@ -320,7 +320,7 @@ fn name(path: &Path) -> String {
 }
 
 fn problem(code: &'static Code, path: &Path, message: &str) -> Diagnostic {
-    Diagnostic::of_file(code, &name(path), message.to_owned())
+    Diagnostic::from_file(code, &name(path), message.to_owned())
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {

@@ -42,7 +42,7 @@ impl From<PatternError> for CommandPatternError {
 /// The command patterns of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct CommandSet {
-    /// The patterns of rules, and those of `pipe-to`, `pipe-from` and `runs`.
+    /// The patterns of rules, and the nested patterns of `pipe-to`, `pipe-from` and `runs`.
     patterns: Vec<CommandPattern>,
     /// The patterns for each name of a program without wildcards, in lower case.
     by_name: HashMap<Box<[u8]>, Vec<u32>>,

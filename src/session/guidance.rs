@@ -10,7 +10,7 @@ pub(crate) struct PendingGuidance {
     pub(crate) rule: String,
     /// The rule in the pack of that `generation`; `None` if a snapshot named a rule that its pack does not have.
     pub(crate) id: Option<RuleId>,
-    /// The number of packs that the session had before that of the decision.
+    /// The pack generation in which the decision was made.
     pub(crate) generation: u32,
     /// The action of the decision.
     pub(crate) action: Action,

@@ -1,7 +1,7 @@
-//! Counts the acts of every rule, and decides by the counts.
+//! Counts the actions of every rule, and decides by the counts.
 //!
-//! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the acts of
-//! live rules, one for those that [shadow](crate::Mode::Shadow) rules would have done.
+//! A ledger knows rules by their index, and nothing of bytes, streams or packs. A session has two: one for the actions
+//! of live rules, one for those that [shadow](crate::Mode::Shadow) rules would have taken.
 
 use std::collections::BTreeMap;
 
@@ -16,38 +16,38 @@ use crate::verdict::Suppression;
 pub(super) struct Ledger {
     /// By index of the rule. A rule that never acted has no entry: most rules of most sessions never act, and a session
     /// must not pay for each of them at its start and at each turn.
-    acts: BTreeMap<u32, Acts>,
+    counts: BTreeMap<u32, ActionCounts>,
 }
 
 /// The counts of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Acts {
-    /// Acts whose fate the host has not told.
+pub(super) struct ActionCounts {
+    /// Actions whose outcome the host has not reported.
     reserved: u32,
-    /// Acts that were delivered since guidance last left the context.
+    /// Actions that were delivered since guidance was last removed from the context.
     delivered: u32,
-    /// Acts in this turn.
+    /// Actions in this turn.
     turn: u32,
-    /// Acts in this session, compactions aside.
+    /// Actions in this session, which compactions do not reset.
     session: u32,
     /// Retries in this turn.
     retries: u32,
-    /// The turn of the last act, from which a cooldown counts.
+    /// The turn of the last action, from which a cooldown counts.
     latest: Option<u32>,
 }
 
-impl Acts {
-    /// Adds the acts between `base` and `fork`. Those of a turn that is over are counted as delivered, and not in the
+impl ActionCounts {
+    /// Adds the actions between `base` and `fork`. Those of a turn that is over are counted as delivered, and not in the
     /// counts of the turn.
-    pub(super) fn merge(&mut self, base: Acts, fork: Acts, is_same_turn: bool) {
+    pub(super) fn merge(&mut self, base: ActionCounts, fork: ActionCounts, is_same_turn: bool) {
         if is_same_turn {
             self.reserved = added(self.reserved, base.reserved, fork.reserved);
             self.delivered = added(self.delivered, base.delivered, fork.delivered);
             self.turn = added(self.turn, base.turn, fork.turn);
             self.retries = added(self.retries, base.retries, fork.retries);
         } else {
-            let of = |acts: Acts| acts.reserved.saturating_add(acts.delivered);
+            let of = |counts: ActionCounts| counts.reserved.saturating_add(counts.delivered);
             self.delivered = added(self.delivered, of(base), of(fork));
         }
         self.session = added(self.session, base.session, fork.session);
@@ -57,28 +57,28 @@ impl Acts {
 
 impl Ledger {
     /// Returns the counts of every rule that has acted, by index.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, Acts)> {
-        let acts = self.acts.iter();
-        acts.map(|(&place, &acts)| (place as usize, acts))
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, ActionCounts)> {
+        let counts = self.counts.iter();
+        counts.map(|(&place, &counts)| (place as usize, counts))
     }
 
     /// Sets the counts of the rule at that index.
-    pub(super) fn set(&mut self, place: usize, acts: Acts) {
-        self.acts.insert(key(place), acts);
+    pub(super) fn set(&mut self, place: usize, counts: ActionCounts) {
+        self.counts.insert(key(place), counts);
     }
 
     pub(super) fn begin_turn(&mut self) {
-        for acts in self.acts.values_mut() {
-            acts.turn = 0;
-            acts.retries = 0;
-            acts.delivered = acts.delivered.saturating_add(acts.reserved);
-            acts.reserved = 0;
+        for counts in self.counts.values_mut() {
+            counts.turn = 0;
+            counts.retries = 0;
+            counts.delivered = counts.delivered.saturating_add(counts.reserved);
+            counts.reserved = 0;
         }
     }
 
     /// Returns the action of the rule for a hit now; `can_retry` is false if no rule may retry.
     pub(super) fn action(&self, place: Option<usize>, rule: &Rule, can_retry: bool) -> Action {
-        let may_retry = can_retry && self.acts(place).retries < rule.retry.max;
+        let may_retry = can_retry && self.counts(place).retries < rule.retry.max;
         match rule.action {
             Action::Retry if !may_retry => after_retries(rule),
             action => action,
@@ -92,92 +92,92 @@ impl Ledger {
         rule: &Rule,
         turn: u32,
     ) -> Option<Suppression> {
-        let acts = self.acts(place);
+        let counts = self.counts(place);
         let Repeat {
             cooldown_turns,
             per_turn,
             per_session,
         } = rule.repeat.unwrap_or_else(|| repeat_of(rule));
-        let is_cool = acts
+        let is_cool = counts
             .latest
             .zip(cooldown_turns)
             .is_none_or(|(latest, turns)| turn.saturating_sub(latest) >= turns);
-        let in_context = acts.reserved.saturating_add(acts.delivered);
-        if is_spent(acts.turn, rule.allowance.per_turn)
-            || is_spent(acts.session, rule.allowance.per_session)
+        let in_context = counts.reserved.saturating_add(counts.delivered);
+        if is_spent(counts.turn, rule.allowance.per_turn)
+            || is_spent(counts.session, rule.allowance.per_session)
         {
             Some(Suppression::Allowance)
-        } else if !is_cool || is_spent(acts.turn, per_turn) || is_spent(in_context, per_session) {
+        } else if !is_cool || is_spent(counts.turn, per_turn) || is_spent(in_context, per_session) {
             Some(Suppression::Repeat)
         } else {
             None
         }
     }
 
-    /// Counts an act whose fate the host has not told.
+    /// Counts an action whose outcome the host has not reported.
     pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
         let Some(place) = place else {
             return;
         };
-        let acts = self.acts.entry(key(place)).or_default();
-        acts.reserved = acts.reserved.saturating_add(1);
-        acts.turn = acts.turn.saturating_add(1);
-        acts.session = acts.session.saturating_add(1);
-        acts.retries += u32::from(action == Action::Retry);
-        acts.latest = Some(turn);
+        let counts = self.counts.entry(key(place)).or_default();
+        counts.reserved = counts.reserved.saturating_add(1);
+        counts.turn = counts.turn.saturating_add(1);
+        counts.session = counts.session.saturating_add(1);
+        counts.retries += u32::from(action == Action::Retry);
+        counts.latest = Some(turn);
     }
 
-    /// Counts an act of turn `of` as delivered; `now` is the present turn. Acts of turns that are over are counted
+    /// Counts an action of turn `of` as delivered; `now` is the present turn. Actions of turns that are over are counted
     /// already.
     pub(super) fn deliver(&mut self, place: Option<usize>, of: u32, now: u32) {
-        if let Some(acts) = self.acts_mut(place)
+        if let Some(counts) = self.counts_mut(place)
             && of == now
-            && acts.reserved > 0
+            && counts.reserved > 0
         {
-            acts.reserved -= 1;
-            acts.delivered = acts.delivered.saturating_add(1);
+            counts.reserved -= 1;
+            counts.delivered = counts.delivered.saturating_add(1);
         }
     }
 
-    /// Reverts an act of turn `of` that did not happen after all; `now` is the present turn.
+    /// Reverts an action of turn `of` that was not carried out; `now` is the present turn.
     pub(super) fn revert(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
         let retries = u32::from(action == Action::Retry && of == now);
-        let Some(acts) = self.acts_mut(place) else {
+        let Some(counts) = self.counts_mut(place) else {
             return;
         };
-        if of == now && acts.reserved > 0 {
-            acts.reserved -= 1;
+        if of == now && counts.reserved > 0 {
+            counts.reserved -= 1;
         } else {
-            acts.delivered = acts.delivered.saturating_sub(1);
+            counts.delivered = counts.delivered.saturating_sub(1);
         }
-        acts.turn = acts.turn.saturating_sub(u32::from(of == now));
-        acts.session = acts.session.saturating_sub(1);
-        acts.retries = acts.retries.saturating_sub(retries);
-        if acts.latest == Some(of) {
-            // Earlier acts do not matter: the rule had cooled down by then, or has no cooldown.
-            acts.latest = None;
+        counts.turn = counts.turn.saturating_sub(u32::from(of == now));
+        counts.session = counts.session.saturating_sub(1);
+        counts.retries = counts.retries.saturating_sub(retries);
+        if counts.latest == Some(of) {
+            // Earlier actions do not matter: the rule had cooled down by then, or has no cooldown.
+            counts.latest = None;
         }
     }
 
-    /// Lets the rule act again because its messages left the context. Acts that are not delivered yet still count, and so
-    /// does the allowance.
+    /// Lets the rule act again because its messages were removed from the context. Actions that are not delivered yet
+    /// still count, and so does the allowance.
     pub(super) fn rearm(&mut self, place: usize) {
-        if let Some(acts) = self.acts.get_mut(&key(place)) {
-            acts.delivered = 0;
-            if acts.reserved == 0 {
-                acts.latest = None;
+        if let Some(counts) = self.counts.get_mut(&key(place)) {
+            counts.delivered = 0;
+            if counts.reserved == 0 {
+                counts.latest = None;
             }
         }
     }
 
     /// Returns the counts of the rule at that index.
-    pub(super) fn acts(&self, place: Option<usize>) -> Acts {
-        let acts = place.and_then(|place| self.acts.get(&key(place)));
-        acts.copied().unwrap_or_default()
+    pub(super) fn counts(&self, place: Option<usize>) -> ActionCounts {
+        let counts = place.and_then(|place| self.counts.get(&key(place)));
+        counts.copied().unwrap_or_default()
     }
 
-    fn acts_mut(&mut self, place: Option<usize>) -> Option<&mut Acts> {
-        self.acts.get_mut(&key(place?))
+    fn counts_mut(&mut self, place: Option<usize>) -> Option<&mut ActionCounts> {
+        self.counts.get_mut(&key(place?))
     }
 }
 
@@ -185,12 +185,12 @@ fn key(place: usize) -> u32 {
     u32::try_from(place).expect("packs are limited far below 2^32 rules")
 }
 
-fn is_spent(acts: u32, bound: Option<u32>) -> bool {
-    bound.is_some_and(|bound| acts >= bound)
+fn is_spent(count: u32, bound: Option<u32>) -> bool {
+    bound.is_some_and(|bound| count >= bound)
 }
 
-/// Returns the bounds of a rule without `repeat`: a guard acts every time, guidance once. Retries have a bound of their
-/// own, and actions on whole texts apply to each text.
+/// Returns the bounds of a rule without `repeat`: a guard acts every time, guidance once. Retries have a separate bound,
+/// and actions on whole texts apply to each text.
 fn repeat_of(rule: &Rule) -> Repeat {
     let is_guidance = matches!(
         rule.action,

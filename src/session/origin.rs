@@ -6,7 +6,7 @@ use crate::pack::Pack;
 use crate::program::RuleScope as Scope;
 use ttsr_views::path::ToolScope;
 
-/// The agent, the model and the provider of the next replies, as far as the host knows them. Names are compared without
+/// The agent, the model and the provider of the next replies, each if the host knows it. Names are compared without
 /// regard to ASCII case.
 ///
 /// A rule with `agents`, `models` or `providers` decides only where they match. For a name that is not set, such a rule
@@ -58,7 +58,7 @@ impl Origin {
     }
 }
 
-/// Returns whether the globs include that name. A name that is not known is in scope for critical rules, and
+/// Returns true if the globs include that name. A name that is not known is in scope for critical rules, and
 /// for rules that exclude names only.
 fn names(scope: &Scope, globs: Option<&ToolScope>, name: Option<&str>) -> bool {
     globs.is_none_or(|globs| globs.applies(name).unwrap_or(scope.is_critical))

@@ -4,21 +4,21 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::ledger::{Acts, Ledger};
+use super::ledger::{ActionCounts, Ledger};
 use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
 use crate::rule::{Action, Mode, Rule};
-use crate::stream::RuleHistory as Past;
+use crate::stream::RuleHistory;
 use crate::verdict::RuleId;
 
 /// The state of a session or conversation, to be stored with serde. Restored with
 /// [`Conversation::restore`](crate::Conversation::restore) or [`Pack::restore`].
 ///
-/// It names rules by their full ids and a hash of their contents, so that it fits another pack as far as the rules are
-/// the same; ages are in turns, not in time. Of replies it contains only the text that the messages of waiting guidance
-/// quote. A snapshot of another format version is an error when it is deserialised.
+/// Rules are matched by id and content hash, so unchanged rules keep their state in another pack; ages are in turns, not
+/// in time. Of replies it contains only the text that the messages of pending guidance quote. A snapshot of another
+/// format version is an error when it is deserialised.
 ///
-/// # Example: a conversation that goes on in another process
+/// # Example: a conversation that continues in another process
 /// ```
 /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Verdict};
 /// let pack = Pack::builder().rule(Rule::new("demo/no-foo", vec![Pattern::literal("foo")])).build()?;
@@ -76,7 +76,7 @@ impl Snapshot {
         !self.guidance.is_empty()
     }
 
-    /// Returns the state without the guidance that waits, for a request that must not carry it.
+    /// Returns the state without the pending guidance, for a request that must not carry it.
     #[must_use]
     pub fn without_guidance(&self) -> Snapshot {
         Snapshot {
@@ -88,8 +88,8 @@ impl Snapshot {
     /// Adds what happened between `base` and `fork` to this state, which may have changed since `base` as well: for
     /// hosts whose requests of one conversation overlap. If nothing changed since `base`, the result is `fork`.
     ///
-    /// Counts of acts are added, so the acts of both sides count. Counts of a turn are added only while that turn is
-    /// still the present one. Guidance that the fork delivered is removed, and guidance that it decided is added, once
+    /// Counts of actions are added, so the actions of both sides count. Counts of a turn are added only while that turn
+    /// is still the present one. Guidance that the fork delivered is removed, and guidance that it decided is added, once
     /// for each rule.
     ///
     /// # Example: two replies at the same time
@@ -116,7 +116,7 @@ impl Snapshot {
     ///     assert!(is_act);
     ///     state.merge(&base, &fork);
     /// }
-    /// assert!(!acts(&state).0, "all three acts count");
+    /// assert!(!acts(&state).0, "all three actions count");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn merge(&mut self, base: &Snapshot, fork: &Snapshot) {
@@ -144,18 +144,18 @@ impl Snapshot {
         for changed in &fork.rules {
             let before = find(&base.rules, changed).map(|at| &base.rules[at]);
             let Some(at) = find(&self.rules, changed) else {
-                // Another pack may have the rule in another form, whose state is of no use to this one.
+                // Another pack may have the rule with other contents, whose state does not apply here.
                 self.rules.retain(|known| known.id != changed.id);
                 self.rules.push(changed.clone());
                 continue;
             };
             let known = &mut self.rules[at];
-            let live = before.map_or_else(Acts::default, |before| before.live);
-            let shadow = before.map_or_else(Acts::default, |before| before.shadow);
+            let live = before.map_or_else(ActionCounts::default, |before| before.live);
+            let shadow = before.map_or_else(ActionCounts::default, |before| before.shadow);
             known.live.merge(live, changed.live, is_same_turn);
             known.shadow.merge(shadow, changed.shadow, is_same_turn);
-            if before.and_then(|before| before.past.as_ref()) != changed.past.as_ref() {
-                known.past.clone_from(&changed.past);
+            if before.and_then(|before| before.history.as_ref()) != changed.history.as_ref() {
+                known.history.clone_from(&changed.history);
             }
         }
         self.guidance
@@ -199,11 +199,11 @@ struct RuleSnapshot {
     id: String,
     /// Hash of the contents of the rule.
     hash: u64,
-    live: Acts,
-    shadow: Acts,
-    /// The state that replies leave to later ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    past: Option<Past>,
+    live: ActionCounts,
+    shadow: ActionCounts,
+    /// The state carried from replies to later ones.
+    #[serde(rename = "past", default, skip_serializing_if = "Option::is_none")]
+    history: Option<RuleHistory>,
 }
 
 /// A rule whose state was dropped, because the pack no longer has it or has it with other contents.
@@ -219,14 +219,14 @@ pub struct Lost {
 impl Session {
     /// The present state. Streams are not in it: their text must be read again.
     ///
-    /// The restored session does not know earlier decisions. A decision whose fate was not told counts as reserved until
-    /// the next turn begins.
+    /// The restored session does not know earlier decisions. A decision whose outcome was not reported counts as reserved
+    /// until the next turn begins.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot_with([].iter(), false)
     }
 
-    /// The same with guidance that waits, and with true if the turn has no final answer yet.
+    /// Returns the present state with the pending `guidance`. `is_turn_open` is true if the turn has no final answer yet.
     pub(crate) fn snapshot_with<'g>(
         &self,
         guidance: impl Iterator<Item = &'g PendingGuidance>,
@@ -234,7 +234,7 @@ impl Session {
     ) -> Snapshot {
         let rules = (0..).map(RuleId).zip(self.pack.rules());
         let acted =
-            rules.filter(|(id, _)| self.has_acted(id.index()) || self.pasts.contains_key(id));
+            rules.filter(|(id, _)| self.has_acted(id.index()) || self.histories.contains_key(id));
         Snapshot {
             version: VERSION,
             turn: self.turn,
@@ -254,9 +254,9 @@ impl Session {
                 .map(|(id, rule)| RuleSnapshot {
                     id: rule.id.clone(),
                     hash: content_hash(rule),
-                    live: self.live.acts(Some(id.index())),
-                    shadow: self.shadow.acts(Some(id.index())),
-                    past: self.pasts.get(&id).cloned(),
+                    live: self.live.counts(Some(id.index())),
+                    shadow: self.shadow.counts(Some(id.index())),
+                    history: self.histories.get(&id).cloned(),
                 })
                 .collect(),
         }
@@ -264,7 +264,7 @@ impl Session {
 
     /// Replaces the pack for the streams that begin from now on; streams in progress keep theirs.
     ///
-    /// Rules that are equal in both packs keep their state. The others begin anew, and those of them that had acted are
+    /// Rules that are equal in both packs keep their state. Changed rules are reset; those that had already acted are
     /// returned. Retries of this turn still count.
     ///
     /// # Example: one rule stays
@@ -306,14 +306,14 @@ impl Session {
     /// Returns true if the rule at that index has counts other than 0.
     fn has_acted(&self, place: usize) -> bool {
         let ledgers = [&self.live, &self.shadow];
-        let counts = ledgers.map(|ledger| ledger.acts(Some(place)));
-        counts != [Acts::default(), Acts::default()]
+        let counts = ledgers.map(|ledger| ledger.counts(Some(place)));
+        counts != [ActionCounts::default(), ActionCounts::default()]
     }
 }
 
 impl Pack {
-    /// Returns a session that goes on where the snapshot was made, and the rules whose state could not be kept, because
-    /// this pack does not have them or has them with other contents. They begin anew.
+    /// Returns a session that continues where the snapshot was made, and the rules whose state could not be kept, because
+    /// this pack does not have them or has them with other contents. They are reset.
     ///
     /// With the same pack the session decides as the original would have.
     ///
@@ -343,8 +343,8 @@ impl Pack {
                 Some(place) => {
                     session.live.set(place, kept.live);
                     session.shadow.set(place, kept.shadow);
-                    if let (Some(past), Ok(id)) = (&kept.past, u32::try_from(place)) {
-                        session.pasts.insert(RuleId(id), past.clone());
+                    if let (Some(history), Ok(id)) = (&kept.history, u32::try_from(place)) {
+                        session.histories.insert(RuleId(id), history.clone());
                     }
                 }
                 None => lost.push(Lost::new(&kept.id, self)),
@@ -368,9 +368,9 @@ impl Ledger {
     /// Moves the counts to the rules of another pack: `places` has the new index of each rule that it still has.
     fn replace(&mut self, places: &[Option<usize>]) {
         let mut moved = Ledger::default();
-        for (old, acts) in self.entries() {
+        for (old, counts) in self.entries() {
             if let Some(place) = places[old] {
-                moved.set(place, acts);
+                moved.set(place, counts);
             }
         }
         *self = moved;
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn forks_that_overlap_add_their_acts_and_carry_guidance_once() {
+    fn forks_that_overlap_add_their_actions_and_carry_guidance_once() {
         let pack = pack();
         let base = begun(&pack, None);
         let forks = ["foo", "foo bar", "bar"].map(|text| fork(&pack, &base, text));
@@ -478,7 +478,7 @@ mod tests {
         let warned = state.rules.iter().find(|rule| rule.id == "t/warn");
         let of_two = fork(&pack, &forks[0], "foo");
         let want = of_two.rules.iter().find(|rule| rule.id == "t/warn");
-        assert_eq!(warned, want, "two acts");
+        assert_eq!(warned, want, "two actions");
         assert_eq!(state.attempts, 3);
         assert_eq!(state.guidance.len(), 1);
         // One request carries the guidance while another one is in progress.

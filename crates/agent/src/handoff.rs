@@ -152,7 +152,7 @@ pub struct Injection {
 
 /// A message that arrived in a session.
 #[derive(Clone, Copy, Debug)]
-pub struct ArrivedMessage<'a> {
+pub struct IncomingMessage<'a> {
     /// The session's id.
     pub session: &'a str,
     /// The model that will reply.
@@ -166,7 +166,7 @@ pub struct ArrivedMessage<'a> {
 /// The most sessions that [`HandoffTracker`] tracks; past it the oldest one is dropped.
 pub const MAX_SESSIONS: usize = 10_000;
 
-/// The most bytes of files injected into one session. A file that would exceed it is left out, with all files after it.
+/// The most bytes of files injected into one session. A file that would exceed it is omitted, with all files after it.
 pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 
 /// The sessions whose files were injected for their continuation prompt.
@@ -175,7 +175,7 @@ pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 /// ```
 /// use std::{io, path::{Path, PathBuf}};
 /// use ttsr::harness::Message;
-/// use ttsr_agent::handoff::{ArrivedMessage, FileSource, Handoff, HandoffTracker};
+/// use ttsr_agent::handoff::{IncomingMessage, FileSource, Handoff, HandoffTracker};
 /// struct One;
 /// impl FileSource for One {
 ///     fn resolve(&self, reference: &str) -> Option<PathBuf> {
@@ -187,7 +187,7 @@ pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 /// }
 /// let prompt = Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
 /// let content = &prompt.content;
-/// let arrived = ArrivedMessage { session: "ses_2", model: "large", agent: "build", content };
+/// let arrived = IncomingMessage { session: "ses_2", model: "large", agent: "build", content };
 /// let mut handoffs = HandoffTracker::default();
 /// let injection = handoffs.arrived(&arrived, &One).expect("it refers to a file");
 /// assert_eq!(injection.parts.len(), 2);
@@ -207,7 +207,7 @@ impl HandoffTracker {
     /// Synthetic text is ignored: only a [`HANDOFF_MARKER`] and references that the user sent count.
     pub fn arrived(
         &mut self,
-        message: &ArrivedMessage<'_>,
+        message: &IncomingMessage<'_>,
         files: &impl FileSource,
     ) -> Option<Injection> {
         if self.processed.contains(message.session) {

@@ -50,7 +50,7 @@ pub struct RouterSettings {
 
 /// The settings of the messages that a user receives while the model works.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "RawProgress")]
+#[serde(try_from = "ProgressConfigFile")]
 pub struct ProgressSettings {
     enabled: bool,
     tool_throttle_ms: u64,
@@ -88,7 +88,7 @@ struct RawRouter {
 
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct RawProgress {
+struct ProgressConfigFile {
     enabled: bool,
     tool_throttle_ms: u64,
     heartbeat_ms: u64,
@@ -103,9 +103,9 @@ impl Default for RawRouter {
     }
 }
 
-impl Default for RawProgress {
-    fn default() -> RawProgress {
-        RawProgress {
+impl Default for ProgressConfigFile {
+    fn default() -> ProgressConfigFile {
+        ProgressConfigFile {
             enabled: true,
             tool_throttle_ms: 5_000,
             heartbeat_ms: 60_000,
@@ -124,11 +124,11 @@ impl TryFrom<RawRouter> for RouterSettings {
     }
 }
 
-impl TryFrom<RawProgress> for ProgressSettings {
+impl TryFrom<ProgressConfigFile> for ProgressSettings {
     type Error = BelowMinimum;
 
-    fn try_from(raw: RawProgress) -> Result<ProgressSettings, BelowMinimum> {
-        let RawProgress {
+    fn try_from(raw: ProgressConfigFile) -> Result<ProgressSettings, BelowMinimum> {
+        let ProgressConfigFile {
             enabled,
             tool_throttle_ms,
             heartbeat_ms,
@@ -162,7 +162,7 @@ impl Default for RouterSettings {
 
 impl Default for ProgressSettings {
     fn default() -> ProgressSettings {
-        RawProgress::default()
+        ProgressConfigFile::default()
             .try_into()
             .expect("defaults are in range")
     }
@@ -224,7 +224,7 @@ impl ProgressSettings {
         self,
         tool_throttle_ms: u64,
     ) -> Result<ProgressSettings, BelowMinimum> {
-        RawProgress {
+        ProgressConfigFile {
             tool_throttle_ms,
             ..self.into()
         }
@@ -236,7 +236,7 @@ impl ProgressSettings {
     /// # Errors
     /// If it is below 10,000 ms.
     pub fn with_heartbeat_ms(self, heartbeat_ms: u64) -> Result<ProgressSettings, BelowMinimum> {
-        RawProgress {
+        ProgressConfigFile {
             heartbeat_ms,
             ..self.into()
         }
@@ -262,14 +262,14 @@ impl ProgressSettings {
     }
 }
 
-impl From<ProgressSettings> for RawProgress {
-    fn from(settings: ProgressSettings) -> RawProgress {
+impl From<ProgressSettings> for ProgressConfigFile {
+    fn from(settings: ProgressSettings) -> ProgressConfigFile {
         let ProgressSettings {
             enabled,
             tool_throttle_ms,
             heartbeat_ms,
         } = settings;
-        RawProgress {
+        ProgressConfigFile {
             enabled,
             tool_throttle_ms,
             heartbeat_ms,

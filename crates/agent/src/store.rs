@@ -324,7 +324,7 @@ impl Store {
         self.restore()?;
         let state = self.reread()?;
         if state.unknown > 0 {
-            let why = "it holds what only a later version can write anew";
+            let why = "it holds what only a later version can rewrite";
             return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
         }
         let records = state.compacted((self.options.clock)());

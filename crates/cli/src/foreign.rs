@@ -86,12 +86,12 @@ impl ForeignFormat {
     /// # Example: a file without a front matter
     /// ```
     /// use ttsr_cli::foreign::ForeignFormat;
-    /// assert_eq!(ForeignFormat::of_file("my/.clinerules", "Be brief."), Some(ForeignFormat::Cline));
-    /// assert_eq!(ForeignFormat::of_file(".windsurfrules", "Be brief."), Some(ForeignFormat::Windsurf));
-    /// assert_eq!(ForeignFormat::of_file("notes.txt", "Be brief."), None);
+    /// assert_eq!(ForeignFormat::from_file("my/.clinerules", "Be brief."), Some(ForeignFormat::Cline));
+    /// assert_eq!(ForeignFormat::from_file(".windsurfrules", "Be brief."), Some(ForeignFormat::Windsurf));
+    /// assert_eq!(ForeignFormat::from_file("notes.txt", "Be brief."), None);
     /// ```
     #[must_use]
-    pub fn of_file(name: &str, text: &str) -> Option<ForeignFormat> {
+    pub fn from_file(name: &str, text: &str) -> Option<ForeignFormat> {
         let mut parts = name.rsplit(['/', '\\']);
         let file = parts.next().unwrap_or(name);
         let folders: Vec<&str> = parts.collect();
@@ -307,7 +307,7 @@ mod tests {
             ("clinerules.md", "Be brief.", None),
             ("a.json", "{}", Some(ForeignFormat::ClaudeCode)),
         ] {
-            assert_eq!(ForeignFormat::of_file(name, text), format, "{name}");
+            assert_eq!(ForeignFormat::from_file(name, text), format, "{name}");
         }
     }
 

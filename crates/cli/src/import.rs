@@ -200,7 +200,7 @@ fn read(
         what,
     };
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-    let format = format.or_else(|| ForeignFormat::of_file(&place, &text));
+    let format = format.or_else(|| ForeignFormat::from_file(&place, &text));
     let format = format.ok_or_else(|| refused("not a known format".to_owned()))?;
     Ok((place, format, text))
 }

@@ -173,12 +173,12 @@ impl RecordedReply {
             }
             let mask = &masked.1;
             let text = Some(stream.matched(hit));
-            let place = place_of(stream, hit);
+            let place = match_range(stream, hit);
             let fingerprint = fingerprints.next(
                 &rule.id,
                 text.filter(|_| !masks && !mask.hides(place.clone())),
             );
-            let part = self.name_of(hit.part);
+            let part = self.part_name(hit.part);
             let origin = PartOrigin {
                 stream: &self.name,
                 part: &part,
@@ -201,7 +201,7 @@ impl RecordedReply {
             ))?;
         }
         for decision in decisions {
-            let part = self.name_of(decision.part());
+            let part = self.part_name(decision.part());
             out.write(&VerdictRecord::new(judged, decision, &self.name, &part))?;
         }
         Ok(())
@@ -219,7 +219,7 @@ impl RecordedReply {
             hit.part == part && (redacts_all || is_redacted)
         });
         HiddenRanges::new(
-            redacted.chain(masked.clone().map(|hit| place_of(stream, hit))),
+            redacted.chain(masked.clone().map(|hit| match_range(stream, hit))),
             masked.map(|hit| stream.matched(hit).to_owned()),
         )
     }
@@ -315,14 +315,14 @@ impl RecordedReply {
         }
     }
 
-    fn name_of(&self, id: PartId) -> String {
+    fn part_name(&self, id: PartId) -> String {
         let name = self.names.get(&id);
         name.cloned().unwrap_or_else(|| id.0.to_string())
     }
 }
 
 /// Returns the range of a match in its part. If the start is unknown, the range has the maximum length of a match.
-fn place_of(stream: &Stream, hit: &Hit) -> Range<u64> {
+fn match_range(stream: &Stream, hit: &Hit) -> Range<u64> {
     let longest = 12 * stream.matched(hit).len().max(1) as u64;
     let start = stream.start(hit).unwrap_or(hit.end.saturating_sub(longest));
     start..hit.end

@@ -334,7 +334,7 @@ impl VerdictCounts {
             return;
         };
         let is_told = matches!(judged.decision.action, Action::Warn | Action::Observe);
-        match (judged.is_beyond || is_told, judged.is_late) {
+        match (judged.is_unsupported || is_told, judged.is_late) {
             (true, _) => self.reported += 1,
             (_, true) => self.late += 1,
             _ => self.acting += 1,
@@ -407,8 +407,8 @@ struct WatchFields<'a> {
     question: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unscanned_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    again_in: Option<u64>,
+    #[serde(rename = "again_in", skip_serializing_if = "Option::is_none")]
+    retry_in_ms: Option<u64>,
 }
 
 /// The members of a verdict.
@@ -439,10 +439,10 @@ struct VerdictFields<'a> {
 impl<'a> WatchFields<'a> {
     fn from_seen(seen: &'a WatchEvent) -> WatchFields<'a> {
         match seen {
-            WatchEvent::Disconnected { why, again_in } => WatchFields {
+            WatchEvent::Disconnected { why, retry_in_ms } => WatchFields {
                 event: "disconnected",
                 reason: Some(why),
-                again_in: Some(*again_in),
+                retry_in_ms: Some(*retry_in_ms),
                 ..WatchFields::default()
             },
             WatchEvent::Message { session, message } => WatchFields {
@@ -525,7 +525,7 @@ impl<'a> WatchFields<'a> {
                 turn: judged.decision.turn,
                 suppressed: judged.decision.suppressed.as_deref(),
                 late: judged.is_late,
-                beyond: judged.is_beyond,
+                beyond: judged.is_unsupported,
                 midway: judged.is_midway.then_some(true),
             }),
             says: Some(&judged.text),
@@ -596,11 +596,11 @@ impl OutputRecord for WatchRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.0 {
             WatchEvent::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
-            WatchEvent::Disconnected { why, again_in } => {
+            WatchEvent::Disconnected { why, retry_in_ms } => {
                 let why = Escaped(why);
                 writeln!(
                     out,
-                    "{CUT}disconnected{CUT:#}: {why}; reconnecting in {again_in} ms"
+                    "{CUT}disconnected{CUT:#}: {why}; reconnecting in {retry_in_ms} ms"
                 )
             }
             WatchEvent::Message { session, message } => {
@@ -699,7 +699,7 @@ fn show_judged(judged: &DecisionInContext, out: &mut dyn Write) -> io::Result<()
             " {SOFT}(too late: the tool is already running){SOFT:#}"
         )?;
     }
-    if judged.is_beyond {
+    if judged.is_unsupported {
         write!(
             out,
             " {SOFT}(not possible from outside: only reported){SOFT:#}"

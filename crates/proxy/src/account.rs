@@ -8,7 +8,7 @@ use ttsr::DecisionRecord;
 use crate::event_log::{EventLog, ProxyLogEvent, UnscannedPath};
 use crate::judge::{ReplyJudge, ReplyReport};
 use crate::metrics::ProxyMetrics;
-use crate::request::RequestActs;
+use crate::request::RequestActions;
 use crate::routes::ModelApi;
 use crate::sessions::SessionError;
 use crate::totals::ProxyTotals;
@@ -50,17 +50,17 @@ impl RequestAccount {
         });
     }
 
-    /// Counts the acts of rules on a request, and its decisions.
-    pub(crate) fn request(&self, acts: &RequestActs) {
-        ProxyTotals::add(&self.totals.redactions, acts.redactions);
-        ProxyTotals::add(&self.totals.warnings, acts.warnings.len() as u64);
-        acts.decisions.iter().for_each(|it| self.decided(it));
+    /// Counts the actions of rules on a request, and its decisions.
+    pub(crate) fn request(&self, actions: &RequestActions) {
+        ProxyTotals::add(&self.totals.redactions, actions.redactions);
+        ProxyTotals::add(&self.totals.warnings, actions.warnings.len() as u64);
+        actions.decisions.iter().for_each(|it| self.decided(it));
     }
 
     /// Counts a request that a rule stopped.
-    pub(crate) fn request_stopped(&self, acts: &RequestActs) {
+    pub(crate) fn request_stopped(&self, actions: &RequestActions) {
         ProxyTotals::add(&self.totals.stopped_requests, 1);
-        let mut decisions = acts.decisions.iter().rev();
+        let mut decisions = actions.decisions.iter().rev();
         let last = decisions.find(|decision| !decision.is_suppressed());
         self.log(ProxyLogEvent::RequestStopped {
             by: last.and_then(|decision| decision.rule.clone()),
@@ -84,7 +84,7 @@ impl RequestAccount {
 
     fn decided(&self, decision: &DecisionRecord) {
         self.metrics.add(decision);
-        self.log(ProxyLogEvent::of_decision(decision));
+        self.log(ProxyLogEvent::from_decision(decision));
     }
 
     /// Counts a judged reply that has ended, and its decisions.

@@ -104,7 +104,7 @@ impl ServerBody {
         }
     }
 
-    /// Closes the stream to the server, and returns what counts the request as in progress.
+    /// Closes the stream to the server, and returns the permit that counts the request as in progress.
     pub(crate) fn close(mut self) -> Option<OwnedSemaphorePermit> {
         self.permit.take()
     }
@@ -134,7 +134,7 @@ impl ServerBody {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
         }
         let ends = *self.waits_since.get_or_insert_with(Instant::now) + self.idle_time;
-        // The timer is not set anew for each frame, but when it ends too early.
+        // The timer is not reset for each frame, but when it ends too early.
         loop {
             ready!(self.idle.as_mut().poll(cx));
             if self.idle.deadline() >= ends {
@@ -155,12 +155,12 @@ pub(crate) struct JudgedBody {
     account: RequestAccount,
     keep_alive_time: Duration,
     hold_time: Duration,
-    /// Set while events are held back and none has left.
+    /// Set while events are held back and none is released.
     hold: Option<HoldTimer>,
-    /// The error with which the body ends after the bytes that may leave.
+    /// The error with which the body ends after the released bytes.
     error: Option<BodyError>,
     session: Option<ReplySession>,
-    /// Writes the session. Nothing leaves meanwhile, so that the next request of the client finds it written.
+    /// Writes the session. Nothing is sent meanwhile, so that the next request of the client finds it written.
     saving: Option<Saving>,
     /// `None` if the request cannot be sent again.
     send_again: Option<SendAgain>,
@@ -281,7 +281,7 @@ impl JudgedBody {
     }
 
     /// Waits for the response to another attempt. Returns an event that keeps the client waiting, once it is due, or
-    /// `None` once the reply goes on or is stopped.
+    /// `None` once the reply continues or is stopped.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let (Some(next), Some(send_again)) = (self.judge.next_attempt(), &mut self.send_again) {
             if let Some(session) = &mut self.session {
@@ -343,7 +343,7 @@ impl JudgedBody {
 
 impl Drop for JudgedBody {
     fn drop(&mut self) {
-        // The client went away. What rules did in the part of the reply that arrived counts all the same.
+        // The client went away. The actions of rules in the part of the reply that arrived still count.
         if let (Some(session), Some(conversation)) =
             (&mut self.session, self.judge.open_conversation())
         {

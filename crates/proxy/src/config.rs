@@ -218,10 +218,10 @@ pub struct ProxyLimits {
     pub connect_time: Duration,
     /// The longest time in which a server sends no byte, before its response or in the middle of it.
     pub idle_time: Duration,
-    /// The time after which a client whose reply is held back is sent an event that changes nothing.
+    /// The time after which a client whose reply is held back is sent a keep-alive event, which it ignores.
     pub keep_alive_time: Duration,
-    /// The longest time in which a reply is held back without any of its events leaving. Then it is stopped. Clients wait
-    /// for 300 seconds.
+    /// The longest time in which a reply is held back and none of its events is sent. Then it is stopped. Clients wait for
+    /// 300 seconds.
     pub hold_time: Duration,
     /// The longest time in which requests are completed after the end of `stop` in [`Proxy::serve`](crate::Proxy::serve).
     pub drain_time: Duration,

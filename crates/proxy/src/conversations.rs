@@ -2,9 +2,9 @@
 //! its reply is added once the reply ends.
 //!
 //! Requests of one session may overlap. The texts of requests are judged one request after the other: if another one
-//! has written the session meanwhile, the request is judged again. A reply is judged in the state that its request left,
-//! and what rules did in it is added to the state of its end (`Snapshot::merge`). Replies that overlap do not see each
-//! other's acts.
+//! has written the session meanwhile, the request is judged again. A reply is judged in the state after its request, and
+//! the actions of rules in it are added to the state of its end (`Snapshot::merge`). Replies that overlap do not see each
+//! other's actions.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl RequestRules {
     /// Returns the rules of a pack.
     ///
     /// # Errors
-    /// If the rules that redact cannot be built on their own.
+    /// If the rules that redact cannot be built separately.
     pub(crate) fn new(pack: Pack, mode: Mode) -> Result<RequestRules, ProxyError> {
         let redactors = Redactors::new(&pack)?;
         Ok(RequestRules {
@@ -130,7 +130,7 @@ impl ReplySession {
         self.notes.extend_from_slice(notes);
     }
 
-    /// Returns the future that adds what the reply did to the session.
+    /// Returns the future that adds the effects of the reply to the session.
     pub(crate) fn save(
         &mut self,
         conversation: &Conversation,

@@ -135,7 +135,7 @@ pub struct UnscannedPath {
 
 impl ProxyLogEvent {
     /// Returns the event of a decision, without its message and without the text that matched.
-    pub(crate) fn of_decision(decision: &DecisionRecord) -> ProxyLogEvent {
+    pub(crate) fn from_decision(decision: &DecisionRecord) -> ProxyLogEvent {
         ProxyLogEvent::Decision {
             rule: decision.rule.clone(),
             limit: decision.limit.clone(),

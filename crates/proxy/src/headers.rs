@@ -14,7 +14,7 @@ use ttsr::rule::Header;
 use crate::token::TOKEN;
 
 /// The fields that concern one connection. `Keep-Alive` and `Proxy-Connection` are not in the standard; section 7.6.1 asks
-/// to remove them all the same.
+/// to remove them, too.
 const OF_ONE_CONNECTION: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),

@@ -1,4 +1,4 @@
-//! JSON as it is written: values by their place in a document, and edits that leave all other bytes as they are.
+//! JSON as it is written: values by their place in a document, and edits that keep all other bytes unchanged.
 
 use std::fmt;
 use std::ops::Range;
@@ -94,7 +94,7 @@ impl JsonEdits {
         self.edits.is_empty()
     }
 
-    /// Writes `with` in place of a range; at an empty range it is inserted, after earlier insertions there.
+    /// Replaces a range by `with`; at an empty range it is inserted, after earlier insertions there.
     pub(crate) fn replace(&mut self, range: Range<usize>, with: impl Into<String>) {
         self.edits.push((range, with.into()));
     }

@@ -1,9 +1,9 @@
 //! The judgement of one reply: bytes of the server in, bytes for the client out. Without I/O and without a clock.
 //!
-//! Each event is read by the reader of `ttsr_wire`, and its texts are judged in `parts`. The bytes of an event leave
-//! unchanged, in the order in which they arrived, once no rule holds a text in it and the tool call that it is part of
-//! is complete. Only an event with redacted text is written anew (`json_edit`), and only its texts change. When a rule
-//! cuts, the events that have not left are dropped, and `api` ends the reply.
+//! Each event is read by the reader of `ttsr_wire`, and its texts are judged in `parts`. The bytes of an event are
+//! released unchanged, in the order in which they arrived, once no rule holds a text in it and the tool call that it is
+//! part of is complete. Only an event with redacted text is rewritten (`json_edit`), and only its texts change. When a
+//! rule cuts, the events that are not released are dropped, and `api` ends the reply.
 
 mod api;
 mod frames;
@@ -71,15 +71,15 @@ pub(crate) struct RepeatedAttempt {
 /// The result of a reply that is not streamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JudgedWhole {
-    /// It passes, or the body in its place does.
+    /// The reply is sent: unchanged if `None`, otherwise with this body.
     Passes(Option<Vec<u8>>),
     /// The request is to be sent again.
-    Again(RepeatedAttempt),
+    Retry(RepeatedAttempt),
     /// The reply is blocked and the ending is hard, or it cannot be read.
     Refused(Block),
 }
 
-/// The acts of rules on one reply.
+/// The actions of rules on one reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyReport {
     /// True if the reply was stopped.
@@ -111,7 +111,7 @@ struct ArrivedFrame {
     is_damaged: bool,
 }
 
-/// An event that has not left.
+/// An event that is not released.
 struct HeldFrame {
     bytes: Vec<u8>,
     has_data: bool,
@@ -141,14 +141,14 @@ pub(crate) struct ReplyJudge {
     /// True until the response to that attempt begins.
     is_waiting: bool,
     next: Option<RepeatedAttempt>,
-    /// Number of replies whose end was told to the session, and true if the end of the body was.
-    told: (u64, bool),
+    /// The number of reply ends reported to the session, and true if the end of the body was reported.
+    reported_ends: (u64, bool),
     report: ReplyReport,
 }
 
 impl ReplyJudge {
-    /// Returns the judgement of a reply of that API, streamed in `frames`, in a conversation of its own, or `None` if the
-    /// API cannot be judged.
+    /// Returns the judgement of a reply of that API, streamed in `frames`, in a new conversation, or `None` if the API
+    /// cannot be judged.
     pub(crate) fn new(
         api: ModelApi,
         frames: BodyFrames,
@@ -189,7 +189,7 @@ impl ReplyJudge {
             cut: None,
             is_waiting: false,
             next: None,
-            told: (0, false),
+            reported_ends: (0, false),
             report: ReplyReport::default(),
         })
     }
@@ -217,7 +217,7 @@ impl ReplyJudge {
     ///
     /// # Errors
     /// If the reply is not complete and something is held: a tool call, which clients would repair and run, or a text that
-    /// is the start of a match. It is not released. What may leave is in [`take`](Self::take) all the same.
+    /// is the start of a match. It is not released. Released bytes are still returned by [`take`](Self::take).
     pub(crate) fn finish(&mut self) -> Result<(), BrokenOff> {
         if self.is_over {
             return Ok(());
@@ -269,7 +269,7 @@ impl ReplyJudge {
         self.next.take()
     }
 
-    /// Goes on with the response to another attempt.
+    /// Continues with the response to another attempt.
     pub(crate) fn resume(&mut self) {
         self.is_waiting = false;
     }
@@ -285,8 +285,8 @@ impl ReplyJudge {
     pub(crate) fn ended_conversation(&mut self) -> Option<&Conversation> {
         let is_stopped = self.is_over && !self.parts.is_ended();
         let now = (self.parts.ended, is_stopped);
-        let is_new = now != self.told;
-        self.told = now;
+        let is_new = now != self.reported_ends;
+        self.reported_ends = now;
         is_new.then(|| self.parts.conversation())
     }
 
@@ -303,7 +303,7 @@ impl ReplyJudge {
         warned.filter_map(warning).collect()
     }
 
-    /// Returns the bytes that leave.
+    /// Drains the output: the bytes to send to the client.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
@@ -318,7 +318,7 @@ impl ReplyJudge {
         !self.is_over && (!self.held.is_empty() || self.cut.is_some())
     }
 
-    /// Adds an event to the output that changes nothing.
+    /// Appends a keep-alive event, which clients ignore.
     pub(crate) fn keep_alive(&mut self) {
         self.api.keep_alive(&mut self.out);
     }
@@ -335,11 +335,11 @@ impl ReplyJudge {
         self.parts.decisions()
     }
 
-    /// Returns the acts of rules so far.
+    /// Returns the actions of rules so far.
     pub(crate) fn report(&self) -> ReplyReport {
         ReplyReport {
-            redactions: self.parts.acts(Action::Redact),
-            warnings: self.parts.acts(Action::Warn),
+            redactions: self.parts.action_count(Action::Redact),
+            warnings: self.parts.action_count(Action::Warn),
             ..self.report.clone()
         }
     }
@@ -380,7 +380,7 @@ impl ReplyJudge {
             return self
                 .next
                 .take()
-                .map_or(JudgedWhole::Refused(block), JudgedWhole::Again);
+                .map_or(JudgedWhole::Refused(block), JudgedWhole::Retry);
         }
         self.block_whole(body, &block)
     }
@@ -412,7 +412,7 @@ impl ReplyJudge {
             // The end of the event, so that what follows is the end of the input alone.
             self.reader.push_records(b"\n\n", &mut seen, &mut on);
         }
-        // A line that is part of a longer document would leave before the document is read.
+        // A line that is part of a longer document would be released before the document is read.
         let is_partial = self.frames.is_lines()
             && has_data
             && (records.is_empty() || self.reader.has_partial_document());
@@ -476,7 +476,7 @@ impl ReplyJudge {
         }
     }
 
-    /// Moves the events that may leave to the output.
+    /// Moves the released events to the output.
     fn release(&mut self) {
         while let Some(frame) = self.held.front() {
             let is_held = frame
@@ -512,8 +512,8 @@ impl ReplyJudge {
         }
     }
 
-    /// Moves an event to the output whose data may change: by redaction, and to that of an event of the reply that the
-    /// client sees, if the event is of another attempt.
+    /// Moves an event to the output, with redactions applied. An event of another attempt is turned into an event of the
+    /// reply that the client sees.
     fn send_changed(&mut self, frame: HeldFrame, data: Vec<u8>, redacted: Option<Vec<u8>>) {
         let mut changed = redacted;
         if self.report.retries > 0 {

@@ -13,10 +13,10 @@
 //! # Replies
 //!
 //! Replies of Anthropic Messages, OpenAI Chat Completions, Completions and Responses, Gemini and Ollama are judged, streamed
-//! or not. Each event is read by `ttsr-wire`, and its bytes leave unchanged once no rule holds a text in it. The events of
-//! a tool call leave together, once the call is complete and judged. A redaction rewrites the events that have the text;
-//! a cut drops the events that have not left, and ends the reply with the reason, as [`BlockEnding`] says. A reply that
-//! cannot be read is refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by
+//! or not. Each event is read by `ttsr-wire`, and its bytes are sent unchanged once no rule holds a text in it. The events
+//! of a tool call are sent together, once the call is complete and judged. A redaction rewrites the events that have the
+//! text; a cut drops the events that are not sent, and ends the reply with the reason, as [`BlockEnding`] says. A reply
+//! that cannot be read is refused, unless [`ProxyConfig::is_fail_open`] is set. Memory is bounded by
 //! [`ProxyLimits::held_bytes`] for each stream.
 //!
 //! If a rule retries, the request is sent again with its message, and the events of the new response continue the reply

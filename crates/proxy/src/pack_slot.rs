@@ -19,7 +19,7 @@ impl PackSlot {
 
     /// Returns the rules for a request that begins.
     pub(crate) fn current(&self) -> RequestRules {
-        // Rules are replaced as a whole, so a thread that panicked has not left half of them.
+        // Rules are replaced as a whole, so a thread that panicked cannot have replaced half of them.
         let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
         rules.clone()
     }

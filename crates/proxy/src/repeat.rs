@@ -23,7 +23,7 @@ impl RepeatedCall {
     /// Sends the request with the message of the rule.
     ///
     /// # Errors
-    /// If there is no response that can take the place of the one that was cut.
+    /// If there is no response that can replace the one that was cut.
     pub(crate) async fn send(
         self,
         next: RepeatedAttempt,

@@ -19,7 +19,7 @@ use ttsr::rule::Header;
 use ttsr::{Action, Channel, Conversation, DecisionRecord, Flow, Mode, Origin, Pack, Snapshot};
 
 use crate::judge::{Block, warning};
-use memory::PlacedText;
+use memory::PartChanges;
 pub(crate) use memory::{PartHash, ReplyEffect, SessionMemory};
 pub(crate) use outgoing::OutgoingBody;
 pub(crate) use read::ModelRequest;
@@ -27,7 +27,7 @@ use read::{PartRole, RequestPart};
 pub(crate) use redactors::Redactors;
 pub(crate) use session_key::session_key;
 
-/// The number of requests after which guidance goes into one that does not continue the conversation it was decided in.
+/// The number of requests after which one that does not continue the conversation of pending guidance takes it.
 const PASSED_OVER: u32 = 16;
 
 /// A request that rules let pass.
@@ -39,7 +39,7 @@ pub(crate) struct JudgedRequest {
     /// The session after the request.
     pub(crate) memory: SessionMemory,
     pub(crate) body: OutgoingBody,
-    pub(crate) acts: RequestActs,
+    pub(crate) actions: RequestActions,
     /// The last text of the user or of a tool, to which the reply is an answer.
     pub(crate) anchor: Option<PartHash>,
     /// The guidance that the body carries.
@@ -50,14 +50,14 @@ pub(crate) struct JudgedRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedRequest {
     pub(crate) reason: String,
-    pub(crate) acts: RequestActs,
+    pub(crate) actions: RequestActions,
     /// The session after the request.
     pub(crate) memory: Box<SessionMemory>,
 }
 
-/// The acts of rules on the texts of a request.
+/// The actions of rules on the texts of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestActs {
+pub(crate) struct RequestActions {
     /// Headers that rules set.
     pub(crate) headers: Vec<Header>,
     /// Warnings, each with the id of its rule.
@@ -90,18 +90,24 @@ pub(crate) fn judge_request(
     let mut conversation = memory.conversation(pack, takes_guidance);
     conversation.set_mode(mode);
     conversation.set_origin(origin.clone());
-    let mut acts = RequestActs::default();
-    let judged = judge_new(request, &chain, &mut conversation, &mut memory, &mut acts);
-    let state = memory.leave(&conversation, anchor);
+    let mut actions = RequestActions::default();
+    let judged = judge_new(
+        request,
+        &chain,
+        &mut conversation,
+        &mut memory,
+        &mut actions,
+    );
+    let state = memory.record_conversation(&conversation, anchor);
     let refused = judged.err().or_else(|| {
-        // The same request again is refused again.
+        // A repeated request is refused again.
         let known = anchor.filter(|_| mode == Mode::Live);
         known.and_then(|anchor| memory.refused(anchor).map(str::to_owned))
     });
     if let Some(reason) = refused {
         return Err(RefusedRequest {
             reason,
-            acts,
+            actions,
             memory: Box::new(memory),
         });
     }
@@ -110,7 +116,7 @@ pub(crate) fn judge_request(
     match last.filter(|_| mode == Mode::Live) {
         Some(last) => {
             let redactors = redactors.with_origin(origin);
-            acts.redactions = edit_texts(request, &chain, &redactors, &memory, &mut body);
+            actions.redactions = edit_texts(request, &chain, &redactors, &memory, &mut body);
             let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
             body.add_guidance(last, &texts);
         }
@@ -121,7 +127,7 @@ pub(crate) fn judge_request(
         state,
         memory,
         body,
-        acts,
+        actions,
         anchor,
         notes,
     })
@@ -133,7 +139,7 @@ fn judge_new(
     chain: &[Option<PartHash>],
     conversation: &mut Conversation,
     memory: &mut SessionMemory,
-    acts: &mut RequestActs,
+    actions: &mut RequestActions,
 ) -> Result<(), String> {
     let first = memory.first_new(request, chain);
     let is_prompt = |part: &RequestPart| part.role == PartRole::User;
@@ -144,8 +150,8 @@ fn judge_new(
     let anchor = chain.iter().rev().find_map(|hash| *hash);
     for (part, hash) in request.parts.iter().zip(chain).skip(first) {
         let Some(hash) = *hash else { continue };
-        let mut placed = PlacedText::new(hash);
-        let judged = judge_part(part, conversation, &mut placed, acts);
+        let mut placed = PartChanges::new(hash);
+        let judged = judge_part(part, conversation, &mut placed, actions);
         if let Err(reason) = &judged {
             placed.withhold(reason.clone(), anchor.unwrap_or(hash));
         }
@@ -159,29 +165,29 @@ fn judge_new(
 fn judge_part(
     part: &RequestPart,
     conversation: &mut Conversation,
-    placed: &mut PlacedText,
-    acts: &mut RequestActs,
+    placed: &mut PartChanges,
+    actions: &mut RequestActions,
 ) -> Result<(), String> {
     for (index, text) in part.texts.iter().enumerate() {
         let screened = match part.role {
             PartRole::User => conversation.screen(Channel::UserInput, None, &text.text),
             _ => conversation.screen_output(part.tool.as_deref(), part.outcome, &text.text),
         };
-        acts.decisions.extend_from_slice(&screened.decisions);
+        actions.decisions.extend_from_slice(&screened.decisions);
         if let Flow::Cut(cut) = &screened.flow {
-            return Err(Block::of_cut(cut, &screened.decisions).request_reason());
+            return Err(Block::from_cut(cut, &screened.decisions).request_reason());
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for decision in screened.decisions.iter().filter(|it| !it.is_suppressed()) {
             match decision.action {
                 Action::Prepend => before.push(decision.message.clone()),
                 Action::Append => after.push(decision.message.clone()),
-                Action::Warn => acts.warnings.extend(warning(decision)),
+                Action::Warn => actions.warnings.extend(warning(decision)),
                 _ => {}
             }
         }
         placed.add(index, before, after);
-        acts.headers.extend(screened.headers);
+        actions.headers.extend(screened.headers);
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ impl Proxy {
     }
 
     /// Answers requests until `stop` is complete. Then no connection is accepted, and requests in progress are
-    /// completed within [`ProxyLimits::drain_time`](crate::ProxyLimits::drain_time); those that are not end there.
+    /// completed within [`ProxyLimits::drain_time`](crate::ProxyLimits::drain_time); the others are cut off then.
     ///
     /// Must run in a tokio runtime with I/O and time.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
@@ -107,7 +107,7 @@ impl Proxy {
             }
         }
         drop(self.listener);
-        // Connections that are left when the time is over end with the set of their tasks.
+        // Connections still open when the time is over end with the set of their tasks.
         tokio::time::timeout(limits.drain_time, draining.shutdown())
             .await
             .ok();

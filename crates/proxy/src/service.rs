@@ -138,7 +138,7 @@ impl ProxyService {
     /// Sends a request to its server, and returns the response for the client.
     ///
     /// # Errors
-    /// If the request or its response is refused: the answer in its place.
+    /// If the request or its response is refused: the answer that is sent instead.
     async fn exchange(
         &self,
         request: Request<Incoming>,
@@ -165,8 +165,8 @@ impl ProxyService {
         if let Some((judged, _)) = &judged {
             // The length is that of the body that is sent.
             call.headers.remove(CONTENT_LENGTH);
-            set_headers(&mut call.headers, &judged.acts.headers);
-            warnings.extend_from_slice(&judged.acts.warnings);
+            set_headers(&mut call.headers, &judged.actions.headers);
+            warnings.extend_from_slice(&judged.actions.warnings);
         }
         let response = call.send(body).await;
         let response = response.map_err(|problem| fail(account, problem))?;
@@ -262,7 +262,7 @@ impl ProxyService {
         }
     }
 
-    /// Reads the body of a request and puts it under rules. Returns the body to send, and the judgement unless the body
+    /// Reads the body of a request and applies rules to it. Returns the body to send, and the judgement unless the body
     /// cannot be read and passes.
     async fn judge_request(
         &self,
@@ -322,14 +322,14 @@ impl ProxyService {
         };
         match judged {
             Ok(judged) => {
-                account.request(&judged.acts);
+                account.request(&judged.actions);
                 let session = ReplySession::new(store, key, &judged);
                 let body = Either::Right(Full::new(judged.body.write(None)));
                 Ok((body, Some((judged, session))))
             }
             Err(refused) => {
-                account.request(&refused.acts);
-                account.request_stopped(&refused.acts);
+                account.request(&refused.actions);
+                account.request_stopped(&refused.actions);
                 let status = StatusCode::BAD_REQUEST;
                 let kind = "invalid_request_error";
                 Err(error_response(status, kind, &refused.reason))
@@ -337,7 +337,7 @@ impl ProxyService {
         }
     }
 
-    /// Puts a reply under rules.
+    /// Applies rules to a reply.
     async fn judge(
         &self,
         reply: ReplyContext<'_>,
@@ -402,7 +402,7 @@ impl ProxyService {
         Ok(ResponseBody::Whole(Some(bytes.into())))
     }
 
-    /// Puts a reply under rules that is not streamed, and takes it again while rules retry.
+    /// Applies rules to a reply that is not streamed, and sends the request again while rules retry.
     async fn judge_whole(
         &self,
         mut judge: ReplyJudge,
@@ -416,7 +416,7 @@ impl ProxyService {
             let bytes = body.collect(self.config.limits.reply_bytes).await;
             let bytes = bytes.map_err(|error| fail(account, &error.to_string()))?;
             let (next, (session, again)) = match (judge.judge_whole(&bytes), &mut session) {
-                (JudgedWhole::Again(next), Some(known)) => (next, known),
+                (JudgedWhole::Retry(next), Some(known)) => (next, known),
                 (judged, _) => break (bytes, judged),
             };
             session.carried(&next.notes);
@@ -447,7 +447,7 @@ impl ProxyService {
                 let kind = "invalid_request_error";
                 Err(error_response(status, kind, &block.reason()))
             }
-            JudgedWhole::Again(next) => Err(fail(account, &next.block.reason())),
+            JudgedWhole::Retry(next) => Err(fail(account, &next.block.reason())),
         }
     }
 }

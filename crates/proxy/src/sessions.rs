@@ -47,7 +47,7 @@ pub struct StoredSession {
 
 /// A place where the state of sessions is kept. Proxies that share a store decide as one.
 ///
-/// A store may forget sessions: rules then begin anew. It must not return a state that another write has replaced.
+/// A store may forget sessions, which resets their rules. It must not return a state that another write has replaced.
 pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Returns the session of that key, if it is known.
     fn load<'s>(&'s self, key: &'s str) -> StoreFuture<'s, Option<StoredSession>>;

@@ -222,7 +222,7 @@ impl ReplyEmitter {
         self.deliver(part, joined.into_owned(), on);
     }
 
-    /// Returns the part that receives deltas: a new one if the open one came in one fragment.
+    /// Returns the part to append to; starts a new one if the open part arrived whole.
     fn open_for_delta(&mut self, naming: PartSpec<'_>, on: EventSink<'_>) -> Option<usize> {
         let part = self.open(naming, on)?;
         if !self.parts[part].whole {

@@ -143,7 +143,7 @@ impl AbortCause {
         })
     }
 
-    /// Changes the cause to that of a request that is not sent. A retry would send the same request, so there is none.
+    /// Marks the cause as a request that is not sent. There is no retry, which would send the same request.
     fn before_sending(self) -> AbortCause {
         AbortCause {
             retry_condition: RetryCondition::Never,
@@ -392,8 +392,8 @@ impl Processor {
     }
 
     /// Ends a reply whose request must not be sent, without a retry. The hooks are notified, except if the request is a
-    /// retry that the user or a bound of time calls off: then the abort that led to the retry was the last one. Does
-    /// nothing unless a request was asked for and is not sent yet.
+    /// retry cancelled by the user or a time limit before it is sent: then the abort that led to the retry was the last
+    /// one. Does nothing unless a request was asked for and is not sent yet.
     pub(super) fn refuse(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
         if self.state != ReplyState::Asking {
             return;

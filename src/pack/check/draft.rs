@@ -64,7 +64,7 @@ impl PatternText {
 }
 
 /// Returns the place of the entry that is written last.
-pub(super) fn place_of(entries: &[PatternText], entry: &str) -> Option<Place> {
+pub(super) fn location(entries: &[PatternText], entry: &str) -> Option<Place> {
     let mut latest = entries.iter().rev();
     let written = latest.find(|written| written.text == entry)?;
     Some(written.locate(Some(&(0..entry.len()))))
@@ -152,7 +152,7 @@ impl Draft {
 
     /// Returns the place of an entry of a scope or of an argument of a pattern; `None` if a list fills it in.
     pub(in crate::pack) fn in_entry(&self, entry: &str) -> Option<Place> {
-        place_of(&self.entries, entry)
+        location(&self.entries, entry)
     }
 
     /// Returns the place of the bytes `within` of a pattern of the rule, or the best known place around them.

@@ -73,11 +73,11 @@ struct FragmentText {
 
 impl FragmentText {
     fn locate(&self, within: Range<usize>) -> Place {
-        place_of(&self.at, self.first, within)
+        location(&self.at, self.first, within)
     }
 }
 
-fn place_of(at: &Place, first: Option<usize>, within: Range<usize>) -> Place {
+fn location(at: &Place, first: Option<usize>, within: Range<usize>) -> Place {
     let span = first.map(|first| first + within.start..first + within.end);
     Place {
         file: at.file,
@@ -329,16 +329,16 @@ impl SourceMap {
                 true => end.outer.end,
                 false => end.outer.start + (within.end - end.range.start),
             };
-            return place_of(&self.at, self.first, piece.outer.start + from..to);
+            return location(&self.at, self.first, piece.outer.start + from..to);
         }
         match &piece.in_fragment {
             Some((at, first, offset)) => {
                 let from = offset + start;
-                place_of(at, *first, from..from + within.len())
+                location(at, *first, from..from + within.len())
             }
             None => {
                 let from = piece.outer.start + start;
-                place_of(&self.at, self.first, from..from + within.len())
+                location(&self.at, self.first, from..from + within.len())
             }
         }
     }

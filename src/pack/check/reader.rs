@@ -38,7 +38,7 @@ pub(in crate::pack) struct Text<'v> {
 impl Text<'_> {
     /// Returns the span of the bytes `within` of the value. If the string has escapes, this is the span of the
     /// whole string.
-    fn place_of(&self, source: &str, within: Option<&Range<usize>>) -> Span {
+    fn location(&self, source: &str, within: Option<&Range<usize>>) -> Span {
         within
             .zip(self.inner(source))
             .map(|(within, start)| start + within.start..start + within.end)
@@ -166,7 +166,7 @@ impl<'t> RuleReader<'t> {
 
     /// Records `fault` at the bytes of `text` that the fault names, or at the whole text if it names none.
     pub(in crate::pack) fn fault_in(&mut self, fault: Fault, text: &Text<'_>) {
-        let span = text.place_of(self.text, fault.within.as_ref());
+        let span = text.location(self.text, fault.within.as_ref());
         self.fault(fault, span);
     }
 

@@ -47,7 +47,7 @@ impl Report {
                 .last()
                 .map_or_else(String::new, |last| last.file.clone());
             let message = format!("{} more problems are not shown", self.hidden);
-            all.push(Diagnostic::of_file(
+            all.push(Diagnostic::from_file(
                 &code::TOO_MANY_PROBLEMS,
                 &file,
                 message,

@@ -126,7 +126,7 @@ impl StoredSessions {
     }
 
     /// Returns the last messages of a session, oldest first, at most `most`. The file is neither locked nor changed, so
-    /// the session may be in use. Damaged records are left out.
+    /// the session may be in use. Damaged records are omitted.
     ///
     /// # Errors
     /// If there is no such session, or its file has another format or cannot be read.

@@ -156,7 +156,7 @@ impl TranscriptMessage {
     /// Converts a message of a conversation: its text, the names of [injected](super::Injection) files, the media types
     /// of its images, and its tool calls, each with a title from its input: the description, or else the command, file,
     /// pattern or address. Returns `None` for a message of neither the user nor the model, and for one without content
-    /// to show: other synthetic text, reasoning and tool results are left out.
+    /// to show: other synthetic text, reasoning and tool results are omitted.
     #[must_use]
     pub fn from_message(message: &Message) -> Option<TranscriptMessage> {
         let by = match message.role {

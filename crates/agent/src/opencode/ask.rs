@@ -76,8 +76,8 @@ const EMPTY: &str = "(empty response)";
 /// of other sessions are ignored.
 ///
 /// If the connection ends before the session is idle, the reply is what has arrived. A reply without text is `(empty
-/// response)`. On a timeout and when `asking` is cancelled, the session is stopped; if somebody else stopped it, it is
-/// left alone, because it may already do something else.
+/// response)`. On a timeout and when `asking` is cancelled, the session is stopped, unless somebody else stopped it:
+/// then it may already do something else.
 ///
 /// # Errors
 /// See [`AskError`].

@@ -1,4 +1,4 @@
-//! Connects a [`SessionWatcher`] to a server: reads the events, performs the acts, and reconnects.
+//! Connects a [`SessionWatcher`] to a server: reads the events, performs the actions, and reconnects.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -15,7 +15,7 @@ use super::perform::{
 };
 use super::server::{Server, ServerApi, segment};
 use super::watch::{Act, SessionWatcher, StopAct, WatchEvent};
-use crate::handoff::{ArrivedMessage, HandoffTracker, Injection, ProjectFiles};
+use crate::handoff::{HandoffTracker, IncomingMessage, Injection, ProjectFiles};
 use ttsr::harness::HANDOFF_MARKER;
 use ttsr::harness::{Cancel, Content, Failure, Message};
 use ttsr_wire::opencode::ServerNotice;
@@ -54,10 +54,10 @@ impl Backoff {
 pub struct WatchOptions {
     /// The waits after a broken connection.
     pub backoff: Backoff,
-    /// The time that acts wait after each connection for the answer of another watcher. Default 300 ms; with 0 acts
+    /// The time that actions wait after each connection for the answer of another watcher. Default 300 ms; with 0 actions
     /// start at once, and a later answer still ends this watcher.
     pub grace: Duration,
-    /// The journal of acts in progress. Default `None`.
+    /// The journal of actions in progress. Default `None`.
     pub journal: Option<ActJournal>,
 }
 
@@ -85,12 +85,12 @@ impl From<Backoff> for WatchOptions {
 ///
 /// A [`SessionWatcher`] that is not a [dry run](SessionWatcher::dry_run) acts only if no other one acts on the server. On the classic
 /// interface each watcher announces itself with a `tui.command.execute` event; a watcher that already acts answers, and
-/// the newcomer fails. Acts of the journal that were not completed are completed after the connection, unless the user
+/// the newcomer fails. Actions of the journal that were not completed are completed after the connection, unless the user
 /// has continued the session.
 ///
-/// Acts run concurrently with the event stream, so that a slow stop of one session does not delay the others; the acts
-/// of one session run in order. When the connection breaks, replies in progress are dropped; events of them that arrive
-/// after the next connection are read as they come.
+/// Actions run concurrently with the event stream, so that a slow stop of one session does not delay the others; the
+/// actions of one session run in order. When the connection breaks, replies in progress are dropped; events of them that
+/// arrive after the next connection are read as they come.
 ///
 /// # Errors
 /// If the server responds with a status of 4xx, or cannot be reached in as many attempts as the backoff allows; of the
@@ -112,7 +112,7 @@ impl From<Backoff> for WatchOptions {
 /// let watching = watch(&server, &mut rules, backoff, Cancel::default(), report);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// assert!(runtime.block_on(watching).is_err());
-/// assert!(matches!(seen[..], [WatchEvent::Disconnected { again_in: 1, .. }]));
+/// assert!(matches!(seen[..], [WatchEvent::Disconnected { retry_in_ms: 1, .. }]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn watch(
@@ -140,7 +140,7 @@ pub async fn watch(
         is_settled: false,
     };
     let ended = driver.run(watch, backoff, &cancel, &mut report).await;
-    // Acts in progress hold the journal open until they are dropped.
+    // Actions in progress hold the journal open until they are dropped.
     driver.queue.running.shutdown().await;
     ended
 }
@@ -173,7 +173,7 @@ struct WatchDriver<'a> {
     is_settled: bool,
 }
 
-/// The result of a request that is not an act.
+/// The result of a request that is not an action.
 enum BackgroundTask {
     Announced,
     Described {
@@ -185,7 +185,7 @@ enum BackgroundTask {
         session: String,
         injection: Option<Injection>,
     },
-    /// A continuation of an earlier process, with the files of its prompt.
+    /// A continuation begun by an earlier process, with the files of its prompt.
     Resumed {
         entry: JournaledContinuation,
         injection: Injection,
@@ -220,7 +220,7 @@ impl WatchDriver<'_> {
             tries += 1;
             report(&WatchEvent::Disconnected {
                 why: failure.to_string(),
-                again_in: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                retry_in_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             });
             tokio::select! {
                 biased;
@@ -274,8 +274,8 @@ impl WatchDriver<'_> {
                         self.describe(watch, &session);
                         self.queue.update(watch, &session);
                         for seen in seen {
-                            // Recorded before it is reported: if the process ends in between, the act is still
-                            // completed.
+                            // Recorded before it is reported: if the process ends in between, the action is
+                            // still completed.
                             if let WatchEvent::Act(act) = &seen {
                                 self.begin(act.clone(), report);
                             }
@@ -283,8 +283,8 @@ impl WatchDriver<'_> {
                         }
                     }
                     end => {
-                        // Acts that have begun are completed: the server may be reachable although the event stream
-                        // broke.
+                        // Actions that have begun are completed: the server may be reachable although the event
+                        // stream broke.
                         self.queue.start(self.server, watch);
                         while let Some(done) = self.queue.running.join_next().await {
                             if let Ok((act, done)) = done {
@@ -301,7 +301,7 @@ impl WatchDriver<'_> {
         }
     }
 
-    /// Queues an act. It is recorded first, so that it is completed even if this process ends now.
+    /// Queues an action. It is recorded first, so that it is completed even if this process ends now.
     fn begin(&mut self, act: Act, report: &mut impl FnMut(&WatchEvent)) {
         let log = self.log.begin(&act).unwrap_or_else(|why| {
             report(&WatchEvent::NoJournal { why });
@@ -315,7 +315,7 @@ impl WatchDriver<'_> {
         });
     }
 
-    /// Queues the acts of the journal that this process does not perform.
+    /// Queues the actions of the journal that this process does not perform.
     fn queue_pending(&mut self, watch: &mut SessionWatcher, report: &mut impl FnMut(&WatchEvent)) {
         for entry in self.log.pending() {
             let act = Act::Stop(entry.stop());
@@ -484,7 +484,7 @@ impl WrittenPrompt {
             }];
             let model = self.model;
             let model = model.map(|(provider, model)| format!("{provider}/{model}"));
-            let arrived = ArrivedMessage {
+            let arrived = IncomingMessage {
                 session: &self.session,
                 model: model.as_deref().unwrap_or_default(),
                 agent: &self.agent,
@@ -497,8 +497,8 @@ impl WrittenPrompt {
     }
 }
 
-/// Returns the files of a continuation of an earlier process, which are empty if its prompt is not in the session. Its
-/// session is marked in `handoffs`: the prompt is sent again, and must not add the files once more.
+/// Returns the files of a continuation begun by an earlier process, which are empty if its prompt is not in the session.
+/// Its session is marked in `handoffs`: the prompt is sent again, and must not add the files once more.
 async fn resumed_injection(
     server: &Server,
     entry: &JournaledContinuation,
@@ -567,11 +567,11 @@ fn report_outcome(
     });
 }
 
-/// The queued and the running acts, one running act for each session. Dropping it cancels the running ones.
+/// The queued and the running actions, one running action for each session. Dropping it cancels the running ones.
 #[derive(Default)]
 struct ActQueue {
     running: JoinSet<(Act, Result<ActOutcome, Failure>)>,
-    /// The sessions with a running act.
+    /// The sessions with a running action.
     busy: Vec<RunningAct>,
     queued: Vec<QueuedAct>,
 }
@@ -585,18 +585,18 @@ struct RunningAct {
 struct QueuedAct {
     act: Act,
     log: ActLog,
-    /// The journal entry of an act of an earlier process.
+    /// The journal entry of an action begun by an earlier process.
     resumed: Option<ResumedAct>,
     control: Arc<StopControl>,
 }
 
-/// The journal entry of an act of an earlier process.
+/// The journal entry of an action begun by an earlier process.
 enum ResumedAct {
     Stop(JournalEntry),
     Continuation(JournaledContinuation),
 }
 
-/// Returns the message that the act stops.
+/// Returns the message that the action stops.
 fn stopped_message(act: &Act) -> Option<&str> {
     match act {
         Act::Stop(stop) => Some(&stop.message),
@@ -605,7 +605,7 @@ fn stopped_message(act: &Act) -> Option<&str> {
 }
 
 impl ActQueue {
-    /// Starts each queued act whose session has no running one.
+    /// Starts each queued action whose session has no running one.
     fn start(&mut self, server: &Server, watch: &SessionWatcher) {
         let mut place = 0;
         while let Some(next) = self.queued.get(place) {
@@ -645,12 +645,12 @@ impl ActQueue {
         }
     }
 
-    /// Records that the session has no running act.
+    /// Records that the session has no running action.
     fn release(&mut self, session: &str) {
         self.busy.retain(|busy| busy.session != session);
     }
 
-    /// Passes the events of a session to the act that stops it.
+    /// Passes the events of a session to the action that stops it.
     fn update(&self, watch: &SessionWatcher, session: &str) {
         for busy in self.busy.iter().filter(|busy| busy.session == session) {
             if let Some(message) = &busy.message {

@@ -118,7 +118,7 @@ impl Server {
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // A server listens at `url`; `heard` holds its requests.
-    /// # use ttsr_agent::handoff::{ArrivedMessage, FileSource, Handoff, HandoffTracker};
+    /// # use ttsr_agent::handoff::{IncomingMessage, FileSource, Handoff, HandoffTracker};
     /// # use std::{io, path::{Path, PathBuf}};
     /// # struct One;
     /// # impl FileSource for One {
@@ -126,7 +126,7 @@ impl Server {
     /// #     fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> { Ok(b"one".to_vec()) }
     /// # }
     /// # let prompt = ttsr::harness::Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
-    /// # let arrived = ArrivedMessage { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
+    /// # let arrived = IncomingMessage { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
     /// # let injection: Injection = HandoffTracker::default().arrived(&arrived, &One).unwrap();
     /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.inject("ses_2", &injection))?;
@@ -165,8 +165,8 @@ impl Server {
     }
 
     /// Returns the last messages of a session, oldest first, at most `most`: texts, names of attached files, and tool
-    /// calls with their titles. Synthetic text, reasoning and outputs of tools are left out, and so are messages
-    /// without other content.
+    /// calls with their titles. Synthetic text, reasoning and outputs of tools are omitted, and so are messages without
+    /// other content.
     ///
     /// # Errors
     /// If the server cannot be reached or responds with an error, or if the messages exceed 16 MiB.

@@ -1,4 +1,4 @@
-//! The journal of acts in progress, from which a restarted watcher completes them.
+//! The journal of actions in progress, from which a restarted watcher completes them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,12 +19,12 @@ const RELEASE: Duration = Duration::from_secs(1);
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The acts of a [`SessionWatcher`](super::SessionWatcher) in progress: one JSON file, which is replaced as a whole when an act begins,
-/// advances, or ends.
+/// The actions of a [`SessionWatcher`](super::SessionWatcher) in progress: one JSON file, which is replaced as a whole
+/// when an action begins, advances, or ends.
 ///
-/// The file is `{"version": 1, "acts": [...]}`. An act has `id`, `at` (seconds since 1970), `session`, `message`,
-/// `delete`, `to`, `steer` (`text`, `agent`, `model`), `has_run`, `permission`, and `stage`: `begun`, `told` (the
-/// parent was prompted), `stopping`, `stopped`. While files are put before a continuation prompt, the file also has
+/// The file is `{"version": 1, "acts": [...]}`. Each element of `acts` has `id`, `at` (seconds since 1970), `session`,
+/// `message`, `delete`, `to`, `steer` (`text`, `agent`, `model`), `has_run`, `permission`, and `stage`: `begun`, `told`
+/// (the parent was prompted), `stopping`, `stopped`. While files are put before a continuation prompt, the file also has
 /// `continuations`: `id`, `at`, `session`, and, before the prompt is deleted or sent again, `prompt`: its id (`message`)
 /// and the `body` of the request that sends it again.
 ///
@@ -89,7 +89,7 @@ pub(super) struct ResentPrompt {
     pub(super) body: Option<serde_json::Value>,
 }
 
-/// An act in progress.
+/// An action in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalEntry {
     pub(super) id: u64,
@@ -112,7 +112,7 @@ struct JournaledPrompt {
     model: Option<(String, String)>,
 }
 
-/// The progress of an act. A stage is written before its request is sent.
+/// The progress of an action. A stage is written before its request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ActStage {
@@ -122,7 +122,7 @@ pub(super) enum ActStage {
     Told,
     /// The stop was sent.
     Stopping,
-    /// The session is stopped and, if the act deletes the message, the message is deleted.
+    /// The session is stopped and, if the action deletes the message, the message is deleted.
     Stopped,
 }
 
@@ -135,13 +135,13 @@ struct JournalFile {
 }
 
 impl ActJournal {
-    /// The most acts kept; past it the oldest is dropped.
+    /// The most actions kept; past it the oldest is dropped.
     pub const MAX_ACTS: usize = 64;
 
     /// The most bytes of a prompt's text that are kept. A longer text is cut at a character boundary.
     pub const MAX_TEXT: usize = 16 << 10;
 
-    /// The most bytes of the file. A longer file is not read, and the oldest acts are dropped to stay below it.
+    /// The most bytes of the file. A longer file is not read, and the oldest actions are dropped to stay below it.
     pub const MAX_BYTES: u64 = 1 << 20;
 
     /// The most continuations kept. The files of a further one are added without deleting its prompt.
@@ -150,7 +150,7 @@ impl ActJournal {
     /// The most bytes of a continuation prompt that is kept. A longer prompt is not deleted from its session.
     pub const MAX_PROMPT: usize = 128 << 10;
 
-    /// The age at which acts are dropped: the user has continued by then.
+    /// The age at which actions are dropped: the user has continued by then.
     pub const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
     /// Opens the journal at `path`, and creates it and its folder if they do not exist. A file that is not a journal is
@@ -218,8 +218,8 @@ impl ActJournal {
         self.continuations.clone()
     }
 
-    /// Records that files are put before the continuation prompt of a session and returns the id of the act, or `None`
-    /// if there are too many.
+    /// Records that files are put before the continuation prompt of a session and returns the id of the action, or
+    /// `None` if there are too many.
     pub(super) fn begin_continuation(&mut self, session: &str) -> io::Result<Option<u64>> {
         if self.continuations.len() >= ActJournal::MAX_CONTINUATIONS {
             return Ok(None);
@@ -250,7 +250,7 @@ impl ActJournal {
         Ok(is_kept)
     }
 
-    /// Records that a stop begins and returns its id. Acts of a single request are not recorded.
+    /// Records that a stop begins and returns its id. Actions of a single request are not recorded.
     pub(super) fn begin(&mut self, stop: &StopAct) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
@@ -285,7 +285,7 @@ impl ActJournal {
         self.write()
     }
 
-    /// Replaces the file atomically: a process that ends during the write leaves the old file.
+    /// Replaces the file atomically: if the process ends during the write, the old file stays.
     fn write(&mut self) -> io::Result<()> {
         let text = loop {
             let written = JournalFile {
@@ -357,7 +357,7 @@ impl JournaledPrompt {
 }
 
 impl JournalEntry {
-    /// Returns the act.
+    /// Returns the action.
     pub(super) fn stop(&self) -> StopAct {
         StopAct {
             session: self.session.clone(),

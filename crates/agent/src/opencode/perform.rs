@@ -1,4 +1,4 @@
-//! Performs acts as requests: their order, the checks before each, and the precedence of the user's own acts.
+//! Performs actions as requests: their order, the checks before each, and the precedence of the user's own actions.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +16,10 @@ use super::watch::{Act, StopAct};
 use crate::handoff::Injection;
 use ttsr::harness::{Failure, HANDOFF_MARKER};
 
-/// The outcome of an act.
+/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ActOutcome {
-    /// The act is complete.
+    /// The action is complete.
     Done,
     /// The user acted first; the remaining requests were not sent.
     Yielded(&'static str),
@@ -81,7 +81,7 @@ impl StopControl {
     }
 }
 
-/// The journal, if there is one, and the id of an act in it.
+/// The journal, if there is one, and the id of an action in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ActLog {
     journal: Arc<Mutex<Option<ActJournal>>>,
@@ -101,7 +101,7 @@ impl ActLog {
         &self,
         use_it: impl FnOnce(&mut ActJournal) -> std::io::Result<T>,
     ) -> Result<Option<T>, String> {
-        // A panic while the lock is held leaves at worst one entry too many.
+        // After a panic while the lock is held, the journal has at worst one entry too many.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         match journal.as_mut().map(use_it).transpose() {
             Ok(done) => Ok(done),
@@ -112,7 +112,7 @@ impl ActLog {
         }
     }
 
-    /// Records that the act begins.
+    /// Records that the action begins.
     pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
         let id = match act {
             Act::Stop(stop) => self.with_journal(|journal| journal.begin(stop))?,
@@ -124,19 +124,19 @@ impl ActLog {
         Ok(ActLog { id, ..self.clone() })
     }
 
-    /// Returns the stops that an earlier process left and that this process does not perform.
+    /// Returns the stops begun by an earlier process that this process does not perform.
     pub(super) fn pending(&self) -> Vec<JournalEntry> {
         let pending = self.with_journal(|journal| Ok(journal.pending()));
         pending.ok().flatten().unwrap_or_default()
     }
 
-    /// Returns the continuations that an earlier process left and that this process does not perform.
+    /// Returns the continuations begun by an earlier process that this process does not perform.
     pub(super) fn pending_continuations(&self) -> Vec<JournaledContinuation> {
         let pending = self.with_journal(|journal| Ok(journal.pending_continuations()));
         pending.ok().flatten().unwrap_or_default()
     }
 
-    /// Returns the log of the act with that id.
+    /// Returns the log of the action with that id.
     pub(super) fn for_entry(&self, id: u64) -> ActLog {
         ActLog {
             id: Some(id),
@@ -156,12 +156,12 @@ impl ActLog {
 
     fn advance(&self, stage: ActStage) {
         if let Some(id) = self.id {
-            // After a failure the journal is closed; the act continues without it.
+            // After a failure the journal is closed; the action continues without it.
             self.with_journal(|journal| journal.advance(id, stage)).ok();
         }
     }
 
-    /// Removes the act, unless the server could not be reached: then it is resumed after the next connection.
+    /// Removes the action, unless the server could not be reached: then it is resumed after the next connection.
     pub(super) fn end(&self, done: &Result<ActOutcome, Failure>) {
         let is_unreached = |failure: &Failure| {
             matches!(
@@ -177,7 +177,7 @@ impl ActLog {
     }
 }
 
-/// Performs the act from `stage` on.
+/// Performs the action from `stage` on.
 pub(super) async fn perform(
     server: &Server,
     act: &Act,
@@ -261,10 +261,11 @@ async fn perform_stop(
     Ok(ActOutcome::Done)
 }
 
-/// The most messages after the stopped one that are read when an act is resumed.
+/// The most messages after the stopped one that are read when an action is resumed.
 const RECENT: usize = 20;
 
-/// Returns the stage from which an act of an earlier process is performed, or its outcome if it is no longer wanted.
+/// Returns the stage from which an action begun by an earlier process is performed, or its outcome if it is no longer
+/// wanted.
 pub(super) async fn resume(
     server: &Server,
     entry: &JournalEntry,
@@ -299,7 +300,7 @@ pub(super) async fn resume(
         let starts = |part: &ServerMessagePart| !text.is_empty() && part.text.starts_with(text);
         written.parts.iter().any(starts)
     };
-    // Without the stopped message, older user prompts cannot be told from newer ones.
+    // Without the stopped message, older user prompts cannot be distinguished from newer ones.
     match asked.filter(|_| to == entry.session) {
         Some(asked) if is_ours(asked) => Ok(Err(ActOutcome::Done)),
         Some(_) if place.is_some() => Ok(Err(ActOutcome::Yielded(WENT_ON))),
@@ -341,7 +342,7 @@ async fn switch_model(
 /// prompt are deleted, and the prompt is sent again after the files. If a tool has begun to run by then, or if the prompt
 /// cannot be recorded in the journal, the messages stay, and the prompt is in the session twice.
 ///
-/// An act that is resumed (`is_resumed`) skips the steps that its session shows to be done.
+/// An action that is resumed (`is_resumed`) skips the steps that its session shows to be done.
 async fn add_files(
     server: &Server,
     session: &str,
@@ -393,7 +394,7 @@ async fn add_files(
     Ok(ActOutcome::Done)
 }
 
-/// Completes a continuation of an earlier process. `injection` has the files of its prompt, if the prompt was not
+/// Completes a continuation begun by an earlier process. `injection` has the files of its prompt, if the prompt was not
 /// recorded yet.
 pub(super) async fn resume_files(
     server: &Server,

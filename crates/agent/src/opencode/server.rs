@@ -174,7 +174,7 @@ impl Server {
     }
 
     /// Subscribes to the events of all sessions. The classic interface reports the sessions of every directory
-    /// (`/global/event`); a server without that stream (404) reports those of its own directory (`/event`).
+    /// (`/global/event`); a server without that stream (404) reports those of its working directory (`/event`).
     ///
     /// # Errors
     /// If the server cannot be reached or responds with an error.
@@ -420,7 +420,7 @@ impl Server {
     }
 }
 
-/// Leaves the password out.
+/// Does not show the password.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")

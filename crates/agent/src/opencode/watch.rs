@@ -1,7 +1,7 @@
-//! Rules over the sessions of a server: notices in, observations and acts out.
+//! Rules over the sessions of a server: notices in, observations and actions out.
 //!
-//! This module opens no connection and does not wait. It decides which act a decision causes on a server that other
-//! clients drive: stop the session, delete the message, steer, queue, or only report.
+//! This module opens no connection and does not wait. It determines the [`Act`] that a decision causes on a server that
+//! other clients drive: stop the session, delete the message, steer, queue, or only report.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -17,13 +17,13 @@ use ttsr_wire::MALFORMED;
 use ttsr_wire::opencode::{ServerError, ServerNotice, ToolStage, ToolState};
 
 /// The most sessions watched at once; past it the least recently active one is dropped.
-const SESSIONS: usize = 1024;
+const MAX_SESSIONS: usize = 1024;
 
-/// The most acts of a session that wait for the end of the reply; further ones are dropped.
-const HELD: usize = 64;
+/// The most actions of a session that wait for the end of the reply; further ones are dropped.
+const MAX_HELD: usize = 64;
 
 /// The most tool calls, permission requests and parts joined midway that are kept for a reply.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED: usize = 64;
 
 /// An observation of the watcher, for its log.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub enum WatchEvent {
         /// The reason.
         why: String,
         /// The time until the next attempt, in milliseconds.
-        again_in: u64,
+        retry_in_ms: u64,
     },
     /// The model begins a message.
     Message {
@@ -52,13 +52,13 @@ pub enum WatchEvent {
     },
     /// A decision was made.
     Decision(DecisionInContext),
-    /// An act begins.
+    /// An action begins.
     Act(Act),
-    /// The act was completed.
+    /// The action was completed.
     Done(Act),
-    /// The act was not completed, because the user acted first.
+    /// The action was not completed, because the user acted first.
     Yielded {
-        /// The act.
+        /// The action.
         act: Act,
         /// The action of the user.
         why: String,
@@ -70,16 +70,16 @@ pub enum WatchEvent {
         /// The provider and the model that take over.
         model: (String, String),
     },
-    /// An act that an earlier process had begun is completed.
+    /// An action that an earlier process had begun is completed.
     Resumed(Act),
-    /// The journal cannot be read or written. Acts continue without it.
+    /// The journal cannot be read or written. Actions continue without it.
     NoJournal {
         /// The reason.
         why: String,
     },
-    /// An act failed.
+    /// An action failed.
     Failed {
-        /// The act.
+        /// The action.
         act: Act,
         /// The reason.
         why: String,
@@ -116,10 +116,10 @@ pub struct DecisionInContext {
     pub decision: DecisionEvent,
     /// The rule's message.
     pub text: String,
-    /// True if the tool runs already, so that only what follows can be stopped.
+    /// True if the tool is already running; only later steps can be stopped.
     pub is_late: bool,
-    /// True if the action is not possible from outside, so that it is only reported.
-    pub is_beyond: bool,
+    /// True if the server cannot perform the action, so that it is only reported.
+    pub is_unsupported: bool,
     /// True if the part was open when the watcher connected: `end` and `decided` count from the first byte received.
     pub is_midway: bool,
 }
@@ -154,7 +154,7 @@ pub struct DecisionInContext {
 pub enum Act {
     /// Stop the session.
     Stop(StopAct),
-    /// Add a message to the conversation and let the model continue. This act is issued when a tool call of the reply
+    /// Add a message to the conversation and let the model continue. This action is issued when a tool call of the reply
     /// makes another request certain, or when the session is idle, because a message that arrives during the last reply
     /// of a turn causes another reply.
     Inject {
@@ -212,12 +212,12 @@ pub struct StopAct {
     pub has_run: bool,
     /// The permission request of a tool call of the message. It is rejected after the stop.
     pub permission: Option<String>,
-    /// The decision, for [`SessionWatcher::done`]; `None` for an act of an earlier process.
+    /// The decision, for [`SessionWatcher::done`]; `None` for an action begun by an earlier process.
     pub decision: Option<Decision>,
 }
 
 impl Act {
-    /// Returns the session that the act is about.
+    /// Returns the session that the action is about.
     #[must_use]
     pub fn session(&self) -> &str {
         match self {
@@ -237,7 +237,7 @@ impl Act {
         }
     }
 
-    /// Returns the session that the act prompts.
+    /// Returns the session that the action prompts.
     fn prompts(&self) -> Option<&str> {
         match self {
             Act::Stop(StopAct { steer: None, .. }) | Act::HandOver { .. } => None,
@@ -303,11 +303,11 @@ struct WatchedSession {
     directory: Option<String>,
     /// True if `parent` and `directory` are known, or were requested.
     is_described: bool,
-    /// The message that an act stops.
+    /// The message that an action stops.
     stopping: Option<PendingStop>,
     /// The message that ended with an abort.
     aborted: Option<String>,
-    /// The acts that wait for the end of the reply or for a tool call.
+    /// The actions that wait for the end of the reply or for a tool call.
     held: Vec<Act>,
     /// The unanswered permission requests, each with its call.
     permissions: VecDeque<(String, Option<String>)>,
@@ -336,7 +336,7 @@ struct PendingStop {
 struct WatchedReply {
     message: String,
     stream: Stream,
-    /// In the order in which they opened. Parts over the limit of the stream are left out.
+    /// In the order in which they opened, without parts over the limit of the stream.
     parts: Vec<WatchedPart>,
     /// The names of the parts, concatenated.
     names: String,
@@ -491,7 +491,7 @@ impl SessionWatcher {
         }
     }
 
-    /// Reports decisions as suppressed and issues no acts.
+    /// Reports decisions as suppressed and issues no actions.
     ///
     /// # Example: a dry run of one session
     /// ```
@@ -526,7 +526,7 @@ impl SessionWatcher {
         }
     }
 
-    /// Handles a notice of a session; appends observations and acts to `out`.
+    /// Handles a notice of a session; appends observations and actions to `out`.
     pub fn notice(&mut self, session: &str, notice: ServerNotice, out: &mut Vec<WatchEvent>) {
         if let ServerNotice::Event(Event::Unscanned { bytes, kind }) = &notice
             && MALFORMED.contains(&kind.as_str())
@@ -671,7 +671,7 @@ impl SessionWatcher {
         self.is_dry
     }
 
-    /// Reports the outcome of an act to the policy.
+    /// Reports the outcome of an action to the policy.
     ///
     /// # Example: a message that did not arrive is sent again
     /// ```
@@ -719,7 +719,7 @@ impl SessionWatcher {
     }
 
     fn make_room(&mut self, session: &str) {
-        if self.sessions.len() < SESSIONS || self.sessions.contains_key(session) {
+        if self.sessions.len() < MAX_SESSIONS || self.sessions.contains_key(session) {
             return;
         }
         let quietest = self
@@ -801,7 +801,7 @@ impl WatchedSession {
                 if let Some(stopping) = &mut self.stopping {
                     stopping.idles += 1;
                 }
-                // A steered session continues: queued acts do not wait for the end of the stopped reply.
+                // A steered session continues: queued actions do not wait for the end of the stopped reply.
                 if !self.stopping.as_ref().is_some_and(|it| it.steers) {
                     self.release(out);
                 }
@@ -837,13 +837,13 @@ impl WatchedSession {
         }
     }
 
-    /// Issues the queued acts.
+    /// Issues the queued actions.
     fn release(&mut self, out: &mut Vec<WatchEvent>) {
         out.extend(self.held.drain(..).map(WatchEvent::Act));
     }
 
     fn hold(&mut self, act: Act) {
-        match (self.held.len() < HELD, act.decision()) {
+        match (self.held.len() < MAX_HELD, act.decision()) {
             (false, Some(decision)) => self.session.dropped(decision),
             _ => self.held.push(act),
         }
@@ -904,12 +904,10 @@ impl WatchedSession {
                 session.push(&mut reply.stream, part, &bytes)
             }
             Event::Snapshot { part, bytes } => match reply.reopen_for_snapshot(part, &bytes) {
-                Some((reopen_for_snapshot, channel)) => {
-                    let opened = session.open(&mut reply.stream, reopen_for_snapshot, channel);
+                Some((reopened, channel)) => {
+                    let opened = session.open(&mut reply.stream, reopened, channel);
                     match opened {
-                        Verdict::Continue => {
-                            session.push(&mut reply.stream, reopen_for_snapshot, &bytes)
-                        }
+                        Verdict::Continue => session.push(&mut reply.stream, reopened, &bytes),
                         _ => opened,
                     }
                 }
@@ -968,13 +966,13 @@ impl WatchedSession {
         }
     }
 
-    /// Reports the decisions of the last call, and issues their acts.
+    /// Reports the decisions of the last call, and issues their actions.
     fn report_decisions(&mut self, id: &str, api: ServerApi, out: &mut Vec<WatchEvent>) {
         let Some(reply) = &self.reply else {
             return;
         };
         let decisions = self.session.decisions().to_vec();
-        // One act that cuts replaces all other acts that cut.
+        // One action that cuts replaces all other actions that cut.
         let is_live = |decision: &&Decision| !decision.is_suppressed();
         let cut = decisions
             .iter()
@@ -984,7 +982,7 @@ impl WatchedSession {
         let has_call = reply.has_call;
         for decision in &decisions {
             let judged = self.describe_decision(id, api, reply, decision);
-            let is_silent = judged.decision.is_suppressed() || judged.is_beyond;
+            let is_silent = judged.decision.is_suppressed() || judged.is_unsupported;
             out.push(WatchEvent::Decision(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
@@ -1099,7 +1097,7 @@ impl WatchedSession {
             is_late: api == ServerApi::Classic
                 && channel == Some(Channel::ToolInput)
                 && !is_waiting,
-            is_beyond: !can_act(decision.action, api),
+            is_unsupported: !can_act(decision.action, api),
             is_midway: reply.midway.contains(&part),
         }
     }
@@ -1107,7 +1105,7 @@ impl WatchedSession {
 
 /// Appends to a bounded list of the most recent items.
 fn remember<T>(last: &mut VecDeque<T>, one: T) {
-    if last.len() >= REMEMBERED {
+    if last.len() >= MAX_REMEMBERED {
         last.pop_front();
     }
     last.push_back(one);

@@ -20,7 +20,7 @@ const MAX_TOKENS: u32 = 8192;
 /// Returns the body of a request. `more` are members that the host adds or replaces.
 ///
 /// # Errors
-/// If the request contains an image that the API does not accept in its place.
+/// If the request contains an image at a position where the API does not accept one.
 pub(super) fn body(
     api: ProviderApi,
     is_openai: bool,

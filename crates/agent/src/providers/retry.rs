@@ -89,7 +89,7 @@ impl Retries {
 /// Returns true if the same request may succeed later.
 pub(super) fn is_transient(failure: &Failure) -> bool {
     const WAYS: [&str; 4] = ["connect", "closed", "timeout", "cut-off"];
-    // Errors within a stream have no status of their own.
+    // Errors within a stream have no separate status.
     const KINDS: [&str; 8] = [
         "overloaded_error",
         "overloaded",

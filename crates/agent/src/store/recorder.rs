@@ -267,7 +267,7 @@ impl SessionRecorder {
                 }
                 return Vec::new();
             }
-            // A request that was refused or called off did not leave, and its guidance waits again.
+            // A request that was refused or cancelled was not sent, and its guidance waits again.
             Step::Aborted(aborted) if aborted.stage == AbortStage::Request => {
                 self.unsent = None;
             }

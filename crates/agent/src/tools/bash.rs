@@ -1,8 +1,8 @@
 //! `bash`: runs a command, and kills everything that it started.
 //!
-//! A command leads a process group of its own. When it ends, when its time limit passes and when its future is dropped,
-//! the processes that it started are killed, as far as [`Containment`] finds them. The wait for that is bounded: a
-//! process that cannot be killed is left to the system, and the model is told.
+//! A command is the leader of a separate process group. When it ends, when its time limit passes and when its future is
+//! dropped, the processes that it started are killed, to the extent that [`Containment`] finds them. The wait for that is
+//! bounded: a process that cannot be killed keeps running, and the output for the model says so.
 
 #[cfg(target_os = "linux")]
 mod cgroup;
@@ -221,7 +221,7 @@ impl CapturedOutput {
         self.left_out += old as u64;
     }
 
-    /// Returns the text with a note on a line of its own.
+    /// Returns the text with a note on a separate line.
     fn with_note(self, note: &str) -> String {
         let text = self.text();
         let gap = if text.is_empty() || text.ends_with('\n') {

@@ -33,7 +33,7 @@ use ttsr::harness::{
 use ttsr::rule::Consult;
 use ttsr::{Conversation, Origin};
 use ttsr_agent::handoff::{
-    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTracker, ReadSession, command,
+    DraftStep, FileSource, Handoff, HandoffTracker, IncomingMessage, ReadSession, command,
     read_part, references, summary_prompt,
 };
 use ttsr_agent::progress::{ChatAction, PendingPrompt, RouterSettings};
@@ -481,7 +481,7 @@ impl Run<'_> {
             self.show(vec![("parts", parts.unwrap_or(Value::Bool(false)))]);
         } else if let Some(text) = input.text("arrived") {
             let synthetic = input.has("synthetic");
-            let arrived = ArrivedMessage {
+            let arrived = IncomingMessage {
                 session: &session,
                 model: "a/model",
                 agent: "build",

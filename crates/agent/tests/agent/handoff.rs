@@ -12,7 +12,7 @@ use ttsr::harness::{
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 use ttsr_agent::handoff::{
-    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, MAX_SESSIONS,
+    DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, IncomingMessage, MAX_SESSIONS,
     ProjectFiles, ReadSession, Speaker, StoredSessions, TEMPLATE, TranscriptMessage,
     TranscriptPart, command, definitions, is_binary, read_part, references, summary_prompt,
 };
@@ -55,8 +55,8 @@ fn written(text: &str, synthetic: bool) -> Content {
     Content::Text { text, synthetic }
 }
 
-fn arrived<'a>(session: &'a str, content: &'a [Content]) -> ArrivedMessage<'a> {
-    ArrivedMessage {
+fn arrived<'a>(session: &'a str, content: &'a [Content]) -> IncomingMessage<'a> {
+    IncomingMessage {
         session,
         model: "a/model",
         agent: "build",

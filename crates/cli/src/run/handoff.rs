@@ -9,7 +9,7 @@ use std::thread::sleep;
 
 use ttsr::harness::Message;
 use ttsr_agent::handoff::{
-    ArrivedMessage, DraftStep, Handoff, HandoffTracker, ProjectFiles, StoredSessions,
+    DraftStep, Handoff, HandoffTracker, IncomingMessage, ProjectFiles, StoredSessions,
     TranscriptFuture, TranscriptMessage, Transcripts,
 };
 
@@ -162,7 +162,7 @@ pub(super) fn attached(
     let root = options.tools.as_deref().unwrap_or(Path::new("."));
     let files = ProjectFiles::new(root).ok()?;
     let model = options.models.first().map_or("", String::as_str);
-    let arrived = ArrivedMessage {
+    let arrived = IncomingMessage {
         session: &place.id,
         model,
         agent: "",

@@ -146,7 +146,7 @@ impl<'a> TurnLine<'a> {
     /// Returns the line for a step, or `None` if the step is not printed.
     pub(super) fn from_step(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
         TurnLine::of_part(step)
-            .or_else(|| TurnLine::of_decision(step, pack))
+            .or_else(|| TurnLine::from_decision(step, pack))
             .or_else(|| TurnLine::of_attempt(step))
     }
 
@@ -193,7 +193,7 @@ impl<'a> TurnLine<'a> {
     }
 
     /// Returns the line for a decision or its message.
-    fn of_decision(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
+    fn from_decision(step: &'a Step, pack: &'a Pack) -> Option<TurnLine<'a>> {
         let rule = |decision: &Decision| Some(pack.rule(decision.rule()?).id.as_str());
         Some(match step {
             Step::Observe(LoopEvent::Decision(record)) => TurnLine::Verdict {

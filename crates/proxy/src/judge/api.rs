@@ -1,4 +1,4 @@
-//! The APIs: what of a reply waits for what, and how a reply ends that a rule stopped.
+//! The APIs: the dependencies between the events of a reply, and the end of a reply that a rule stopped.
 //!
 //! The endings are those that clients show to the user and do not retry: a normal end with the reason as text, or, for
 //! [`BlockEnding::Hard`], an end that clients treat as a failure that a new request would not change.
@@ -19,7 +19,7 @@ use crate::routes::ModelApi;
 /// The dependencies of an event on later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventHold {
-    /// The tool call that the event is part of. The events of a call leave once it is complete.
+    /// The tool call that the event is part of. The events of a call are released once it is complete.
     pub(crate) call: Option<u64>,
     /// True if the call is complete with this event.
     pub(crate) completes_call: bool,
@@ -99,13 +99,13 @@ pub(crate) trait ReplyApi: Send + Sync {
     /// Returns an event of another attempt, by its data, as the client is sent it.
     fn splice_event(&mut self, data: &[u8]) -> SplicedEvent;
 
-    /// Appends an event that changes nothing, for clients that give up on a reply without events.
+    /// Appends a keep-alive event, for clients that give up on a reply without events.
     fn keep_alive(&self, out: &mut Vec<u8>);
 
     /// Appends the events that end the reply after those that were sent, with `reason` as text.
     fn end(&self, reason: &str, ending: BlockEnding, out: &mut Vec<u8>);
 
-    /// Returns the reply, not streamed, that has `reason` in place of the content of `reply`.
+    /// Returns the reply, not streamed, with `reason` instead of the content of `reply`.
     fn whole(&self, reply: &Value, reason: &str) -> Value;
 }
 

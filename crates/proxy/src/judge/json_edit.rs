@@ -1,4 +1,4 @@
-//! Replaces texts in a JSON document and leaves all other bytes as they are.
+//! Replaces texts in a JSON document and keeps all other bytes unchanged.
 //!
 //! A text is found by its content, not by its place: providers repeat the same text in several members, and a redaction
 //! must reach every copy.
@@ -35,7 +35,7 @@ const METADATA: [&[u8]; 25] = [
     b"type",
 ];
 
-/// A text of a document and the one that is written in its place.
+/// A text of a document and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextReplacement {
     /// The text as it is decoded from a JSON string, or the source text of an object or array.
@@ -226,7 +226,7 @@ impl Rewriter<'_> {
         Some(self.edits[found].to.clone())
     }
 
-    /// Writes `new` in place of the bytes from `start` to the current position.
+    /// Replaces the bytes from `start` to the current position by `new`.
     fn replace(&mut self, start: usize, new: &[u8]) {
         self.out.extend_from_slice(&self.text[self.copied..start]);
         self.out.extend_from_slice(new);

@@ -34,7 +34,7 @@ pub(crate) struct RetryMessage {
 impl RetryMessage {
     /// Returns the message after a cut, if its rule retries. Reasoning is not repeated, because providers accept only
     /// their own with their signature.
-    fn of_cut(cut: &Cut) -> Option<RetryMessage> {
+    fn from_cut(cut: &Cut) -> Option<RetryMessage> {
         let options = cut.retry.as_ref()?;
         let kept = cut.keep.iter().filter(|kept| kept.channel == Channel::Text);
         let kept: Vec<&str> = kept.map(|kept| kept.text.as_str()).collect();
@@ -57,7 +57,7 @@ impl Block {
     }
 
     /// Returns the block of a cut. The message does not repeat the text that matched: it may be a secret.
-    pub(crate) fn of_cut(cut: &Cut, decisions: &[DecisionRecord]) -> Block {
+    pub(crate) fn from_cut(cut: &Cut, decisions: &[DecisionRecord]) -> Block {
         let of_cut = decisions
             .iter()
             .filter(|decision| decision.rule.as_deref() == cut.rule() && cut.rule().is_some());
@@ -70,7 +70,7 @@ impl Block {
         Block {
             rule: cut.rule().map(str::to_owned),
             message,
-            retry: RetryMessage::of_cut(cut).map(Box::new),
+            retry: RetryMessage::from_cut(cut).map(Box::new),
         }
     }
 
@@ -79,7 +79,7 @@ impl Block {
         self.reason_for("reply")
     }
 
-    /// The text that the client shows in place of the reply to a request that was not sent.
+    /// The text that the client shows instead of the reply to a request that was not sent.
     pub(crate) fn request_reason(&self) -> String {
         self.reason_for("request")
     }
@@ -129,7 +129,7 @@ pub(crate) struct FrameTexts {
     pub(crate) after_replies: Option<u64>,
 }
 
-/// A range of a part as delivered, and the text in its place. The range is not empty.
+/// A range of a part as delivered, and its replacement. The range is not empty.
 #[derive(Debug)]
 struct PartEdit {
     start: u64,
@@ -207,7 +207,7 @@ impl JudgedParts {
         self.is_ended = false;
     }
 
-    /// Begins another attempt at the reply that was cut. Returns the guidance that its request carries besides the
+    /// Begins another attempt at the reply that was cut. Returns the guidance that its request carries in addition to the
     /// message of the rule that cut.
     pub(crate) fn begin_again(&mut self, cut: &Block) -> Vec<Note> {
         self.decisions
@@ -328,7 +328,7 @@ impl JudgedParts {
     }
 
     /// Reads the repetition of a part. A client may show it instead of the deltas, so a repetition with another text is
-    /// judged as a part of its own.
+    /// judged as a separate part.
     fn repeat(
         &mut self,
         index: usize,
@@ -419,7 +419,7 @@ impl JudgedParts {
 
     fn check(&self, flow: Flow) -> Result<(), Block> {
         flow.ok()
-            .map_err(|cut| Block::of_cut(&cut, self.conversation.decisions()))
+            .map_err(|cut| Block::from_cut(&cut, self.conversation.decisions()))
     }
 
     /// Takes the text of a part that rules release, and records where it differs from the text that was delivered.
@@ -454,7 +454,7 @@ impl JudgedParts {
             })
     }
 
-    /// Returns the edits of a frame that is released; empty if it leaves as it arrived.
+    /// Returns the edits of a frame that is released; empty if it is sent as it arrived.
     pub(crate) fn edits(&self, frame: &FrameTexts) -> Vec<TextReplacement> {
         let edited = |text: &FrameText| {
             let to = self.parts[text.part].edited(text.start, &text.bytes)?;
@@ -476,16 +476,16 @@ impl JudgedParts {
     }
 
     /// Number of decisions with that action that the policy lets act.
-    pub(crate) fn acts(&self, action: Action) -> u64 {
-        let acts = self
+    pub(crate) fn action_count(&self, action: Action) -> u64 {
+        let counted = self
             .decisions()
             .filter(|known| known.action == action && !known.is_suppressed());
-        acts.count() as u64
+        counted.count() as u64
     }
 }
 
 impl JudgedPart {
-    /// Returns the text that is released in place of `bytes` at `start`, or `None` if it is the same.
+    /// Returns the text that is released instead of `bytes` at `start`, or `None` if it is the same.
     fn edited(&self, start: u64, bytes: &[u8]) -> Option<Vec<u8>> {
         let end = start + bytes.len() as u64;
         let at = |offset: u64| (offset.clamp(start, end) - start) as usize;

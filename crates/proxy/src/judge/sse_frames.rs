@@ -43,7 +43,7 @@ impl SseFrames {
     }
 
     /// Returns the end of the first complete event. An LF that follows the CR of a blank line belongs to the event. It is
-    /// waited for if the stream has lines that end with CRLF; an LF that comes all the same begins the next event.
+    /// waited for if the stream has lines that end with CRLF; otherwise an LF that arrives later begins the next event.
     fn next_end(&mut self) -> Option<usize> {
         if self.last_cr == LastCr::OfBlankLine {
             let next = self.pending.get(self.searched)?;

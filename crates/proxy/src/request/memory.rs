@@ -9,12 +9,12 @@ use ttsr::{Conversation, Pack, Snapshot};
 
 use super::read::ModelRequest;
 
-/// The most texts that a session remembers to have judged. Of a longer history, the last ones count.
-const JUDGED: usize = 128;
+/// The maximum number of hashes of judged texts kept for a session; the oldest are dropped.
+const MAX_JUDGED: usize = 128;
 
-/// The most texts with additions that a session remembers, and the most bytes of them.
-const PLACED: usize = 256;
-const PLACED_BYTES: usize = 256 << 10;
+/// The maximum number of changed parts kept for a session, and of their bytes; the oldest are dropped.
+const MAX_CHANGES: usize = 256;
+const MAX_CHANGE_BYTES: usize = 256 << 10;
 
 /// The hash of a text of the user or of a tool, and of all such texts before it: the first 16 bytes of SHA-256, in
 /// hexadecimal digits.
@@ -23,8 +23,8 @@ const PLACED_BYTES: usize = 256 << 10;
 pub(crate) struct PartHash(u128);
 
 impl PartHash {
-    /// Returns the hash of these texts after those of this hash.
-    pub(crate) fn then<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> PartHash {
+    /// Extends the hash chain by `texts`.
+    pub(crate) fn extend<'t>(self, texts: impl IntoIterator<Item = &'t str>) -> PartHash {
         let mut context = Context::new(&SHA256);
         context.update(&self.0.to_be_bytes());
         for text in texts {
@@ -57,15 +57,15 @@ impl TryFrom<String> for PartHash {
     }
 }
 
-/// The changes of rules to one part of a request, which are made again whenever a client replays the part.
+/// The changes of rules to one part of a request, which are reapplied whenever a client replays the part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PlacedText {
+pub(crate) struct PartChanges {
     at: PartHash,
     /// Text before and after a text of the part, with the index of that text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     additions: Vec<(usize, Vec<String>, Vec<String>)>,
-    /// Guidance behind the part.
+    /// The guidance after the part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) guidance: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,9 +81,9 @@ struct WithheldText {
     refused_at: PartHash,
 }
 
-impl PlacedText {
-    pub(crate) fn new(at: PartHash) -> PlacedText {
-        PlacedText {
+impl PartChanges {
+    pub(crate) fn new(at: PartHash) -> PartChanges {
+        PartChanges {
             at,
             additions: Vec::new(),
             guidance: Vec::new(),
@@ -101,7 +101,7 @@ impl PlacedText {
         self.withheld = Some(WithheldText { reason, refused_at });
     }
 
-    /// Returns the text at that index of the part as it is sent, or `None` if it is sent as it is.
+    /// Returns the edited text, or `None` if it is unchanged.
     pub(crate) fn edited(&self, index: usize, text: &str) -> Option<String> {
         if let Some(withheld) = &self.withheld {
             return Some(withheld.reason.clone());
@@ -125,8 +125,8 @@ impl PlacedText {
     }
 }
 
-/// The state of a session between its requests. Of the texts of requests it has only hashes; it has the messages of
-/// rules, which may quote a text.
+/// The state of a session between its requests. It has hashes of the texts of requests, not the texts, and the messages
+/// of rules, which may quote a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionMemory {
@@ -136,11 +136,11 @@ pub(crate) struct SessionMemory {
     /// The parts that were judged, the latest last.
     judged: VecDeque<PartHash>,
     /// The changes to parts, the latest last.
-    placed: VecDeque<PlacedText>,
-    /// The last part of the request in whose reply the guidance that waits was decided.
+    placed: VecDeque<PartChanges>,
+    /// The last part of the request whose reply produced the pending guidance.
     #[serde(skip_serializing_if = "Option::is_none")]
     guidance_at: Option<PartHash>,
-    /// Number of requests since then that do not continue that one.
+    /// The number of later requests that do not extend that one.
     #[serde(skip_serializing_if = "is_zero")]
     passed_over: u32,
     /// The state of rules that the request in progress began with, if it is not `rules`.
@@ -165,19 +165,19 @@ pub(crate) struct ReplyEffect {
 }
 
 impl SessionMemory {
-    /// Returns the conversation of the next request, without the guidance that waits if the request does not take it.
+    /// Returns the conversation of the next request, without the pending guidance if the request does not take it.
     pub(super) fn conversation(&mut self, pack: &Pack, takes_guidance: bool) -> Conversation {
         let Some(rules) = &self.rules else {
             return Conversation::new(pack);
         };
         let is_whole = takes_guidance || !rules.has_guidance();
         self.base = (!is_whole).then(|| rules.without_guidance());
-        // Rules that have changed since begin anew.
+        // Rules that have changed since are reset.
         Conversation::restore(pack, self.base.as_ref().unwrap_or(rules)).0
     }
 
-    /// Takes over the state of a conversation that [`conversation`](Self::conversation) returned, and returns it.
-    pub(super) fn leave(
+    /// Records the state of a conversation that [`conversation`](Self::conversation) returned, and returns that state.
+    pub(super) fn record_conversation(
         &mut self,
         conversation: &Conversation,
         anchor: Option<PartHash>,
@@ -200,8 +200,8 @@ impl SessionMemory {
         }
     }
 
-    /// Returns true if the guidance that waits goes into a request: one that continues the conversation in which it was
-    /// decided, or any one after `patience` others. Clients send other requests in a session, such as for a title.
+    /// Returns true if a request takes the pending guidance: one that continues the conversation in which it was decided,
+    /// or any one after `patience` others. Clients send other requests in a session, such as for a title.
     pub(super) fn takes_guidance(&mut self, chain: &[Option<PartHash>], patience: u32) -> bool {
         let Some(at) = self.guidance_at else {
             return true;
@@ -221,10 +221,10 @@ impl SessionMemory {
     }
 
     /// Records that a part was judged, and the changes to it.
-    pub(super) fn remember(&mut self, hash: PartHash, placed: PlacedText) {
+    pub(super) fn remember(&mut self, hash: PartHash, placed: PartChanges) {
         self.judged.retain(|known| *known != hash);
         self.judged.push_back(hash);
-        while self.judged.len() > JUDGED {
+        while self.judged.len() > MAX_JUDGED {
             self.judged.pop_front();
         }
         if !placed.is_empty() {
@@ -232,17 +232,17 @@ impl SessionMemory {
         }
     }
 
-    fn record_change(&mut self, placed: PlacedText) {
+    fn record_change(&mut self, placed: PartChanges) {
         self.placed.push_back(placed);
-        let mut bytes: usize = self.placed.iter().map(PlacedText::len).sum();
-        while self.placed.len() > PLACED || bytes > PLACED_BYTES {
+        let mut bytes: usize = self.placed.iter().map(PartChanges::len).sum();
+        while self.placed.len() > MAX_CHANGES || bytes > MAX_CHANGE_BYTES {
             let dropped = self.placed.pop_front();
             bytes -= dropped.map_or(bytes, |dropped| dropped.len());
         }
     }
 
     /// Returns the changes to a part.
-    pub(super) fn placed(&self, hash: PartHash) -> Option<&PlacedText> {
+    pub(super) fn placed(&self, hash: PartHash) -> Option<&PartChanges> {
         self.placed.iter().find(|placed| placed.at == hash)
     }
 
@@ -264,9 +264,9 @@ impl SessionMemory {
             self.guidance_at = None;
             match self.placed.iter_mut().find(|placed| placed.at == at) {
                 Some(known) => known.guidance.extend(outcome.delivered.iter().cloned()),
-                None => self.record_change(PlacedText {
+                None => self.record_change(PartChanges {
                     guidance: outcome.delivered.clone(),
-                    ..PlacedText::new(at)
+                    ..PartChanges::new(at)
                 }),
             }
         }

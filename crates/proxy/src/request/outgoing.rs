@@ -1,5 +1,4 @@
-//! The body that is sent to the server. It has the bytes of the client but for the texts that change and the messages that
-//! are added.
+//! The request body for the server: the client's bytes with edited texts and added messages.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +20,7 @@ pub(crate) struct OutgoingBody {
     request: Arc<ModelRequest>,
     /// The texts that change, by the index of the part and of the text in it.
     texts: BTreeMap<(usize, usize), String>,
-    /// The guidance behind a part, by its index.
+    /// The guidance after a part, by its index.
     guidance: BTreeMap<usize, Vec<String>>,
 }
 
@@ -38,7 +37,7 @@ impl OutgoingBody {
         self.texts.insert((part, index), text);
     }
 
-    /// Adds guidance behind the last part of the user or of a tool.
+    /// Adds guidance after the last part of the user or of a tool.
     pub(crate) fn add_last_guidance(&mut self, texts: &[String]) {
         let is_text =
             |part: &RequestPart| matches!(part.role, PartRole::User | PartRole::ToolOutput);
@@ -95,7 +94,7 @@ impl OutgoingBody {
         guidance
     }
 
-    /// Returns the model of a request that is sent again, if it is the path that names it.
+    /// Returns the model of a retry if the path of the URL names the model.
     pub(crate) fn model_in_path<'r>(&self, retry: Option<&'r RetryMessage>) -> Option<&'r str> {
         let model = retry?.model.as_deref()?;
         (self.request.api == ModelApi::Gemini).then_some(model)
@@ -110,8 +109,8 @@ impl OutgoingBody {
         let request = &*self.request;
         let mut edits = JsonEdits::default();
         let mut texts = self.texts.clone();
-        // The messages behind one that stands in place of a list.
-        let mut behind_one = Vec::new();
+        // Messages appended after a scalar that the API allows instead of a list.
+        let mut after_one = Vec::new();
         for (&number, added) in guidance {
             let part = &request.parts[number];
             let item = &request.items[part.item];
@@ -133,12 +132,12 @@ impl OutgoingBody {
                 }
                 Some(ContentForm::One(range)) => {
                     let items = added.iter().map(|more| self.text_item(more));
-                    write_behind(range, items, &mut edits);
+                    append_to_scalar(range, items, &mut edits);
                 }
                 None => {
                     let messages = added.iter().map(|more| self.message("user", more));
                     if let HistoryForm::One(_) = request.history {
-                        behind_one.extend(messages);
+                        after_one.extend(messages);
                         continue;
                     }
                     for message in messages {
@@ -148,9 +147,9 @@ impl OutgoingBody {
             }
         }
         if let HistoryForm::One(range) = &request.history {
-            behind_one.extend_from_slice(tail);
-            if !behind_one.is_empty() {
-                write_behind(range, behind_one.into_iter(), &mut edits);
+            after_one.extend_from_slice(tail);
+            if !after_one.is_empty() {
+                append_to_scalar(range, after_one.into_iter(), &mut edits);
             }
         }
         self.write_tail(&mut texts, tail, &mut edits);
@@ -170,7 +169,7 @@ impl OutgoingBody {
         written.map_or_else(|| request.body.clone(), Bytes::from)
     }
 
-    /// Adds messages behind the history.
+    /// Adds messages after the history.
     fn write_tail(
         &self,
         texts: &mut BTreeMap<(usize, usize), String>,
@@ -193,7 +192,7 @@ impl OutgoingBody {
                 let at = self.body_start();
                 self.write_member(at, history_name(request.api), &list.to_string(), edits);
             }
-            // Their messages are written with what else is added.
+            // Their messages are written together with the other additions.
             HistoryForm::One(_) | HistoryForm::Prompts => {}
             HistoryForm::Text(range) => {
                 let known = request.parts.first().and_then(|part| part.texts.first());
@@ -273,8 +272,12 @@ impl OutgoingBody {
     }
 }
 
-/// Turns the value at that place into a list, with others behind it.
-fn write_behind(range: &Range<usize>, others: impl Iterator<Item = Value>, edits: &mut JsonEdits) {
+/// Turns the value at that place into a list, with others after it.
+fn append_to_scalar(
+    range: &Range<usize>,
+    others: impl Iterator<Item = Value>,
+    edits: &mut JsonEdits,
+) {
     let others: Vec<String> = others.map(|other| other.to_string()).collect();
     edits.replace(range.start..range.start, "[");
     edits.replace(range.end..range.end, format!(",{}]", others.join(",")));

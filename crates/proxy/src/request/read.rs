@@ -70,7 +70,7 @@ pub(crate) enum ContentForm {
     Text,
     /// A list of typed items.
     List { range: Range<usize>, is_empty: bool },
-    /// One item in place of a list.
+    /// One item instead of a list.
     One(Range<usize>),
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct RequestItem {
 pub(crate) enum HistoryForm {
     /// A list of messages at that place.
     List(Range<usize>),
-    /// One message in place of a list, at that place.
+    /// One message instead of a list, at that place.
     One(Range<usize>),
     /// The input is one string, at that place.
     Text(Range<usize>),
@@ -177,7 +177,7 @@ impl ModelRequest {
 
     /// Returns for each part of the user or of a tool the hash of it and all such parts before it.
     ///
-    /// Messages of the assistant are left out, because some clients replay them in another form.
+    /// Messages of the assistant are not part of it, because some clients replay them in another form.
     pub(crate) fn chain(&self) -> Vec<Option<PartHash>> {
         let mut last = PartHash::default();
         let mut hash = |part: &RequestPart| {
@@ -187,7 +187,7 @@ impl ModelRequest {
                 PartRole::Instructions | PartRole::Assistant => return None,
             };
             let texts = part.texts.iter().map(|text| text.text.as_str());
-            last = last.then([name].into_iter().chain(texts));
+            last = last.extend([name].into_iter().chain(texts));
             Some(last)
         };
         self.parts.iter().map(&mut hash).collect()
@@ -301,8 +301,8 @@ impl<'b> BodyReader<'b> {
         Some(HistoryForm::List(range))
     }
 
-    /// Reads the prompts of Completions and of Ollama's `/api/generate`. The text behind the place of a completion is one of
-    /// the user's, too.
+    /// Reads the prompts of Completions and of Ollama's `/api/generate`. The text after the completion (`suffix`) is a text
+    /// of the user, too.
     fn prompts(&mut self, top: &[(String, &'b RawValue)]) -> Option<HistoryForm> {
         let given = |name| member(top, name).filter(|value| value.get() != "null");
         if let Some(prompt) = given("prompt") {
@@ -324,7 +324,7 @@ impl<'b> BodyReader<'b> {
         Some(HistoryForm::Prompts)
     }
 
-    /// Reads one prompt. Tokens in place of a text cannot be read.
+    /// Reads one prompt. A prompt of tokens cannot be read.
     fn prompt(&mut self, prompt: &'b RawValue) -> Option<()> {
         string(prompt)?;
         self.items.push(RequestItem {

@@ -6,7 +6,7 @@ use ttsr::{Action, Channel, Conversation, Flow, Origin, Pack};
 use super::read::{PartRole, RequestPart};
 use crate::error::ProxyError;
 
-/// The text in place of one that cannot be judged.
+/// The replacement of a text that cannot be judged.
 const UNREADABLE: &str = "[redacted]";
 
 /// The rules of a pack that redact the user's texts or outputs of tools.

@@ -50,6 +50,6 @@ pub(crate) fn session_key(headers: &HeaderMap, query: &str, request: &ModelReque
         }
     }
     PartHash::default()
-        .then(parts.iter().map(|part| &**part))
+        .extend(parts.iter().map(|part| &**part))
         .to_string()
 }

@@ -355,7 +355,7 @@ fn history_does_not_fire_again_and_what_is_new_does() {
             session
                 .judge(api, body(api, steps))
                 .unwrap()
-                .acts
+                .actions
                 .warnings
                 .len()
         };

@@ -18,7 +18,7 @@ const COMPACT_BYTES: u64 = 1 << 20;
 /// Sessions in memory and in a file of one process, to which each write appends one line of JSON. A process that is killed
 /// loses nothing that was written; after a failure of the system, the last lines may be missing.
 ///
-/// A line that is damaged counts as not written. The file is written anew when it is opened, and when it has become four
+/// A line that is damaged counts as not written. The file is rewritten when it is opened, and when it has become four
 /// times as long as the sessions that are known.
 pub struct JournalStore {
     memory: MemoryStore,
@@ -31,7 +31,7 @@ pub struct JournalStore {
 struct OpenJournal {
     file: File,
     bytes: u64,
-    /// The size of the file when it was written anew.
+    /// The size of the file when it was rewritten.
     compact_bytes: u64,
 }
 
@@ -81,7 +81,7 @@ impl JournalStore {
                 memory.restore(&line.key, session, now);
             }
         }
-        let file = write_anew(path, &memory).map_err(because)?;
+        let file = rewrite(path, &memory).map_err(because)?;
         Ok(JournalStore {
             memory,
             path: path.to_owned(),
@@ -97,25 +97,25 @@ impl JournalStore {
             return Ok(false);
         }
         let because = |_| SessionError::new("the file of sessions cannot be written");
-        let line = line_of(key, expected + 1, state);
+        let line = encode_line(key, expected + 1, state);
         file.file.write_all(&line).map_err(because)?;
         file.bytes += line.len() as u64;
         if file.bytes > COMPACT_BYTES.max(4 * file.compact_bytes) {
-            *file = write_anew(&self.path, &self.memory).map_err(because)?;
+            *file = rewrite(&self.path, &self.memory).map_err(because)?;
         }
         Ok(true)
     }
 }
 
-fn line_of(key: &str, version: u64, state: &[u8]) -> Vec<u8> {
+fn encode_line(key: &str, version: u64, state: &[u8]) -> Vec<u8> {
     let line = serde_json::json!({
         "key": key, "version": version, "state": String::from_utf8_lossy(state),
     });
     format!("{line}\n").into_bytes()
 }
 
-/// Writes all sessions to a file beside the journal, and moves it to its place.
-fn write_anew(path: &Path, memory: &MemoryStore) -> io::Result<OpenJournal> {
+/// Replaces the journal by a new file with all sessions.
+fn rewrite(path: &Path, memory: &MemoryStore) -> io::Result<OpenJournal> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut options = OpenOptions::new();
@@ -125,7 +125,7 @@ fn write_anew(path: &Path, memory: &MemoryStore) -> io::Result<OpenJournal> {
     let mut file = options.open(&beside)?;
     let mut bytes = 0;
     for (key, session) in memory.all() {
-        let line = line_of(&key, session.version, &session.state);
+        let line = encode_line(&key, session.version, &session.state);
         file.write_all(&line)?;
         bytes += line.len() as u64;
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_mostly_old_is_written_anew() {
+    fn a_file_that_is_mostly_old_is_rewritten() {
         let folder = Folder::new();
         let path = folder.0.join("sessions");
         let store = open(&path).unwrap();

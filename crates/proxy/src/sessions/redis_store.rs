@@ -16,7 +16,7 @@ use super::{SessionError, SessionStore, StoreFuture, StoredSession};
 /// The longest time to connect to the server, and to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Returns the version and the state, and begins the idle time anew.
+/// Returns the version and the state, and resets the idle time.
 const LOAD: &str = "local found = redis.call('HMGET', KEYS[1], 'version', 'state') \
     if found[1] then redis.call('EXPIRE', KEYS[1], ARGV[1]) end \
     return found";
@@ -128,7 +128,7 @@ fn lost(error: &RedisError) -> SessionError {
     })
 }
 
-fn name_of(key: &str) -> String {
+fn redis_key(key: &str) -> String {
     format!("ttsr:session:{key}")
 }
 
@@ -139,7 +139,7 @@ impl SessionStore for RedisStore {
             command
                 .arg(LOAD)
                 .arg(1)
-                .arg(name_of(key))
+                .arg(redis_key(key))
                 .arg(self.idle_seconds);
             let found: (Option<u64>, Option<Vec<u8>>) = self.query(&command).await?;
             Ok(match found {
@@ -155,7 +155,7 @@ impl SessionStore for RedisStore {
             command
                 .arg(SAVE)
                 .arg(1)
-                .arg(name_of(key))
+                .arg(redis_key(key))
                 .arg(self.idle_seconds);
             command.arg(expected).arg(state);
             self.query(&command).await

@@ -354,7 +354,7 @@ async fn a_call_is_sent_once_it_is_complete_and_judged() {
                 .send(Ok(Bytes::copy_from_slice(event.as_bytes())))
                 .await
                 .unwrap();
-            // What leaves before the call is complete is received before the next event is sent.
+            // Events released before the call is complete are received before the next event is sent.
             let wait = tokio::time::timeout(Duration::from_millis(30), response.frame());
             if at < named
                 && let Ok(Some(Ok(frame))) = wait.await

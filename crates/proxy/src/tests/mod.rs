@@ -147,7 +147,7 @@ pub(crate) async fn open_server(
     (server.await, heard)
 }
 
-/// A proxy in a task of its own.
+/// A proxy in a separate task.
 pub(crate) struct RunningProxy {
     pub(crate) address: SocketAddr,
     pub(crate) totals: Arc<ProxyTotals>,

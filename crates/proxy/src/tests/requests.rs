@@ -372,5 +372,5 @@ async fn decisions_count_if_the_client_goes_away_and_if_replies_overlap() {
     }
     drop(frames_3);
     collected(third).await;
-    assert_eq!(proxy.totals.snapshot().warnings, 2, "both acts count");
+    assert_eq!(proxy.totals.snapshot().warnings, 2, "both actions count");
 }

@@ -1,6 +1,6 @@
 //! Random schedules over loopback: replies with planted violations, servers that break off, stall or send damage, and
 //! clients that go away. Whatever happens, the client receives at most one end, in the order of the API, and no byte of a
-//! text that a rule held or redacted; and nothing of a request is left.
+//! text that a rule held or redacted; and nothing of a request remains.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -725,7 +725,7 @@ impl ScriptReader {
             self.open_list(false, cx);
             // The command inside `>( … )` reads the output of the one around it.
             if operator == ">" && self.skipped == 0 {
-                self.list().read_parent();
+                self.list().pipe_from_parent();
             }
             return true;
         }

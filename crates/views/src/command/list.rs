@@ -170,7 +170,7 @@ impl ListReader {
     // ---- Pipelines ----
 
     /// Makes the output of the parent the standard input of the list.
-    pub(super) fn read_parent(&mut self) {
+    pub(super) fn pipe_from_parent(&mut self) {
         self.list_stdin = CommandIds::default();
         if let Some(parent) = self.parent {
             self.list_stdin.extend(&[parent.command]);

@@ -112,7 +112,7 @@ impl CommandSink for CommandTrace {
                 let code = text(&std::mem::take(&mut traced.code));
                 traced.inputs.push(format!("code:<{code}>"));
             }
-            // The file is one of the words.
+            // The file name is already among the words, so nothing is recorded.
             CommandEvent::FileIsCode { .. } | CommandEvent::End { .. } => {}
         }
     }

@@ -92,7 +92,7 @@ impl Hunk {
         }
         let hash = self.removed.hasher().hash_one(comparable(line.text()));
         if kind == LineKind::Removed {
-            self.remember(hash, out);
+            self.record_removed_line(hash, out);
         }
         if kind != LineKind::Removed && self.old_known {
             let kind = self.classify(kind, hash);
@@ -152,7 +152,7 @@ impl Hunk {
         }
     }
 
-    fn remember(&mut self, hash: u64, out: &mut EditEmitter) {
+    fn record_removed_line(&mut self, hash: u64, out: &mut EditEmitter) {
         if self.removed.len() >= self.limits.lines && !self.removed.contains_key(&hash) {
             out.counters.forgotten += 1;
             return;

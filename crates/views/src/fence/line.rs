@@ -19,9 +19,9 @@ pub(super) enum LinePhase {
     /// After `>`.
     Quoted,
     /// After the marker of a list item.
-    Marker(Marker),
+    Marker(ListMarker),
     /// In the blanks after such a marker.
-    AfterMarker(Marker),
+    AfterMarker(ListMarker),
     /// In digits that can number a list item.
     Digits { count: u8, value: u32 },
     /// In `#`s that can start a heading.
@@ -49,7 +49,7 @@ pub(super) enum LinePhase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marker {
+pub(super) struct ListMarker {
     /// The column after it.
     column: usize,
     /// The index in the buffer at which it ends.
@@ -430,7 +430,7 @@ impl MarkdownView {
 
     #[inline]
     fn item(&self, interrupts: bool) -> LinePhase {
-        LinePhase::Marker(Marker {
+        LinePhase::Marker(ListMarker {
             column: self.line.column + 1,
             end: self.line.here() + 1,
             interrupts,
@@ -459,7 +459,7 @@ impl MarkdownView {
 
     fn marker(
         &mut self,
-        marker: Marker,
+        marker: ListMarker,
         byte: u8,
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
@@ -478,7 +478,7 @@ impl MarkdownView {
 
     fn after_marker(
         &mut self,
-        marker: Marker,
+        marker: ListMarker,
         byte: u8,
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
@@ -501,7 +501,7 @@ impl MarkdownView {
 
     fn open_item(
         &mut self,
-        marker: Marker,
+        marker: ListMarker,
         blanks: usize,
         empty: bool,
         decided: u64,

@@ -96,7 +96,7 @@ pub(super) struct TrackedCommand {
     /// The name of the program, at most [`PROGRAM`] bytes.
     pub(super) program: Vec<u8>,
     /// The files that operands and flags name and that the program writes.
-    outputs: TextList,
+    output_files: TextList,
     /// The files that downloads of its URLs are written to, if the program saves them.
     downloads: TextList,
     pub(super) saves_downloads: bool,
@@ -126,7 +126,7 @@ impl Default for TrackedCommand {
             read: TextList::default(),
             redirected: TextList::default(),
             program: Vec::new(),
-            outputs: TextList::default(),
+            output_files: TextList::default(),
             downloads: TextList::default(),
             saves_downloads: false,
             operands: OperandUse {
@@ -161,7 +161,7 @@ impl TrackedCommand {
             read,
             redirected,
             program,
-            outputs,
+            output_files,
             downloads,
             saves_downloads,
             operands,
@@ -173,7 +173,14 @@ impl TrackedCommand {
         } = self;
         progress.clear();
         sources.clear();
-        for texts in [variables, written, read, redirected, outputs, downloads] {
+        for texts in [
+            variables,
+            written,
+            read,
+            redirected,
+            output_files,
+            downloads,
+        ] {
             texts.clear();
         }
         program.clear();
@@ -195,28 +202,28 @@ impl TrackedCommand {
             }
         }
         let assigned = path.strip_prefix(b"of=");
-        let is_assigned = assigned.is_some() && self.outputs.len() < OUTPUTS;
+        let is_assigned = assigned.is_some() && self.output_files.len() < OUTPUTS;
         let path = assigned.unwrap_or(path);
         let keeps = match files::written_operands(&self.program) {
             WrittenOperands::None => return,
-            WrittenOperands::All => self.outputs.len() < OUTPUTS,
+            WrittenOperands::All => self.output_files.len() < OUTPUTS,
             WrittenOperands::Assigned => is_assigned,
-            WrittenOperands::First => self.outputs.len() == 0,
+            WrittenOperands::First => self.output_files.len() == 0,
             WrittenOperands::Last => {
-                self.outputs.clear();
+                self.output_files.clear();
                 true
             }
         };
         if keeps && path.len() <= TEXT {
-            self.outputs.push(path);
+            self.output_files.push(path);
         }
     }
 
     /// Adds the value of a flag that may be a file that the program writes.
     pub(super) fn add_output(&mut self, flag: &[u8], path: &[u8]) {
         let is_written = files::is_written(&self.program, flag);
-        if is_written && self.outputs.len() < OUTPUTS && path.len() <= TEXT {
-            self.outputs.push(path);
+        if is_written && self.output_files.len() < OUTPUTS && path.len() <= TEXT {
+            self.output_files.push(path);
         }
     }
 
@@ -229,7 +236,7 @@ impl TrackedCommand {
         let downloads = self.downloads.iter().filter(|_| self.saves_downloads);
         self.written
             .iter()
-            .chain(self.outputs.iter())
+            .chain(self.output_files.iter())
             .chain(downloads)
     }
 

@@ -129,7 +129,7 @@ impl FullMatchReader {
             .accept_short(&mut self.cursor, piece.bytes, step);
         if idle_until > 0 {
             self.text.drop_all();
-            self.text.skip_short(padded, idle_until);
+            self.text.advance_past_short(padded, idle_until);
         }
         if idle_until < piece.bytes.len() {
             self.text.push(piece.slice(idle_until..piece.bytes.len()));
@@ -185,7 +185,7 @@ impl FullMatchReader {
         }
         if idle_until > 0 {
             self.text.drop_all();
-            self.text.skip(&piece.bytes[..idle_until]);
+            self.text.advance_past(&piece.bytes[..idle_until]);
         }
         self.text.push(piece.slice(idle_until..at));
         if !reported.is_empty() {

@@ -266,7 +266,7 @@ fn shown(seen: &WatchEvent) -> Option<Shown> {
             ("action", json!(judged.decision.action.name())),
             ("tool", json!(judged.decision.part.tool)),
             ("late", json!(judged.is_late)),
-            ("beyond", json!(judged.is_beyond)),
+            ("beyond", json!(judged.is_unsupported)),
             ("suppressed", json!(judged.decision.suppressed)),
         ]),
         WatchEvent::Failed { .. } => Some(vec![("undone", json!(true))]),

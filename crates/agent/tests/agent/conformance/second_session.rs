@@ -7,7 +7,7 @@ use ttsr::harness::{
     ScriptedReply, Settings,
 };
 use ttsr_agent::handoff::{
-    ArrivedMessage, HandoffTools, StoredSessions, command, definitions, summary_prompt,
+    HandoffTools, IncomingMessage, StoredSessions, command, definitions, summary_prompt,
 };
 
 use super::Run;
@@ -81,7 +81,7 @@ impl Run<'_> {
     /// The user writes a message in `session`.
     pub(super) fn say(&mut self, session: &str, text: String) {
         let said = Message::user(text);
-        let arrived = ArrivedMessage {
+        let arrived = IncomingMessage {
             session,
             model: "a/model",
             agent: "build",

@@ -1,7 +1,7 @@
 //! Single requests to a server, and what rules can do there.
 
 use ttsr::{Channel, Pack};
-use ttsr_agent::handoff::{ArrivedMessage, FileSource, Handoff, HandoffTracker};
+use ttsr_agent::handoff::{FileSource, Handoff, HandoffTracker, IncomingMessage};
 use ttsr_agent::opencode::{ActionSupport, ServerApi};
 use ttsr_testing::listener;
 
@@ -103,7 +103,7 @@ impl FileSource for OneFile {
 #[test]
 fn an_image_is_injected_as_a_file() {
     let prompt = Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
-    let arrived = ArrivedMessage {
+    let arrived = IncomingMessage {
         session: "ses_2",
         model: "oak/owl-1",
         agent: "build",

@@ -1,4 +1,4 @@
-//! Anthropic's Messages API. The reason of a block is a text block of its own.
+//! Anthropic's Messages API. The reason of a block is a separate text block.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -280,7 +280,7 @@ impl ReplyApi for MessagesReply {
             let error = json!({"type": "invalid_request_error", "message": reason});
             return push_event(out, "error", &json!({"type": "error", "error": error}));
         }
-        // The client runs the calls that it was sent, and goes on.
+        // The client runs the calls that it was sent, and continues.
         let stop_reason = if self.has_call {
             "tool_use"
         } else {

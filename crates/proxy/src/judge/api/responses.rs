@@ -1,4 +1,4 @@
-//! OpenAI's Responses API. The reason of a block is a message item of its own, and the final response repeats the output
+//! OpenAI's Responses API. The reason of a block is a separate message item, and the final response repeats the output
 //! that was sent.
 
 use std::collections::BTreeMap;

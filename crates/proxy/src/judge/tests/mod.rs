@@ -89,7 +89,7 @@ pub(super) fn judge_whole(judge: &mut ReplyJudge, body: &[u8]) -> Result<Vec<u8>
     match judge.judge_whole(body) {
         JudgedWhole::Passes(changed) => Ok(changed.unwrap_or_else(|| body.to_vec())),
         JudgedWhole::Refused(block) => Err(block),
-        JudgedWhole::Again(next) => panic!("no request can be sent again: {next:?}"),
+        JudgedWhole::Retry(next) => panic!("no request can be sent again: {next:?}"),
     }
 }
 

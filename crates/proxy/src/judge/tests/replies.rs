@@ -483,7 +483,7 @@ pub(crate) fn whole(api: ModelApi, pieces: &[Piece<'_>]) -> Value {
 /// The texts and ends that a client reads from the bytes that it received.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The texts by channel, each part on a line of its own.
+    /// The texts by channel, each part on a separate line.
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) input: String,

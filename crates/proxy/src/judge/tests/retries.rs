@@ -204,7 +204,7 @@ fn a_reply_is_not_taken_again_after_a_call_left_or_without_a_request() {
         let attempts = [stream(api, &bad), stream(api, &[Piece::Text(&["Fine."])])];
         let taken = take(api, &pack, RETRYING, &attempts, &mut Random::new(4));
         legal::check(api, &taken.sent);
-        // In Chat no call leaves before the end of the reply.
+        // In Chat no call is sent before the end of the reply.
         let is_chat = api == ModelApi::OpenAiChat;
         assert_eq!(taken.partials.len(), usize::from(is_chat), "{}", taken.sent);
         assert_eq!(seen(&taken.sent).tools.len(), usize::from(!is_chat));
@@ -229,7 +229,7 @@ fn a_reply_that_is_not_streamed_is_taken_again() {
         let good = super::replies::whole(api, &[Piece::Text(&["Fine."])]).to_string();
         let pack = retrying(Partial::KeepBeforeMatch);
         let mut judge = new_judge(api, &pack, RETRYING);
-        let JudgedWhole::Again(next) = judge.judge_whole(bad.as_bytes()) else {
+        let JudgedWhole::Retry(next) = judge.judge_whole(bad.as_bytes()) else {
             panic!("a rule retries");
         };
         assert_eq!(next.block.retry.unwrap().partial, "Well, ");

@@ -140,16 +140,16 @@ impl HeldText {
         self.held.push(piece);
     }
 
-    /// Skips bytes that follow the held text, of which there is none.
-    pub(super) fn skip(&mut self, bytes: &[u8]) {
+    /// Advances past `bytes` without holding them. The held text must be empty.
+    pub(super) fn advance_past(&mut self, bytes: &[u8]) {
         debug_assert!(self.held.is_empty());
         self.before = self.count(self.before, bytes);
         self.window.push(bytes);
     }
 
-    /// As [`skip`](Self::skip) for the first `len` bytes of `padded`: at least one, all of them ASCII.
+    /// As [`advance_past`](Self::advance_past) for the first `len` bytes of `padded`: at least one, all of them ASCII.
     #[inline(always)]
-    pub(super) fn skip_short(&mut self, padded: &[u8; SHORT], len: usize) {
+    pub(super) fn advance_past_short(&mut self, padded: &[u8; SHORT], len: usize) {
         if self.counts == TextCounts::LinesAndChars {
             let skipped = u128::from_le_bytes(*padded) << (8 * (SHORT - len));
             let zeros = (SHORT - len) as u64;
