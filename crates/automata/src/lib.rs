@@ -174,7 +174,8 @@ impl Cursor {
         room: &mut [u8; SHORT],
         agrees: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        // Several automata would have to agree before any of them moves. That is left to `Matcher::push_short`.
+        // Several automata would have to agree before any of them moves. That is left to
+        // `Matcher::push_short_with_suffixes`.
         self.more.is_none() && self.first.push_short(bytes, room, agrees)
     }
 }
@@ -388,17 +389,25 @@ impl Matcher {
         });
     }
 
-    /// Does what [`Cursor::push_short`] does, also with several automata and with active suffixes. Returns the bytes
+    /// Does what [`Cursor::push_short`] does, also with several automata, with live suffixes, and over characters that
+    /// are not ASCII. Returns the bytes
     /// padded with zeros, or `None` if it declined; then nothing has changed.
     #[inline]
-    pub fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+    pub fn push_short_with_suffixes(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+    ) -> Option<[u8; SHORT]> {
         if !self.more.is_empty() {
             return self.push_short_all(cursor, bytes);
         }
-        self.first.lazy.push_short(&mut cursor.first, bytes)
+        self.first
+            .lazy
+            .push_short_with_suffixes(&mut cursor.first, bytes)
     }
 
-    /// [`push_short`](Self::push_short) over several automata: all of them accept the delta, or none steps it.
+    /// Does what [`push_short_with_suffixes`](Self::push_short_with_suffixes) does over several automata: all of them accept
+    /// the delta, or none steps it.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         // First step all automata without moving a cursor: if one declines, none may have moved.
         if !is_short(bytes) || !bytes.is_ascii() {

@@ -67,7 +67,8 @@ use super::{DfaCache, DfaCursor, LazyDfa};
 /// blocks steps a longer run faster.
 const ASCII_RUN: usize = 8;
 
-/// The attempt of the caller of [`LazyDfa::push`] to step the delta with [`push_short`](LazyDfa::push_short).
+/// The attempt of the caller of [`LazyDfa::push`] to step the delta with
+/// [`LazyDfa::push_short_with_suffixes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPath {
     /// The short path has declined the delta, or the caller prefers the other strategies.
@@ -79,8 +80,8 @@ pub(crate) enum ShortPath {
 /// The way a delta is stepped. An accelerator may decline before it touches the cursor; it never reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Strategy<'a> {
-    /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta
-    /// if a state is special. Only with several automata: with one, the stream has already tried `push_short`.
+    /// [`LazyDfa::push_short_with_suffixes`]: the whole delta at once, without a branch for each byte. Declines the delta
+    /// if a state is special. Only with several automata: with one, the stream has already tried it.
     ShortInput,
     /// [`push_prefiltered`](LazyDfa::push_prefiltered): only the text around candidates. Never declines: it hands every
     /// byte that it does not skip to the scalar search.
@@ -135,7 +136,7 @@ impl LazyDfa {
         }
         let strategy = self.strategy(bytes.len(), short_path);
         if let Strategy::ShortInput = strategy
-            && self.push_short(cursor, bytes).is_some()
+            && self.push_short_with_suffixes(cursor, bytes).is_some()
         {
             return;
         }
