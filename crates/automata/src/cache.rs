@@ -22,6 +22,7 @@ use super::determinize::{Determinizer, StartClosure, StateSet, Successor};
 use super::hash::{self, IdentityHasher};
 use super::look::LookBehind;
 use super::nfa::Nfa;
+use super::report::EncodedReport;
 use super::table::sparse::SPARSE_BYTES;
 use super::table::{RowAllocator, RowSpec, StateId, Table};
 
@@ -267,8 +268,8 @@ impl CacheBuilder {
         state.expect("a new table has room for its first states")
     }
 
-    /// Returns the cuts that are reached before the first symbol.
-    pub(super) fn initial_cuts(&self) -> &[u32] {
+    /// Returns the reports of the cuts that are reached before the first symbol.
+    pub(super) fn initial_cuts(&self) -> &[EncodedReport] {
         &self.start_closures[LookBehind::Start as usize].cuts
     }
 

@@ -29,6 +29,7 @@ pub(super) mod state_repr;
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::look::{LookAhead, LookBehind, holds};
 use super::nfa::{Nfa, NfaCut, NfaState};
+use super::report::{EncodedReport, NO_INDEX};
 
 /// The set of NFA states that a DFA state represents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,12 +57,8 @@ impl StateSet {
     }
 }
 
-/// The flag of a cut in a list of reports; a pattern does not have it.
-pub(super) const CUT: u32 = 1 << 31;
-// The flag cannot collide with an index: patterns and cuts have NFA states, and an NFA has far fewer than 2^31.
-
 /// The cut of all dead suffixes. No pattern set has that many cuts.
-const DEAD_CUT: u32 = !CUT;
+const DEAD_CUT: u32 = NO_INDEX;
 
 /// The epsilon closure of the start of every pattern, after one look-behind.
 #[derive(Debug)]
@@ -70,8 +67,8 @@ pub(super) struct StartClosure {
     pub(super) states: Box<[u32]>,
     /// The same states as a bit vector, to be removed from a successor.
     pub(super) bits: Box<[u64]>,
-    /// The cuts in the closure.
-    pub(super) cuts: Box<[u32]>,
+    /// The cuts in the closure, as a state reports them.
+    pub(super) cuts: Box<[EncodedReport]>,
 }
 
 impl StartClosure {
@@ -84,8 +81,8 @@ impl StartClosure {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Successor {
     pub(super) state_set: StateSet,
-    pub(super) now: Vec<u32>,
-    pub(super) late: Vec<u32>,
+    pub(super) now: Vec<EncodedReport>,
+    pub(super) late: Vec<EncodedReport>,
 }
 
 /// The scratch space of the subset construction, with the successor it computed last.
@@ -131,7 +128,7 @@ impl Determinizer {
         let mut cuts = Vec::new();
         states.retain(|&state| match nfa.states[state as usize] {
             NfaState::Cut { cut, .. } => {
-                cuts.push(CUT | cut);
+                cuts.push(EncodedReport::of_cut(cut));
                 false
             }
             _ => true,
@@ -213,8 +210,8 @@ impl Determinizer {
                 }
                 // Only a resolved assertion leads here: a match that needed no look-ahead was moved out of the set
                 // when it was reached. The match ends before this symbol, so the report is late.
-                NfaState::Match(pattern) => successor.late.push(pattern),
-                NfaState::Cut { cut, .. } => successor.late.push(CUT | cut),
+                NfaState::Match(pattern) => successor.late.push(EncodedReport::of_pattern(pattern)),
+                NfaState::Cut { cut, .. } => successor.late.push(EncodedReport::of_cut(cut)),
                 _ => {}
             }
         }
@@ -250,8 +247,12 @@ impl Determinizer {
             // Targets of a shift are classes and need no closure. Only the other targets come here.
             for &state in &reached {
                 match nfa.states[state as usize] {
-                    NfaState::Match(pattern) => self.successor.now.push(pattern),
-                    NfaState::Cut { cut, .. } => self.successor.now.push(CUT | cut),
+                    NfaState::Match(pattern) => {
+                        self.successor.now.push(EncodedReport::of_pattern(pattern))
+                    }
+                    NfaState::Cut { cut, .. } => {
+                        self.successor.now.push(EncodedReport::of_cut(cut))
+                    }
                     _ => next.add(state),
                 }
             }
@@ -390,11 +391,11 @@ impl Successor {
             .states
             .retain(|&state| match nfa.states[state as usize] {
                 NfaState::Match(pattern) => {
-                    now.push(pattern);
+                    now.push(EncodedReport::of_pattern(pattern));
                     false
                 }
                 NfaState::Cut { cut, .. } => {
-                    now.push(CUT | cut);
+                    now.push(EncodedReport::of_cut(cut));
                     false
                 }
                 _ => true,
@@ -402,7 +403,9 @@ impl Successor {
     }
 
     fn sort_lists(&mut self, nfa: &Nfa) {
-        for list in [&mut self.state_set.states, &mut self.now, &mut self.late] {
+        self.state_set.states.sort_unstable();
+        self.state_set.states.dedup();
+        for list in [&mut self.now, &mut self.late] {
             list.sort_unstable();
             list.dedup();
         }

@@ -33,8 +33,8 @@
 //! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
 //!    the table again, or `generations` replaces the table.
 //!
-//! `utf8` decodes bytes to symbols, `suffix` holds what a cursor carries besides one state, `single_match` stops
-//! patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
+//! `utf8` decodes bytes to symbols, `report` encodes what a state reports, `suffix` holds what a cursor carries besides one
+//! state, `single_match` stops patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
 //! finds whole matches and the start of a match. With the feature `lookaround`, `lookaround::approximate`
 //! over-approximates a pattern with look-around by a regular one and `lookaround::verify` verifies its matches.
 //!
@@ -71,6 +71,7 @@ pub mod pattern;
 pub mod pike;
 mod prefilter;
 mod prefix_tree;
+mod report;
 pub(crate) mod simd;
 mod simplify;
 mod single_match;

@@ -54,10 +54,10 @@
 
 use super::super::MatchEvent;
 use super::super::alphabet::{Column, SymbolSpan};
-use super::super::determinize::CUT;
 use super::super::prefilter::Prefilter;
+use super::super::report::EncodedReport;
 use super::super::suffix::CursorExtra;
-use super::super::sync::{Arc, Ordering};
+use super::super::sync::Arc;
 use super::super::table::{BLOCK, StateId};
 use super::super::utf8::{Symbol, wide};
 use super::short_input::is_short_len;
@@ -436,17 +436,17 @@ impl LazyDfa {
                 return false;
             }
             let report = table.report(next);
-            // The lists are sorted, and cuts are greater than patterns.
+            // The lists are sorted, and cuts are greater than patterns, so the last entries tell.
             let last = [report.now.last(), report.late.last()]
                 .into_iter()
                 .flatten();
-            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
+            if EncodedReport::has_cut(last.map(EncodedReport::load)) {
                 return false;
             }
             // In the order of `StepReports::sort`: the lists are sorted, and late reports come first.
             for (list, is_late) in [(report.late, true), (report.now, false)] {
-                for pattern in list {
-                    let pattern = pattern.load(Ordering::Relaxed);
+                for cell in list {
+                    let pattern = EncodedReport::load(cell).pattern();
                     self.report(extra, pattern, is_late, span, on);
                 }
             }
