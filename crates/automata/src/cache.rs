@@ -21,7 +21,7 @@ use super::determinize::state_repr;
 use super::determinize::{Determinizer, StartClosure, StateSet, Successor};
 use super::hash::{self, IdentityHasher};
 use super::look::LookBehind;
-use super::nfa::Nfa;
+use super::nfa::{Nfa, NfaStateId};
 use super::report::EncodedReport;
 use super::table::sparse::SPARSE_BYTES;
 use super::table::{RowAllocator, RowSpec, StateId, Table};
@@ -510,7 +510,7 @@ impl CacheBuilder {
     /// Returns the patterns that match because the haystack ends with these states.
     pub(super) fn set_at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
         // The set leaves the start closure out, so it is added again (invariant 2 of `determinize`).
-        let start_closure: &[u32] = match state_set.cut {
+        let start_closure: &[NfaStateId] = match state_set.cut {
             None => &self.start_closures[state_set.before as usize].states,
             Some(_) => &[],
         };

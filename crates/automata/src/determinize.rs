@@ -28,7 +28,7 @@ pub(super) mod state_repr;
 
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::look::{LookAhead, LookBehind, holds};
-use super::nfa::{Nfa, NfaCut, NfaState};
+use super::nfa::{Nfa, NfaCut, NfaState, NfaStateId};
 use super::report::{EncodedReport, NO_INDEX};
 
 /// The set of NFA states that a DFA state represents.
@@ -38,7 +38,7 @@ pub(super) struct StateSet {
     pub(super) cut: Option<u32>,
     pub(super) before: LookBehind,
     /// The sorted NFA states; for the search, those beyond the start closure.
-    pub(super) states: Vec<u32>,
+    pub(super) states: Vec<NfaStateId>,
 }
 
 impl StateSet {
@@ -64,7 +64,7 @@ const DEAD_CUT: u32 = NO_INDEX;
 #[derive(Debug)]
 pub(super) struct StartClosure {
     /// The states as a list, to be stepped.
-    pub(super) states: Box<[u32]>,
+    pub(super) states: Box<[NfaStateId]>,
     /// The same states as a bit vector, to be removed from a successor.
     pub(super) bits: Box<[u64]>,
     /// The cuts in the closure, as a state reports them.
@@ -72,8 +72,8 @@ pub(super) struct StartClosure {
 }
 
 impl StartClosure {
-    pub(super) fn contains(&self, state: u32) -> bool {
-        self.bits[state as usize / 64] >> (state % 64) & 1 == 1
+    pub(super) fn contains(&self, state: NfaStateId) -> bool {
+        self.bits[state.index() / 64] >> (state.number() % 64) & 1 == 1
     }
 }
 
@@ -92,8 +92,8 @@ pub(super) struct Determinizer {
     seen: Vec<u64>,
     // A round is a generation number for `seen`, so the marks need not be cleared. It has 64 bits and never wraps.
     round: u64,
-    stack: Vec<u32>,
-    resolved: Vec<u32>,
+    stack: Vec<NfaStateId>,
+    resolved: Vec<NfaStateId>,
     /// True while a suffix is stepped: its closure continues past cuts instead of reporting them.
     passes_cuts: bool,
     pub(super) successor: Successor,
@@ -126,7 +126,7 @@ impl Determinizer {
         }
         // A cut at the start of a pattern is reached at every position. `CacheBuilder` adds it to each contribution.
         let mut cuts = Vec::new();
-        states.retain(|&state| match nfa.states[state as usize] {
+        states.retain(|&state| match nfa.states[state.index()] {
             NfaState::Cut { cut, .. } => {
                 cuts.push(EncodedReport::of_cut(cut));
                 false
@@ -136,7 +136,7 @@ impl Determinizer {
         // The closure stops at undecided assertions: the assertion is in the list, its targets are not.
         let mut bits = vec![0u64; nfa.states.len().div_ceil(64)].into_boxed_slice();
         for &state in &states {
-            bits[state as usize / 64] |= 1 << (state % 64);
+            bits[state.index() / 64] |= 1 << (state.number() % 64);
         }
         cuts.sort_unstable();
         StartClosure {
@@ -153,18 +153,18 @@ impl Determinizer {
     fn epsilon_closure(
         &mut self,
         nfa: &Nfa,
-        state: u32,
+        state: NfaStateId,
         before: LookBehind,
         after: LookAhead,
-        out: &mut Vec<u32>,
+        out: &mut Vec<NfaStateId>,
     ) {
         // The order of visits does not matter: all ends are reported, so there are no priorities as in a Pike VM.
         self.stack.push(state);
         while let Some(state) = self.stack.pop() {
-            if std::mem::replace(&mut self.seen[state as usize], self.round) == self.round {
+            if std::mem::replace(&mut self.seen[state.index()], self.round) == self.round {
                 continue;
             }
-            match &nfa.states[state as usize] {
+            match &nfa.states[state.index()] {
                 NfaState::Class { .. } | NfaState::Match(_) => out.push(state),
                 // A split is never in a set: its targets are.
                 NfaState::Split(next) => self.stack.extend_from_slice(next),
@@ -203,7 +203,7 @@ impl Determinizer {
         // A second round, because a state that was resolved may also be a target of this symbol.
         self.round += 1;
         for &state in &resolved {
-            match nfa.states[state as usize] {
+            match nfa.states[state.index()] {
                 NfaState::Class { class, next } if nfa.class_contains(class, column) => {
                     let states = &mut successor.state_set.states;
                     self.epsilon_closure(nfa, next, after, LookAhead::Unknown, states);
@@ -238,7 +238,7 @@ impl Determinizer {
         self.successor.clear();
         self.round += 1;
         states.step(bit_nfa, column, next, |next, state| {
-            let NfaState::Class { next: to, .. } = nfa.states[state as usize] else {
+            let NfaState::Class { next: to, .. } = nfa.states[state.index()] else {
                 // Subsumed copies of a repeat are not dropped here. A shift moves 64 of them at once, which is cheaper.
                 return;
             };
@@ -246,7 +246,7 @@ impl Determinizer {
             self.epsilon_closure(nfa, to, after, LookAhead::Unknown, &mut reached);
             // Targets of a shift are classes and need no closure. Only the other targets come here.
             for &state in &reached {
-                match nfa.states[state as usize] {
+                match nfa.states[state.index()] {
                     NfaState::Match(pattern) => {
                         self.successor.now.push(EncodedReport::of_pattern(pattern))
                     }
@@ -313,10 +313,10 @@ impl Determinizer {
     fn resolve(
         &mut self,
         nfa: &Nfa,
-        states: impl Iterator<Item = u32>,
+        states: impl Iterator<Item = NfaStateId>,
         before: LookBehind,
         after: LookAhead,
-        out: &mut Vec<u32>,
+        out: &mut Vec<NfaStateId>,
     ) {
         if !nfa.has_look {
             // Without assertions the set is its own closure.
@@ -355,7 +355,7 @@ impl Determinizer {
         &mut self,
         nfa: &Nfa,
         before: LookBehind,
-        states: impl Iterator<Item = u32>,
+        states: impl Iterator<Item = NfaStateId>,
     ) -> Vec<u32> {
         let mut reached = Vec::new();
         // A cut after an assertion that only the end decides can no longer activate its suffix, so it is passed.
@@ -364,7 +364,7 @@ impl Determinizer {
         self.passes_cuts = false;
         let mut patterns: Vec<u32> = reached
             .into_iter()
-            .filter_map(|state| match nfa.states[state as usize] {
+            .filter_map(|state| match nfa.states[state.index()] {
                 NfaState::Match(pattern) => Some(pattern),
                 _ => None,
             })
@@ -389,7 +389,7 @@ impl Successor {
         let now = &mut self.now;
         self.state_set
             .states
-            .retain(|&state| match nfa.states[state as usize] {
+            .retain(|&state| match nfa.states[state.index()] {
                 NfaState::Match(pattern) => {
                     now.push(EncodedReport::of_pattern(pattern));
                     false
@@ -442,10 +442,12 @@ mod tests {
         let mut determinizer = Determinizer::new(nfa.states.len());
         for before in LookBehind::ALL {
             let start_closure = determinizer.start_closure(&nfa, before);
-            let held = (0..nfa.states.len() as u32).filter(|&state| start_closure.contains(state));
+            let held = (0..nfa.states.len() as u32)
+                .map(NfaStateId::from_number)
+                .filter(|&state| start_closure.contains(state));
             let mut states = start_closure.states.to_vec();
             states.sort_unstable();
-            assert_eq!(held.collect::<Vec<u32>>(), states, "{before:?}");
+            assert_eq!(held.collect::<Vec<NfaStateId>>(), states, "{before:?}");
             assert!(states.len() >= 2 && states.len() < nfa.states.len());
         }
     }

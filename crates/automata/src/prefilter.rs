@@ -429,7 +429,7 @@ impl PrefixClass {
             if let NfaState::Class {
                 class: ascii_of,
                 next: to,
-            } = nfa.states[state as usize]
+            } = nfa.states[state.index()]
             {
                 // The union over all states: a window may fit too much text, which costs speed, but never too little.
                 class |= ascii.ascii_of(ascii_of);
@@ -502,7 +502,7 @@ fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
         if !seen.insert(state) {
             continue;
         }
-        match &nfa.states[state as usize] {
+        match &nfa.states[state.index()] {
             NfaState::Class { .. } => reached.push(state),
             NfaState::Split(next) => stack.extend_from_slice(next),
             // Taking an assertion to hold makes a window fit more text than it should, never less. A cut is passed,

@@ -15,6 +15,7 @@
 
 use super::super::determinize::{StateSet, Successor};
 use super::super::look::LookBehind;
+use super::super::nfa::NfaStateId;
 
 /// Replaces `code` by the representation of a successor. Its lists must be sorted and free of duplicates.
 pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
@@ -32,7 +33,7 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
         push_varint(list.len() as u32, code);
         push_deltas(list.iter().map(|report| report.bits()), code);
     }
-    push_deltas(state_set.states.iter().copied(), code);
+    push_deltas(state_set.states.iter().map(|state| state.number()), code);
 }
 
 /// Decodes the state set; the reports are skipped.
@@ -51,7 +52,7 @@ pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut last = 0;
     while !rest.is_empty() {
         last += read_varint(&mut rest);
-        state_set.states.push(last);
+        state_set.states.push(NfaStateId::from_number(last));
     }
 }
 
@@ -96,7 +97,9 @@ mod tests {
             state_set: StateSet {
                 cut: Some(300),
                 before: LookBehind::Cr,
-                states: vec![0, 1, 127, 128, 70_000, u32::MAX],
+                states: [0, 1, 127, 128, 70_000, u32::MAX]
+                    .map(NfaStateId::from_number)
+                    .into(),
             },
             now: vec![EncodedReport::of_pattern(5), EncodedReport::of_cut(0)],
             late: vec![EncodedReport::of_pattern(0)],

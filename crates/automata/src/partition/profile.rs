@@ -92,7 +92,7 @@ impl StateTrace {
         let cut_owners: Vec<u32> = nfa
             .cuts
             .iter()
-            .map(|cut| owners[cut.entry as usize])
+            .map(|cut| owners[cut.entry.index()])
             .collect();
         let mut trace = StateTrace {
             before: Vec::new(),
@@ -113,8 +113,9 @@ impl StateTrace {
                         .before
                         .push(hash::hash_number(1 << 40 | search.before as u64));
                     let states = search.states.iter();
-                    states
-                        .for_each(|&state| trace.record(owners[state as usize], at, state.into()));
+                    states.for_each(|&state| {
+                        trace.record(owners[state.index()], at, state.number().into())
+                    });
                     // The reports belong to the state. Their tags keep them apart from NFA states with the same number.
                     for (list, tag) in [(&successor.now, 1), (&successor.late, 2)] {
                         for report in list {
