@@ -68,7 +68,7 @@ pub(super) struct CacheBuilder {
     start_contributions: Vec<Option<Box<Successor>>>,
     columns: usize,
     /// The patterns that the end of the haystack decides, by state; see [`at_end`](Self::at_end).
-    ends: BTreeMap<u32, Arc<[u32]>>,
+    matches_at_end: BTreeMap<u32, Arc<[u32]>>,
     /// The steps taken in the fallback.
     fallback_steps: usize,
     scratch: StateSet,
@@ -138,7 +138,7 @@ impl CacheBuilder {
             // Contributions are computed on first use: of all pairs of look-behind and column, text uses few.
             start_contributions: (0..LookBehind::ALL.len() * columns).map(|_| None).collect(),
             columns,
-            ends: BTreeMap::new(),
+            matches_at_end: BTreeMap::new(),
             fallback_steps: 0,
             scratch: StateSet::default(),
             bit_states: BitStateSet::default(),
@@ -496,13 +496,14 @@ impl CacheBuilder {
     /// Returns the patterns that match because the haystack ends in that state. They are computed once for each state,
     /// as long as [`MOST_ENDS`] states are known.
     pub(super) fn at_end(&mut self, nfa: &Nfa, table: &Table, state: StateId) -> Arc<[u32]> {
-        if let Some(patterns) = self.ends.get(&state.bits()) {
+        if let Some(patterns) = self.matches_at_end.get(&state.bits()) {
             return Arc::clone(patterns);
         }
         let state_set = self.state_set(table, state);
         let patterns: Arc<[u32]> = self.set_at_end(nfa, &state_set).into();
-        if self.ends.len() < MOST_ENDS {
-            self.ends.insert(state.bits(), Arc::clone(&patterns));
+        if self.matches_at_end.len() < MOST_ENDS {
+            self.matches_at_end
+                .insert(state.bits(), Arc::clone(&patterns));
         }
         patterns
     }

@@ -175,8 +175,8 @@ impl LazyDfa {
         // A live suffix merges with the new copy. One that has died in this step starts anew, as if it had not been
         // live.
         let next = match index.map(|index| suffixes[index].next) {
-            Some(state_set) if state_set != *dead => match table.reentry(state_set) {
-                next if next == table.unknown() => return Err(Unbuilt::Reentry(state_set)),
+            Some(live) if live != *dead => match table.reentry(live) {
+                next if next == table.unknown() => return Err(Unbuilt::Reentry(live)),
                 next if table.is_promotion_due(next) => return Err(Unbuilt::FullRow(next)),
                 next => next,
             },
