@@ -443,8 +443,8 @@ impl CacheBuilder {
             return self.step_bit_states_as_list(nfa, bit_nfa, bit_states, before, column);
         }
         let slot = self.compute_start_contribution(nfa, before, column);
-        // Taken out, because `determinizer` is borrowed mutably below, and put back at the end. With a reference count
-        // instead, a symbol would take an eighth longer.
+        // Taken out, because `determinizer` is borrowed mutably below, and put back at the end. An `Arc` here costs 12 %
+        // per symbol.
         let start_contribution = self.start_contributions[slot].take();
         let after = before.after(nfa.alphabet.flags(column), nfa.look_needs);
         let mut next = std::mem::take(&mut self.bit_states);

@@ -34,7 +34,8 @@ use probe::{BucketMasks, CandidateBits, SPAN, WIDTH, WindowProbe, slot};
 /// The bytes of a window that are compared before the automaton runs. The vector probe compares the first four.
 const CHECKED_BYTES: usize = 8;
 
-/// The most bytes between the start of a match and its window, and the limit if no nearer window is selective.
+/// The preferred maximum distance of a window from the start of the match, and the hard maximum used when no nearer
+/// window is selective.
 const MAX_OFFSET: usize = 4;
 const HARD_MAX_OFFSET: usize = 16;
 

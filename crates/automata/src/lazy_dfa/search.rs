@@ -397,9 +397,9 @@ impl LazyDfa {
         {
             return;
         }
-        // The loop ends: after each failure one missing row or transition exists, or the cursor is in the fallback. One
-        // symbol needs a transition and a promotion for the search, and no more than these, a start state and a reentry
-        // for each cut.
+        // The loop ends: after each failure one missing row or transition exists, or the cursor is in the fallback. Per
+        // symbol: at most one transition and one promotion for the search, and for each cut at most those plus one start
+        // state and one reentry.
         while !cursor.in_fallback() {
             match self.try_step(cursor, column) {
                 Ok((next, reports)) => {
