@@ -480,8 +480,9 @@ impl Conversation {
     /// [`Counters::unscanned_bytes`] and never released.
     ///
     /// # Complexity
-    /// Linear in the delta. Nothing is allocated while nothing is decided and the host takes the text after each call,
-    /// once the part is open and the automaton is warm.
+    /// Linear in the delta, and in the number of parts if the part is not the one that was named last. Nothing is
+    /// allocated while nothing is decided and the host takes the text after each call, once the part is open and the
+    /// automaton is warm.
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Flow {
         if !self.is_reading() {
@@ -506,6 +507,11 @@ impl Conversation {
     /// Applies an event of the reply to the attempt: the opening of a part, the name of its tool, a delta, the
     /// provider's repetition of a part (of which the bytes beyond those that were delivered are read), the end of a
     /// part, the end of the reply, or its restart. Other events change nothing.
+    ///
+    /// # Complexity
+    /// That of the call which the event stands for: [`push`](Self::push) for a delta, and for the bytes of a repetition
+    /// that were not delivered; [`close`](Self::close), [`finish`](Self::finish). Other events take constant time besides
+    /// the search for the part, which is linear in the number of parts unless it is the one that was named last.
     ///
     /// # Example: the events of a reply
     /// ```
@@ -577,6 +583,10 @@ impl Conversation {
 
     /// Ends the reply: closes the parts that are open, and decides the rules that need the whole reply. Nothing is read
     /// after it; text can be taken until the next attempt begins.
+    ///
+    /// # Complexity
+    /// Linear in the number of parts and in the text that rules still wait with in them, which
+    /// [`Limits`](crate::Limits) bounds.
     pub fn finish(&mut self) -> Flow {
         let Some((session, attempt)) = self.reading() else {
             return self.flow();
@@ -618,6 +628,11 @@ impl Conversation {
     ///
     /// The concatenation of all that is taken of a part depends on the text of the part alone, not on how it was split:
     /// it is the redacted text, or, if the attempt is cut, a prefix of it.
+    ///
+    /// # Complexity
+    /// Constant if no rule of the pack can hold text of that channel: the buffer is handed out as it is. Otherwise linear
+    /// in the text that waits, of which a part stays for as long as a rule holds it, and in the redactions of the part
+    /// that were not applied yet. If the part is not the one that was named last, it is searched for among all parts.
     #[must_use = "the text is returned once"]
     pub fn take(&mut self, part: PartId) -> &[u8] {
         let is_turn_cut = self.turn_cut.is_some();

@@ -407,7 +407,7 @@ impl Stream {
             && let Some(latest) = self.parts.get_mut(self.latest as usize)
             && latest.id() == part
         {
-            is_done = latest.push_short(bytes);
+            is_done = latest.push_fast(bytes);
         }
         match is_done && !self.has_results {
             true => Hits(&[]),

@@ -52,7 +52,7 @@ impl Window {
 
     /// Appends the first `len` bytes of `padded`, without a branch on `len`.
     #[inline(always)]
-    pub(super) fn push_short(&mut self, padded: [u8; SHORT], len: usize) {
+    pub(super) fn push_padded(&mut self, padded: [u8; SHORT], len: usize) {
         *self.room() = padded;
         self.keep(len);
     }
@@ -116,7 +116,7 @@ mod tests {
                 if bytes.len() <= SHORT && seen % 2 == 0 {
                     let mut padded = [0; SHORT];
                     padded[..bytes.len()].copy_from_slice(bytes);
-                    window.push_short(padded, bytes.len());
+                    window.push_padded(padded, bytes.len());
                 } else {
                     window.push(bytes);
                 }
@@ -162,7 +162,7 @@ mod tests {
             let mut window = Window::default();
             window.push(&text[..filled.min(WINDOW)]);
             window.push(&text[filled.min(WINDOW)..filled]);
-            window.push_short([b'x'; SHORT], 3);
+            window.push_padded([b'x'; SHORT], 3);
             let all = [&text[..filled], b"xxx"].concat();
             let (last, whole) = window.last(64);
             assert_eq!(last, &all[all.len().saturating_sub(64)..], "{filled}");

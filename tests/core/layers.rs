@@ -1,6 +1,6 @@
 //! The layers of the crate: the table in ARCHITECTURE.md names each top-level module and its imports: other top-level
 //! modules, and crates of the workspace. The imports in the sources must be exactly those, and a module may import only
-//! rows above its own, so there is no cycle.
+//! rows above its own, so there is no cycle. The table of the loops that step a state is compared, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -205,6 +205,39 @@ fn each_module_of_the_proxy_imports_what_its_table_says_and_only_rows_above_it()
             let is_named = text.contains(&format!("{transport}::"));
             assert!(!is_named, "{}: {transport}", path.display());
         }
+    }
+}
+
+/// The rows of the first table with this heading in its first cell, as trimmed cells. The text may be in doc comments.
+fn cells<'t>(text: &'t str, first: &str) -> Vec<Vec<&'t str>> {
+    let lines = text
+        .lines()
+        .map(|line| line.trim_start_matches("//!").trim());
+    let head = format!("| {first} |");
+    let after_head = lines.skip_while(|line| !line.starts_with(&head)).skip(2);
+    let rows = after_head.take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+#[test]
+fn both_tables_of_the_loops_that_step_a_state_have_the_same_rows() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    let src = root().join("crates/automata/src");
+    let search = read(&src.join("lazy_dfa/search.rs"));
+    let loops = cells(&architecture, "loop");
+    assert_eq!(loops, cells(&search, "loop"));
+    assert_eq!(loops.len(), 7, "the texts above the tables count them");
+    for text in [&architecture, &search] {
+        assert!(text.contains("Seven loops step a state of the lazy DFA"));
+    }
+    for row in loops {
+        let [name, file] = [row[0], row[1]].map(|cell| cell.trim_matches('`'));
+        let function = name.rsplit("::").next().unwrap();
+        let (kept, _) = without_tests(&tokens(&read(&src.join(file))));
+        let mut pairs = kept.windows(2);
+        let is_defined = pairs.any(|pair| pair[0] == "fn" && pair[1] == function);
+        assert!(is_defined, "{name} is not in {file}");
     }
 }
 

@@ -15,7 +15,7 @@
 //! A step costs one operation for each nonzero word, and a closure for each state that is not shifted. It is exact and
 //! linear in the NFA, however many DFA states the text would need.
 
-use super::nfa::{Nfa, NfaState};
+use super::nfa::{Nfa, NfaState, NfaStateId};
 
 /// The masks of an NFA, by word of 64 states.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl BitNfa {
                         (0..nfa.alphabet.len()).filter(|&column| nfa.class_contains(class, column));
                     columns.for_each(|column| bit_nfa.by_column[column * words + word] |= bit);
                     // The target must be a class: a split, an assertion or a match would need a closure.
-                    let is_shifted = next as usize + 1 == at
-                        && matches!(nfa.states[next as usize], NfaState::Class { .. });
+                    let is_shifted = next.index() + 1 == at
+                        && matches!(nfa.states[next.index()], NfaState::Class { .. });
                     bit_nfa.shifted[word] |= if is_shifted { bit } else { 0 };
                 }
                 NfaState::Look { .. } => bit_nfa.assertions[word] |= bit,
@@ -69,7 +69,7 @@ impl BitNfa {
 
 impl BitStateSet {
     /// Returns the states in order.
-    pub(super) fn states(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn states(&self) -> impl Iterator<Item = NfaStateId> {
         // Sorted, because callers step and encode states in ascending order.
         let mut active = self.active.clone();
         active.sort_unstable();
@@ -77,18 +77,22 @@ impl BitStateSet {
             let bits = self.bits[word as usize];
             (0..64)
                 .filter(move |bit| bits >> bit & 1 == 1)
-                .map(move |bit| word * 64 + bit)
+                .map(move |bit| NfaStateId::from_number(word * 64 + bit))
         })
     }
 
     /// Replaces the states.
-    pub(super) fn replace(&mut self, bit_nfa: &BitNfa, states: impl IntoIterator<Item = u32>) {
+    pub(super) fn replace(
+        &mut self,
+        bit_nfa: &BitNfa,
+        states: impl IntoIterator<Item = NfaStateId>,
+    ) {
         self.clear(bit_nfa);
         states.into_iter().for_each(|state| self.add(state));
     }
 
-    pub(super) fn add(&mut self, state: u32) {
-        self.add_bits(state as usize / 64, 1 << (state % 64));
+    pub(super) fn add(&mut self, state: NfaStateId) {
+        self.add_bits(state.index() / 64, 1 << (state.number() % 64));
     }
 
     /// Returns true if the set contains an assertion that the next symbol decides.
@@ -104,7 +108,7 @@ impl BitStateSet {
         bit_nfa: &BitNfa,
         column: usize,
         next: &mut BitStateSet,
-        mut on: impl FnMut(&mut BitStateSet, u32),
+        mut on: impl FnMut(&mut BitStateSet, NfaStateId),
     ) {
         next.clear(bit_nfa);
         let consumers = &bit_nfa.by_column[column * bit_nfa.words..][..bit_nfa.words];
@@ -123,7 +127,8 @@ impl BitStateSet {
             }
             let mut others = bits & !shifted;
             while others != 0 {
-                on(next, word as u32 * 64 + others.trailing_zeros());
+                let state = word as u32 * 64 + others.trailing_zeros();
+                on(next, NfaStateId::from_number(state));
                 // Clears the lowest bit, so the loop runs once for each state.
                 others &= others - 1;
             }
@@ -168,16 +173,18 @@ mod tests {
         let bit_nfa = BitNfa::new(&nfa);
         let mut bit_states = BitStateSet::default();
         assert!(!bit_states.has_assertion(&bit_nfa));
-        bit_states.replace(&bit_nfa, 0..nfa.states.len() as u32);
+        let all = (0..nfa.states.len() as u32).map(NfaStateId::from_number);
+        bit_states.replace(&bit_nfa, all.clone());
         assert!(bit_states.has_assertion(&bit_nfa));
-        let is_look = |&state: &u32| matches!(nfa.states[state as usize], NfaState::Look { .. });
-        let (looks, others): (Vec<u32>, Vec<u32>) = (0..nfa.states.len() as u32).partition(is_look);
+        let is_look =
+            |state: &NfaStateId| matches!(nfa.states[state.index()], NfaState::Look { .. });
+        let (looks, others): (Vec<NfaStateId>, Vec<NfaStateId>) = all.partition(is_look);
         assert_eq!(looks.len(), 1);
         let mut removed = vec![0; nfa.states.len().div_ceil(64)];
-        removed[looks[0] as usize / 64] = 1 << (looks[0] % 64);
+        removed[looks[0].index() / 64] = 1 << (looks[0].number() % 64);
         bit_states.remove(&removed);
         assert!(!bit_states.has_assertion(&bit_nfa));
-        assert_eq!(bit_states.states().collect::<Vec<u32>>(), others);
+        assert_eq!(bit_states.states().collect::<Vec<NfaStateId>>(), others);
         bit_states.replace(&bit_nfa, others);
         assert!(!bit_states.has_assertion(&bit_nfa));
     }

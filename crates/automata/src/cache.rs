@@ -21,7 +21,8 @@ use super::determinize::state_repr;
 use super::determinize::{Determinizer, StartClosure, StateSet, Successor};
 use super::hash::{self, IdentityHasher};
 use super::look::LookBehind;
-use super::nfa::Nfa;
+use super::nfa::{Nfa, NfaStateId};
+use super::report::EncodedReport;
 use super::table::sparse::SPARSE_BYTES;
 use super::table::{RowAllocator, RowSpec, StateId, Table};
 
@@ -67,7 +68,7 @@ pub(super) struct CacheBuilder {
     start_contributions: Vec<Option<Box<Successor>>>,
     columns: usize,
     /// The patterns that the end of the haystack decides, by state; see [`at_end`](Self::at_end).
-    ends: BTreeMap<u32, Arc<[u32]>>,
+    matches_at_end: BTreeMap<u32, Arc<[u32]>>,
     /// The steps taken in the fallback.
     fallback_steps: usize,
     scratch: StateSet,
@@ -137,7 +138,7 @@ impl CacheBuilder {
             // Contributions are computed on first use: of all pairs of look-behind and column, text uses few.
             start_contributions: (0..LookBehind::ALL.len() * columns).map(|_| None).collect(),
             columns,
-            ends: BTreeMap::new(),
+            matches_at_end: BTreeMap::new(),
             fallback_steps: 0,
             scratch: StateSet::default(),
             bit_states: BitStateSet::default(),
@@ -267,8 +268,8 @@ impl CacheBuilder {
         state.expect("a new table has room for its first states")
     }
 
-    /// Returns the cuts that are reached before the first symbol.
-    pub(super) fn initial_cuts(&self) -> &[u32] {
+    /// Returns the reports of the cuts that are reached before the first symbol.
+    pub(super) fn initial_cuts(&self) -> &[EncodedReport] {
         &self.start_closures[LookBehind::Start as usize].cuts
     }
 
@@ -442,8 +443,8 @@ impl CacheBuilder {
             return self.step_bit_states_as_list(nfa, bit_nfa, bit_states, before, column);
         }
         let slot = self.compute_start_contribution(nfa, before, column);
-        // Taken out, because `determinizer` is borrowed mutably below, and put back at the end. With a reference count
-        // instead, a symbol would take an eighth longer.
+        // Taken out, because `determinizer` is borrowed mutably below, and put back at the end. An `Arc` here costs 12 %
+        // per symbol.
         let start_contribution = self.start_contributions[slot].take();
         let after = before.after(nfa.alphabet.flags(column), nfa.look_needs);
         let mut next = std::mem::take(&mut self.bit_states);
@@ -495,13 +496,14 @@ impl CacheBuilder {
     /// Returns the patterns that match because the haystack ends in that state. They are computed once for each state,
     /// as long as [`MOST_ENDS`] states are known.
     pub(super) fn at_end(&mut self, nfa: &Nfa, table: &Table, state: StateId) -> Arc<[u32]> {
-        if let Some(patterns) = self.ends.get(&state.bits()) {
+        if let Some(patterns) = self.matches_at_end.get(&state.bits()) {
             return Arc::clone(patterns);
         }
         let state_set = self.state_set(table, state);
         let patterns: Arc<[u32]> = self.set_at_end(nfa, &state_set).into();
-        if self.ends.len() < MOST_ENDS {
-            self.ends.insert(state.bits(), Arc::clone(&patterns));
+        if self.matches_at_end.len() < MOST_ENDS {
+            self.matches_at_end
+                .insert(state.bits(), Arc::clone(&patterns));
         }
         patterns
     }
@@ -509,7 +511,7 @@ impl CacheBuilder {
     /// Returns the patterns that match because the haystack ends with these states.
     pub(super) fn set_at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
         // The set leaves the start closure out, so it is added again (invariant 2 of `determinize`).
-        let start_closure: &[u32] = match state_set.cut {
+        let start_closure: &[NfaStateId] = match state_set.cut {
             None => &self.start_closures[state_set.before as usize].states,
             Some(_) => &[],
         };

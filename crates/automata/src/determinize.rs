@@ -28,7 +28,8 @@ pub(super) mod state_repr;
 
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::look::{LookAhead, LookBehind, holds};
-use super::nfa::{Nfa, NfaCut, NfaState};
+use super::nfa::{Nfa, NfaCut, NfaState, NfaStateId};
+use super::report::{EncodedReport, NO_INDEX};
 
 /// The set of NFA states that a DFA state represents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) struct StateSet {
     pub(super) cut: Option<u32>,
     pub(super) before: LookBehind,
     /// The sorted NFA states; for the search, those beyond the start closure.
-    pub(super) states: Vec<u32>,
+    pub(super) states: Vec<NfaStateId>,
 }
 
 impl StateSet {
@@ -56,27 +57,23 @@ impl StateSet {
     }
 }
 
-/// The flag of a cut in a list of reports; a pattern does not have it.
-pub(super) const CUT: u32 = 1 << 31;
-// The flag cannot collide with an index: patterns and cuts have NFA states, and an NFA has far fewer than 2^31.
-
 /// The cut of all dead suffixes. No pattern set has that many cuts.
-const DEAD_CUT: u32 = !CUT;
+const DEAD_CUT: u32 = NO_INDEX;
 
 /// The epsilon closure of the start of every pattern, after one look-behind.
 #[derive(Debug)]
 pub(super) struct StartClosure {
     /// The states as a list, to be stepped.
-    pub(super) states: Box<[u32]>,
+    pub(super) states: Box<[NfaStateId]>,
     /// The same states as a bit vector, to be removed from a successor.
     pub(super) bits: Box<[u64]>,
-    /// The cuts in the closure.
-    pub(super) cuts: Box<[u32]>,
+    /// The cuts in the closure, as a state reports them.
+    pub(super) cuts: Box<[EncodedReport]>,
 }
 
 impl StartClosure {
-    pub(super) fn contains(&self, state: u32) -> bool {
-        self.bits[state as usize / 64] >> (state % 64) & 1 == 1
+    pub(super) fn contains(&self, state: NfaStateId) -> bool {
+        self.bits[state.index() / 64] >> (state.number() % 64) & 1 == 1
     }
 }
 
@@ -84,8 +81,8 @@ impl StartClosure {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Successor {
     pub(super) state_set: StateSet,
-    pub(super) now: Vec<u32>,
-    pub(super) late: Vec<u32>,
+    pub(super) now: Vec<EncodedReport>,
+    pub(super) late: Vec<EncodedReport>,
 }
 
 /// The scratch space of the subset construction, with the successor it computed last.
@@ -95,8 +92,8 @@ pub(super) struct Determinizer {
     seen: Vec<u64>,
     // A round is a generation number for `seen`, so the marks need not be cleared. It has 64 bits and never wraps.
     round: u64,
-    stack: Vec<u32>,
-    resolved: Vec<u32>,
+    stack: Vec<NfaStateId>,
+    resolved: Vec<NfaStateId>,
     /// True while a suffix is stepped: its closure continues past cuts instead of reporting them.
     passes_cuts: bool,
     pub(super) successor: Successor,
@@ -129,9 +126,9 @@ impl Determinizer {
         }
         // A cut at the start of a pattern is reached at every position. `CacheBuilder` adds it to each contribution.
         let mut cuts = Vec::new();
-        states.retain(|&state| match nfa.states[state as usize] {
+        states.retain(|&state| match nfa.states[state.index()] {
             NfaState::Cut { cut, .. } => {
-                cuts.push(CUT | cut);
+                cuts.push(EncodedReport::of_cut(cut));
                 false
             }
             _ => true,
@@ -139,7 +136,7 @@ impl Determinizer {
         // The closure stops at undecided assertions: the assertion is in the list, its targets are not.
         let mut bits = vec![0u64; nfa.states.len().div_ceil(64)].into_boxed_slice();
         for &state in &states {
-            bits[state as usize / 64] |= 1 << (state % 64);
+            bits[state.index() / 64] |= 1 << (state.number() % 64);
         }
         cuts.sort_unstable();
         StartClosure {
@@ -156,18 +153,18 @@ impl Determinizer {
     fn epsilon_closure(
         &mut self,
         nfa: &Nfa,
-        state: u32,
+        state: NfaStateId,
         before: LookBehind,
         after: LookAhead,
-        out: &mut Vec<u32>,
+        out: &mut Vec<NfaStateId>,
     ) {
         // The order of visits does not matter: all ends are reported, so there are no priorities as in a Pike VM.
         self.stack.push(state);
         while let Some(state) = self.stack.pop() {
-            if std::mem::replace(&mut self.seen[state as usize], self.round) == self.round {
+            if std::mem::replace(&mut self.seen[state.index()], self.round) == self.round {
                 continue;
             }
-            match &nfa.states[state as usize] {
+            match &nfa.states[state.index()] {
                 NfaState::Class { .. } | NfaState::Match(_) => out.push(state),
                 // A split is never in a set: its targets are.
                 NfaState::Split(next) => self.stack.extend_from_slice(next),
@@ -206,15 +203,15 @@ impl Determinizer {
         // A second round, because a state that was resolved may also be a target of this symbol.
         self.round += 1;
         for &state in &resolved {
-            match nfa.states[state as usize] {
+            match nfa.states[state.index()] {
                 NfaState::Class { class, next } if nfa.class_contains(class, column) => {
                     let states = &mut successor.state_set.states;
                     self.epsilon_closure(nfa, next, after, LookAhead::Unknown, states);
                 }
                 // Only a resolved assertion leads here: a match that needed no look-ahead was moved out of the set
                 // when it was reached. The match ends before this symbol, so the report is late.
-                NfaState::Match(pattern) => successor.late.push(pattern),
-                NfaState::Cut { cut, .. } => successor.late.push(CUT | cut),
+                NfaState::Match(pattern) => successor.late.push(EncodedReport::of_pattern(pattern)),
+                NfaState::Cut { cut, .. } => successor.late.push(EncodedReport::of_cut(cut)),
                 _ => {}
             }
         }
@@ -241,7 +238,7 @@ impl Determinizer {
         self.successor.clear();
         self.round += 1;
         states.step(bit_nfa, column, next, |next, state| {
-            let NfaState::Class { next: to, .. } = nfa.states[state as usize] else {
+            let NfaState::Class { next: to, .. } = nfa.states[state.index()] else {
                 // Subsumed copies of a repeat are not dropped here. A shift moves 64 of them at once, which is cheaper.
                 return;
             };
@@ -249,9 +246,13 @@ impl Determinizer {
             self.epsilon_closure(nfa, to, after, LookAhead::Unknown, &mut reached);
             // Targets of a shift are classes and need no closure. Only the other targets come here.
             for &state in &reached {
-                match nfa.states[state as usize] {
-                    NfaState::Match(pattern) => self.successor.now.push(pattern),
-                    NfaState::Cut { cut, .. } => self.successor.now.push(CUT | cut),
+                match nfa.states[state.index()] {
+                    NfaState::Match(pattern) => {
+                        self.successor.now.push(EncodedReport::of_pattern(pattern))
+                    }
+                    NfaState::Cut { cut, .. } => {
+                        self.successor.now.push(EncodedReport::of_cut(cut))
+                    }
                     _ => next.add(state),
                 }
             }
@@ -312,10 +313,10 @@ impl Determinizer {
     fn resolve(
         &mut self,
         nfa: &Nfa,
-        states: impl Iterator<Item = u32>,
+        states: impl Iterator<Item = NfaStateId>,
         before: LookBehind,
         after: LookAhead,
-        out: &mut Vec<u32>,
+        out: &mut Vec<NfaStateId>,
     ) {
         if !nfa.has_look {
             // Without assertions the set is its own closure.
@@ -354,7 +355,7 @@ impl Determinizer {
         &mut self,
         nfa: &Nfa,
         before: LookBehind,
-        states: impl Iterator<Item = u32>,
+        states: impl Iterator<Item = NfaStateId>,
     ) -> Vec<u32> {
         let mut reached = Vec::new();
         // A cut after an assertion that only the end decides can no longer activate its suffix, so it is passed.
@@ -363,7 +364,7 @@ impl Determinizer {
         self.passes_cuts = false;
         let mut patterns: Vec<u32> = reached
             .into_iter()
-            .filter_map(|state| match nfa.states[state as usize] {
+            .filter_map(|state| match nfa.states[state.index()] {
                 NfaState::Match(pattern) => Some(pattern),
                 _ => None,
             })
@@ -388,13 +389,13 @@ impl Successor {
         let now = &mut self.now;
         self.state_set
             .states
-            .retain(|&state| match nfa.states[state as usize] {
+            .retain(|&state| match nfa.states[state.index()] {
                 NfaState::Match(pattern) => {
-                    now.push(pattern);
+                    now.push(EncodedReport::of_pattern(pattern));
                     false
                 }
                 NfaState::Cut { cut, .. } => {
-                    now.push(CUT | cut);
+                    now.push(EncodedReport::of_cut(cut));
                     false
                 }
                 _ => true,
@@ -402,7 +403,9 @@ impl Successor {
     }
 
     fn sort_lists(&mut self, nfa: &Nfa) {
-        for list in [&mut self.state_set.states, &mut self.now, &mut self.late] {
+        self.state_set.states.sort_unstable();
+        self.state_set.states.dedup();
+        for list in [&mut self.now, &mut self.late] {
             list.sort_unstable();
             list.dedup();
         }
@@ -439,10 +442,12 @@ mod tests {
         let mut determinizer = Determinizer::new(nfa.states.len());
         for before in LookBehind::ALL {
             let start_closure = determinizer.start_closure(&nfa, before);
-            let held = (0..nfa.states.len() as u32).filter(|&state| start_closure.contains(state));
+            let held = (0..nfa.states.len() as u32)
+                .map(NfaStateId::from_number)
+                .filter(|&state| start_closure.contains(state));
             let mut states = start_closure.states.to_vec();
             states.sort_unstable();
-            assert_eq!(held.collect::<Vec<u32>>(), states, "{before:?}");
+            assert_eq!(held.collect::<Vec<NfaStateId>>(), states, "{before:?}");
             assert!(states.len() >= 2 && states.len() < nfa.states.len());
         }
     }

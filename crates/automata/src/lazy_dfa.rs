@@ -27,6 +27,7 @@ use super::generations::{self, Generations};
 use super::look::LookBehind;
 use super::nfa::Nfa;
 use super::prefilter::Prefilter;
+use super::report::EncodedReport;
 use super::simd::SimdLevel;
 use super::single_match::SingleMatch;
 use super::suffix::CursorExtra;
@@ -75,8 +76,8 @@ struct DfaCache {
     dead: StateId,
     /// The start state of the suffix of each cut, by look-behind, where it is built.
     suffixes: Box<[PublishedState]>,
-    /// The cuts that are reached before the first symbol.
-    initial_cuts: Box<[u32]>,
+    /// The reports of the cuts that are reached before the first symbol.
+    initial_cuts: Box<[EncodedReport]>,
     cache: Mutex<CacheBuilder>,
 }
 

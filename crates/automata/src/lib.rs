@@ -33,8 +33,8 @@
 //! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
 //!    the table again, or `generations` replaces the table.
 //!
-//! `utf8` decodes bytes to symbols, `suffix` holds what a cursor carries besides one state, `single_match` stops
-//! patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
+//! `utf8` decodes bytes to symbols, `report` encodes what a state reports, `suffix` holds what a cursor carries besides one
+//! state, `single_match` stops patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
 //! finds whole matches and the start of a match. With the feature `lookaround`, `lookaround::approximate`
 //! over-approximates a pattern with look-around by a regular one and `lookaround::verify` verifies its matches.
 //!
@@ -51,6 +51,8 @@
 //! | cut, suffix | a pattern with a wide gap is cut before it; the NFA after the cut is its suffix |
 //! | special state | a state that reports, is unbuilt or has a sparse row: the search loop leaves its fast path |
 //! | generation | one table in a sequence: a full table is replaced by the next generation |
+
+#![warn(missing_docs)]
 
 pub(crate) mod alphabet;
 mod bit_nfa;
@@ -69,6 +71,7 @@ pub mod pattern;
 pub mod pike;
 mod prefilter;
 mod prefix_tree;
+mod report;
 pub(crate) mod simd;
 mod simplify;
 mod single_match;
@@ -172,7 +175,8 @@ impl Cursor {
         room: &mut [u8; SHORT],
         agrees: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        // Several automata would have to agree before any of them moves. That is left to `Matcher::push_short`.
+        // Several automata would have to agree before any of them moves. That is left to
+        // `Matcher::push_short_with_suffixes`.
         self.more.is_none() && self.first.push_short(bytes, room, agrees)
     }
 }
@@ -182,6 +186,11 @@ impl Matcher {
     ///
     /// # Errors
     /// The patterns distinguish more classes of characters than a table has columns.
+    ///
+    /// # Complexity
+    /// Linear in the number of NFA states, and `O(n log n)` in the number `n` of ranges of all classes together. From 128
+    /// patterns on they are also tried on a sample of constant length, together and, if that needs too many states,
+    /// each of them alone. Besides these, only start states are built: the others are built when text needs them.
     pub fn new(
         patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
@@ -189,7 +198,11 @@ impl Matcher {
         Matcher::with_every_end(patterns, table_bytes, &[])
     }
 
-    /// As [`new`](Self::new), but reports every end of a match of the patterns marked in `every_end`.
+    /// As [`new`](Self::new), but reports every end of a match of the patterns marked in `every_end`, which has an
+    /// element for each pattern; patterns beyond its end are not marked.
+    ///
+    /// # Errors
+    /// The patterns distinguish more classes of characters than a table has columns.
     pub fn with_every_end(
         patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
@@ -349,6 +362,12 @@ impl Matcher {
 
     /// Steps the bytes, each once, and calls `on` for each match that becomes certain. Events of one pattern come in
     /// the order of `at`; events of different patterns come in no order.
+    ///
+    /// # Complexity
+    /// Linear in the number of bytes, for each automaton, once the states that the text needs are built. Building one is
+    /// linear in the NFA states and transitions of its set. Where the table is full, or states are built about as often
+    /// as they are used, each symbol costs a step of the NFA: at most one visit of each NFA state, mostly in words of 64
+    /// states. Each live suffix is stepped as well, at most one for each cut. Memory is bounded by twice `table_bytes`.
     #[inline]
     pub fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
@@ -371,17 +390,25 @@ impl Matcher {
         });
     }
 
-    /// Does what [`Cursor::push_short`] does, also with several automata and with active suffixes. Returns the bytes
+    /// Does what [`Cursor::push_short`] does, also with several automata, with live suffixes, and over characters that
+    /// are not ASCII. Returns the bytes
     /// padded with zeros, or `None` if it declined; then nothing has changed.
     #[inline]
-    pub fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+    pub fn push_short_with_suffixes(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+    ) -> Option<[u8; SHORT]> {
         if !self.more.is_empty() {
             return self.push_short_all(cursor, bytes);
         }
-        self.first.lazy.push_short(&mut cursor.first, bytes)
+        self.first
+            .lazy
+            .push_short_with_suffixes(&mut cursor.first, bytes)
     }
 
-    /// [`push_short`](Self::push_short) over several automata: all of them accept the delta, or none steps it.
+    /// Does what [`push_short_with_suffixes`](Self::push_short_with_suffixes) does over several automata: all of them accept
+    /// the delta, or none steps it.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         // First step all automata without moving a cursor: if one declines, none may have moved.
         if !is_short(bytes) || !bytes.is_ascii() {

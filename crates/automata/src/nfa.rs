@@ -28,8 +28,31 @@ use super::hash::{IdentityMap, RangesKey};
 use super::prefix_tree::{PatternStep, PrefixTree, SplitConfig};
 use super::split::{GapCriteria, Selectivity, is_single, selectivity};
 
-/// The index of a state.
-pub(crate) type NfaStateId = u32;
+/// The index of a state of an [`Nfa`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NfaStateId(u32);
+
+impl NfaStateId {
+    #[inline]
+    pub(crate) const fn from_number(number: u32) -> NfaStateId {
+        NfaStateId(number)
+    }
+
+    #[inline]
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns the state with a number greater by `shift`.
+    fn shifted(self, shift: u32) -> NfaStateId {
+        NfaStateId(self.0 + shift)
+    }
+}
 
 /// One state. States are compiled back to front, so each stores where it continues.
 #[derive(Clone, Debug)]
@@ -147,10 +170,10 @@ impl Nfa {
         let collect = |(round, entry): (u32, NfaStateId)| {
             let (mut stack, mut patterns) = (vec![entry], Vec::new());
             while let Some(state) = stack.pop() {
-                if std::mem::replace(&mut seen[state as usize], round) == round {
+                if std::mem::replace(&mut seen[state.index()], round) == round {
                     continue;
                 }
-                match &self.states[state as usize] {
+                match &self.states[state.index()] {
                     NfaState::Match(pattern) => patterns.push(*pattern),
                     NfaState::Split(next) => stack.extend_from_slice(next),
                     NfaState::Class { next, .. }
@@ -172,7 +195,7 @@ impl Nfa {
     pub(crate) fn with_distinct_starts(mut self) -> Nfa {
         // Every state gets a copy, because splits and assertions of the start closure may lead anywhere. The copies
         // that no start reaches stay unused.
-        let shift = self.states.len() as NfaStateId;
+        let shift = self.states.len() as u32;
         let copies: Vec<NfaState> = self
             .states
             .iter()
@@ -180,18 +203,20 @@ impl Nfa {
                 // The first symbol leads to the original states, and no original state leads to a copy.
                 NfaState::Class { .. } | NfaState::Match(_) | NfaState::Cut { .. } => state.clone(),
                 NfaState::Split(to) => {
-                    NfaState::Split(to.iter().map(|next| next + shift).collect())
+                    NfaState::Split(to.iter().map(|next| next.shifted(shift)).collect())
                 }
                 NfaState::Look { look, next } => NfaState::Look {
                     look: *look,
-                    next: next + shift,
+                    next: next.shifted(shift),
                 },
             })
             .collect();
         self.states.extend(copies);
         // A copy of a repeat's copy has no role: its number is not next to those of the original ones.
         self.copies.resize(self.states.len(), UnrolledRepeat::None);
-        self.starts.iter_mut().for_each(|start| *start += shift);
+        self.starts
+            .iter_mut()
+            .for_each(|start| *start = start.shifted(shift));
         self
     }
 
@@ -230,7 +255,7 @@ impl Nfa {
     }
 
     fn copy_role(&self, state: NfaStateId) -> UnrolledRepeat {
-        self.copies[state as usize]
+        self.copies[state.index()]
     }
 
     /// Returns true if the class contains the column.
@@ -284,10 +309,8 @@ fn reaches_assertion(states: &[NfaState]) -> Vec<bool> {
             let is_reached = match kind {
                 NfaState::Look { .. } => true,
                 NfaState::Match(_) => false,
-                NfaState::Class { next, .. } | NfaState::Cut { next, .. } => {
-                    reaches[*next as usize]
-                }
-                NfaState::Split(next) => next.iter().any(|&next| reaches[next as usize]),
+                NfaState::Class { next, .. } | NfaState::Cut { next, .. } => reaches[next.index()],
+                NfaState::Split(next) => next.iter().any(|next| reaches[next.index()]),
             };
             has_changed |= is_reached && !reaches[state];
             reaches[state] = is_reached;
@@ -343,7 +366,7 @@ impl NfaCompiler {
         let reaches_assertion = reaches_assertion(&self.states);
         let cuts = self.cuts.into_iter().map(|entry| NfaCut {
             entry,
-            has_look: reaches_assertion[entry as usize],
+            has_look: reaches_assertion[entry.index()],
         });
         let mut copies = self.copies;
         if !copies.is_empty() {
@@ -363,7 +386,7 @@ impl NfaCompiler {
 
     fn add(&mut self, state: NfaState) -> NfaStateId {
         self.states.push(state);
-        self.states.len() as NfaStateId - 1
+        NfaStateId(self.states.len() as u32 - 1)
     }
 
     fn add_class(&mut self, ranges: Ranges, next: NfaStateId) -> NfaStateId {
@@ -577,7 +600,7 @@ impl NfaCompiler {
                 let again = self.add(NfaState::Split(Box::new([])));
                 let copy = self.compile_copy(UnrolledRepeat::Loop(repeat), again, &mut body);
                 // Patched now that both targets exist.
-                self.states[again as usize] = NfaState::Split(Box::new([copy, next]));
+                self.states[again.index()] = NfaState::Split(Box::new([copy, next]));
                 // With `x*` the loop may be skipped. With `x{n,}` the last required copy is the loop itself.
                 entry = if required == 0 { again } else { copy };
                 // One of the required copies is the loop itself.

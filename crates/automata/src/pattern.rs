@@ -19,18 +19,31 @@ use crate::PatternLimits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternError {
     /// It is longer than [`PatternLimits::pattern_bytes`].
-    TooLong { bytes: usize, limit: usize },
-    /// It is not a regular expression. `span` counts bytes of its text.
-    Syntax { message: String, span: Range<usize> },
-    /// It has look-around or a back-reference, which need the feature `lookaround`.
-    NeedsLookaround {
-        construct: &'static str,
+    TooLong {
+        /// The length of its text, in bytes.
+        bytes: usize,
+        /// The limit that it exceeds, in bytes.
+        limit: usize,
+    },
+    /// It is not a regular expression.
+    Syntax {
+        /// What is wrong, in the words of the parser.
+        message: String,
+        /// The part of its text that is wrong, in bytes.
         span: Range<usize>,
     },
-    /// It has look-around or a back-reference that cannot be verified in a bounded window. `span` is empty if the part
-    /// of the text is unknown.
+    /// It has look-around or a back-reference, which need the feature `lookaround`.
+    NeedsLookaround {
+        /// The name of the construct, for a message: `look-around` or `a back-reference`.
+        construct: &'static str,
+        /// The part of its text that is the construct, in bytes.
+        span: Range<usize>,
+    },
+    /// It has look-around or a back-reference that cannot be verified in a bounded window.
     Lookaround {
+        /// Why it cannot be verified.
         error: LookaroundError,
+        /// The part of its text that is the reason, in bytes; empty if that is unknown.
         span: Range<usize>,
     },
     /// It matches the empty text, so it would match everywhere.
@@ -38,7 +51,12 @@ pub enum PatternError {
     /// A part of it can never match folded text.
     Fold(FoldError),
     /// It has more states than [`PatternLimits::rule_states`].
-    TooBig { states: usize, limit: usize },
+    TooBig {
+        /// The number of NFA states, as estimated by [`states`]; it saturates.
+        states: usize,
+        /// The limit that it exceeds, in states.
+        limit: usize,
+    },
 }
 
 /// The largest number of characters that a pattern may look at beyond either end of its match.
@@ -51,7 +69,12 @@ pub enum LookaroundError {
     /// The text that decides about it has no bound.
     Unbounded(&'static str),
     /// It looks further than [`REACH`] characters.
-    TooFar { side: &'static str, chars: usize },
+    TooFar {
+        /// Where it looks, for a message: `ahead` or `behind`.
+        side: &'static str,
+        /// How far it looks, in characters.
+        chars: usize,
+    },
     /// It has a construct without a known over-approximation.
     Unsupported(&'static str),
     /// It has a back-reference inside the group that the back-reference names.
@@ -85,6 +108,7 @@ pub fn parse(text: &str, limits: &PatternLimits) -> Result<Hir, PatternError> {
 /// A regular expression that was parsed and not checked against the limits yet.
 #[derive(Clone, Debug)]
 pub struct Parsed {
+    /// The syntax tree, shared with the [`PatternCache`] that parsed it.
     pub hir: Arc<Hir>,
     /// True if `hir` is the hull of a pattern with look-around, so that each match must be verified.
     pub is_hull: bool,
@@ -165,6 +189,7 @@ struct ParsedPatterns {
 }
 
 impl PatternCache {
+    /// Returns an empty cache for patterns with these limits.
     pub fn new(limits: PatternLimits) -> PatternCache {
         PatternCache {
             limits,
@@ -172,6 +197,7 @@ impl PatternCache {
         }
     }
 
+    /// Returns the limits that patterns are parsed with.
     pub fn limits(&self) -> &PatternLimits {
         &self.limits
     }

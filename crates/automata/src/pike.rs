@@ -127,8 +127,9 @@ impl SymbolSet {
 /// A full match, and the range of the capture group that the program records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PikeMatch {
+    /// The full match, in bytes of the haystack.
     pub range: Range<usize>,
-    /// `None` if the match does not set the group, or if the program records none.
+    /// The capture group, in bytes of the haystack. `None` if the match does not set the group, or if the program records none.
     pub group: Option<Range<usize>>,
 }
 

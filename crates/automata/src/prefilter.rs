@@ -32,15 +32,16 @@ use super::simd::SimdLevel;
 use probe::{BucketMasks, CandidateBits, SPAN, WIDTH, WindowProbe, slot};
 
 /// The bytes of a window that are compared before the automaton runs. The vector probe compares the first four.
-const LOOKED: usize = 8;
+const CHECKED_BYTES: usize = 8;
 
-/// The most bytes between the start of a match and its window, and the limit if no nearer window is selective.
-const FARTHEST: usize = 4;
-const FARTHEST_AT_ALL: usize = 16;
+/// The preferred maximum distance of a window from the start of the match, and the hard maximum used when no nearer
+/// window is selective.
+const MAX_OFFSET: usize = 4;
+const HARD_MAX_OFFSET: usize = 16;
 
 /// The most prefixes that are distinguished, and the number from which on there is no prefilter.
-const BEGINNINGS: usize = 256;
-const MOST_BEGINNINGS: usize = 512;
+const MAX_PREFIXES: usize = 256;
+const HARD_MAX_PREFIXES: usize = 512;
 
 /// The most NFA states of all prefixes together: with more, no window is rare, and finding one takes long.
 const STATES: usize = 1 << 16;
@@ -63,7 +64,7 @@ pub(super) struct Prefilter {
     pub(super) level: SimdLevel,
     probe: WindowProbe,
     /// By position and byte: the windows that allow the byte there, one bit each.
-    looked: Box<[[u128; 128]; LOOKED]>,
+    masks: Box<[[u128; 128]; CHECKED_BYTES]>,
     /// The bytes before a candidate at which a match with this window may start. It is the same for all windows: where
     /// stepping starts for a near one, there may be a partial match whose own window is farther on.
     look_back: usize,
@@ -80,8 +81,8 @@ const STEP: u32 = 1024;
 const IN_LANES: u32 = 620;
 
 /// By size of the delta: the shift by which an estimate follows new costs.
-const SLOW: [u32; 3] = [7, 6, 4];
-const SLOW_TRY: u32 = 2;
+const DECAY_SHIFT: [u32; 3] = [7, 6, 4];
+const TRIAL_DECAY_SHIFT: u32 = 2;
 
 /// A moving average of the cost of a byte.
 #[derive(Debug, Default)]
@@ -92,11 +93,11 @@ impl CostEstimate {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds a cost with the weight of one in two to the power of `slow`.
-    fn record(&self, cost: usize, slow: u32) {
+    /// Adds a cost with the weight of one in two to the power of `shift`.
+    fn record(&self, cost: usize, shift: u32) {
         let (cost, known) = (cost.min(20_000) as u32, self.get());
         // A load and a store, not an atomic update: a cost that another thread overwrites is one sample less.
-        let next = (known + (cost >> slow)).saturating_sub(known >> slow);
+        let next = (known + (cost >> shift)).saturating_sub(known >> shift);
         self.0.store(next, Ordering::Relaxed);
     }
 }
@@ -112,7 +113,7 @@ pub(super) struct ScanEffort {
 /// A window of some patterns, and the share of ordinary text that fits its first four bytes.
 #[derive(Clone, Copy, Debug)]
 struct PrefilterWindow {
-    classes: [AsciiSet; LOOKED],
+    classes: [AsciiSet; CHECKED_BYTES],
     distance: usize,
     share: f64,
 }
@@ -137,7 +138,7 @@ impl Prefilter {
         Some(Prefilter {
             level,
             probe,
-            looked: lookup_masks(&windows)?,
+            masks: lookup_masks(&windows)?,
             // If a window covers a byte that is not ASCII, it starts up to three bytes earlier.
             look_back: farthest + WIDTH - 1,
             costs: Default::default(),
@@ -180,11 +181,11 @@ impl Prefilter {
         let class = class(len);
         let known = &self.costs[class];
         // Trials are rare, so each counts for more.
-        let slow = match known.get() < self.plain_costs[class].get() {
-            true => SLOW[class],
-            false => SLOW_TRY,
+        let shift = match known.get() < self.plain_costs[class].get() {
+            true => DECAY_SHIFT[class],
+            false => TRIAL_DECAY_SHIFT,
         };
-        known.record(cost, slow);
+        known.record(cost, shift);
     }
 
     /// Records the cost of a delta without the prefilter, of which `stepped` bytes were stepped one by one.
@@ -192,7 +193,7 @@ impl Prefilter {
         let in_lanes = len - stepped;
         let cost = (stepped * STEP as usize + in_lanes * IN_LANES as usize) / len;
         let class = class(len);
-        self.plain_costs[class].record(cost, SLOW[class]);
+        self.plain_costs[class].record(cost, DECAY_SHIFT[class]);
     }
 
     /// Returns the candidates of a text, from its start.
@@ -217,7 +218,7 @@ impl Prefilter {
             "filter: reach {}, probe #{:08x}, windows #{:08x}, costs {:?}, {:?} without",
             self.look_back,
             sum(&self.probe),
-            sum(&self.looked),
+            sum(&self.masks),
             costs(&self.costs),
             costs(&self.plain_costs)
         )
@@ -227,10 +228,10 @@ impl Prefilter {
     #[inline]
     fn fits(&self, text: &[u8], at: usize) -> bool {
         // Positions past the end of the text exclude no window: what comes there is not known yet.
-        let bytes = text[at..].iter().take(LOOKED);
+        let bytes = text[at..].iter().take(CHECKED_BYTES);
         let mut windows = u128::MAX;
-        for (looked, &byte) in self.looked.iter().zip(bytes) {
-            match looked.get(usize::from(byte)) {
+        for (masks, &byte) in self.masks.iter().zip(bytes) {
+            match masks.get(usize::from(byte)) {
                 Some(fitting) => windows &= fitting,
                 // Sets hold ASCII only, so nothing can be excluded at another byte.
                 None => return true,
@@ -350,10 +351,10 @@ fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
         });
     }
     let mut windows = Vec::new();
-    for farthest in [FARTHEST, FARTHEST_AT_ALL] {
-        all = grow(nfa, all, farthest + LOOKED, &mut ascii)?;
+    for max_offset in [MAX_OFFSET, HARD_MAX_OFFSET] {
+        all = grow(nfa, all, max_offset + CHECKED_BYTES, &mut ascii)?;
         // Prefixes without a window are extended to where one may be.
-        all.retain(|beginning| match beginning.window(farthest) {
+        all.retain(|prefix| match prefix.window(max_offset) {
             Some(window) => {
                 windows.push(window);
                 false
@@ -373,16 +374,16 @@ fn grow(
     ascii: &mut AsciiSets<'_>,
 ) -> Option<Vec<PrefixClass>> {
     // All prefixes of a list have the same number of positions.
-    let known = all.first().map_or(0, |beginning| beginning.classes.len());
+    let known = all.first().map_or(0, |prefix| prefix.classes.len());
     for place in known..places {
         let mut longer = Vec::new();
         let mut states = 0;
-        for beginning in all {
+        for prefix in all {
             let before = longer.len();
-            beginning.grow(nfa, ascii, place, &mut longer);
+            prefix.grow(nfa, ascii, place, &mut longer);
             let new = longer[before..].iter();
-            states += new.map(|beginning| beginning.states.len()).sum::<usize>();
-            if longer.len() > MOST_BEGINNINGS || states > STATES {
+            states += new.map(|prefix| prefix.states.len()).sum::<usize>();
+            if longer.len() > HARD_MAX_PREFIXES || states > STATES {
                 return None;
             }
         }
@@ -429,7 +430,7 @@ impl PrefixClass {
             if let NfaState::Class {
                 class: ascii_of,
                 next: to,
-            } = nfa.states[state as usize]
+            } = nfa.states[state.index()]
             {
                 // The union over all states: a window may fit too much text, which costs speed, but never too little.
                 class |= ascii.ascii_of(ascii_of);
@@ -441,7 +442,7 @@ impl PrefixClass {
         let states = close(nfa, &next).unwrap_or_default();
         self.classes.push(class);
         self.is_told = self.is_told || self.is_strong();
-        if !self.is_told && !states.is_empty() && out.len() + states.len() < BEGINNINGS {
+        if !self.is_told && !states.is_empty() && out.len() + states.len() < MAX_PREFIXES {
             for &state in &states {
                 out.push(PrefixClass {
                     classes: self.classes.clone(),
@@ -462,11 +463,11 @@ impl PrefixClass {
         last.is_some_and(|classes| share(classes.map(folded)) <= STRONG)
     }
 
-    /// Returns the window that fits least of ordinary text, at most `farthest` bytes after the start; `None` if even
+    /// Returns the window that fits least of ordinary text, at most `max_offset` bytes after the start; `None` if even
     /// that fits too often.
-    fn window(&self, farthest: usize) -> Option<PrefilterWindow> {
-        let windows = (0..=farthest).map(|distance| {
-            let classes: [AsciiSet; LOOKED] =
+    fn window(&self, max_offset: usize) -> Option<PrefilterWindow> {
+        let windows = (0..=max_offset).map(|distance| {
+            let classes: [AsciiSet; CHECKED_BYTES] =
                 std::array::from_fn(|place| self.classes[distance + place]);
             PrefilterWindow {
                 classes,
@@ -502,7 +503,7 @@ fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
         if !seen.insert(state) {
             continue;
         }
-        match &nfa.states[state as usize] {
+        match &nfa.states[state.index()] {
             NfaState::Class { .. } => reached.push(state),
             NfaState::Split(next) => stack.extend_from_slice(next),
             // Taking an assertion to hold makes a window fit more text than it should, never less. A cut is passed,
@@ -581,7 +582,7 @@ fn gather(
     room: usize,
     most: f64,
     ascii_of: impl Fn(AsciiSet) -> AsciiSet,
-) -> Option<Vec<[AsciiSet; LOOKED]>> {
+) -> Option<Vec<[AsciiSet; CHECKED_BYTES]>> {
     let mut gathered: Vec<WindowGroup> = Vec::new();
     for window in windows {
         let classes = window.classes.map(&ascii_of);
@@ -605,7 +606,7 @@ fn gather(
 /// Windows that are searched for together.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowGroup {
-    classes: [AsciiSet; LOOKED],
+    classes: [AsciiSet; CHECKED_BYTES],
     /// The frequencies of the first sets.
     frequencies: [f64; WIDTH],
 }
@@ -616,18 +617,18 @@ impl WindowGroup {
     }
 
     /// Returns the share with these sets added.
-    fn share_with(&self, classes: &[AsciiSet; LOOKED]) -> f64 {
+    fn share_with(&self, classes: &[AsciiSet; CHECKED_BYTES]) -> f64 {
         self.with(classes).iter().product()
     }
 
-    fn with(&self, classes: &[AsciiSet; LOOKED]) -> [f64; WIDTH] {
+    fn with(&self, classes: &[AsciiSet; CHECKED_BYTES]) -> [f64; WIDTH] {
         std::array::from_fn(|place| {
             let new = classes[place] & !self.classes[place];
             (self.frequencies[place] + frequency(new)).min(1.0)
         })
     }
 
-    fn add(&mut self, classes: &[AsciiSet; LOOKED]) {
+    fn add(&mut self, classes: &[AsciiSet; CHECKED_BYTES]) {
         self.frequencies = self.with(classes);
         for (known, class) in self.classes.iter_mut().zip(classes) {
             *known |= class;
@@ -654,15 +655,15 @@ fn groups(windows: &[PrefilterWindow]) -> Option<Box<[BucketMasks]>> {
     Some(groups.into_boxed_slice())
 }
 
-fn lookup_masks(windows: &[PrefilterWindow]) -> Option<Box<[[u128; 128]; LOOKED]>> {
-    let mut looked = Box::new([[0; 128]; LOOKED]);
+fn lookup_masks(windows: &[PrefilterWindow]) -> Option<Box<[[u128; 128]; CHECKED_BYTES]>> {
+    let mut masks = Box::new([[0; 128]; CHECKED_BYTES]);
     let gathered = gather(windows, SLOTS, f64::INFINITY, |class| class)?;
     for (slot, classes) in gathered.iter().enumerate() {
-        for (looked, class) in looked.iter_mut().zip(classes) {
-            for (byte, windows) in looked.iter_mut().enumerate() {
+        for (masks, class) in masks.iter_mut().zip(classes) {
+            for (byte, windows) in masks.iter_mut().enumerate() {
                 *windows |= (class >> byte & 1) << slot;
             }
         }
     }
-    Some(looked)
+    Some(masks)
 }

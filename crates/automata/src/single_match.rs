@@ -82,11 +82,11 @@ fn is_anchored(nfa: &Nfa, start: NfaStateId) -> bool {
     let NfaState::Look {
         look: Look::Start,
         next,
-    } = nfa.states[start as usize]
+    } = nfa.states[start.index()]
     else {
         return false;
     };
-    matches!(nfa.states[next as usize], NfaState::Cut { .. })
+    matches!(nfa.states[next.index()], NfaState::Cut { .. })
 }
 
 #[cfg(test)]

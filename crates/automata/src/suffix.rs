@@ -1,12 +1,11 @@
 //! The parts of a cursor besides its state: the live suffixes of cut patterns, and its NFA states in the fallback.
 
-use std::sync::atomic::Ordering;
-
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::cache::CacheBuilder;
-use super::determinize::{CUT, StateSet};
+use super::determinize::StateSet;
 use super::look::LookBehind;
 use super::nfa::Nfa;
+use super::report::{EncodedReport, Reported};
 use super::table::short_input::ShortInput;
 use super::table::{BLOCK, StateId, Table};
 
@@ -58,7 +57,8 @@ impl StepReports {
     pub(super) fn add_reports(&mut self, table: &Table, state: StateId) {
         let report = table.report(state);
         for (list, is_late) in [(report.late, true), (report.now, false)] {
-            let patterns = list.iter().map(|pattern| pattern.load(Ordering::Relaxed));
+            // Cuts after a cut are passed, so there are only patterns.
+            let patterns = list.iter().map(|cell| EncodedReport::load(cell).pattern());
             patterns.for_each(|pattern| self.push(pattern, is_late));
         }
     }
@@ -199,11 +199,11 @@ impl NfaCursor {
             successor
                 .late
                 .iter()
-                .for_each(|&pattern| hits.push(pattern, true));
+                .for_each(|report| hits.push(report.pattern(), true));
             successor
                 .now
                 .iter()
-                .for_each(|&pattern| hits.push(pattern, false));
+                .for_each(|report| hits.push(report.pattern(), false));
             std::mem::swap(state_set, &mut successor.state_set);
             !state_set.states.is_empty()
         });
@@ -216,23 +216,24 @@ impl NfaCursor {
         cache.determinizer.successor.late = late;
     }
 
-    fn on_report(
+    /// Handles one entry of a report: collects a pattern, or activates the suffix of a cut.
+    pub(super) fn on_report(
         &mut self,
         nfa: &Nfa,
         cache: &mut CacheBuilder,
-        reached: u32,
+        report: EncodedReport,
         before: LookBehind,
         is_late: bool,
         hits: &mut StepReports,
     ) {
-        match reached & CUT {
-            0 => hits.push(reached, is_late),
-            _ => self.activate_suffix(nfa, cache, reached & !CUT, before, is_late, hits),
+        match report.decode() {
+            Reported::Pattern(pattern) => hits.push(pattern, is_late),
+            Reported::Cut(cut) => self.activate_suffix(nfa, cache, cut, before, is_late, hits),
         }
     }
 
     /// Activates the suffix of a cut, live or not.
-    pub(super) fn activate_suffix(
+    fn activate_suffix(
         &mut self,
         nfa: &Nfa,
         cache: &mut CacheBuilder,
@@ -255,7 +256,7 @@ impl NfaCursor {
         successor
             .now
             .iter()
-            .for_each(|&pattern| hits.push(pattern, is_late));
+            .for_each(|report| hits.push(report.pattern(), is_late));
         match known {
             Some(suffix) => std::mem::swap(&mut suffix.1, &mut successor.state_set),
             // The cut was the end of a pattern, or its first assertion failed. There is nothing left to step.

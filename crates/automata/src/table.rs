@@ -38,6 +38,7 @@ pub(crate) mod short_input;
 pub(crate) mod sparse;
 
 use super::alphabet::{Alphabet, Column, STAY};
+use super::report::EncodedReport;
 use super::simd::SimdLevel;
 use super::sync::{AtomicU32, Ordering};
 use sparse::SparseRows;
@@ -410,8 +411,8 @@ pub(crate) struct RowAllocator {
 pub(crate) struct RowSpec<'a> {
     /// The index of the state's look-behind.
     pub(crate) before: u32,
-    pub(crate) now: &'a [u32],
-    pub(crate) late: &'a [u32],
+    pub(crate) now: &'a [EncodedReport],
+    pub(crate) late: &'a [EncodedReport],
 }
 
 impl RowSpec<'_> {
@@ -479,7 +480,8 @@ impl RowAllocator {
     fn add_report(&mut self, table: &Table, new: RowSpec<'_>) -> u32 {
         let about = self.free_report;
         let head = [new.before, new.now.len() as u32, new.late.len() as u32];
-        for &value in head.iter().chain(new.now).chain(new.late) {
+        let lists = new.now.iter().chain(new.late).map(|report| report.bits());
+        for value in head.into_iter().chain(lists) {
             table.reports[self.free_report].store(value, Ordering::Relaxed);
             self.free_report += 1;
         }
@@ -525,7 +527,7 @@ mod tests {
         (nfa, table, rows)
     }
 
-    fn new(now: &[u32]) -> RowSpec<'_> {
+    fn new(now: &[EncodedReport]) -> RowSpec<'_> {
         RowSpec {
             before: 3,
             now,
@@ -544,8 +546,8 @@ mod tests {
         // A report: the look-behind, two lengths, and the lists.
         let report = RowSpec {
             before: 1,
-            now: &[5, 7],
-            late: &[9],
+            now: &[5, 7].map(EncodedReport::of_pattern),
+            late: &[EncodedReport::of_cut(9)],
         };
         assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
         let before = rows.bytes(&table);
@@ -553,11 +555,12 @@ mod tests {
         assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
         assert!(table.is_special(special) && !table.is_special(plain));
         assert_eq!((table.before(special), table.before(plain)), (1, 3));
-        let list = |list: &[AtomicU32]| -> Vec<u32> {
-            list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
+        let list = |list: &[AtomicU32]| -> Vec<EncodedReport> {
+            list.iter().map(EncodedReport::load).collect()
         };
         let found = table.report(special);
-        assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+        assert_eq!(list(found.now), report.now);
+        assert_eq!(list(found.late), report.late);
     }
 
     #[test]
@@ -576,7 +579,8 @@ mod tests {
         // Rows without a report end below the match bit; `UNKNOWN` takes the first row above it.
         let plain = std::iter::from_fn(|| rows.add(&table, new(&[]))).count();
         assert_eq!(plain, room / stride);
-        let special = std::iter::from_fn(|| rows.add(&table, new(&[1]))).count();
+        let special =
+            std::iter::from_fn(|| rows.add(&table, new(&[EncodedReport::of_pattern(1)]))).count();
         assert_eq!(special, room / stride - 1);
     }
 }

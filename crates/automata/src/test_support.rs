@@ -168,7 +168,9 @@ fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32,
         // In the order in which streams try the paths.
         let is_done = is_short(delta)
             && (cursor.push_short(delta, &mut [0; SHORT], |_| true)
-                || matcher.push_short(&mut cursor, delta).is_some());
+                || matcher
+                    .push_short_with_suffixes(&mut cursor, delta)
+                    .is_some());
         if !is_done {
             matcher.push(&mut cursor, delta, |event| {
                 let decided = from + event.at + 1;

@@ -1135,7 +1135,9 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
         let is_short = |before: &str, delta: &str| {
             let mut cursor = matcher.start();
             matcher.push(&mut cursor, before.as_bytes(), |_| ());
-            let is_short = matcher.push_short(&mut cursor, delta.as_bytes()).is_some();
+            let is_short = matcher
+                .push_short_with_suffixes(&mut cursor, delta.as_bytes())
+                .is_some();
             if !is_short {
                 // This builds the missing states.
                 matcher.push(&mut cursor, delta.as_bytes(), |_| ());

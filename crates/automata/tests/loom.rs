@@ -15,6 +15,7 @@ use loom::thread;
 #[allow(dead_code, unreachable_pub)] // these models are about a part of them
 mod matcher {
     pub(crate) mod generations;
+    pub(crate) mod report;
     pub(crate) mod simd;
     pub(crate) mod table;
 
@@ -291,6 +292,7 @@ fn a_full_table_is_replaced_while_others_step_it() {
 #[test]
 fn a_row_is_whole_before_anyone_steps_into_it() {
     use matcher::alphabet::Alphabet;
+    use matcher::report::{EncodedReport, Reported};
     use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
     struct Shared {
@@ -312,8 +314,12 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
             let now = report
                 .now
                 .iter()
-                .map(|pattern| pattern.load(loom::sync::atomic::Ordering::Relaxed));
-            assert_eq!(now.collect::<Vec<_>>(), [7], "what it reports");
+                .map(|cell| EncodedReport::load(cell).decode());
+            assert_eq!(
+                now.collect::<Vec<_>>(),
+                [Reported::Pattern(7)],
+                "what it reports"
+            );
             assert_eq!(self.table.before(next), 3, "the look-behind");
             let on = self.table.step(next, 2);
             assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
@@ -325,7 +331,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
             let row = known.unwrap_or_else(|| {
                 let new = RowSpec {
                     before: 3,
-                    now: &[7],
+                    now: &[EncodedReport::of_pattern(7)],
                     late: &[],
                 };
                 rows.add(&self.table, new).expect("there is room")

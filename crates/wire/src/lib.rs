@@ -52,6 +52,8 @@
 //! assert_eq!(unscanned, [(3, "choices[].delta.sound".to_owned())]);
 //! ```
 
+#![warn(missing_docs)]
+
 mod anthropic;
 mod bedrock;
 mod bedrock_frames;

@@ -15,6 +15,7 @@
 
 use super::super::determinize::{StateSet, Successor};
 use super::super::look::LookBehind;
+use super::super::nfa::NfaStateId;
 
 /// Replaces `code` by the representation of a successor. Its lists must be sorted and free of duplicates.
 pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
@@ -25,14 +26,14 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     } = successor;
     code.clear();
     code.push(state_set.before as u8);
-    // The largest cut is that of dead suffixes, `!CUT`, so adding one cannot overflow.
+    // The largest cut is that of dead suffixes, `NO_INDEX`, so adding one cannot overflow.
     push_varint(state_set.cut.map_or(0, |cut| cut + 1), code);
     // The states come last, so they need no length.
     for list in [now, late] {
         push_varint(list.len() as u32, code);
-        push_deltas(list, code);
+        push_deltas(list.iter().map(|report| report.bits()), code);
     }
-    push_deltas(&state_set.states, code);
+    push_deltas(state_set.states.iter().map(|state| state.number()), code);
 }
 
 /// Decodes the state set; the reports are skipped.
@@ -51,13 +52,13 @@ pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut last = 0;
     while !rest.is_empty() {
         last += read_varint(&mut rest);
-        state_set.states.push(last);
+        state_set.states.push(NfaStateId::from_number(last));
     }
 }
 
-fn push_deltas(list: &[u32], code: &mut Vec<u8>) {
+fn push_deltas(list: impl Iterator<Item = u32>, code: &mut Vec<u8>) {
     let mut last = 0;
-    for &value in list {
+    for value in list {
         push_varint(value - last, code);
         last = value;
     }
@@ -87,6 +88,7 @@ fn read_varint(rest: &mut &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::report::EncodedReport;
     use super::*;
 
     #[test]
@@ -95,10 +97,12 @@ mod tests {
             state_set: StateSet {
                 cut: Some(300),
                 before: LookBehind::Cr,
-                states: vec![0, 1, 127, 128, 70_000, u32::MAX],
+                states: [0, 1, 127, 128, 70_000, u32::MAX]
+                    .map(NfaStateId::from_number)
+                    .into(),
             },
-            now: vec![5, 1 << 31],
-            late: vec![0],
+            now: vec![EncodedReport::of_pattern(5), EncodedReport::of_cut(0)],
+            late: vec![EncodedReport::of_pattern(0)],
         };
         let (mut code, mut state_set) = (Vec::new(), StateSet::default());
         encode(&successor, &mut code);
@@ -107,7 +111,7 @@ mod tests {
         let mut other = Vec::new();
         encode(
             &Successor {
-                late: vec![1],
+                late: vec![EncodedReport::of_pattern(1)],
                 ..successor
             },
             &mut other,

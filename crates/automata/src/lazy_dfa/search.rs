@@ -54,10 +54,10 @@
 
 use super::super::MatchEvent;
 use super::super::alphabet::{Column, SymbolSpan};
-use super::super::determinize::CUT;
 use super::super::prefilter::Prefilter;
+use super::super::report::EncodedReport;
 use super::super::suffix::CursorExtra;
-use super::super::sync::{Arc, Ordering};
+use super::super::sync::Arc;
 use super::super::table::{BLOCK, StateId};
 use super::super::utf8::{Symbol, wide};
 use super::short_input::is_short_len;
@@ -67,7 +67,8 @@ use super::{DfaCache, DfaCursor, LazyDfa};
 /// blocks steps a longer run faster.
 const ASCII_RUN: usize = 8;
 
-/// The attempt of the caller of [`LazyDfa::push`] to step the delta with [`push_short`](LazyDfa::push_short).
+/// The attempt of the caller of [`LazyDfa::push`] to step the delta with
+/// [`LazyDfa::push_short_with_suffixes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPath {
     /// The short path has declined the delta, or the caller prefers the other strategies.
@@ -79,8 +80,8 @@ pub(crate) enum ShortPath {
 /// The way a delta is stepped. An accelerator may decline before it touches the cursor; it never reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Strategy<'a> {
-    /// [`push_short`](LazyDfa::push_short): the whole delta at once, without a branch for each byte. Declines the delta
-    /// if a state is special. Only with several automata: with one, the stream has already tried `push_short`.
+    /// [`LazyDfa::push_short_with_suffixes`]: the whole delta at once, without a branch for each byte. Declines the delta
+    /// if a state is special. Only with several automata: with one, the stream has already tried it.
     ShortInput,
     /// [`push_prefiltered`](LazyDfa::push_prefiltered): only the text around candidates. Never declines: it hands every
     /// byte that it does not skip to the scalar search.
@@ -135,7 +136,7 @@ impl LazyDfa {
         }
         let strategy = self.strategy(bytes.len(), short_path);
         if let Strategy::ShortInput = strategy
-            && self.push_short(cursor, bytes).is_some()
+            && self.push_short_with_suffixes(cursor, bytes).is_some()
         {
             return;
         }
@@ -396,9 +397,9 @@ impl LazyDfa {
         {
             return;
         }
-        // The loop ends: after each failure one missing row or transition exists, or the cursor is in the fallback. One
-        // symbol needs a transition and a promotion for the search, and no more than these, a start state and a reentry
-        // for each cut.
+        // The loop ends: after each failure one missing row or transition exists, or the cursor is in the fallback. Per
+        // symbol: at most one transition and one promotion for the search, and for each cut at most those plus one start
+        // state and one reentry.
         while !cursor.in_fallback() {
             match self.try_step(cursor, column) {
                 Ok((next, reports)) => {
@@ -435,17 +436,17 @@ impl LazyDfa {
                 return false;
             }
             let report = table.report(next);
-            // The lists are sorted, and cuts are greater than patterns.
+            // The lists are sorted, and cuts are greater than patterns, so the last entries tell.
             let last = [report.now.last(), report.late.last()]
                 .into_iter()
                 .flatten();
-            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
+            if EncodedReport::has_cut(last.map(EncodedReport::load)) {
                 return false;
             }
             // In the order of `StepReports::sort`: the lists are sorted, and late reports come first.
             for (list, is_late) in [(report.late, true), (report.now, false)] {
-                for pattern in list {
-                    let pattern = pattern.load(Ordering::Relaxed);
+                for cell in list {
+                    let pattern = EncodedReport::load(cell).pattern();
                     self.report(extra, pattern, is_late, span, on);
                 }
             }

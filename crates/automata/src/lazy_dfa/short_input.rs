@@ -4,11 +4,44 @@
 //! | entry point | used for |
 //! |---|---|
 //! | [`DfaCursor::push_short`] | one automaton, ASCII, no suffixes: needs the cursor alone, tried first |
-//! | [`LazyDfa::push_short`] | one automaton of any kind |
+//! | [`LazyDfa::push_short_with_suffixes`] | one automaton of any kind |
 //! | [`LazyDfa::try_step_short`], then [`LazyDfa::accept_short`] | several automata over the same delta: all of them step it, or none does |
 //!
 //! Contract: an entry point accepts a whole delta or declines it. If it declines, the state of the search is unchanged.
 //! None of them reports or builds a state.
+//!
+//! # From the stream to the table
+//!
+//! The frames of the fast path, from the caller to the callee. Paths without a crate are below `src/` of this one. A frame
+//! that declines passes that on to the frames above it, up to `Stream::push`, which then calls `push_slow`.
+//!
+//! | function | file | declines when | changed when it declines |
+//! |---|---|---|---|
+//! | `Stream::push` | `stream.rs` of `ttsr` | the part is not that of the delta before, or the stream was cut | nothing |
+//! | `OpenPart::push_fast` | `stream/part.rs` of `ttsr` | the delta is not short, or the part is not text that is searched for first ends alone | nothing |
+//! | `FirstEndReader::push_fast` | `stream/part/haystack/first_end.rs` of `ttsr` | a pattern looks around | the room of the window, which is not yet part of it |
+//! | `Cursor::push_short` | `lib.rs` | there are several automata | nothing |
+//! | [`DfaCursor::push_short`] | this one | a suffix is live, the cursor is in the fallback, a character is incomplete, a state was special, or the caller refuses the bytes | `room` |
+//! | `Table::step_short` | `table/short_input.rs` | never: a byte that is not ASCII gives [`Table::unknown`](crate::table::Table::unknown), which is special | `room`, and nothing of the table |
+//! | `push_avx512`, `push_portable` | `table/short_input.rs` | never | as above |
+//! | `short_input::steps` | `table/short_input.rs` | never | nothing |
+//! | `Table::step_block_with` | `table.rs` | never | nothing |
+//! | `Table::next` | `table.rs` | never: an unbuilt transition gives `UNKNOWN` | nothing |
+//!
+//! The frames after that, for deltas that the fast path declines:
+//!
+//! | function | file | declines when | changed when it declines |
+//! |---|---|---|---|
+//! | `Stream::push_slow`, `Stream::read`, `OpenPart::push` | `stream.rs`, `stream/part.rs` of `ttsr` | never: if the delta is not short, the part has limits, or the next frame declines, `OpenPart::push` goes on to `push_verbatim` | |
+//! | `FirstEndReader::push_short_slow` | `stream/part/haystack/first_end.rs` of `ttsr` | a pattern looks around | nothing |
+//! | `Matcher::push_short_with_suffixes` | `lib.rs` | never by itself: it calls `push_short_all` if there are several automata | |
+//! | `Matcher::push_short_all` | `lib.rs` | the delta is not short ASCII, there are too many automata, or one of them declines | [`Suffix::next`](crate::suffix::Suffix::next) |
+//! | [`LazyDfa::push_short_with_suffixes`] | this one | the delta is not short, or all of the next three decline | `Suffix::next` |
+//! | [`LazyDfa::try_step_short`] | this one | a character is incomplete, the cursor is in the fallback, a state was special, or a byte is not ASCII | `Suffix::next` |
+//! | `LazyDfa::push_short_plain` | this one | the cursor is not a single state, or `push_plain` stops before the end | nothing: it is restored |
+//! | `LazyDfa::push_short_symbols` | this one | as `try_step_short`, but for special states only if they report or are unbuilt, and for bytes only if they are of no character or end within one | nothing: it is restored |
+//! | `Table::classify_and_step`, then `CursorExtra::try_step_short` with `Table::step_short_from` for each suffix | `table/short_input.rs`, `suffix.rs` | a state of a suffix was special | `Suffix::next` |
+//! | `short_input::steps` and below | | as above | |
 
 use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
@@ -73,7 +106,7 @@ impl DfaCursor {
         }
         let table = &self.generation.table;
         // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
-        let (state, bits) = unsafe { table.push_short(self.state, bytes, room) };
+        let (state, bits) = unsafe { table.step_short(self.state, bytes, room) };
         // `agrees` comes last: when it has accepted, nothing here can decline any more.
         if table.any_special(bits) || !agrees(room) {
             return false;
@@ -89,7 +122,11 @@ impl LazyDfa {
     /// Steps a short delta unless a state reports or is unbuilt; suffixes may be activated. Returns the bytes padded
     /// with zeros, or `None` if it declined.
     #[inline]
-    pub(crate) fn push_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+    pub(crate) fn push_short_with_suffixes(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+    ) -> Option<[u8; SHORT]> {
         if !is_short(bytes) {
             return None;
         }
@@ -110,8 +147,8 @@ impl LazyDfa {
         self.push_short_symbols(cursor, bytes)
     }
 
-    /// [`push_short`](LazyDfa::push_short), symbol by symbol, for deltas of whole characters that activate suffixes, or
-    /// that are not ASCII while suffixes are live.
+    /// Does what [`LazyDfa::push_short_with_suffixes`] does, symbol by symbol, for deltas of whole characters that activate
+    /// suffixes, or that are not ASCII while suffixes are live.
     // PERF: otherwise every delta that activates a suffix takes the slow path through the stream.
     #[inline(never)]
     fn push_short_symbols(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
@@ -158,14 +195,14 @@ impl LazyDfa {
         // SAFETY: 1. the state of a cursor is one of its table (invariant of `DfaCursor`).
         let short = match self.tracks_idle {
             true => unsafe {
-                table.short(cursor.state, bytes, |state| {
+                table.classify_and_step(cursor.state, bytes, |state| {
                     stepped += 1;
                     if cache.is_start_state(state) {
                         idle_until = stepped;
                     }
                 })
             },
-            false => unsafe { table.short(cursor.state, bytes, |_| ()) },
+            false => unsafe { table.classify_and_step(cursor.state, bytes, |_| ()) },
         };
         let is_plain = !table.any_special(short.bits)
             && match &mut cursor.extra {

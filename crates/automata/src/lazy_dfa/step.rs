@@ -7,10 +7,10 @@
 use super::super::MatchEvent;
 use super::super::alphabet::SymbolSpan;
 use super::super::cache::Unbuilt;
-use super::super::determinize::CUT;
 use super::super::look::LookBehind;
+use super::super::report::{EncodedReport, Reported};
 use super::super::suffix::{CursorExtra, StepReports, Suffix};
-use super::super::sync::{Arc, Ordering};
+use super::super::sync::Arc;
 use super::super::table::StateId;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
@@ -131,13 +131,13 @@ impl LazyDfa {
         // The look-behind of a late cut is that of the position before the symbol, hence `from`.
         let mut early = StepReports::default();
         for late in report.late {
-            let late = late.load(Ordering::Relaxed);
+            let late = EncodedReport::load(late);
             self.on_report(generation, extra, from, late, true, &mut early)?;
         }
         let mut reports = self.try_step_suffixes(generation, extra, column)?;
         reports.append(early);
         for now in report.now {
-            let now = now.load(Ordering::Relaxed);
+            let now = EncodedReport::load(now);
             self.on_report(generation, extra, to, now, false, &mut reports)?;
         }
         Ok(reports)
@@ -151,15 +151,17 @@ impl LazyDfa {
         generation: &DfaCache,
         extra: &mut CursorExtra,
         at: StateId,
-        reached: u32,
+        report: EncodedReport,
         is_late: bool,
         reports: &mut StepReports,
     ) -> Result<(), Unbuilt> {
-        if reached & CUT == 0 {
-            reports.push(reached, is_late);
-            return Ok(());
-        }
-        let cut = reached & !CUT;
+        let cut = match report.decode() {
+            Reported::Cut(cut) => cut,
+            Reported::Pattern(pattern) => {
+                reports.push(pattern, is_late);
+                return Ok(());
+            }
+        };
         if self
             .single_match
             .as_ref()
@@ -173,8 +175,8 @@ impl LazyDfa {
         // A live suffix merges with the new copy. One that has died in this step starts anew, as if it had not been
         // live.
         let next = match index.map(|index| suffixes[index].next) {
-            Some(state_set) if state_set != *dead => match table.reentry(state_set) {
-                next if next == table.unknown() => return Err(Unbuilt::Reentry(state_set)),
+            Some(live) if live != *dead => match table.reentry(live) {
+                next if next == table.unknown() => return Err(Unbuilt::Reentry(live)),
                 next if table.is_promotion_due(next) => return Err(Unbuilt::FullRow(next)),
                 next => next,
             },
@@ -196,8 +198,8 @@ impl LazyDfa {
         // The state reports, or has a sparse row and no report. It has consumed nothing since the cut: it has no late
         // report, and cuts after a cut are passed, so its list holds patterns only.
         if table.is_special(next) {
-            table.report(next).now.iter().for_each(|pattern| {
-                reports.push(pattern.load(Ordering::Relaxed), is_late);
+            table.report(next).now.iter().for_each(|cell| {
+                reports.push(EncodedReport::load(cell).pattern(), is_late);
             });
         }
         Ok(())
@@ -232,10 +234,10 @@ impl LazyDfa {
             let mut cache = cursor.generation.lock();
             let reports = &mut StepReports::default();
             for &cut in &cursor.generation.initial_cuts {
-                nfa_cursor.activate_suffix(
+                nfa_cursor.on_report(
                     &self.nfa,
                     &mut cache,
-                    cut & !CUT,
+                    cut,
                     LookBehind::Start,
                     false,
                     reports,

@@ -132,7 +132,7 @@ impl Verifier {
 
     /// Checks if a match ends at `end`. The window must continue for [`ahead`](Self::ahead) characters after `end`, or
     /// to the end of the haystack. `is_whole` is true if the window starts where the haystack starts.
-    pub fn check(&self, window: &[u8], is_whole: bool, end: usize) -> Verification {
+    pub fn verify_end(&self, window: &[u8], is_whole: bool, end: usize) -> Verification {
         // Without the characters before a start its assertions cannot be decided, so in a window that was cut the first
         // characters are context only.
         let first = if is_whole {
@@ -443,7 +443,10 @@ mod tests {
         ends.filter(|&end| {
             let window = end + nth_char_end(&text.as_bytes()[end..], verifier.ahead()).0;
             let window = &text.as_bytes()[..window];
-            matches!(verifier.check(window, true, end), Verification::Match(_))
+            matches!(
+                verifier.verify_end(window, true, end),
+                Verification::Match(_)
+            )
         })
         .collect()
     }

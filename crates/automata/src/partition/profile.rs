@@ -8,11 +8,12 @@ use regex_syntax::hir::Hir;
 
 use super::super::alphabet::{SymbolSpace, TooManyClasses};
 use super::super::cache::CacheBuilder;
-use super::super::determinize::{CUT, StateSet};
+use super::super::determinize::StateSet;
 use super::super::hash;
 use super::super::lazy_dfa::{LazyDfa, ShortPath};
 use super::super::nfa::Nfa;
 use super::super::prefix_tree::SplitConfig;
+use super::super::report::Reported;
 use super::super::table::{SHORT, Table, TableConfig};
 use super::super::utf8::Symbol;
 
@@ -91,7 +92,7 @@ impl StateTrace {
         let cut_owners: Vec<u32> = nfa
             .cuts
             .iter()
-            .map(|cut| owners[cut.entry as usize])
+            .map(|cut| owners[cut.entry.index()])
             .collect();
         let mut trace = StateTrace {
             before: Vec::new(),
@@ -112,16 +113,17 @@ impl StateTrace {
                         .before
                         .push(hash::hash_number(1 << 40 | search.before as u64));
                     let states = search.states.iter();
-                    states
-                        .for_each(|&state| trace.record(owners[state as usize], at, state.into()));
+                    states.for_each(|&state| {
+                        trace.record(owners[state.index()], at, state.number().into())
+                    });
                     // The reports belong to the state. Their tags keep them apart from NFA states with the same number.
                     for (list, tag) in [(&successor.now, 1), (&successor.late, 2)] {
-                        for &reported in list {
-                            let pattern = match reported & CUT {
-                                0 => reported,
-                                _ => cut_owners[(reported & !CUT) as usize],
+                        for report in list {
+                            let pattern = match report.decode() {
+                                Reported::Pattern(pattern) => pattern,
+                                Reported::Cut(cut) => cut_owners[cut as usize],
                             };
-                            trace.record(pattern, at, tag << 32 | u64::from(reported));
+                            trace.record(pattern, at, tag << 32 | u64::from(report.bits()));
                         }
                     }
                 });

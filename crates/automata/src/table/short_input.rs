@@ -17,6 +17,7 @@ pub(crate) struct ShortInput {
     columns: u128,
     len: usize,
 }
+
 impl Table {
     /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
     /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
@@ -26,7 +27,7 @@ impl Table {
     ///
     /// 1. As of [`next`](Self::next).
     #[inline(always)]
-    pub(crate) unsafe fn push_short(
+    pub(crate) unsafe fn step_short(
         &self,
         state: StateId,
         bytes: &[u8],
@@ -42,14 +43,14 @@ impl Table {
         }
     }
 
-    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes. Calls `visit` with
-    /// each state on the way, those of the padding included.
+    /// As [`step_short`](Self::step_short), for callers that step several states over the same bytes: it returns their
+    /// columns too. Calls `visit` with each state on the way, those of the padding included.
     ///
     /// # Safety
     ///
     /// 1. As of [`next`](Self::next).
     #[inline(always)]
-    pub(crate) unsafe fn short(
+    pub(crate) unsafe fn classify_and_step(
         &self,
         state: StateId,
         bytes: &[u8],

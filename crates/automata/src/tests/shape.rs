@@ -197,7 +197,10 @@ fn read(matcher: &Matcher) -> Ways {
         }
         if delta.len() <= SHORT && cursor.push_short(delta, &mut [0; SHORT], |_| true) {
             ways.fastest += 1;
-        } else if matcher.push_short(&mut cursor, delta).is_some() {
+        } else if matcher
+            .push_short_with_suffixes(&mut cursor, delta)
+            .is_some()
+        {
             ways.short += 1;
         } else {
             ways.long += 1;

@@ -275,7 +275,7 @@ impl CandidateQueue {
         let from = end.saturating_sub(self.past);
         let to = end + nth_char_end(&self.bytes[end..], confirm.ahead()).0;
         let is_whole = self.dropped == 0 && from == 0;
-        let confirmed = confirm.check(&self.bytes[from..to], is_whole, end - from);
+        let confirmed = confirm.verify_end(&self.bytes[from..to], is_whole, end - from);
         let in_haystack = |start: usize| self.dropped + (from + start) as u64;
         match confirmed {
             Verification::NoMatch => {}

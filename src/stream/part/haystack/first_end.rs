@@ -66,7 +66,7 @@ impl FirstEndReader {
     /// Returns false, and changes nothing, if the delta is not of that kind or `accepts` returns false for its bytes,
     /// which are padded with zeros.
     #[inline(always)]
-    pub(in crate::stream::part) fn push_short(
+    pub(in crate::stream::part) fn push_fast(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
@@ -99,12 +99,12 @@ impl FirstEndReader {
         step: ShortStep,
     ) {
         matcher.accept_short(&mut self.cursor, bytes, step);
-        self.window.push_short(*padded, bytes.len());
+        self.window.push_padded(*padded, bytes.len());
     }
 
-    /// Like [`push_short`](Self::push_short), for views with several automata or with a live suffix.
+    /// Like [`push_fast`](Self::push_fast), for views with several automata or with a live suffix.
     #[inline(never)]
-    pub(in crate::stream::part) fn push_short_all(
+    pub(in crate::stream::part) fn push_short_slow(
         &mut self,
         matcher: &Matcher,
         bytes: &[u8],
@@ -112,10 +112,10 @@ impl FirstEndReader {
         if self.is_confirming() {
             return false;
         }
-        let Some(padded) = matcher.push_short(&mut self.cursor, bytes) else {
+        let Some(padded) = matcher.push_short_with_suffixes(&mut self.cursor, bytes) else {
             return false;
         };
-        self.window.push_short(padded, bytes.len());
+        self.window.push_padded(padded, bytes.len());
         true
     }
 

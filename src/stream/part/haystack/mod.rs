@@ -92,14 +92,14 @@ impl HaystackReader {
         }
     }
 
-    /// The fast path if no full matches are needed: see [`FirstEndReader::push_short`].
+    /// The fast path if no full matches are needed: see [`FirstEndReader::push_fast`].
     #[inline]
-    pub(super) fn push_short(
+    pub(super) fn push_fast(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        self.full.is_empty() && self.first_end.push_short(bytes, accepts)
+        self.full.is_empty() && self.first_end.push_fast(bytes, accepts)
     }
 
     /// Reads the next piece.
@@ -113,8 +113,8 @@ impl HaystackReader {
     ) {
         // The offsets of the bytes are needed only for a match, so the fast path ignores them.
         let is_short = is_short(piece.bytes);
-        let is_read = view.patterns.is_empty()
-            || is_short && self.first_end.push_short(piece.bytes, |_| true);
+        let is_read =
+            view.patterns.is_empty() || is_short && self.first_end.push_fast(piece.bytes, |_| true);
         if !is_read {
             self.first_end.push_piece(view, admission, scope, piece);
         }

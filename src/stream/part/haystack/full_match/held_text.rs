@@ -156,7 +156,7 @@ impl HeldText {
             self.before = self.before.after(&skipped.to_le_bytes());
             self.before.chars -= zeros;
         }
-        self.window.push_short(*padded, len);
+        self.window.push_padded(*padded, len);
     }
 
     /// Drops the held text.
