@@ -58,6 +58,7 @@ struct Commands {
     has_changed: bool,
     written: WrittenFiles,
     /// Dropped commands, whose buffers are reused.
+    #[allow(clippy::vec_box, reason = "they come from `known` and go back to it")]
     spare: Vec<Box<TrackedCommand>>,
     /// Buffers of a single event.
     ids: Vec<CommandId>,
@@ -610,7 +611,7 @@ impl Commands {
             command.read.push(path.as_bytes());
         }
         let (id, passes_files) = (command.id, command.operands.are_passed);
-        let is_source = command.is_source;
+        let is_source = command.links.is_source;
         if command.needs.files {
             self.change_at(set, index, |progress, pattern, cache| {
                 progress.add_read_file(pattern, path, cache);
@@ -621,7 +622,7 @@ impl Commands {
         }
         for index in 0..self.known.len() {
             let receiver = &self.known[index];
-            if receiver.needs.files && receiver.sources.contains(&id) {
+            if receiver.needs.files && receiver.links.sources.contains(&id) {
                 self.change_at(set, index, |progress, pattern, cache| {
                     progress.add_read_file(pattern, path, cache);
                 });
@@ -632,11 +633,11 @@ impl Commands {
     /// Adds the files that the sources of a command read.
     fn add_reads_of_sources(&mut self, set: &CommandSet, index: usize) {
         let command = &self.known[index];
-        if !command.needs.files || command.sources.is_empty() {
+        if !command.needs.files || command.links.sources.is_empty() {
             return;
         }
         let mut all = std::mem::take(&mut self.known[index].progress);
-        let sources = &self.known[index].sources;
+        let sources = &self.known[index].links.sources;
         let sources = self
             .known
             .iter()
@@ -660,18 +661,18 @@ impl Commands {
         let Some(index) = self.index(from) else {
             return;
         };
-        self.known[index].is_source = true;
+        self.known[index].links.is_source = true;
         let mut sources = std::mem::take(&mut self.ids);
         sources.clear();
-        sources.extend_from_slice(&self.known[index].sources);
+        sources.extend_from_slice(&self.known[index].links.sources);
         sources.push(from);
         for index in 0..self.known.len() {
             let receiver = &mut self.known[index];
-            if receiver.id != to && !receiver.sources.contains(&to) {
+            if receiver.id != to && !receiver.links.sources.contains(&to) {
                 continue;
             }
             for source in &sources {
-                let known = &mut receiver.sources;
+                let known = &mut receiver.links.sources;
                 if known.len() < SOURCES && *source != receiver.id && !known.contains(source) {
                     known.push(*source);
                 }
@@ -742,11 +743,11 @@ impl Commands {
         };
         let gets_input = |wanted: u32| {
             let mut others = self.known.iter().enumerate();
-            others.any(|(at, other)| command.sources.contains(&other.id) && has(at, wanted))
+            others.any(|(at, other)| command.links.sources.contains(&other.id) && has(at, wanted))
         };
         let passes_output = |wanted: u32| {
             let mut others = self.known.iter().enumerate();
-            others.any(|(at, other)| other.sources.contains(&command.id) && has(at, wanted))
+            others.any(|(at, other)| other.links.sources.contains(&command.id) && has(at, wanted))
         };
         let runs = |wanted: u32| {
             let mut others = self.known.iter().enumerate();

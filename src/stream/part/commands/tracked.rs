@@ -72,6 +72,15 @@ pub(super) struct OperandUse {
     pub(super) are_urls: bool,
 }
 
+/// The commands whose output a command gets, and the use of its own output.
+#[derive(Debug, Default)]
+pub(super) struct CommandLinks {
+    /// The commands whose output is the input of this one, directly or not.
+    pub(super) sources: Vec<CommandId>,
+    /// True if the command is a source of another.
+    pub(super) is_source: bool,
+}
+
 /// A command of a call.
 #[derive(Debug)]
 pub(super) struct TrackedCommand {
@@ -82,10 +91,7 @@ pub(super) struct TrackedCommand {
     pub(super) has_met: bool,
     /// The words that the patterns in `progress` have requirements on.
     pub(super) needs: WordNeeds,
-    /// The commands whose output is the input of this one, directly or not.
-    pub(super) sources: Vec<CommandId>,
-    /// True if the command is a source of another.
-    pub(super) is_source: bool,
+    pub(super) links: CommandLinks,
     /// The names and the values of the variables, in turn.
     pub(super) variables: TextList,
     /// The files that redirections write and read.
@@ -119,8 +125,7 @@ impl Default for TrackedCommand {
             progress: Vec::new(),
             has_met: false,
             needs: WordNeeds::default(),
-            sources: Vec::new(),
-            is_source: false,
+            links: CommandLinks::default(),
             variables: TextList::default(),
             written: TextList::default(),
             read: TextList::default(),
@@ -154,8 +159,7 @@ impl TrackedCommand {
             progress,
             has_met,
             needs,
-            sources,
-            is_source,
+            links,
             variables,
             written,
             read,
@@ -172,7 +176,8 @@ impl TrackedCommand {
             end,
         } = self;
         progress.clear();
-        sources.clear();
+        links.sources.clear();
+        links.is_source = false;
         for texts in [
             variables,
             written,
@@ -187,7 +192,7 @@ impl TrackedCommand {
         text.clear();
         (*id, *parent, *needs) = (empty.id, empty.parent, empty.needs);
         (*saves_downloads, *operands) = (empty.saves_downloads, empty.operands);
-        (*is_source, *is_ended) = (empty.is_source, empty.is_ended);
+        *is_ended = empty.is_ended;
         *has_met = empty.has_met;
         *last_word = empty.last_word;
         (*start, *end) = (empty.start, empty.end);
