@@ -1,10 +1,13 @@
 """A scripted provider on loopback: Messages, Chat Completions and Responses, streamed or not.
 
-The word `case:NAME` in the last message of a request selects the reply:
+The last word `case:NAME` of a request selects the reply:
 
-    plain   a text
-    text    a text with the word that the rules of this test forbid
-    tool    a call of a shell with that word, if the request offers one; after its result, a text
+    plain        a text
+    text         a text with a word that makes a rule of this test stop the reply
+    retry        a text with a word that makes a rule retry; a good text if the request has the message of that rule
+    tool         a call of a shell with the first word, if the request offers a shell; after its result, a text
+    retry-tool   a call with the second word, or a good call, likewise
+    secret       a call that prints the file with the secret; after its result, a text
 
 Each request is recorded. `Provider.start()` serves in a thread of its own.
 """
@@ -14,12 +17,19 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-FORBIDDEN = "forbidden-word"
-SHELLS = ("Bash", "exec_command", "shell_command", "shell")
+STOPPED = "forbidden-word"
+RETRIED = "retry-word"
+MESSAGE = "write-it-in-another-way"
+SECOND = "second-try"
+SECRET = "key-4fz0q8w1x7c2v9b3n5m6k0j8"
+SECRET_FILE = "secret.txt"
+PLAIN_TEXT = "All is well."
+SECOND_TEXT = "All is well, at the second try."
+SHELLS = ("Bash", "bash", "exec_command", "shell_command", "shell")
 
 
 def case_of(body):
-    found = re.findall(r"case:([a-z]+)", json.dumps(body))
+    found = re.findall(r"case:([a-z-]+)", json.dumps(body))
     return found[-1] if found else "plain"
 
 
@@ -29,28 +39,37 @@ def has_result(body):
 
 
 def shell_of(body):
+    """Returns the name and the schema of the shell that the request offers."""
     for tool in body.get("tools", []):
-        name = tool.get("name") or tool.get("function", {}).get("name")
-        if name in SHELLS:
-            schema = tool.get("input_schema") or tool.get("parameters") or tool.get("function", {}).get("parameters", {})
-            return name, schema.get("properties", {})
+        function = tool.get("function", tool)
+        if function.get("name") in SHELLS:
+            return function["name"], function.get("input_schema") or function.get("parameters", {})
     return None
+
+
+def call_of(shell, command):
+    name, schema = shell
+    members = schema.get("properties", {})
+    member = "cmd" if "cmd" in members else "command"
+    is_list = members.get(member, {}).get("type") == "array"
+    call = {member: ["sh", "-c", command] if is_list else command}
+    for required in schema.get("required", []):
+        call.setdefault(required, "Run a command")
+    return name, json.dumps(call)
 
 
 def reply_of(body):
     """Returns the text, or the name and the input of a call."""
     case = case_of(body)
+    is_second = MESSAGE in json.dumps(body)
+    commands = {"tool": f"touch {STOPPED}", "retry-tool": f"touch {SECOND if is_second else RETRIED}",
+                "secret": f"cat {SECRET_FILE}"}
     shell = shell_of(body)
-    if case == "tool" and shell and not has_result(body):
-        name, members = shell
-        command = f"touch {FORBIDDEN}"
-        member = "cmd" if "cmd" in members else "command"
-        is_list = members.get(member, {}).get("type") == "array"
-        call = {member: ["sh", "-c", command] if is_list else command}
-        if "description" in members:
-            call["description"] = "Touch a file"
-        return None, (name, json.dumps(call))
-    return ("It is a forbidden-word, and more." if case == "text" else "All is well."), None
+    if case in commands and shell and not has_result(body):
+        return None, call_of(shell, commands[case])
+    texts = {"text": f"It is a {STOPPED}, and more.",
+             "retry": SECOND_TEXT if is_second else f"It is a {RETRIED}, and more."}
+    return texts.get(case, PLAIN_TEXT), None
 
 
 def pieces(text):
