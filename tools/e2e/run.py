@@ -104,7 +104,8 @@ def clients(folder):
     found = {f"node-{name}": Client(["node", str(folder / "node" / "sdk.mjs"), name])
              for name in ("anthropic", "chat", "responses", "ai")}
     python = [str(folder / "python" / "bin" / "python"), str(HERE / "sdk.py")]
-    found |= {f"python-{name}": Client(python + [name]) for name in ("anthropic", "anthropic-whole", "chat", "responses")}
+    found |= {f"python-{name}": Client(python + [name])
+              for name in ("anthropic", "anthropic-whole", "chat", "responses")}
     aider = [str(folder / "aider" / "bin" / "aider"), "--model", "openai/m", "--no-check-update", "--analytics-disable",
              "--no-show-model-warnings", "--no-git", "--yes-always", "--no-pretty", "--message"]
     found["aider"] = Client(aider)
@@ -126,8 +127,8 @@ def opencode_settings(url):
     providers = {name: {"options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
                         "models": {"m": {"name": "m", "tool_call": True, "limit": {"context": 200000, "output": 8192}}}}
                  for name in ("anthropic", "openai")}
-    return {"autoupdate": False, "share": "disabled", "enabled_providers": list(providers), "permission": {"*": "allow"},
-            "provider": providers}
+    return {"autoupdate": False, "share": "disabled", "permission": {"*": "allow"},
+            "enabled_providers": list(providers), "provider": providers}
 
 
 def pi_settings(url):
@@ -175,8 +176,10 @@ def served(proxy, url):
 def run(client, case, provider, proxy, folder):
     """Runs the client, behind the proxy if there is one."""
     provider.requests.clear()
-    with tempfile.TemporaryDirectory(prefix="ttsr-e2e-", ignore_cleanup_errors=True) as home, contextlib.ExitStack() as stack:
-        home = pathlib.Path(home)
+    with contextlib.ExitStack() as stack:
+        # A client may leave a process that still writes.
+        folder_of_run = tempfile.TemporaryDirectory(prefix="ttsr-e2e-", ignore_cleanup_errors=True)
+        home = pathlib.Path(stack.enter_context(folder_of_run))
         work = home / "work"
         work.mkdir()
         (work / SECRET_FILE).write_text(f"{SECRET}\n")
@@ -252,6 +255,8 @@ def main():
     provider = Provider.start()
     known = clients(folder)
     names = sys.argv[3:] or list(known)
+    if unknown := set(names) - set(known):
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     failed = 0
     for name in names:
         problems = check(known[name], provider, proxy, folder)
