@@ -1,12 +1,15 @@
 """A scripted provider on loopback: Messages, Chat Completions and Responses, streamed or not.
 
-The word `case:NAME` in the last message of a request selects the reply:
+The last word `case:NAME` of a request selects the reply:
 
-    plain   a text
-    text    a text with the word that the rules of this test forbid
-    tool    a call of a shell with that word, if the request offers one; after its result, a text
+    plain        a text
+    text         a text with a word that makes a rule of this test stop the reply
+    retry        a text with a word that makes a rule retry; a good text if the request has the message of that rule
+    tool         a call of a shell with the first word, if the request offers a shell; after its result, a text
+    retry-tool   a call with the second word, or a good call, likewise
+    secret       a call that prints the file with the secret; after its result, a text
 
-Each request is recorded. `Provider.start()` serves in a thread of its own.
+Each request is recorded. Its number is part of the ids of the reply. `Provider.start()` serves in a thread of its own.
 """
 
 import json
@@ -14,12 +17,19 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-FORBIDDEN = "forbidden-word"
-SHELLS = ("Bash", "exec_command", "shell_command", "shell")
+STOPPED = "forbidden-word"
+RETRIED = "retry-word"
+MESSAGE = "write-it-in-another-way"
+SECOND = "second-try"
+SECRET = "key-4fz0q8w1x7c2v9b3n5m6k0j8"
+SECRET_FILE = "secret.txt"
+PLAIN_TEXT = "All is well."
+SECOND_TEXT = "All is well, at the second try."
+SHELLS = ("Bash", "bash", "_bash", "exec_command", "shell_command", "shell")
 
 
 def case_of(body):
-    found = re.findall(r"case:([a-z]+)", json.dumps(body))
+    found = re.findall(r"case:([a-z-]+)", json.dumps(body))
     return found[-1] if found else "plain"
 
 
@@ -29,40 +39,49 @@ def has_result(body):
 
 
 def shell_of(body):
+    """Returns the name and the schema of the shell that the request offers."""
     for tool in body.get("tools", []):
-        name = tool.get("name") or tool.get("function", {}).get("name")
-        if name in SHELLS:
-            schema = tool.get("input_schema") or tool.get("parameters") or tool.get("function", {}).get("parameters", {})
-            return name, schema.get("properties", {})
+        function = tool.get("function", tool)
+        if function.get("name") in SHELLS:
+            return function["name"], function.get("input_schema") or function.get("parameters", {})
     return None
+
+
+def call_of(shell, command):
+    name, schema = shell
+    members = schema.get("properties", {})
+    member = "cmd" if "cmd" in members else "command"
+    is_list = members.get(member, {}).get("type") == "array"
+    call = {member: ["sh", "-c", command] if is_list else command}
+    for required in schema.get("required", []):
+        call.setdefault(required, "Run a command")
+    return name, json.dumps(call)
 
 
 def reply_of(body):
     """Returns the text, or the name and the input of a call."""
     case = case_of(body)
+    is_second = MESSAGE in json.dumps(body)
+    commands = {"tool": f"touch {STOPPED}", "retry-tool": f"touch {SECOND if is_second else RETRIED}",
+                "secret": f"cat {SECRET_FILE}"}
     shell = shell_of(body)
-    if case == "tool" and shell and not has_result(body):
-        name, members = shell
-        command = f"touch {FORBIDDEN}"
-        member = "cmd" if "cmd" in members else "command"
-        is_list = members.get(member, {}).get("type") == "array"
-        call = {member: ["sh", "-c", command] if is_list else command}
-        if "description" in members:
-            call["description"] = "Touch a file"
-        return None, (name, json.dumps(call))
-    return ("It is a forbidden-word, and more." if case == "text" else "All is well."), None
+    if case in commands and shell and not has_result(body):
+        return None, call_of(shell, commands[case])
+    texts = {"text": f"It is a {STOPPED}, and more.",
+             "retry": SECOND_TEXT if is_second else f"It is a {RETRIED}, and more."}
+    return texts.get(case, PLAIN_TEXT), None
 
 
 def pieces(text):
     return [text[at:at + 7] for at in range(0, len(text), 7)]
 
 
-def messages(text, call):
+def messages(number, text, call):
     usage = {"input_tokens": 9, "output_tokens": 5}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": [],
                "stop_reason": None, "stop_sequence": None, "usage": usage}
     block = {"type": "text", "text": ""} if call is None else {
-        "type": "tool_use", "id": "toolu_1", "name": call[0], "input": {}}
+        "type": "tool_use", "id": f"toolu_{number}", "name": call[0], "input": {}}
     yield {"type": "message_start", "message": message}
     yield {"type": "content_block_start", "index": 0, "content_block": block}
     for piece in pieces(text if call is None else call[1]):
@@ -76,77 +95,80 @@ def messages(text, call):
     yield {"type": "message_stop"}
 
 
-def whole_message(text, call):
+def whole_message(number, text, call):
     content = {"type": "text", "text": text} if call is None else {
-        "type": "tool_use", "id": "toolu_1", "name": call[0], "input": json.loads(call[1])}
-    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [content],
+        "type": "tool_use", "id": f"toolu_{number}", "name": call[0], "input": json.loads(call[1])}
+    return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": [content],
             "stop_reason": "end_turn" if call is None else "tool_use", "stop_sequence": None,
             "usage": {"input_tokens": 9, "output_tokens": 5}}
 
 
-def chat(text, call):
+def chat(number, text, call):
     def chunk(delta, reason=None):
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        return {"id": f"c{number}", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     yield chunk({"role": "assistant", "content": ""})
     if call is None:
         for piece in pieces(text):
             yield chunk({"content": piece})
     else:
         function = {"name": call[0], "arguments": ""}
-        yield chunk({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})
+        yield chunk({"tool_calls": [{"index": 0, "id": f"call_{number}", "type": "function", "function": function}]})
         for piece in pieces(call[1]):
             yield chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
     yield chunk({}, "stop" if call is None else "tool_calls")
 
 
-def whole_chat(text, call):
+def whole_chat(number, text, call):
     message = {"role": "assistant", "content": text}
     if call is not None:
         function = {"name": call[0], "arguments": call[1]}
-        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+        message["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
     choice = {"index": 0, "message": message, "finish_reason": "stop" if call is None else "tool_calls"}
-    return {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice],
+    return {"id": f"c{number}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice],
             "usage": {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}}
 
 
-def item_of(text, call):
+def item_of(number, text, call):
     if call is None:
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        return {"type": "message", "id": "item_1", "status": "completed", "role": "assistant", "content": [part]}
-    return {"type": "function_call", "id": "item_1", "status": "completed", "call_id": "call_1",
+        return {"type": "message", "id": f"item_{number}", "status": "completed", "role": "assistant",
+                "content": [part]}
+    return {"type": "function_call", "id": f"item_{number}", "status": "completed", "call_id": f"call_{number}",
             "name": call[0], "arguments": call[1]}
 
 
-def whole_response(text, call, status="completed"):
-    return {"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m",
-            "output": [item_of(text, call)] if status == "completed" else [], "error": None,
+def whole_response(number, text, call, status="completed"):
+    return {"id": f"resp_{number}", "object": "response", "created_at": 1, "status": status, "model": "m",
+            "output": [item_of(number, text, call)] if status == "completed" else [], "error": None,
             "incomplete_details": None, "instructions": None, "metadata": {}, "parallel_tool_calls": True,
             "tool_choice": "auto", "tools": [], "temperature": 1.0, "top_p": 1.0,
             "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
                       "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 14}}
 
 
-def responses(text, call):
-    events = [{"type": "response.created", "response": whole_response(text, call, "in_progress")}]
-    at = {"item_id": "item_1", "output_index": 0}
-    item = item_of(text, call)
+def responses(number, text, call):
+    events = [{"type": "response.created", "response": whole_response(number, text, call, "in_progress")}]
+    at = {"item_id": f"item_{number}", "output_index": 0}
+    item = item_of(number, text, call)
     empty = dict(item, status="in_progress", **({"content": []} if call is None else {"arguments": ""}))
     events.append({"type": "response.output_item.added", "output_index": 0, "item": empty})
     if call is None:
         at["content_index"] = 0
         part = item["content"][0]
         events.append({"type": "response.content_part.added", **at, "part": dict(part, text="")})
-        events += [{"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []} for piece in pieces(text)]
+        events += [{"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
+                   for piece in pieces(text)]
         events.append({"type": "response.output_text.done", **at, "text": text, "logprobs": []})
         events.append({"type": "response.content_part.done", **at, "part": part})
     else:
-        events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces(call[1])]
+        events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece}
+                   for piece in pieces(call[1])]
         events.append({"type": "response.function_call_arguments.done", **at, "arguments": call[1]})
     events.append({"type": "response.output_item.done", "output_index": 0, "item": item})
-    events.append({"type": "response.completed", "response": whole_response(text, call)})
-    for number, event in enumerate(events):
-        yield dict(event, sequence_number=number)
+    events.append({"type": "response.completed", "response": whole_response(number, text, call)})
+    for place, event in enumerate(events):
+        yield dict(event, sequence_number=place)
 
 
 APIS = {
@@ -182,10 +204,11 @@ class Answer(BaseHTTPRequestHandler):
             return self.empty()
         self.server.requests.append((path, body))
         stream, whole, is_named = api
+        number = len(self.server.requests)
         text, call = reply_of(body)
         self.send_response(200)
         if not body.get("stream"):
-            data = json.dumps(whole(text, call)).encode()
+            data = json.dumps(whole(number, text, call)).encode()
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
@@ -196,7 +219,7 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
         try:
-            for event in stream(text, call):
+            for event in stream(number, text, call):
                 name = f"event: {event['type']}\n" if is_named else ""
                 self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
                 self.wfile.flush()

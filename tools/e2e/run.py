@@ -1,9 +1,21 @@
 """Runs real clients behind `ttsr proxy`: `run.py TTSR FOLDER [CLIENT…]`. FOLDER has the installed clients.
 
-For each client: a plain reply equals the direct one, with as many requests; a reply that a rule stops shows the reason,
-and the client does not ask again; a stopped call does not run.
+Each client is run without the proxy and behind it, in the cases of `provider.py`:
+
+    plain        the reply is the same, with as many requests
+    text         the reply is stopped: the client shows the reason, and does not ask again
+    retry        the request is sent once more: the client shows the second text, and not the word of the first
+    tool         a call is stopped: it does not run
+    retry-tool   a call is retried: only the second one runs
+    secret       the result of a call has a secret: the provider does not get it
+
+The last three are for agents, which run a shell. Most clients run as `ttsr proxy -- CLIENT`; those with their base URL
+in a file only, pi and omp, use a proxy that runs as a server.
 """
 
+import contextlib
+import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -12,22 +24,38 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(__file__))
-from provider import FORBIDDEN, Provider  # noqa: E402
+from provider import (MESSAGE, PLAIN_TEXT, RETRIED, SECOND, SECOND_TEXT, SECRET, SECRET_FILE, STOPPED,  # noqa: E402
+                      Provider)
 
 HERE = pathlib.Path(__file__).parent
 PACK = f"""
 schema = 1
 [pack]
 name = "e2e"
-grants = ["abort"]
+grants = ["abort", "retry", "redact"]
+[defaults]
+on = ["text", "reasoning", "tool-input"]
+severity = "error"
 [rule.stop]
 description = "A word that must not be written."
-severity = "error"
 action = "abort"
 hold = true
-on = ["text", "reasoning", "tool-input"]
-match.any = [{{ literal = "{FORBIDDEN}" }}]
-examples.match = ["{FORBIDDEN}"]
+match.any = [{{ literal = "{STOPPED}" }}]
+examples.match = ["{STOPPED}"]
+[rule.again]
+description = "A word to replace by another."
+action = "retry"
+hold = true
+retry = {{ max = 1, then = "abort" }}
+message = "Please {MESSAGE}."
+match.any = [{{ literal = "{RETRIED}" }}]
+examples.match = ["{RETRIED}"]
+[rule.hide]
+description = "A key."
+on = ["tool-output"]
+action = "redact"
+match.any = [{{ regex = 'key-[a-z0-9]{{24}}' }}]
+examples.match = ["{SECRET}"]
 """
 REASON = "[ttsr: reply stopped by rule e2e/stop"
 CODEX = """
@@ -35,60 +63,148 @@ model = "m"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
-model_provider = "openai"
+model_provider = "direct"
 [analytics]
 enabled = false
+[model_providers.direct]
+name = "direct"
+base_url = "{url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
 """
 
 
+@dataclasses.dataclass
+class Client:
+    command: list
+    is_agent: bool = False
+    # The base URL is in a file, which must have the address of the proxy.
+    is_served: bool = False
+
+
+@dataclasses.dataclass
+class Run:
+    # What the client shows.
+    output: str
+    errors: str
+    code: int
+    # The bodies of the requests that the provider got.
+    requests: list
+    # The names of the files in the client's folder.
+    files: set
+
+    def outcome(self):
+        return self.code, len(self.requests)
+
+    def end(self):
+        return f"{self.code}, {len(self.requests)} requests, {self.output[-400:]!r}, {self.errors[-400:]!r}"
+
+
 def clients(folder):
-    node = ["node", str(folder / "node" / "sdk.mjs")]
+    found = {f"node-{name}": Client(["node", str(folder / "node" / "sdk.mjs"), name])
+             for name in ("anthropic", "chat", "responses", "ai")}
     python = [str(folder / "python" / "bin" / "python"), str(HERE / "sdk.py")]
-    bins = folder / "node" / "node_modules" / ".bin"
-    claude = [str(bins / "claude"), "-p", "--dangerously-skip-permissions"]
-    codex = [str(bins / "codex"), "exec", "--skip-git-repo-check"]
-    found = {f"node-{name}": (node + [name], False) for name in ("anthropic", "chat", "responses", "ai")}
-    found |= {f"python-{name}": (python + [name], False)
+    found |= {f"python-{name}": Client(python + [name])
               for name in ("anthropic", "anthropic-whole", "chat", "responses")}
-    found |= {"claude": (claude, True), "codex": (codex, True)}
+    aider = [str(folder / "aider" / "bin" / "aider"), "--model", "openai/m", "--no-check-update", "--analytics-disable",
+             "--no-show-model-warnings", "--no-git", "--yes-always", "--no-pretty", "--message"]
+    found["aider"] = Client(aider)
+    found["claude"] = Client(["claude", "-p", "--dangerously-skip-permissions"], is_agent=True)
+    found["codex"] = Client(["codex", "exec", "--skip-git-repo-check"], is_agent=True)
+    for provider in ("anthropic", "openai"):
+        command = ["opencode", "run", "--title", "T", "--model", f"{provider}/m"]
+        found[f"opencode-{provider}"] = Client(command, is_agent=True)
+    for api in ("messages", "chat", "responses"):
+        command = ["pi", "--provider", api, "--model", "m", "--no-session", "-p"]
+        found[f"pi-{api}"] = Client(command, is_agent=True, is_served=True)
+    for api in ("messages", "chat", "responses"):
+        command = ["omp", "--model", f"{api}/m", "--no-session", "--no-title", "--auto-approve", "-p"]
+        found[f"omp-{api}"] = Client(command, is_agent=True, is_served=True)
     return found
 
 
-def run(command, prompt, provider, proxy, is_agent):
-    """Returns the output, the exit code, the number of requests, and true if the tool ran."""
-    home = pathlib.Path(tempfile.mkdtemp(prefix="ttsr-e2e-"))
-    (home / ".codex").mkdir()
-    (home / ".codex" / "config.toml").write_text(CODEX)
-    (home / "pack.toml").write_text(PACK)
-    (home / "work").mkdir()
-    environment = dict(os.environ, HOME=str(home), CODEX_HOME=str(home / ".codex"), ANTHROPIC_API_KEY="dummy",
-                       OPENAI_API_KEY="dummy", ANTHROPIC_BASE_URL=provider.url, OPENAI_BASE_URL=f"{provider.url}/v1",
-                       CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", DISABLE_AUTOUPDATER="1", IS_SANDBOX="1")
+def opencode_settings(url):
+    providers = {name: {"options": {"baseURL": f"{url}/v1", "apiKey": "dummy"},
+                        "models": {"m": {"name": "m", "tool_call": True, "limit": {"context": 200000, "output": 8192}}}}
+                 for name in ("anthropic", "openai")}
+    return {"autoupdate": False, "share": "disabled", "permission": {"*": "allow"},
+            "enabled_providers": list(providers), "provider": providers}
+
+
+def pi_settings(url):
+    model = {"id": "m", "name": "m", "reasoning": False, "input": ["text"], "contextWindow": 200000, "maxTokens": 8192,
+             "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
+    apis = {"messages": ("anthropic-messages", url), "chat": ("openai-completions", f"{url}/v1"),
+            "responses": ("openai-responses", f"{url}/v1")}
+    return {"providers": {name: {"baseUrl": base, "api": api, "apiKey": "dummy", "models": [model]}
+                          for name, (api, base) in apis.items()}}
+
+
+def write_settings(home, url):
+    """Writes the files that name the base URL. The proxy's settings for Codex and OpenCode win over theirs."""
+    settings = {".codex/config.toml": CODEX.replace("{url}", url),
+                ".config/opencode/opencode.json": json.dumps(opencode_settings(url)),
+                ".pi/agent/models.json": json.dumps(pi_settings(url)),
+                # JSON is YAML.
+                ".omp/agent/models.yml": json.dumps(pi_settings(url))}
+    for name, text in settings.items():
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text(text)
+
+
+def environment(folder, home, url):
+    bins = folder / "node" / "node_modules" / ".bin"
+    return {"PATH": f"{bins}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb", "LANG": "C.UTF-8",
+            "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1", "OPENAI_API_KEY": "dummy", "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_BASE": f"{url}/v1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PI_OFFLINE": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
+
+
+@contextlib.contextmanager
+def served(proxy, url):
+    """Runs the proxy as a server and gives its URL."""
+    command = proxy + ["--listen", "127.0.0.1:0", "--upstream", url]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            line = server.stderr.readline()
+            if "listening on" not in line:
+                raise RuntimeError(f"the proxy did not start: {line}")
+            yield line.split()[-1]
+        finally:
+            server.terminate()
+
+
+def run(client, case, provider, proxy, folder):
+    """Runs the client, behind the proxy if there is one."""
     provider.requests.clear()
-    command = command + [prompt]
-    if not proxy and pathlib.Path(command[0]).name == "codex":
-        settings = {"model_provider": '"direct"', "model_providers.direct.name": '"direct"',
-                    "model_providers.direct.base_url": f'"{provider.url}/v1"',
-                    "model_providers.direct.env_key": '"OPENAI_API_KEY"',
-                    "model_providers.direct.wire_api": '"responses"'}
-        extra = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        command[1:1] = extra
-    if proxy:
-        command = [proxy, "proxy", "--pack", str(home / "pack.toml"), "--"] + command
-    try:
-        done = subprocess.run(command, cwd=home / "work", env=environment, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=120)
-        output, code = done.stdout, done.returncode
-        if is_agent:
-            output += done.stderr
-    except subprocess.TimeoutExpired:
-        output, code = "no end within 120 seconds", None
-    ran = (home / "work" / FORBIDDEN).exists()
-    shutil.rmtree(home, ignore_errors=True)
-    return output, code, len(provider.requests), ran
+    with contextlib.ExitStack() as stack:
+        # A client may leave a process that still writes.
+        folder_of_run = tempfile.TemporaryDirectory(prefix="ttsr-e2e-", ignore_cleanup_errors=True)
+        home = pathlib.Path(stack.enter_context(folder_of_run))
+        work = home / "work"
+        work.mkdir()
+        (work / SECRET_FILE).write_text(f"{SECRET}\n")
+        (home / "pack.toml").write_text(PACK)
+        command, url = client.command + [f"Please answer. case:{case}"], provider.url
+        if proxy:
+            behind = [proxy, "proxy", "--pack", str(home / "pack.toml")]
+            if client.is_served:
+                url = stack.enter_context(served(behind, url))
+            else:
+                command = behind + ["--"] + command
+        write_settings(home, url)
+        try:
+            done = subprocess.run(command, cwd=work, env=environment(folder, home, url), capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL, timeout=120)
+            output, errors, code = done.stdout, done.stderr, done.returncode
+        except subprocess.TimeoutExpired:
+            output, errors, code = "", "no end within 120 seconds", None
+        return Run(output, errors, code, list(provider.requests), {path.name for path in work.iterdir()})
 
 
-def check(name, command, is_agent, provider, proxy):
+def check(client, provider, proxy, folder):
     """Returns the problems of a client."""
     problems = []
 
@@ -96,23 +212,43 @@ def check(name, command, is_agent, provider, proxy):
         if not is_met:
             problems.append(what)
 
-    direct, direct_code, direct_count, _ = run(command, "Please answer. case:plain", provider, None, is_agent)
-    behind, code, count, _ = run(command, "Please answer. case:plain", provider, proxy, is_agent)
-    expect("All is well." in direct, f"without the proxy: {direct_code} {direct[-400:]!r}")
-    expect("All is well." in behind, f"plain: {code} {behind[-400:]!r}")
-    expect((code, count) == (direct_code, direct_count), f"plain: {code}, {count} requests, not {direct_count}")
-    if not is_agent:
-        expect(behind == direct, f"plain: {behind!r} is not {direct!r}")
-    stopped, code, count, _ = run(command, "Please answer. case:text", provider, proxy, is_agent)
-    expect(REASON in stopped, f"text: no reason in {stopped[-400:]!r}")
-    expect(FORBIDDEN not in stopped.replace("case:text", ""), "text: the word was shown")
-    expect((code, count) == (0, direct_count), f"text: {code}, {count} requests")
-    if is_agent:
-        _, _, _, ran = run(command, "Please run it. case:tool", provider, None, is_agent)
-        expect(ran, "without the proxy the tool did not run")
-        stopped, code, count, ran = run(command, "Please run it. case:tool", provider, proxy, is_agent)
-        expect(not ran, "the stopped call ran")
-        expect(REASON in stopped and count == direct_count, f"tool: {code}, {count} requests, {stopped[-400:]!r}")
+    def direct(case):
+        return run(client, case, provider, None, folder)
+
+    def behind(case):
+        return run(client, case, provider, proxy, folder)
+
+    plain, done = direct("plain"), behind("plain")
+    code, count = plain.outcome()
+    expect(PLAIN_TEXT in plain.output, f"without the proxy: {plain.end()}")
+    expect(PLAIN_TEXT in done.output, f"plain: {done.end()}")
+    expect(done.outcome() == (code, count), f"plain: {done.end()}, not {plain.end()}")
+    expect(client.is_agent or done.output == plain.output, f"plain: {done.output!r} is not {plain.output!r}")
+    done = behind("text")
+    expect(REASON in done.output, f"text: no reason: {done.end()}")
+    expect(STOPPED not in done.output + done.errors, f"text: the word was shown: {done.end()}")
+    expect(done.outcome() == (0, count), f"text: not {count} requests: {done.end()}")
+    done = behind("retry")
+    expect(SECOND_TEXT in done.output, f"retry: no second text: {done.end()}")
+    expect(RETRIED not in done.output + done.errors, f"retry: the word was shown: {done.end()}")
+    expect(done.outcome() == (0, count + 1), f"retry: not {count + 1} requests: {done.end()}")
+    if not client.is_agent:
+        return problems
+
+    called, done = direct("tool"), behind("tool")
+    expect(STOPPED in called.files, f"tool: it did not run without the proxy: {called.end()}")
+    expect(STOPPED not in done.files, "tool: the stopped call ran")
+    expect(REASON in done.output, f"tool: no reason: {done.end()}")
+    expect(done.outcome() == (0, count), f"tool: not {count} requests: {done.end()}")
+    done, count = behind("retry-tool"), len(called.requests)
+    expect(RETRIED not in done.files, "retry-tool: the first call ran")
+    expect(SECOND in done.files, f"retry-tool: the second call did not run: {done.end()}")
+    expect(done.outcome() == (0, count + 1), f"retry-tool: not {count + 1} requests: {done.end()}")
+    plain, done = direct("secret"), behind("secret")
+    expect(SECRET in json.dumps(plain.requests), f"secret: not in the requests without the proxy: {plain.end()}")
+    expect(SECRET not in json.dumps(done.requests), "secret: it was sent")
+    expect("[redacted]" in json.dumps(done.requests), f"secret: nothing was redacted: {done.end()}")
+    expect(done.outcome() == (0, count), f"secret: not {count} requests: {done.end()}")
     return problems
 
 
@@ -120,15 +256,18 @@ def main():
     proxy, folder = sys.argv[1], pathlib.Path(sys.argv[2]).absolute()
     shutil.copy(HERE / "sdk.mjs", folder / "node" / "sdk.mjs")
     provider = Provider.start()
+    known = clients(folder)
+    names = sys.argv[3:] or list(known)
+    if unknown := set(names) - set(known):
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     failed = 0
-    for name, (command, is_agent) in clients(folder).items():
-        if sys.argv[3:] and name not in sys.argv[3:]:
-            continue
-        problems = check(name, command, is_agent, provider, proxy)
+    for name in names:
+        problems = check(known[name], provider, proxy, folder)
         print(f"{name:<24}{'ok' if not problems else 'FAILED'}", flush=True)
         for problem in problems:
             print(f"    {problem}", flush=True)
         failed += bool(problems)
+    print(f"{len(names) - failed} of {len(names)} clients are ok")
     sys.exit(1 if failed else 0)
 
 

@@ -3,6 +3,7 @@
 use std::mem::take;
 
 use super::draft::{Draft, Layer, Place, WrittenKey};
+use super::semantics;
 use crate::pack::schema::{self, RULE};
 use crate::rule::{Condition, PatternKind};
 
@@ -74,6 +75,9 @@ impl Draft {
             }
         }
         self.reset_unused(Draft::is_default);
+        if self.is_default("hold") && semantics::without_held_text(&self.rule).is_some() {
+            self.rule.hold = false;
+        }
         for key in RULE {
             if !key.head.reads_any(&self.rule.on) && self.is_default(key.head.path) {
                 key.swap(self, &mut Draft::new(String::new(), Place::default()));

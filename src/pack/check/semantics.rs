@@ -9,6 +9,8 @@ mod condition;
 mod detectors;
 mod patterns;
 
+pub(super) use action::without_held_text;
+
 use super::draft::Draft;
 use super::fault::Fault;
 use crate::pack::diagnostic::code;

@@ -445,6 +445,26 @@ fn severity_and_action_follow_from_each_other() {
     }
 }
 
+/// A rule that a host takes from a pack is a rule made in code, which has no defaults: all of its values must fit.
+#[test]
+fn defaults_that_a_rule_cannot_use_are_not_in_the_loaded_rule() {
+    let defaults = "[defaults]\nhold = true\npartial = 'keep'\nretry.max = 5\nreplacement = '-'\nargs = ['a']\n";
+    for (more, holds) in [
+        ("action = 'abort'", true),
+        ("on = ['tool-output']\naction = 'redact'", false),
+        ("on = ['user-input']\naction = 'retry'", false),
+    ] {
+        let text = format!("{HEADER}{defaults}{}", rule("a", "{ literal = 'x' }", more));
+        let loaded = Pack::from_toml(&text).unwrap().rules()[0].clone();
+        assert_eq!(loaded.hold, holds, "{more}");
+        let again = Pack::builder().rule(loaded.clone()).build().unwrap();
+        assert_eq!(again.rules(), [loaded], "{more}");
+    }
+    let limit = "[rule.a]\ndescription = 'a'\naction = 'warn'\nmatch.limit = { bytes = 9 }\n";
+    let loaded = Pack::from_toml(&format!("{HEADER}{defaults}{limit}")).unwrap();
+    assert!(!loaded.rules()[0].hold);
+}
+
 /// `name()`, the serialized form and the key in rules are the same.
 #[test]
 fn names_are_those_of_the_serialized_form() {

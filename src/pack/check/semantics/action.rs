@@ -25,7 +25,7 @@ pub(super) fn faults(
     action(rule, trigger, found);
     options(draft, found);
     needs(rule, found);
-    hold(rule, trigger, found);
+    hold(rule, found);
     bounds(rule, found);
     cases(rule, found);
 }
@@ -173,22 +173,27 @@ fn options(draft: &Draft, found: &mut Vec<KeyFault>) {
 }
 
 /// Reports `hold` in a rule that has no text to hold back.
-fn hold(rule: &Rule, trigger: &KeyInfo, found: &mut Vec<KeyFault>) {
-    let has_candidates =
-        ["any", "all", "sequence", "leak", "unknown-name"].contains(&trigger.name());
-    if rule.hold && !reads_stream(rule) {
-        found.push(no_effect(
-            "hold",
-            "complete texts are checked before they are delivered",
-            "remove it",
-        ));
-    } else if rule.hold && !has_candidates {
-        found.push(no_effect(
-            "hold",
-            "the rule has no matched text to hold back",
-            "`hold` applies to patterns; remove it",
-        ));
+fn hold(rule: &Rule, found: &mut Vec<KeyFault>) {
+    if let Some((why, help)) = without_held_text(rule).filter(|_| rule.hold) {
+        found.push(no_effect("hold", why, help));
     }
+}
+
+/// Returns why the rule has no text to hold back, and what its author should do.
+pub(in crate::pack::check) fn without_held_text(
+    rule: &Rule,
+) -> Option<(&'static str, &'static str)> {
+    let condition = &rule.condition;
+    let patterns = [&condition.any, &condition.all, &condition.sequence];
+    let has_candidates = condition.leak
+        || condition.unknown_name.is_some()
+        || patterns.iter().any(|patterns| !patterns.is_empty());
+    if !reads_stream(rule) {
+        let why = "complete texts are checked before they are delivered";
+        return Some((why, "remove it"));
+    }
+    let why = "the rule has no matched text to hold back";
+    (!has_candidates).then_some((why, "`hold` applies to patterns; remove it"))
 }
 
 /// Reports an action without the options that it needs.
