@@ -322,6 +322,11 @@ const BUILT_LATE: [(&str, &str); 7] = [
         "crates/views/src/fold/unicode.rs",
         "static ASCII: LazyLock<",
     ),
+    // The tables of programs by name.
+    (
+        "crates/views/src/command/program.rs",
+        "static INDEX: LazyLock<",
+    ),
     // Built at load unless `surely_fits` shows that building cannot fail.
     (
         "src/program/mod.rs",
