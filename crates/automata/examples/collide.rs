@@ -1,6 +1,7 @@
 //! Compares the matcher with `regex-automata` on random rule sets, texts derived from them and random splits.
 //!
-//! `cargo run --release -p ttsr-automata --example collide -- --cases N [--seed S] [--resume FILE] [--set NUMBER]`
+//! `cargo run --release -p ttsr-automata --features test-support --example collide -- --cases N [--seed S]
+//! [--resume FILE] [--set NUMBER]`
 //!
 //! A case is one rule set on one text under one split. It is compared with searches of the whole text: the set of
 //! matching patterns, the earliest end of each, and that each is decided at the same byte under every split. Every set
@@ -23,30 +24,12 @@ use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
 use ttsr::{Action, Channel, Hit, Pack, PartId, Pattern, Rule};
 
-// The source of the crate itself, for layouts that its public interface cannot force.
-#[path = "../src/lib.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    reason = "the library uses the rest"
-)]
-mod automata;
-#[path = "../src/test_support.rs"]
+#[path = "../src/tests/oracle.rs"]
 #[allow(dead_code, reason = "the unit tests use the rest")]
-mod test_support;
+mod oracle;
 
-// Paths in that source begin at the root of its crate.
-#[allow(
-    clippy::wildcard_imports,
-    reason = "the root of the crate is taken over"
-)]
-use automata::*;
-
-use automata::lazy_dfa::speculative::Tile;
-use automata::partition::PartitionPlan;
-use automata::simd::SimdLevel;
-use test_support::{PLANS, SMALL_TILE};
+use ttsr_automata::test_support::{self, ForcedLayout};
+use ttsr_automata::{Matcher, PatternLimits, pattern};
 use ttsr_testing::{self as testing, Random};
 
 /// Number of texts per set, and of splits per text in addition to none and all.
@@ -287,11 +270,8 @@ struct Results {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     asked: Compared,
-    plan: PartitionPlan,
+    forced: ForcedLayout,
     table_bytes: usize,
-    tile: Option<Tile>,
-    /// Minimum length of a delta to which the prefilter is applied.
-    filtered: Option<(usize, SimdLevel)>,
 }
 
 impl Layout {
@@ -306,26 +286,32 @@ impl Layout {
         let stretch = 2 + random.below(9);
         let tile = match random.below(3) {
             0 => None,
-            1 => Some(SMALL_TILE),
-            _ => Some(Tile {
-                lanes: [4, 8][random.below(2)],
+            1 => Some(ForcedLayout::SMALL_TILE),
+            _ => Some([
+                [4, 8][random.below(2)],
                 stretch,
-                early: 1 + random.below(stretch - 1),
-                least: 1,
-            }),
+                1 + random.below(stretch - 1),
+                1,
+            ]),
         };
-        let level = [SimdLevel::Portable, SimdLevel::best()][random.below(2)];
+        let is_portable = [true, false][random.below(2)];
+        let asked = match random.below(16) {
+            0 | 1 => Compared::FirstOfPack,
+            2 => Compared::Matches,
+            3 => Compared::EveryEnd,
+            _ => Compared::First,
+        };
+        let mut forced = ForcedLayout::with_plan(random.below(ForcedLayout::PLANS));
+        if let Some(tile) = tile {
+            forced = forced.with_tile(tile);
+        }
+        if let Some(bytes) = [None, Some(1), Some(usize::MAX)][random.below(3)] {
+            forced = forced.with_prefilter_from(bytes, is_portable);
+        }
         Layout {
-            asked: match random.below(16) {
-                0 | 1 => Compared::FirstOfPack,
-                2 => Compared::Matches,
-                3 => Compared::EveryEnd,
-                _ => Compared::First,
-            },
-            plan: PLANS[random.below(PLANS.len())],
+            asked,
+            forced,
             table_bytes,
-            tile,
-            filtered: [None, Some((1, level)), Some((usize::MAX, level))][random.below(3)],
         }
     }
 }
@@ -341,7 +327,7 @@ fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
     let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
     while patterns.len() < count {
         let text = match is_rare && random.below(4) > 0 {
-            true => test_support::rare_pattern(random),
+            true => oracle::rare_pattern(random),
             false => testing::pattern_text(random),
         };
         const FLAGS: [&str; 7] = ["(?i)", "(?s)", "(?m)", "(?mR)", "(?U)", "(?-u)", "(?x)"];
@@ -361,8 +347,8 @@ fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
 /// Returns a text that the patterns match, or nearly match: a third of them has bytes removed, inserted or replaced.
 fn text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     let mut text = match random.below(4) {
-        0 => test_support::strewn_text(random, hirs),
-        _ => test_support::text_for(random, hirs),
+        0 => oracle::strewn_text(random, hirs),
+        _ => oracle::text_for(random, hirs),
     };
     if random.below(3) == 0 {
         for _ in 0..1 + random.below(3) {
@@ -382,7 +368,7 @@ fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
             let step = 2 + random.below(20);
             (random.below(step)..len).step_by(step).collect()
         }
-        _ => test_support::random_cuts(random, len),
+        _ => oracle::random_cuts(random, len),
     }
 }
 
@@ -412,7 +398,7 @@ impl Oracle {
             return Oracle::Matches(patterns.map(|pattern| regex(pattern)).collect());
         }
         let ends = patterns.map(|pattern| {
-            let vm = test_support::oracle(pattern);
+            let vm = oracle::oracle(pattern);
             let cache = vm.create_cache();
             (vm, cache)
         });
@@ -437,15 +423,11 @@ impl Set {
             Compared::First | Compared::EveryEnd => {
                 let every_end = vec![asked == Compared::EveryEnd; hirs.len()];
                 let Layout {
-                    table_bytes, plan, ..
+                    forced,
+                    table_bytes,
+                    ..
                 } = layout;
-                let mut matcher =
-                    test_support::matcher_of_ends(hirs, table_bytes, plan, &every_end);
-                layout.tile.inspect(|&tile| matcher.set_tile(tile));
-                if let Some((least, level)) = layout.filtered {
-                    matcher.set_prefiltered(least, level);
-                }
-                Ours::Matcher(matcher)
+                Ours::Matcher(forced.matcher(hirs, table_bytes, &every_end))
             }
         };
         let oracle = Oracle::new(patterns, asked);
@@ -463,8 +445,8 @@ impl Set {
             Oracle::Ends(vms) => {
                 for ((vm, cache), pattern) in vms.iter_mut().zip(0..) {
                     let ends = match self.asked {
-                        Compared::EveryEnd => test_support::every_end_with(vm, cache, text),
-                        _ => Vec::from_iter(test_support::first_end_with(vm, cache, text)),
+                        Compared::EveryEnd => oracle::every_end_with(vm, cache, text),
+                        _ => Vec::from_iter(oracle::first_end_with(vm, cache, text)),
                     };
                     matches.extend(ends.into_iter().map(|end| FoundMatch::ends(pattern, end)));
                 }

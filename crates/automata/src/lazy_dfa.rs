@@ -28,6 +28,7 @@ use super::look::LookBehind;
 use super::nfa::Nfa;
 use super::prefilter::Prefilter;
 use super::report::EncodedReport;
+#[cfg(any(test, feature = "test-support"))]
 use super::simd::SimdLevel;
 use super::single_match::SingleMatch;
 use super::suffix::CursorExtra;
@@ -447,18 +448,12 @@ impl LazyDfa {
         }
     }
 
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "forced by tests and examples/collide.rs")
-    )]
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn set_tile(&mut self, tile: Tile) {
         self.tiles = [tile; 2];
     }
 
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "forced by tests and examples/collide.rs")
-    )]
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
         self.prefiltered = least;
         if let Some(filter) = &mut self.filter {

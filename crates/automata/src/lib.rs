@@ -54,33 +54,34 @@
 
 #![warn(missing_docs)]
 
-pub(crate) mod alphabet;
+mod alphabet;
 mod bit_nfa;
 mod cache;
 mod determinize;
 mod generations;
 mod hash;
-pub(crate) mod lazy_dfa;
+mod lazy_dfa;
 mod limits;
 mod look;
 #[cfg(feature = "lookaround")]
 pub mod lookaround;
-pub(crate) mod nfa;
-pub(crate) mod partition;
+mod nfa;
+mod partition;
 pub mod pattern;
 pub mod pike;
 mod prefilter;
 mod prefix_tree;
 mod report;
-pub(crate) mod simd;
+mod simd;
 mod simplify;
 mod single_match;
-pub(crate) mod split;
+mod split;
 mod suffix;
 mod sync;
-pub(crate) mod table;
-#[cfg(test)]
-mod test_support;
+mod table;
+#[cfg(any(test, feature = "test-support"))]
+#[doc(hidden)]
+pub mod test_support;
 pub mod utf8;
 
 use std::borrow::Borrow;
@@ -89,7 +90,6 @@ use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
 pub use alphabet::{CLASSES, TooManyClasses, surely_fits};
-use lazy_dfa::speculative::Tile;
 pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short};
 use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
@@ -457,11 +457,8 @@ impl Matcher {
     }
 
     /// Sets how long deltas are cut into tiles.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "forced by tests and examples/collide.rs")
-    )]
-    pub(crate) fn set_tile(&mut self, tile: Tile) {
+    #[cfg(any(test, feature = "test-support"))]
+    pub(crate) fn set_tile(&mut self, tile: lazy_dfa::speculative::Tile) {
         self.first.lazy.set_tile(tile);
         self.more
             .iter_mut()
@@ -469,10 +466,7 @@ impl Matcher {
     }
 
     /// Forces the prefilter for deltas of at least `least` bytes, at the given SIMD level.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "forced by tests and examples/collide.rs")
-    )]
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
         self.first.lazy.set_prefiltered(least, level);
         self.more

@@ -62,10 +62,7 @@ pub(crate) enum AutomatonCount {
     /// Chosen by profiling on a sample of text.
     Sampled,
     /// Fixed, filled round-robin. Each automaton reports every pattern at least once and may then stop.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "forced by tests and examples/collide.rs")
-    )]
+    #[cfg(any(test, feature = "test-support"))]
     RoundRobin(usize),
 }
 
@@ -167,6 +164,7 @@ impl PartitionPlan {
                 AutomatonCount::Sampled => {
                     part.partition_by_profile(self, simplified, table_bytes, &mut parts)?
                 }
+                #[cfg(any(test, feature = "test-support"))]
                 AutomatonCount::RoundRobin(automata) => {
                     parts.extend(part.round_robin(automata, simplified))
                 }
@@ -461,6 +459,7 @@ fn estimated_cost(automata: usize, states: usize) -> f64 {
     5.0 * automata as f64 + 14.0 * (states.max(MAX_STATES) as f64 / MAX_STATES as f64).log2()
 }
 
+#[cfg(any(test, feature = "test-support"))]
 impl Partition {
     /// Distributes the patterns in turn over `automata` automata, for tests that force a layout.
     fn round_robin(self, automata: usize, simplified: &[SimplifiedPattern]) -> Vec<Partition> {

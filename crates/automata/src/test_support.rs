@@ -1,62 +1,29 @@
-//! Shared code of the matcher's tests and `examples/collide.rs`: forced layouts, random pattern sets with texts for
-//! them, and the oracle.
+//! Forced layouts, and searches that return what was found: for the tests of this crate and `examples/collide.rs`. With the
+//! feature `test-support`, which is not part of the interface of the crate: anything here may change in any version.
 
 use std::collections::BTreeMap;
 
-use regex_automata::nfa::thompson;
-use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
-use regex_automata::util::syntax;
-use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use crate::PatternLimits;
 use crate::lazy_dfa::speculative::Tile;
 use crate::partition::{AutomatonCount, PartitionPlan};
 use crate::simd::SimdLevel;
 use crate::split::GapCriteria;
 use crate::table::FIRST_BUDGET;
 use crate::table::sparse::SparseRows;
-use crate::{Matcher, SHORT, is_short, pattern};
-use ttsr_testing::{Random, pattern_text, sample};
+use crate::{Matcher, SHORT, is_short};
+#[cfg(test)]
+use crate::{PatternLimits, pattern};
+#[cfg(test)]
+use ttsr_testing::{Random, pattern_text};
 
 /// By pattern: its first end, and the number of bytes after which that was certain.
-pub(crate) type Firsts = BTreeMap<u32, (usize, usize)>;
+pub type Firsts = BTreeMap<u32, (usize, usize)>;
 
 /// By pattern and end of a match: the number of bytes after which that was certain.
-pub(crate) type EveryEnd = BTreeMap<(u32, usize), usize>;
+pub type EveryEnd = BTreeMap<(u32, usize), usize>;
 
-pub(crate) fn oracle(pattern: &str) -> PikeVM {
-    PikeVM::builder()
-        .syntax(syntax::Config::new().utf8(false))
-        .thompson(thompson::Config::new().utf8(false).nfa_size_limit(None))
-        .configure(PikeVM::config().match_kind(MatchKind::All))
-        .build(pattern)
-        .expect(pattern)
-}
-
-pub(crate) fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
-    first_end_with(vm, &mut vm.create_cache(), text)
-}
-
-/// As `first_end`, with the cache of the oracle reused.
-pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Option<usize> {
-    let mut slots = [None; 2];
-    let input = Input::new(text).earliest(true);
-    vm.search_slots(cache, &input, &mut slots);
-    slots[1].map(|end| end.get())
-}
-
-/// Returns the ends of all matches, from any start.
-pub(crate) fn every_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Vec<usize> {
-    let mut slots = [None; 2];
-    // Of all matches up to this end, the search returns the one that ends last.
-    let mut ends_at = |&end: &usize| {
-        vm.search_slots(cache, &Input::new(text).range(..end), &mut slots);
-        slots[1].is_some_and(|last| last.get() == end)
-    };
-    (1..=text.len()).filter(|end| ends_at(end)).collect()
-}
-
+#[cfg(test)]
 pub(crate) fn parsed(patterns: &[&str]) -> Vec<Hir> {
     let limits = PatternLimits::default();
     let parse = |text: &&str| pattern::parse(text, &limits).expect(text);
@@ -126,6 +93,7 @@ pub(crate) const fn plan(
     }
 }
 
+#[cfg(test)]
 pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: PartitionPlan) -> Matcher {
     matcher_of_ends(hirs, table_bytes, plan, &[])
 }
@@ -141,8 +109,83 @@ pub(crate) fn matcher_of_ends(
         .expect("few patterns tell few characters apart")
 }
 
+/// A layout that a matcher is forced to have.
+#[derive(Clone, Copy, Debug)]
+pub struct ForcedLayout {
+    plan: PartitionPlan,
+    /// `None` for the usual tiles.
+    tile: Option<Tile>,
+    /// The least bytes of a delta that is prefiltered, and the vector instructions; `None` for the usual ones.
+    prefiltered: Option<(usize, SimdLevel)>,
+}
+
+impl ForcedLayout {
+    /// The number of partitions that [`with_plan`](Self::with_plan) forces.
+    pub const PLANS: usize = PLANS.len();
+
+    /// The arguments of [`with_tile`](Self::with_tile) for the shortest texts.
+    pub const SMALL_TILE: [usize; 4] = [
+        SMALL_TILE.lanes,
+        SMALL_TILE.stretch,
+        SMALL_TILE.early,
+        SMALL_TILE.least,
+    ];
+
+    /// Returns the layout with the partition of this number, below [`PLANS`](Self::PLANS).
+    ///
+    /// # Panics
+    /// There is no such partition.
+    pub fn with_plan(number: usize) -> ForcedLayout {
+        ForcedLayout {
+            plan: PLANS[number],
+            tile: None,
+            prefiltered: None,
+        }
+    }
+
+    /// Cuts deltas of at least `least` bytes into tiles of 4 or 8 `lanes` of `stretch` bytes, which begin `early` bytes
+    /// early, fewer than `stretch`.
+    #[must_use]
+    pub fn with_tile(mut self, [lanes, stretch, early, least]: [usize; 4]) -> ForcedLayout {
+        self.tile = Some(Tile {
+            lanes,
+            stretch,
+            early,
+            least,
+        });
+        self
+    }
+
+    /// Prefilters deltas of at least this many bytes, with the vector instructions of the processor or, if
+    /// `is_portable`, without any.
+    #[must_use]
+    pub fn with_prefilter_from(mut self, bytes: usize, is_portable: bool) -> ForcedLayout {
+        let level = match is_portable {
+            true => SimdLevel::Portable,
+            false => SimdLevel::best(),
+        };
+        self.prefiltered = Some((bytes, level));
+        self
+    }
+
+    /// Compiles a matcher of this layout, of which every end of the patterns marked in `every_end` is reported.
+    ///
+    /// # Panics
+    /// The patterns distinguish too many characters.
+    pub fn matcher(self, hirs: &[Hir], table_bytes: usize, every_end: &[bool]) -> Matcher {
+        let mut matcher = matcher_of_ends(hirs, table_bytes, self.plan, every_end);
+        if let Some(tile) = self.tile {
+            matcher.set_tile(tile);
+        }
+        if let Some((least, level)) = self.prefiltered {
+            matcher.set_prefiltered(least, level);
+        }
+        matcher
+    }
+}
+
 /// Searches the text cut at `cuts` (offsets in rising order).
-pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
+pub fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     let mut found = Firsts::new();
     run(matcher, text, cuts, |pattern, end, decided| {
         found.entry(pattern).or_insert((end, decided));
@@ -151,7 +194,7 @@ pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
 }
 
 /// Returns all reported ends, with the number of bytes after which each was certain.
-pub(crate) fn every_end(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> EveryEnd {
+pub fn every_end(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> EveryEnd {
     let mut found = EveryEnd::new();
     run(matcher, text, cuts, |pattern, end, decided| {
         found.entry((pattern, end)).or_insert(decided);
@@ -184,40 +227,12 @@ fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32,
     });
 }
 
+#[cfg(test)]
 pub(crate) fn ends(firsts: &Firsts) -> Vec<(u32, usize)> {
     firsts
         .iter()
         .map(|(&pattern, &(end, _))| (pattern, end))
         .collect()
-}
-
-pub(crate) fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
-    let ends = vms
-        .iter()
-        .enumerate()
-        .filter_map(|(i, vm)| Some((i as u32, first_end(vm, text)?)));
-    ends.collect()
-}
-
-/// Returns random cuts of a text: offsets in rising order, some of them twice (an empty delta).
-pub(crate) fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
-    let mut cuts: Vec<usize> = (0..random.below(5))
-        .map(|_| random.below(len + 1))
-        .collect();
-    cuts.sort_unstable();
-    cuts
-}
-
-/// Returns a text that the patterns are likely to match: samples of them in noise.
-pub(crate) fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
-    let mut text = random.noise(6);
-    for _ in 0..1 + random.below(2) {
-        let hir = &hirs[random.below(hirs.len())];
-        sample(random, hir, &mut text);
-        text.extend(random.noise(4));
-    }
-    text.truncate(40);
-    text
 }
 
 /// Tiles for the shortest texts.
@@ -228,6 +243,7 @@ pub(crate) const SMALL_TILE: Tile = Tile {
     least: 16,
 };
 
+#[cfg(test)]
 pub(crate) fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>, Vec<Hir>) {
     let limits = PatternLimits::default();
     let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
@@ -239,47 +255,4 @@ pub(crate) fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>
         }
     }
     (patterns, hirs)
-}
-
-/// Returns a pattern with a prefix that is rare in ordinary text, so that it has a window.
-pub(crate) fn rare_pattern(random: &mut Random) -> String {
-    const RARE: [&str; 10] = [
-        // Windows far from the start.
-        "[a-z ]{7}Q#",
-        "(?:[a-y]{15}|e)ZQ~Q",
-        "Qz#",
-        "[QX]{2}",
-        r"\bZ#",
-        "(?i)zxq",
-        "^JQ",
-        "é?Z~",
-        "(?:QQ|~~|Z#Z)",
-        "a?b?Q#",
-    ];
-    let rare = random.pick(&RARE);
-    match random.below(4) {
-        0 => (*rare).to_owned(),
-        1 => format!(".?{rare}"),
-        _ => format!("(?:{rare})(?:{})", pattern_text(random)),
-    }
-}
-
-/// Returns a text of ordinary letters with prefixes, whole matches and characters of several bytes in it.
-pub(crate) fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
-    const PIECES: [&str; 12] = [
-        "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",
-    ];
-    let mut text = Vec::new();
-    while text.len() < 120 {
-        match random.below(12) {
-            0 => {
-                let hir = random.below(hirs.len());
-                sample(random, &hirs[hir], &mut text);
-            }
-            1 => text.push(b"\xA9\xFF\xE2"[random.below(3)]),
-            2 => text.extend_from_slice(&b"lorem ipsum dolor sit amet, "[..random.below(28)]),
-            _ => text.extend_from_slice(PIECES[random.below(PIECES.len())].as_bytes()),
-        }
-    }
-    text
 }

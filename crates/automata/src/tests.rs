@@ -2,6 +2,7 @@
 //!
 //! The oracle is regex-automata's PikeVM (`MatchKind::All`, `earliest(true)`) on the unsplit text.
 
+pub(super) mod oracle;
 pub(super) mod shape;
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
@@ -9,15 +10,17 @@ use regex_automata::nfa::thompson::pikevm::PikeVM;
 use super::lazy_dfa::speculative::Tile;
 use super::simd::SimdLevel;
 use super::split::GapCriteria;
-use super::test_support;
 use super::test_support::{
-    EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, every_end, every_end_with, expected, firsts,
-    matcher_of, matcher_of_ends, oracle, parsed, plan, random_cuts, random_patterns, rare_pattern,
-    strewn_text, text_for,
+    EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, every_end, firsts, matcher_of, matcher_of_ends,
+    parsed, plan, random_patterns,
 };
 use super::utf8::Utf8Decoder;
 use super::*;
 use crate::PatternLimits;
+use oracle::{
+    every_end_with, expected, first_end_with, oracle, random_cuts, rare_pattern, strewn_text,
+    text_for,
+};
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange};
 use ttsr_testing::{Random, scale, skip};
 
@@ -383,9 +386,9 @@ fn a_hit_is_told_at_the_first_byte_where_it_is_certain_or_with_the_character_it_
             };
             told += 1;
             let mut is_certain = |seen: &[u8]| {
-                let mut ends = continuations.iter().map(|more| {
-                    test_support::first_end_with(&vm, &mut cache, &[seen, more.as_slice()].concat())
-                });
+                let mut ends = continuations
+                    .iter()
+                    .map(|more| first_end_with(&vm, &mut cache, &[seen, more.as_slice()].concat()));
                 ends.all(|found| found == Some(end))
             };
             let shown = (&patterns[0], text.escape_ascii().to_string(), end, decided);
