@@ -1,5 +1,4 @@
-//! The cost of the proxy for streamed replies, beside a bare pass-through of hyper and, if they are installed, nginx and
-//! LiteLLM's proxy.
+//! The cost of the proxy for streamed replies, beside a bare pass-through of hyper and, if it is installed, nginx.
 //!
 //!     cargo bench -p ttsr-proxy --bench proxy                 100 streams, then 2,000
 //!     cargo bench -p ttsr-proxy --bench proxy -- 500          that many
@@ -16,9 +15,8 @@
 //! the buffers of the kernel.
 //!
 //! Then clients that go away are timed: from the end of the client's connection to the end of the proxy's connection to the
-//! provider. At last, the secrets that reach the client are counted, of those that arrive in two deltas.
-//!
-//! `LITELLM` names the program of LiteLLM's proxy (PyPI: `litellm[proxy]`).
+//! provider. At last, the secrets that reach the client are counted, of those that arrive in two deltas, beside LiteLLM's proxy with
+//! its guardrail. `LITELLM` names the program of LiteLLM's proxy (PyPI: `litellm[proxy]`).
 
 mod cancel;
 mod clients;
@@ -126,7 +124,7 @@ fn rows(provider: &Provider) -> Vec<Row> {
     };
     add("hyper", Server::of_role("hyper", to));
     add("nginx", Server::nginx(to));
-    add("LiteLLM", Server::litellm(to));
+    // LiteLLM is not among the rows: it replaces the member that has the time of a delta.
     add("no rules", Server::of_role("no-rules", to));
     add("built-in packs", Server::of_role("built-in", to));
     rows
