@@ -54,8 +54,8 @@ pub struct Limits {
     /// The budget of one automaton's transition table and state sets, in bytes. Beyond it matching stays exact and
     /// linear, and is slower until a new table replaces the full one. While streams still use the full table, both
     /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
-    /// rules that hold or redact, and one more for rules that need whole matches. Default 64 MiB, of which only the
-    /// used part is resident. A table starts with room for 4 MiB of its budget (32 MiB for an automaton of 128 or
+    /// rules that hold or redact, and one more for rules that need whole matches. Each rule of the last two kinds has
+    /// one of its own once it has matched, with at most 256 KiB. Default 64 MiB, of which only the used part is resident. A table starts with room for 4 MiB of its budget (32 MiB for an automaton of 128 or
     /// more patterns), and reserves three times its room as address space. On WebAssembly, where a reservation is
     /// resident, it starts with room for 256 KiB (2 MiB). Each further table has room for four times as much as the one
     /// before.
@@ -71,8 +71,8 @@ pub struct Limits {
     /// (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
     /// The longest match, in bytes of its haystack, of a rule that needs whole matches: a rule that counts, redacts or
-    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. Default
-    /// 64 KiB.
+    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. 0 is the same
+    /// as 1. Default 64 KiB.
     pub stretch_bytes: usize,
     /// The most steps of one verification. A match that is undecided by then is a hit of a critical rule, and is
     /// counted as unconfirmed for any other rule. Default 100,000.

@@ -27,7 +27,7 @@ pub enum PatternError {
     },
     /// It is not a regular expression.
     Syntax {
-        /// What is wrong, in the words of the parser.
+        /// The fault, in the words of the parser.
         message: String,
         /// The part of its text that is wrong, in bytes.
         span: Range<usize>,
@@ -41,7 +41,7 @@ pub enum PatternError {
     },
     /// It has look-around or a back-reference that cannot be verified in a bounded window.
     Lookaround {
-        /// Why it cannot be verified.
+        /// The reason.
         error: LookaroundError,
         /// The part of its text that is the reason, in bytes; empty if that is unknown.
         span: Range<usize>,
@@ -70,9 +70,9 @@ pub enum LookaroundError {
     Unbounded(&'static str),
     /// It looks further than [`REACH`] characters.
     TooFar {
-        /// Where it looks, for a message: `ahead` or `behind`.
+        /// The direction, for a message: `ahead` or `behind`.
         side: &'static str,
-        /// How far it looks, in characters.
+        /// The distance, in characters.
         chars: usize,
     },
     /// It has a construct without a known over-approximation.

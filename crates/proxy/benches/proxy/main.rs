@@ -15,8 +15,8 @@
 //! the buffers of the kernel.
 //!
 //! Then clients that go away are timed: from the end of the client's connection to the end of the proxy's connection to the
-//! provider. At last, the secrets that reach the client are counted, of those that arrive in two deltas, beside LiteLLM's proxy with
-//! its guardrail. `LITELLM` names the program of LiteLLM's proxy (PyPI: `litellm[proxy]`).
+//! provider. At last, the secrets that reach the client are counted, of those that arrive in two deltas, beside LiteLLM's
+//! proxy with its guardrail. `LITELLM` names the program of LiteLLM's proxy (PyPI: `litellm[proxy]`).
 
 mod cancel;
 mod clients;

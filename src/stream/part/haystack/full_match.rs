@@ -59,9 +59,9 @@ pub(super) struct FullMatchInput<'i, 'a> {
 }
 
 impl FullMatchInput<'_, '_> {
-    /// Returns the most bytes of a stretch.
+    /// Returns the most bytes of a stretch, at least one: with none no byte could be read.
     fn limit(&self) -> usize {
-        self.admission.context.program.limits().stretch_bytes
+        self.admission.context.program.limits().stretch_bytes.max(1)
     }
 }
 
@@ -300,7 +300,7 @@ impl FullMatchReader {
 
     /// Keeps a piece for the search at the end of the haystack. A haystack that exceeds the limit is searched in parts.
     fn push_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) {
-        let limit = input.limit().max(1);
+        let limit = input.limit();
         let mut at = 0;
         while at < piece.bytes.len() {
             if self.text.bytes().len() >= limit {

@@ -34,7 +34,8 @@ pub(super) struct RuleSearch {
     counts: PrecedingCounts,
     /// The patterns reported in the stretch, sorted.
     reported: Vec<u32>,
-    /// The least index at which the search of the rule could begin again without doing anything twice or otherwise.
+    /// The least index at which the search could begin again with the same result from here on, and without repeating a
+    /// match or a cut.
     repeatable_from: usize,
 }
 
