@@ -58,10 +58,13 @@ pub(in crate::pack) fn apply(
             }
         }
         let given: Vec<&str> = replace.given.iter().map(|given| given.path).collect();
+        let appended = append.iter().flat_map(|append| &append.given);
+        let appended: Vec<&str> = appended.map(|given| given.path).collect();
         let draft = &mut drafts[index];
         let action = draft.rule.action;
         draft.overlay(replace, Layer::Override);
         follow_action(draft, action, &given);
+        follow_match(draft, &given, &appended);
         if let Some(append) = append {
             draft.extend(*append);
         }
@@ -91,6 +94,19 @@ fn follow_action(draft: &mut Draft, before: Action, given: &[&str]) {
             false => action,
         };
         case.expect = expected.map(follow);
+    }
+}
+
+/// Drops `by-byte` of the rule's own cases if the override changes the match: the bound was measured for the match
+/// that the author of the case wrote, and an entry in `match.none` delays the decision to the end of the part.
+fn follow_match(draft: &mut Draft, given: &[&str], appended: &[&str]) {
+    let is_given = |key: &str| given.iter().any(|path| is_at_or_below(path, key));
+    let is_appended = appended.iter().any(|path| is_at_or_below(path, "match"));
+    if is_given("case") || !(is_given("match") || is_appended) {
+        return;
+    }
+    for case in &mut draft.rule.cases {
+        case.by_byte = None;
     }
 }
 

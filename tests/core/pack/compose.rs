@@ -250,6 +250,18 @@ fn an_override_of_the_action_takes_its_options_and_its_cases_along() {
     assert_eq!(same.retry.max, 1);
     let elsewhere = over("on = ['reasoning']");
     assert_eq!(expects(&elsewhere), [None, None, None]);
+
+    // The bound of a case was measured for the match of the rule.
+    let bounds = |rule: &Rule| -> Vec<_> { rule.cases.iter().map(|case| case.by_byte).collect() };
+    assert_eq!(bounds(&weaker), [Some(1), None, None]);
+    let later = over("append.match.none = [{ literal = 'EXAMPLE' }]");
+    assert_eq!(bounds(&later), [None, None, None]);
+    assert_eq!(expects(&later), [retry, abort, None]);
+    let other = over("match.any = [{ literal = 'x' }, { literal = 'z' }]");
+    assert_eq!(bounds(&other), [None, None, None]);
+    let own =
+        "match.any = [{ literal = 'x' }]\ncase = [{ text = 'ax', expect = 'retry', by-byte = 2 }]";
+    assert_eq!(bounds(&over(own)), [Some(2)]);
 }
 
 #[test]
