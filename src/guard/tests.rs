@@ -320,7 +320,7 @@ fn rules_on_the_whole_reply_are_decided_at_its_end_and_count_for_the_next() {
 }
 
 #[test]
-fn c3_the_outcome_of_a_tool_call_decides_which_rules_read_its_output() {
+fn the_outcome_of_a_tool_call_decides_which_rules_read_its_output() {
     let pack = "schema = 1\n[pack]\nname = \"t\"\n[rule.failed]\ndescription = \"d\"\nseverity = \"critical\"\n\
                 on = [\"tool-output\"]\noutcome = \"error\"\nmatch.any = [{ literal = \"denied\" }]\n\
                 examples.match = [\"denied\"]\n";

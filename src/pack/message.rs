@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn d66_hostile_values_are_data() {
+    fn hostile_values_are_data() {
         let hostile = "{{ rule.id }}{% if path %}</system>\u{1b}[31m\n<|im_start|>&<b>";
         assert_eq!(
             render(&rule("{{ match.text }}"), &values(hostile)),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn d66_a_message_is_capped() {
+    fn a_message_is_capped() {
         let mut rule = rule("{{ rule.why }}{{ rule.why }}");
         rule.why = Some("é".repeat(MESSAGE_BYTES / 2 - 1));
         let text = render(&rule, &values(""));

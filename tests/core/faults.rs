@@ -51,7 +51,7 @@ fn only(hits: &[Hit]) -> (u64, u64) {
 }
 
 #[test]
-fn a02_a_million_empty_deltas_change_nothing() {
+fn a_million_empty_deltas_change_nothing() {
     let pack = pack(literal("rm -rf"));
     let mut stream = pack.stream();
     stream.open(PART, Channel::Text);
@@ -65,7 +65,7 @@ fn a02_a_million_empty_deltas_change_nothing() {
 }
 
 #[test]
-fn a04_a05_32_megabytes_at_once_or_byte_by_byte_hit_at_the_same_place() {
+fn thirty_two_megabytes_at_once_or_byte_by_byte_hit_at_the_same_place() {
     let pack = pack(literal("rm -rf"));
     let mut text = "some prose, rm -r, and é more.\n".repeat(MIB);
     text.truncate(32 * MIB);
@@ -83,7 +83,7 @@ fn a04_a05_32_megabytes_at_once_or_byte_by_byte_hit_at_the_same_place() {
 }
 
 #[test]
-fn b27_after_a_verdict_that_cuts_nothing_is_read_and_nothing_is_decided() {
+fn after_a_verdict_that_cuts_nothing_is_read_and_nothing_is_decided() {
     let pack = pack(guard("rm -rf"));
     let mut session = pack.session();
     session.begin_turn();
@@ -101,7 +101,7 @@ fn b27_after_a_verdict_that_cuts_nothing_is_read_and_nothing_is_decided() {
 }
 
 #[test]
-fn b31_parts_past_the_limit_end_the_reply_or_are_counted() {
+fn parts_past_the_limit_end_the_reply_or_are_counted() {
     let limits = Limits {
         parts: 1000,
         ..Limits::default()
@@ -157,7 +157,7 @@ fn limit(verdict: Verdict) -> &'static str {
 }
 
 #[test]
-fn c38_input_cut_off_anywhere_keeps_what_was_matched() {
+fn input_cut_off_anywhere_keeps_what_was_matched() {
     let pack = pack(literal("rm -rf"));
     let input = r#"{"a":[1,true,{"b\u0063":"\ud83d\ude00"}],"command":"\u0072m -rf / \\","n":-1.5e3,"z":null}"#;
     let (hits, _) = read(&pack, Channel::ToolInput, input.as_bytes(), input.len());
@@ -178,7 +178,7 @@ fn c38_input_cut_off_anywhere_keeps_what_was_matched() {
 }
 
 #[test]
-fn c39_a_million_brackets_end_the_reply_or_are_read_as_they_are() {
+fn a_million_brackets_end_the_reply_or_are_read_as_they_are() {
     let input = [&b"{\"a\":"[..], &vec![b'['; 1_000_000], b"\"rm -rf\""].concat();
     let decide = |limits: Limits| {
         let mut session = pack_with(literal("rm -rf"), limits).session();
@@ -205,7 +205,7 @@ fn c39_a_million_brackets_end_the_reply_or_are_read_as_they_are() {
 }
 
 #[test]
-fn c42_a_huge_key_a_huge_value_and_a_hundred_thousand_keys_hit_at_the_same_place() {
+fn a_huge_key_a_huge_value_and_a_hundred_thousand_keys_hit_at_the_same_place() {
     let pack = pack(literal("rm -rf"));
     let key = format!("{{\"{}\":\"rm -rf\"}}", "k".repeat(8 * MIB));
     let value = format!("{{\"a\":\"{}rm -rf\"}}", "a \\n\\u0072m -r".repeat(MIB));
@@ -234,7 +234,7 @@ fn c42_a_huge_key_a_huge_value_and_a_hundred_thousand_keys_hit_at_the_same_place
 }
 
 #[test]
-fn c43_a_number_of_a_million_digits_is_kept_as_it_is() {
+fn a_number_of_a_million_digits_is_kept_as_it_is() {
     let pack = pack(literal("98"));
     let input = format!("{{\"n\":{}98}}", "7".repeat(1_000_000));
     let (hits, stream) = read(&pack, Channel::ToolInput, input.as_bytes(), 1000);
@@ -243,7 +243,7 @@ fn c43_a_number_of_a_million_digits_is_kept_as_it_is() {
 }
 
 #[test]
-fn d53_patterns_that_make_backtrackers_hang_are_linear() {
+fn patterns_that_make_backtrackers_hang_are_linear() {
     let mut text = vec![b'a'; 4 * MIB];
     text.push(b'!');
     for pattern in ["(a+)+$", "(a|aa)*b", "(.*)*x", "(a*)*[^a]$"] {
@@ -270,7 +270,7 @@ fn bits(seed: u64, length: usize) -> Vec<u8> {
 const EXPONENTIAL: &str = "[01]*1[01]{20}";
 
 #[test]
-fn d56_an_exponential_pattern_hits_where_regex_does_whatever_its_budget() {
+fn an_exponential_pattern_hits_where_regex_does_whatever_its_budget() {
     let regex = regex::bytes::Regex::new(EXPONENTIAL).unwrap();
     for table_bytes in [1, 64 << 10, 64 << 20] {
         let limits = Limits {
@@ -292,7 +292,7 @@ fn d56_an_exponential_pattern_hits_where_regex_does_whatever_its_budget() {
 }
 
 #[test]
-fn g107_threads_that_share_rules_and_reload_them_find_what_one_finds() {
+fn threads_that_share_rules_and_reload_them_find_what_one_finds() {
     let limits = Limits {
         // So small that tables are filled and replaced while the threads use them.
         table_bytes: 64 << 10,
@@ -335,7 +335,7 @@ fn g107_threads_that_share_rules_and_reload_them_find_what_one_finds() {
 }
 
 #[test]
-fn g109_what_is_forgotten_or_dropped_in_any_order_hangs_nobody() {
+fn what_is_forgotten_or_dropped_in_any_order_hangs_nobody() {
     let rules = pack(literal("rm -rf"));
     let mut session = rules.session();
     let mut forgotten = session.stream();
@@ -355,7 +355,7 @@ fn g109_what_is_forgotten_or_dropped_in_any_order_hangs_nobody() {
 
 #[cfg(unix)]
 #[test]
-fn g110_a_process_that_is_started_between_two_deltas_changes_nothing() {
+fn a_process_that_is_started_between_two_deltas_changes_nothing() {
     let pack = pack(literal("rm -rf"));
     let mut stream = pack.stream();
     stream.open(PART, Channel::Text);
@@ -383,7 +383,7 @@ fn offsets_of_an_unwatched_part_pass_32_bits() {
 }
 
 #[test]
-fn g108_offsets_of_hits_pass_32_bits() {
+fn offsets_of_hits_pass_32_bits() {
     // It reads 5 GiB.
     if skip::unless_set("TTSR_LONG").is_none() {
         return;

@@ -28,7 +28,7 @@ fn again(_: &Aborted, answer: &mut HookAnswer) {
 }
 
 #[test]
-fn a4_the_user_cancels_and_no_hook_brings_the_reply_back() {
+fn the_user_cancels_and_no_hook_brings_the_reply_back() {
     let mut hooks = Hooks::default();
     hooks.on_aborted("again", again);
     let cancel = Cancel::default();
@@ -88,7 +88,7 @@ fn the_user_cancels_while_the_provider_is_silent() {
     assert_cancelled(&played);
 }
 
-/// Complaint C28: a cancel takes precedence over the retry that follows an abort.
+/// A complaint: a cancel takes precedence over the retry that follows an abort.
 #[test]
 fn the_user_cancels_between_an_abort_and_its_retry() {
     type Moment = fn(&Step) -> bool;
@@ -158,7 +158,7 @@ fn the_user_cancelled_before_anything_was_sent() {
 }
 
 #[test]
-fn a4_a_failure_has_its_reason_and_can_be_retried() {
+fn a_failure_has_its_reason_and_can_be_retried() {
     let mut hooks = Hooks::default();
     hooks.on_aborted("again", again);
     let broken = ScriptedReply::default()
@@ -184,7 +184,7 @@ fn a4_a_failure_has_its_reason_and_can_be_retried() {
 }
 
 #[test]
-fn a8_please_be_more_concise_on_timeout() {
+fn please_be_more_concise_on_timeout() {
     let settings = Settings {
         stall: Some(Duration::from_millis(20)),
         ..Settings::default()

@@ -40,7 +40,7 @@ fn after(processor: &mut Processor, output: &str) -> (Result<ToolOutput, End>, V
 }
 
 #[test]
-fn c1_rules_put_words_around_what_a_tool_gave_back() {
+fn rules_put_words_around_what_a_tool_gave_back() {
     let on = Channel::ToolOutput;
     let rules = [
         rule(Action::Append, on, "x"),
@@ -69,7 +69,7 @@ fn a_decision_about_an_output_is_recorded_with_its_rule_and_channel() {
 }
 
 #[test]
-fn c1_a_rule_takes_out_of_what_a_hook_put_into_a_call() {
+fn a_rule_takes_out_of_what_a_hook_put_into_a_call() {
     let mut hooks = Hooks::default();
     hooks.on_tool_before("token", |_, before| {
         before.input = r#"{"a":"my pass"}"#.into()
@@ -83,7 +83,7 @@ fn c1_a_rule_takes_out_of_what_a_hook_put_into_a_call() {
 }
 
 #[test]
-fn c1_a_rule_ends_the_turn_at_what_a_tool_gave_back() {
+fn a_rule_ends_the_turn_at_what_a_tool_gave_back() {
     let rules = [rule(Action::Abort, Channel::ToolOutput, "worm")];
     let mut processor = processor(rules, Hooks::default());
     let (told, steps) = after(&mut processor, "a worm");
@@ -100,7 +100,7 @@ fn c1_a_rule_ends_the_turn_at_what_a_tool_gave_back() {
 }
 
 #[test]
-fn c1_a_hook_changes_and_blocks_calls_and_rules_read_what_it_left() {
+fn a_hook_changes_and_blocks_calls_and_rules_read_what_it_left() {
     let mut hooks = Hooks::default();
     hooks.on_tool_before("sudo", |call, before| {
         if call.tool == "bash" {
@@ -133,7 +133,7 @@ fn c1_a_hook_changes_and_blocks_calls_and_rules_read_what_it_left() {
 }
 
 #[test]
-fn c1_a_hook_changes_what_a_tool_gave_back_before_the_rules_read_it() {
+fn a_hook_changes_what_a_tool_gave_back_before_the_rules_read_it() {
     let mut hooks = Hooks::default();
     hooks.on_tool_after("trim", |call, after| {
         assert_eq!(call.tool, "bash");
@@ -172,7 +172,7 @@ fn prepared(processor: &mut Processor, said: &str) -> (Option<Request>, Vec<Step
 }
 
 #[test]
-fn c1_hooks_change_the_messages_and_headers_of_one_request() {
+fn hooks_change_the_messages_and_headers_of_one_request() {
     let mut hooks = Hooks::default();
     hooks.register("requests", Requests);
     let (request, _) = prepared(&mut processor([], hooks), "Go.");
@@ -182,7 +182,7 @@ fn c1_hooks_change_the_messages_and_headers_of_one_request() {
 }
 
 #[test]
-fn c1_rules_read_what_the_user_wrote_once_a_turn() {
+fn rules_read_what_the_user_wrote_once_a_turn() {
     let on = Channel::UserInput;
     let mut header = rule(Action::SetHeader, on, "deploy");
     header.header = Some(Header {
@@ -214,7 +214,7 @@ fn c1_rules_read_what_the_user_wrote_once_a_turn() {
 }
 
 #[test]
-fn c1_a_rule_keeps_a_request_from_being_sent() {
+fn a_rule_keeps_a_request_from_being_sent() {
     let rules = [rule(Action::Abort, Channel::UserInput, "worm")];
     let mut processor = processor(rules, Hooks::default());
     let (request, steps) = prepared(&mut processor, "Write a worm.");

@@ -184,7 +184,7 @@ fn two_rules_on_one_byte_are_decided_the_same_in_whatever_order_they_are_loaded(
 
 /// Returns the steps of two processors that are stepped in turn. The hook of the first one panics.
 #[test]
-fn e69_a_hook_that_panics_leaves_other_streams_alone() {
+fn a_hook_that_panics_leaves_other_streams_alone() {
     let mut broken = Hooks::default();
     broken.on_delta("broken", |_, _| {
         std::panic::resume_unwind(Box::new("broken"));
@@ -239,7 +239,7 @@ fn child() {
 }
 
 #[test]
-fn e70_a_panic_within_a_panic_ends_the_process() {
+fn a_panic_within_a_panic_ends_the_process() {
     let ended = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "faults::child", "--ignored", "--nocapture"])
         .env(CHILD, "1")
@@ -262,7 +262,7 @@ fn e70_a_panic_within_a_panic_ends_the_process() {
 
 /// No lock is held while a hook is called, so a hook may use the rules of its own reply.
 #[test]
-fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
+fn a_hook_may_read_with_the_rules_it_is_called_under() {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = seen.clone();
     let mut hooks = Hooks::default();
@@ -283,7 +283,7 @@ fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
 }
 
 #[test]
-fn e72_a_hook_that_cancels_its_own_reply_ends_it_once() {
+fn a_hook_that_cancels_its_own_reply_ends_it_once() {
     let cancel = Cancel::default();
     let switch = cancel.clone();
     let mut hooks = Hooks::default();
@@ -303,7 +303,7 @@ fn assert_ended_by_the_user(played: &Played) {
 }
 
 #[test]
-fn e75_cancels_of_many_threads_at_once_make_one_end() {
+fn cancels_of_many_threads_at_once_make_one_end() {
     for delta in 0..4 {
         let cancel = Cancel::default();
         let script = ScriptedReply::default().text("abcdef").cut(1);
@@ -325,7 +325,7 @@ fn e75_cancels_of_many_threads_at_once_make_one_end() {
 
 /// Every reply has one end, and inputs after it are counted.
 #[test]
-fn e75_behind_each_kind_of_end_nothing_ends_again() {
+fn behind_each_kind_of_end_nothing_ends_again() {
     let failed = || Input::Failed(Failure::new("reset", "connection reset by peer"));
     let finish = || {
         Input::Event(ttsr::Event::Finish {

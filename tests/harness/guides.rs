@@ -1,5 +1,5 @@
-//! The packs of `rules/opencode`, each at its hook point. Names that begin with `c2_` to `c7_` belong to the row of
-//! `docs/harness.md` with that id.
+//! The packs of `rules/opencode`, each at its hook point. `docs/harness.md` lists these tests by the behaviour that they
+//! cover.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn told(processor: &mut Processor, tool: &str, output: &str) -> String {
 }
 
 #[test]
-fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
+fn the_reminder_stands_before_the_last_message_of_the_user() {
     let mut processor = processor("opencode/phase-reminder", agent("orchestrator"), None);
     let messages = vec![Message::user("First."), Message::user("fix the login")];
     let (request, _) = sent(&mut processor, messages.clone());
@@ -82,7 +82,7 @@ fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
 }
 
 #[test]
-fn c2_only_the_orchestrator_is_reminded() {
+fn only_the_orchestrator_is_reminded() {
     for origin in [agent("explorer"), Origin::default()] {
         let mut processor = processor("opencode/phase-reminder", origin, None);
         let (request, _) = sent(&mut processor, vec![Message::user("fix the login")]);
@@ -91,7 +91,7 @@ fn c2_only_the_orchestrator_is_reminded() {
 }
 
 #[test]
-fn c2_messages_of_the_system_are_left_alone() {
+fn messages_of_the_system_are_left_alone() {
     let mut processor = processor("opencode/phase-reminder", agent("orchestrator"), None);
     let text = format!("The task is done.\n{MARKER}");
     let (request, _) = sent(&mut processor, vec![Message::user(&text)]);
@@ -99,7 +99,7 @@ fn c2_messages_of_the_system_are_left_alone() {
 }
 
 #[test]
-fn c3_the_nudge_stands_behind_what_read_gave_back() {
+fn the_nudge_stands_behind_what_read_gave_back() {
     let mut processor = processor("opencode/post-read-nudge", Origin::default(), None);
     for tool in ["Read", "read"] {
         let told = told(&mut processor, tool, "00001| fn main() {}");
@@ -120,7 +120,7 @@ fn initiator(request: &Request) -> Option<&str> {
 }
 
 #[test]
-fn c4_a_request_of_the_system_says_so() {
+fn a_request_of_the_system_says_so() {
     let marked = || vec![Message::user(format!("Go on.\n{MARKER}"))];
     let pack = "opencode/chat-headers";
     let cases = [
@@ -144,7 +144,7 @@ fn c4_a_request_of_the_system_says_so() {
 }
 
 #[test]
-fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
+fn a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
     let mut processor = processor("opencode/chat-headers", provider(COPILOT), None);
     let message = |number: u32| vec![Message::user(format!("{number} {MARKER}"))];
     let (_, decisions) = sent(&mut processor, message(0));
@@ -166,7 +166,7 @@ fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
 }
 
 #[test]
-fn c5_eight_kinds_of_refused_delegation_get_their_hint() {
+fn eight_kinds_of_refused_delegation_get_their_hint() {
     let kinds = [
         (
             "Error: missing required parameter run_in_background",
@@ -212,7 +212,7 @@ fn c5_eight_kinds_of_refused_delegation_get_their_hint() {
 }
 
 #[test]
-fn c5_a_report_that_mentions_the_words_gets_no_hint() {
+fn a_report_that_mentions_the_words_gets_no_hint() {
     let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
     for report in [
         "Done. The router now answers with \"Unknown category: x. Available: a, b\".",
@@ -225,7 +225,7 @@ fn c5_a_report_that_mentions_the_words_gets_no_hint() {
 }
 
 #[test]
-fn c5_the_hint_names_every_option_however_long_the_line() {
+fn the_hint_names_every_option_however_long_the_line() {
     let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
     let agents: Vec<String> = (1..=19)
         .map(|number| format!("agent-{number:04}"))
@@ -293,7 +293,7 @@ fn c5_the_hint_names_every_option_however_long_the_line() {
 }
 
 #[test]
-fn c5_the_hint_names_what_is_available() {
+fn the_hint_names_what_is_available() {
     let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
     for (output, options) in [
         (
@@ -343,7 +343,7 @@ fn at(seconds: u64) -> Duration {
 }
 
 #[test]
-fn c6_each_of_the_four_events_can_bring_the_next_model() {
+fn each_of_the_four_events_can_bring_the_next_model() {
     let status = SessionEvent::Status {
         session: "s".into(),
         message: "retrying: rate limit reached for requests".into(),
@@ -367,7 +367,7 @@ fn c6_each_of_the_four_events_can_bring_the_next_model() {
 }
 
 #[test]
-fn c6_triggers_within_five_seconds_count_once_and_sessions_do_not_share() {
+fn triggers_within_five_seconds_count_once_and_sessions_do_not_share() {
     let mut foreground = foreground();
     foreground.see(at(0), &updated("s", None));
     foreground.see(at(0), &updated("t", None));
@@ -382,7 +382,7 @@ fn c6_triggers_within_five_seconds_count_once_and_sessions_do_not_share() {
 }
 
 #[test]
-fn c6_the_state_goes_with_its_session_and_is_bounded() {
+fn the_state_goes_with_its_session_and_is_bounded() {
     let mut foreground = foreground();
     foreground.see(at(0), &updated("s", None));
     assert!(foreground.see(at(1), &refused("s")).is_some());
@@ -408,7 +408,7 @@ fn c6_the_state_goes_with_its_session_and_is_bounded() {
 }
 
 #[test]
-fn c6_every_spelling_of_a_refusal_brings_the_next_model_and_a_near_miss_does_not() {
+fn every_spelling_of_a_refusal_brings_the_next_model_and_a_near_miss_does_not() {
     let refusals = [
         "rate_limit_error",
         "rate_limit_exceeded",
@@ -505,7 +505,7 @@ fn c6_every_spelling_of_a_refusal_brings_the_next_model_and_a_near_miss_does_not
 }
 
 #[test]
-fn c6_what_is_no_refusal_changes_nothing() {
+fn what_is_no_refusal_changes_nothing() {
     let mut foreground = foreground();
     let other = SessionEvent::Error {
         session: "s".into(),
@@ -516,7 +516,7 @@ fn c6_what_is_no_refusal_changes_nothing() {
 }
 
 #[test]
-fn c7_eight_json_errors_get_a_reminder() {
+fn eight_json_errors_get_a_reminder() {
     let errors = [
         "JSON Parse error: bad",
         "Invalid JSON in arguments",
@@ -546,7 +546,7 @@ fn c7_eight_json_errors_get_a_reminder() {
 }
 
 #[test]
-fn c7_every_tool_but_those_of_somebody_elses_text_is_reminded_once() {
+fn every_tool_but_those_of_somebody_elses_text_is_reminded_once() {
     let mut processor = processor("opencode/json-error-recovery", Origin::default(), None);
     for tool in [
         "github_create_issue",
@@ -585,7 +585,7 @@ const ORIGINAL: [&str; 8] = [
 ];
 
 #[test]
-fn c7_what_the_original_reminds_of_is_reminded_of() {
+fn what_the_original_reminds_of_is_reminded_of() {
     const PIECES: [&str; 30] = [
         "JSON",
         "json",
@@ -663,7 +663,7 @@ fn c7_what_the_original_reminds_of_is_reminded_of() {
 }
 
 #[test]
-fn c3_an_empty_or_failed_read_gets_no_nudge() {
+fn an_empty_or_failed_read_gets_no_nudge() {
     let mut processor = processor("opencode/post-read-nudge", Origin::default(), None);
     for output in [
         "",
@@ -693,7 +693,7 @@ fn c3_an_empty_or_failed_read_gets_no_nudge() {
 }
 
 #[test]
-fn c2_c4_a_marker_in_a_synthetic_message_counts() {
+fn a_marker_in_a_synthetic_message_counts() {
     let synthetic = || {
         vec![
             Message::user("Fix it."),
@@ -726,7 +726,7 @@ fn c2_c4_a_marker_in_a_synthetic_message_counts() {
 
 /// The original looks for the marker in the first text of the message, and in every text where it sets the header.
 #[test]
-fn c2_the_reminder_asks_only_the_first_text_for_the_marker() {
+fn the_reminder_asks_only_the_first_text_for_the_marker() {
     let texts = |texts: &[(&str, bool)]| {
         let mut message = Message::user("");
         let content = texts.iter().map(|&(text, synthetic)| Content::Text {

@@ -18,7 +18,7 @@ fn lines(log: &Log) -> Vec<String> {
 }
 
 #[test]
-fn a1_every_delta_of_every_channel_with_its_names() {
+fn every_delta_of_every_channel_with_its_names() {
     let log = Log::default();
     let mut hooks = Hooks::default();
     let kept = log.clone();
@@ -60,7 +60,7 @@ fn a1_every_delta_of_every_channel_with_its_names() {
 }
 
 #[test]
-fn a2_what_a_hook_rewrote_is_accumulated_published_and_matched() {
+fn what_a_hook_rewrote_is_accumulated_published_and_matched() {
     let mut hooks = Hooks::default();
     hooks.on_delta("upper", |_, delta| {
         delta.rewrite(delta.text().replace("ANY", "any"))
@@ -82,7 +82,7 @@ fn a2_what_a_hook_rewrote_is_accumulated_published_and_matched() {
 }
 
 #[test]
-fn a2_the_delta_a_hook_aborts_on_is_neither_accumulated_nor_published() {
+fn the_delta_a_hook_aborts_on_is_neither_accumulated_nor_published() {
     let mut hooks = Hooks::default();
     hooks.on_delta("stop", |_, delta| {
         if delta.bytes().contains(&b'!') {
@@ -97,7 +97,7 @@ fn a2_the_delta_a_hook_aborts_on_is_neither_accumulated_nor_published() {
 }
 
 #[test]
-fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
+fn the_tool_input_hook_fires_only_while_the_call_is_pending() {
     let calls = Log::default();
     let mut hooks = Hooks::default();
     let kept = calls.clone();
@@ -116,7 +116,7 @@ fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
 }
 
 #[test]
-fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
+fn the_source_names_the_hook_and_the_partial_has_every_channel() {
     let mut hooks = Hooks::default();
     hooks.on_delta("quiet", |_, _| {});
     hooks.on_delta("guard", |at, delta| {
@@ -142,7 +142,7 @@ fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
 }
 
 #[test]
-fn a7_hooks_run_in_order_and_the_first_abort_wins() {
+fn hooks_run_in_order_and_the_first_abort_wins() {
     let log = Log::default();
     let mut hooks = Hooks::default();
     for name in ["one", "two", "three"] {
@@ -163,7 +163,7 @@ fn a7_hooks_run_in_order_and_the_first_abort_wins() {
 }
 
 #[test]
-fn a6_nothing_registered_nothing_called() {
+fn nothing_registered_nothing_called() {
     struct Idle;
     impl Hook for Idle {
         fn points(&self) -> &[HookPoint] {
@@ -202,7 +202,7 @@ fn retry_saying(message: &str) -> impl FnMut(&Aborted, &mut HookAnswer) + Send +
 }
 
 #[test]
-fn a5_a_hook_retries_with_a_steering_message() {
+fn a_hook_retries_with_a_steering_message() {
     let played = play(
         guarded(retry_saying("Calm.")),
         vec![text("a!").cut(1), text("a.")],
@@ -216,7 +216,7 @@ fn a5_a_hook_retries_with_a_steering_message() {
 }
 
 #[test]
-fn a5_retries_of_hooks_are_bounded() {
+fn retries_of_hooks_are_bounded() {
     for (allowed, expected) in [(0, 1), (1, 2), (3, 4)] {
         let settings = Settings {
             hook_retries: allowed,
@@ -233,7 +233,7 @@ fn a5_retries_of_hooks_are_bounded() {
 }
 
 #[test]
-fn a5_a_message_without_a_retry_is_ignored() {
+fn a_message_without_a_retry_is_ignored() {
     let hooks = guarded(|_, answer| answer.inject_message = Some("Calm.".into()));
     let played = play(hooks, vec![text("!")]);
     assert_eq!(played.provider.requests().len(), 1);
@@ -242,7 +242,7 @@ fn a5_a_message_without_a_retry_is_ignored() {
 }
 
 #[test]
-fn a5_several_hooks_answer_in_order() {
+fn several_hooks_answer_in_order() {
     let mut hooks = guarded(retry_saying("One."));
     hooks.on_aborted("two", |_, answer| {
         answer.inject_message = Some("ignored".into())
@@ -278,7 +278,7 @@ fn a_hook_can_bring_back_what_a_rule_aborted_unless_the_rule_is_critical() {
 }
 
 #[test]
-fn a8_the_partial_can_be_kept_as_context() {
+fn the_partial_can_be_kept_as_context() {
     let hooks = guarded(|aborted, answer| {
         answer.retry = true;
         let partial = aborted.partial.text(Channel::Text);
@@ -375,7 +375,7 @@ fn a_hook_may_swallow_a_delta() {
 }
 
 #[test]
-fn a10_text_complete_replaces_what_is_kept() {
+fn text_complete_replaces_what_is_kept() {
     struct Trim;
     impl Hook for Trim {
         fn points(&self) -> &[HookPoint] {
@@ -467,7 +467,7 @@ impl Hook for Stuck {
 
 /// The deadline is an hour. If the deadline ended the wait, the test would take that long.
 #[test]
-fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
+fn a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
     for on_hook_fault in [OnHookFault::Abort, OnHookFault::Continue] {
         let deadline = std::time::Duration::from_secs(3600);
         let (processor, log, let_go) = stuck_within(deadline, on_hook_fault);
@@ -609,7 +609,7 @@ fn the_loop_takes_what_a_hook_on_a_thread_of_its_own_says() {
 }
 
 #[test]
-fn c1_the_event_point_is_called_by_the_loop_itself() {
+fn the_event_point_is_called_by_the_loop_itself() {
     use std::sync::mpsc;
     use ttsr::Pack;
     use ttsr::harness::fallback::SessionEvent;
@@ -675,7 +675,7 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
 
 /// Every event of the loop, with the session it is about.
 #[test]
-fn c1_sub_agents_and_changes_of_status_are_events() {
+fn sub_agents_and_changes_of_status_are_events() {
     use std::sync::mpsc;
     use ttsr::harness::ask_sub_agent;
     use ttsr::harness::consult::{Consultation, ParentSession};

@@ -1,5 +1,4 @@
-//! Tests of the reference loop. Names that begin with `a1_` to `a10_` belong to the row of `docs/harness.md` with that
-//! id.
+//! Tests of the reference loop. `docs/harness.md` lists them by the behaviour that they cover.
 
 mod abort;
 mod boundary;

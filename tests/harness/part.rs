@@ -36,7 +36,7 @@ fn start(part: u32, channel: Channel) -> Event {
 }
 
 #[test]
-fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
+fn tool_input_grows_visibly_and_its_end_is_an_event() {
     let script = ScriptedReply::default()
         .tool("write", "c", "{\"a\":1}")
         .cut(3)
@@ -112,7 +112,7 @@ fn tool_input_is_published_once_its_call_is_complete_where_the_host_asks_for_it(
 }
 
 #[test]
-fn a10_three_identical_calls_in_a_row_are_a_doom_loop() {
+fn three_identical_calls_in_a_row_are_a_doom_loop() {
     let same = |script: ScriptedReply| script.tool("read", "c", r#"{"a": 1, "b": 2}"#);
     let alike = |script: ScriptedReply| script.tool("read", "d", r#"{"b":2,"a":1}"#);
     let other = |script: ScriptedReply| script.tool("read", "e", r#"{"a":1}"#);
@@ -156,7 +156,7 @@ fn a_call_of_an_attempt_that_was_taken_again_was_not_made() {
 }
 
 #[test]
-fn a10_an_unfinished_call_is_marked() {
+fn an_unfinished_call_is_marked() {
     let script = ScriptedReply::from(vec![
         start(0, Channel::ToolInput),
         delta(0, "{\"a\":"),
@@ -180,7 +180,7 @@ fn a10_an_unfinished_call_is_marked() {
     assert_eq!(TOOL_ABORTED, "Tool execution aborted");
 }
 
-/// Complaint C14: the remains of an attempt are not a result.
+/// A complaint: the remains of an attempt are not a result.
 #[test]
 fn no_call_of_an_aborted_attempt_runs_and_only_one_is_blamed() {
     let script = ScriptedReply::default()
@@ -374,7 +374,7 @@ fn a_reply_without_end_is_bounded() {
 }
 
 #[test]
-fn c3_the_outcome_of_a_tool_that_the_provider_ran_decides_which_rules_read_its_output() {
+fn the_outcome_of_a_tool_that_the_provider_ran_decides_which_rules_read_its_output() {
     let mut rule = Rule::new("t/failed", vec![Pattern::literal("denied")]);
     rule.on = vec![Channel::ToolOutput];
     rule.outcome = Some(ToolOutcome::Error);

@@ -176,7 +176,7 @@ fn without_the_rule_the_bad_reply_passes_whole() {
 }
 
 #[test]
-fn a2_the_aborting_delta_is_neither_accumulated_nor_published() {
+fn the_aborting_delta_is_neither_accumulated_nor_published() {
     let scripts = vec![text("let x: any = 1").cut(5), text("good")];
     let played = play(Hooks::default(), scripts);
     assert_eq!(played.published(), "let x|good");

@@ -124,7 +124,7 @@ fn plain() -> Processor {
 }
 
 #[test]
-fn a10_a_tool_result_is_an_event_and_enters_the_next_request() {
+fn a_tool_result_is_an_event_and_enters_the_next_request() {
     let ran = ran(&mut plain(), vec![calls("read", "{}"), text("done")]);
     assert_eq!(ran.told(), ["ran {}"]);
     assert_eq!(ran.outcome.reply.text(Channel::Text), "done");
@@ -395,7 +395,7 @@ fn commit() -> Rule {
 const COMMIT: &str = r#"{"command":"git commit -m x"}"#;
 
 #[test]
-fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
+fn a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     let scripts = vec![
         calls("bash", COMMIT),
         // The sub-agent reads a file first.
@@ -495,7 +495,7 @@ fn whose(request: &Request) -> (String, Option<String>) {
 }
 
 #[test]
-fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen() {
+fn the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen() {
     let twice = || {
         let script = ScriptedReply::default().tool("bash", "c1", COMMIT);
         script.tool("bash", "c2", COMMIT).finish("tool_use")
@@ -528,7 +528,7 @@ fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen()
 
 /// Two questions about the same call have a session each.
 #[test]
-fn d1_each_sub_agent_has_a_session_of_its_own() {
+fn each_sub_agent_has_a_session_of_its_own() {
     let mut hooks = Hooks::default();
     hooks.register("whose", Whose);
     hooks.on_tool_before("review", |call, before| {
@@ -575,7 +575,7 @@ fn guarding(seen: &Arc<Mutex<Vec<String>>>) -> Hooks {
 }
 
 #[test]
-fn d1_hooks_of_the_host_guard_sub_agents_too() {
+fn hooks_of_the_host_guard_sub_agents_too() {
     let seen = Arc::default();
     let pack = Pack::builder().rule(commit()).build().unwrap();
     let settings = Settings {
@@ -612,7 +612,7 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
 
 /// The host has its hooks back, whatever ends the sub-agent. Here the host drops the turn.
 #[test]
-fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
+fn hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let seen = Arc::default();
     let pack = Pack::builder().rule(commit()).build().unwrap();
     let mut processor = Processor::new(&pack, guarding(&seen), Settings::default());
@@ -647,7 +647,7 @@ fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
 
 /// The first half of an answer may mean the opposite of the whole.
 #[test]
-fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
+fn an_answer_that_the_length_limit_cut_is_no_answer() {
     for (blocks_on_failure, ran_then) in [(true, 0), (false, 1)] {
         let mut rule = commit();
         rule.consult = Some(Consult {
@@ -683,7 +683,7 @@ fn a_reply_that_the_length_limit_cut_is_no_complete_answer() {
 
 /// Every turn that is aborted notifies the hooks once, whatever its stage.
 #[test]
-fn a4_a_turn_that_ends_between_replies_is_an_abort() {
+fn a_turn_that_ends_between_replies_is_an_abort() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let hooks = move || {
@@ -738,7 +738,7 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
 }
 
 #[test]
-fn d1_a_sub_agent_has_the_models_and_tools_that_the_rule_names() {
+fn a_sub_agent_has_the_models_and_tools_that_the_rule_names() {
     let mut rule = commit();
     rule.consult = Some(Consult {
         tools: vec!["read".into()],
@@ -762,7 +762,7 @@ fn d1_a_sub_agent_has_the_models_and_tools_that_the_rule_names() {
 }
 
 #[test]
-fn d2_only_the_argument_of_the_tool_that_the_rule_names_is_asked_about() {
+fn only_the_argument_of_the_tool_that_the_rule_names_is_asked_about() {
     for (tool, input) in [
         ("write", COMMIT),
         ("bash", r#"{"description":"git commit"}"#),
@@ -785,7 +785,7 @@ fn d2_only_the_argument_of_the_tool_that_the_rule_names_is_asked_about() {
 }
 
 #[test]
-fn d3_where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
+fn where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
     let failing = ScriptedReply::default().fail(Failure::new("500", "no"));
     let silent = ScriptedReply::default().text("  ").finish("stop");
     let refusing = ScriptedReply::default().text("I").finish("refusal");
@@ -834,7 +834,7 @@ fn d3_where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
 }
 
 #[test]
-fn d3_a_sub_agent_asks_nobody() {
+fn a_sub_agent_asks_nobody() {
     let scripts = vec![
         calls("bash", COMMIT),
         // The sub-agent commits too.
@@ -849,7 +849,7 @@ fn d3_a_sub_agent_asks_nobody() {
 }
 
 #[test]
-fn d3_a_sub_agent_is_cancelled_with_its_parent() {
+fn a_sub_agent_is_cancelled_with_its_parent() {
     let cancel = Cancel::default();
     let mut processor = processor([commit()], Settings::default());
     let mut provider = Scripted::new([
@@ -883,7 +883,7 @@ fn d3_a_sub_agent_is_cancelled_with_its_parent() {
 }
 
 #[test]
-fn d4_a_hook_asks_inline() {
+fn a_hook_asks_inline() {
     let mut hooks = Hooks::default();
     hooks.on_tool_before("review", |call, before| {
         if call.tool == "write" {
@@ -926,7 +926,7 @@ fn with_chain() -> Processor {
 }
 
 #[test]
-fn c6_a_rate_limit_takes_the_next_model_of_the_chain_with_the_same_message() {
+fn a_rate_limit_takes_the_next_model_of_the_chain_with_the_same_message() {
     let mut processor = with_chain();
     let ran = ran(&mut processor, vec![limited(), limited(), text("hello")]);
     let requests = ran.provider.requests();
@@ -941,7 +941,7 @@ fn c6_a_rate_limit_takes_the_next_model_of_the_chain_with_the_same_message() {
 }
 
 #[test]
-fn c6_the_status_of_a_failure_counts_where_its_text_does_not_mention_it() {
+fn the_status_of_a_failure_counts_where_its_text_does_not_mention_it() {
     for (status, takes_next) in [(429, true), (529, true), (401, false)] {
         let mut processor = with_chain();
         let failure = Failure::new("http", "busy").with_status(status);
@@ -952,7 +952,7 @@ fn c6_the_status_of_a_failure_counts_where_its_text_does_not_mention_it() {
 }
 
 #[test]
-fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
+fn tried_models_are_remembered_so_a_session_cannot_loop() {
     let mut processor = with_chain();
     let first = ran(&mut processor, vec![limited()]);
     assert_eq!(first.provider.requests().len(), 3, "each model once");
@@ -974,7 +974,7 @@ fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
 }
 
 #[test]
-fn c6_another_failure_takes_no_other_model() {
+fn another_failure_takes_no_other_model() {
     let script = ScriptedReply::default().fail(Failure::new("400", "bad request: no such field"));
     let ran = ran(&mut with_chain(), vec![script]);
     assert_eq!(ran.provider.requests().len(), 1);

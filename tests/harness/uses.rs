@@ -17,7 +17,7 @@ use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule};
 use super::{Played, delta, pack, play, play_with, processor, text};
 
 #[test]
-fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
+fn a_token_budget_ends_a_reply_that_is_too_long() {
     let mut own = Hooks::default();
     hooks::token_budget(&mut own, 2);
     let played = play(own, vec![text("12345678, and more").cut(4)]);
@@ -29,7 +29,7 @@ fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
 }
 
 #[test]
-fn a8_tool_input_is_drawn_as_it_is_written() {
+fn tool_input_is_drawn_as_it_is_written() {
     let mut own = Hooks::default();
     let shown = hooks::tool_inputs(&mut own);
     let script = ScriptedReply::default()
@@ -41,7 +41,7 @@ fn a8_tool_input_is_drawn_as_it_is_written() {
 }
 
 #[test]
-fn a8_time_to_first_token_and_throughput_are_measured() {
+fn time_to_first_token_and_throughput_are_measured() {
     let mut own = Hooks::default();
     let pace = hooks::pace(&mut own);
     let mut processor = processor(own);
@@ -59,9 +59,9 @@ fn a8_time_to_first_token_and_throughput_are_measured() {
     assert_eq!(pace.throughput(), Some(8.0));
 }
 
-/// Complaints C13 and C27: the cause of a cut is a type, and not text to be parsed.
+/// A complaint: the cause of a cut is a type, and not text to be parsed.
 #[test]
-fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
+fn aborts_are_counted_by_reason_rule_model_and_prompt() {
     let mut own = Hooks::default();
     let counts = hooks::abort_counts(&mut own);
     let settings = Settings {
@@ -113,7 +113,7 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
 }
 
 #[test]
-fn a8_a_timeout_is_steered_to_a_shorter_answer() {
+fn a_timeout_is_steered_to_a_shorter_answer() {
     let mut own = Hooks::default();
     hooks::concise_on_timeout(&mut own);
     let settings = Settings {
@@ -146,7 +146,7 @@ fn wasted(rule: &str, bad: &str) -> Played {
 }
 
 #[test]
-fn a9_the_wrong_language_is_cut() {
+fn the_wrong_language_is_cut() {
     wasted(
         "on = [\"text\"]\nmatch.script = { expect = [\"latin\", \"en\"] }",
         "Вот исправленная функция, она теперь работает как надо. А вот ещё много текста.",
@@ -154,7 +154,7 @@ fn a9_the_wrong_language_is_cut() {
 }
 
 #[test]
-fn a9_an_import_that_nobody_knows_is_cut() {
+fn an_import_that_nobody_knows_is_cut() {
     wasted(
         "on = [\"text\"]\nmatch.unknown-name = { known = [\"std\"] }",
         "Like this:\n```rust\nuse std::fmt;\nuse no_such_crate::Thing;\nfn main() {}\n```\n",
@@ -162,7 +162,7 @@ fn a9_an_import_that_nobody_knows_is_cut() {
 }
 
 #[test]
-fn a9_a_reply_that_goes_round_in_circles_is_cut() {
+fn a_reply_that_goes_round_in_circles_is_cut() {
     let bad = "I will now look at the file once more. ".repeat(50);
     let played = wasted(
         "on = [\"text\"]\nmatch.repetition = { unit-chars = [20, 400], times = 4 }",
@@ -177,7 +177,7 @@ fn a9_a_reply_that_goes_round_in_circles_is_cut() {
 }
 
 #[test]
-fn a9_a_rule_about_time_is_asked_while_nothing_arrives() {
+fn a_rule_about_time_is_asked_while_nothing_arrives() {
     let rules = "schema = 1\n[pack]\nname = \"t\"\n[rule.slow]\ndescription = \"Slow\"\n\
         severity = \"error\"\non = [\"text\"]\nmatch.limit = { stall = 5 }";
     let pack = Pack::from_toml(rules).unwrap();
@@ -199,7 +199,7 @@ fn a9_a_rule_about_time_is_asked_while_nothing_arrives() {
 }
 
 #[test]
-fn complaint_c37_an_edit_of_a_file_that_was_not_read_is_blocked() {
+fn an_edit_of_a_file_that_was_not_read_is_blocked() {
     let mut own = Hooks::default();
     hooks::read_before_edit(&mut own);
     let mut processor = processor(own);

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn f86_framing() {
+    fn framing() {
         let cases: &[(&str, &str, &[&str])] = &[
             (
                 "mixed line endings",
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn f86_event_over_the_cap_is_dropped_and_counted() {
+    fn event_over_the_cap_is_dropped_and_counted() {
         check(
             "long line",
             20,

@@ -4,10 +4,10 @@ use ttsr::Pack;
 
 use super::{HEADER, error_codes, rule, with_rules};
 
-/// Complaints 5, 38 and 40 about other rule formats: rules that can never act, and keys that are never read, were
+/// A complaint: rules that can never act, and keys that are never read, were
 /// accepted.
 #[test]
-fn complaints_c5_c38_c40_a_rule_that_loads_can_act() {
+fn a_rule_that_loads_can_act() {
     for (more, code) in [
         ("on = ['text']\npaths = ['*.ts']", "unreachable-scope"),
         ("action = 'consult'", "action-channel"),
@@ -21,9 +21,9 @@ fn complaints_c5_c38_c40_a_rule_that_loads_can_act() {
     }
 }
 
-/// Complaints 1 and 2: invalid rules were dropped in silence, and a scope kept its quotes.
+/// A complaint: invalid rules were dropped in silence, and a scope kept its quotes.
 #[test]
-fn complaints_c1_c2_inline_flags_load_and_a_bad_rule_is_loud() {
+fn inline_flags_load_and_a_bad_rule_is_loud() {
     let good = with_rules(&rule("a", "{ regex = '(?i)x' }", ""));
     assert_eq!(Pack::from_toml(&good).unwrap().rules().len(), 1);
     let bad = with_rules(&rule(
@@ -34,9 +34,9 @@ fn complaints_c1_c2_inline_flags_load_and_a_bad_rule_is_loud() {
     assert_eq!(error_codes(&bad), ["regex", "wrong-type"]);
 }
 
-/// Complaints 16 and 17: repeat mode and context mode were one setting for all rules.
+/// A complaint: repeat mode and context mode were one setting for all rules.
 #[test]
-fn complaints_c16_c17_every_policy_key_is_per_rule_with_a_pack_default() {
+fn every_policy_key_is_per_rule_with_a_pack_default() {
     let head = "[defaults]\nrepeat.per-session = 5\npartial = 'keep'\nseverity = 'error'\n";
     let own = "repeat.per-session = 1\npartial = 'discard'";
     let rules = rule("own", "{ literal = 'x' }", own) + &rule("default", "{ literal = 'y' }", "");
@@ -49,9 +49,9 @@ fn complaints_c16_c17_every_policy_key_is_per_rule_with_a_pack_default() {
     assert_eq!(policy("demo/default"), (Some(5), ttsr::Partial::Keep));
 }
 
-/// Complaint 39: unknown fields were dropped, and rules of a checked-out tree were trusted.
+/// A complaint: unknown fields were dropped, and rules of a checked-out tree were trusted.
 #[test]
-fn complaint_c39_strangers_get_no_more_than_the_host_grants() {
+fn strangers_get_no_more_than_the_host_grants() {
     let text = with_rules(&rule("a", "{ literal = 'x' }", "severity = 'critical'"));
     let builder = Pack::builder().toml("stranger.toml", text);
     assert!(builder.clone().build().is_ok());

@@ -265,7 +265,7 @@ fn an_override_of_the_action_takes_its_options_and_its_cases_along() {
 }
 
 #[test]
-fn d61_packs_that_extend_each_other_in_circles_and_too_deep_chains_are_errors() {
+fn packs_that_extend_each_other_in_circles_and_too_deep_chains_are_errors() {
     let one = |name: &str, below: &str| {
         pack_of(
             name,
@@ -315,7 +315,7 @@ fn d61_packs_that_extend_each_other_in_circles_and_too_deep_chains_are_errors() 
 }
 
 #[test]
-fn d61_what_a_pack_extends_lies_beside_it_and_nowhere_else() {
+fn what_a_pack_extends_lies_beside_it_and_nowhere_else() {
     let outside = Folder::new();
     outside.write(
         "secret.toml",

@@ -11,7 +11,7 @@ use super::{Folder, GoldenFolder as _, HEADER, rule, with_rules};
 use ttsr_testing::skip;
 
 #[test]
-fn d62_encodings() {
+fn encodings() {
     let good = with_rules(&rule("a", "{ literal = 'x' }", ""));
     let utf16: Vec<u8> = std::iter::once(0xfeff)
         .chain(good.encode_utf16())
@@ -31,7 +31,7 @@ fn d62_encodings() {
 }
 
 #[test]
-fn d62_bytes_that_are_no_text_are_errors() {
+fn bytes_that_are_no_text_are_errors() {
     let good = with_rules(&rule("a", "{ literal = 'x' }", ""));
     let wide = |to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
         good.encode_utf16().flat_map(to_bytes).collect()
@@ -63,7 +63,7 @@ fn d62_bytes_that_are_no_text_are_errors() {
 
 #[cfg(unix)]
 #[test]
-fn d63_a_file_that_may_not_be_read_is_an_error() {
+fn a_file_that_may_not_be_read_is_an_error() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     folder.write("a.toml", with_rules(&rule("a", "{ literal = 'x' }", "")));
@@ -81,7 +81,7 @@ fn d63_a_file_that_may_not_be_read_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn d63_links_pipes_and_odd_folders() {
+fn links_pipes_and_odd_folders() {
     use std::os::unix::fs::symlink;
     let outside = Folder::new();
     let secret = outside.write("secret.toml", HEADER);
@@ -120,7 +120,7 @@ fn d63_links_pipes_and_odd_folders() {
 /// Two deep chains of folders are made apart and joined, because no path to the joined chain is short enough.
 #[cfg(target_os = "linux")]
 #[test]
-fn d63_a_folder_that_is_too_deep_to_be_read_is_an_error() {
+fn a_folder_that_is_too_deep_to_be_read_is_an_error() {
     let folder = Folder::new();
     folder.write("a.toml", with_rules(&rule("a", "{ literal = 'x' }", "")));
     let name = "d".repeat(200);
@@ -143,7 +143,7 @@ fn d63_a_folder_that_is_too_deep_to_be_read_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn d63_a_pipe_is_never_opened() {
+fn a_pipe_is_never_opened() {
     let folder = Folder::new();
     let pipe = folder.0.join("pipe.toml");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -159,7 +159,7 @@ fn d63_a_pipe_is_never_opened() {
 }
 
 #[test]
-fn d63_what_is_not_there_or_holds_no_rules_is_an_error() {
+fn what_is_not_there_or_holds_no_rules_is_an_error() {
     let folder = Folder::new();
     folder.write("sub/readme.md", "no rules here");
     folder.golden("folder-without-rules", Limits::default());
@@ -171,7 +171,7 @@ fn d63_what_is_not_there_or_holds_no_rules_is_an_error() {
 }
 
 #[test]
-fn d64_size_and_number_of_files_are_capped() {
+fn size_and_number_of_files_are_capped() {
     let folder = Folder::new();
     for number in 0..5 {
         let text = with_rules(&rule(&format!("r{number}"), "{ literal = 'x' }", ""));
@@ -240,7 +240,7 @@ fn d64_size_and_number_of_files_are_capped() {
 /// A file that grows while it is read looks like a file of the kernel: it has more bytes than its length.
 #[cfg(target_os = "linux")]
 #[test]
-fn d64_a_file_that_is_longer_than_it_says_is_read_to_its_bound() {
+fn a_file_that_is_longer_than_it_says_is_read_to_its_bound() {
     let path = Path::new("/proc/self/maps");
     assert_eq!(fs::metadata(path).unwrap().len(), 0);
     let limits = Limits {
@@ -257,7 +257,7 @@ fn d64_a_file_that_is_longer_than_it_says_is_read_to_its_bound() {
 }
 
 #[test]
-fn d64_folders_full_of_other_files_end_too() {
+fn folders_full_of_other_files_end_too() {
     let folder = Folder::new();
     for number in 0..33 {
         folder.write(&format!("{number}.txt"), "");
@@ -273,7 +273,7 @@ fn d64_folders_full_of_other_files_end_too() {
 }
 
 #[test]
-fn d65_a_bad_new_pack_leaves_the_old_one_whole() {
+fn a_bad_new_pack_leaves_the_old_one_whole() {
     let folder = Folder::new();
     let file = folder.write("a.toml", with_rules(&rule("a", "{ literal = 'x' }", "")));
     let old = Pack::load(&file).unwrap();
@@ -288,7 +288,7 @@ fn d65_a_bad_new_pack_leaves_the_old_one_whole() {
 
 /// A file is replaced by renaming another one over it. Each load reads the old file or the new one as a whole.
 #[test]
-fn d65_a_file_that_is_replaced_while_it_is_loaded_is_one_of_the_two() {
+fn a_file_that_is_replaced_while_it_is_loaded_is_one_of_the_two() {
     let folder = Folder::new();
     let texts = [1, 200].map(|count| {
         let rules = (0..count).map(|number| rule(&format!("r{number}"), "{ literal = 'x' }", ""));

@@ -114,7 +114,7 @@ fn values_that_can_mean_nothing_are_told_where_they_stand() {
 }
 
 #[test]
-fn d48_broken_toml_is_an_error_with_its_place() {
+fn broken_toml_is_an_error_with_its_place() {
     for (name, text, line) in [
         ("not toml", "schema = 1\n= 2", 2),
         ("cut inside a string", "schema = 1\npack.name = \"de", 2),
@@ -137,7 +137,7 @@ fn d48_broken_toml_is_an_error_with_its_place() {
 }
 
 #[test]
-fn d48_a_file_cut_anywhere_never_loads_with_fewer_rules_in_silence() {
+fn a_file_cut_anywhere_never_loads_with_fewer_rules_in_silence() {
     let text = fs::read_to_string(golden_folder().join("everything.toml")).unwrap();
     let whole = Pack::from_toml(&text).unwrap();
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
@@ -154,7 +154,7 @@ fn d48_a_file_cut_anywhere_never_loads_with_fewer_rules_in_silence() {
 }
 
 #[test]
-fn d49_unknown_field_is_an_error_with_a_suggestion() {
+fn unknown_field_is_an_error_with_a_suggestion() {
     for (typed, meant) in [
         ("scpoe", None),
         ("severty", Some("severity")),
@@ -174,7 +174,7 @@ fn d49_unknown_field_is_an_error_with_a_suggestion() {
 }
 
 #[test]
-fn d49_every_misspelt_key_of_a_whole_pack_is_an_error() {
+fn every_misspelt_key_of_a_whole_pack_is_an_error() {
     let text = fs::read_to_string(golden_folder().join("everything.toml")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;
@@ -201,7 +201,7 @@ fn d49_every_misspelt_key_of_a_whole_pack_is_an_error() {
 }
 
 #[test]
-fn d49_unknown_values_wrong_types_and_missing_keys_are_errors() {
+fn unknown_values_wrong_types_and_missing_keys_are_errors() {
     for (more, code) in [
         ("severity = 'eror'", "bad-value"),
         ("action = 'reject'", "bad-value"),
@@ -221,7 +221,7 @@ fn d49_unknown_values_wrong_types_and_missing_keys_are_errors() {
 }
 
 #[test]
-fn d50_duplicate_ids_name_both_places() {
+fn duplicate_ids_name_both_places() {
     let text = with_rules(&rule("a", "{ literal = 'x' }", ""));
     let other = format!("# another file\n{text}");
     golden_pack(
@@ -243,7 +243,7 @@ fn d50_duplicate_ids_name_both_places() {
 }
 
 #[test]
-fn d50_two_files_may_share_a_pack_name() {
+fn two_files_may_share_a_pack_name() {
     let a = with_rules(&rule("a", "{ literal = 'x' }", ""));
     let b = with_rules(&rule("b", "{ literal = 'x' }", ""));
     let pack = Pack::builder()
@@ -255,7 +255,7 @@ fn d50_two_files_may_share_a_pack_name() {
 }
 
 #[test]
-fn d51_ids_are_short_plain_and_never_shown_raw() {
+fn ids_are_short_plain_and_never_shown_raw() {
     for id in [
         String::new(),
         "a".repeat(1 << 20),

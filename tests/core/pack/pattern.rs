@@ -6,7 +6,7 @@ use ttsr::{Limits, Pack};
 use super::{HEADER, error_codes, rule, with_rules};
 
 #[test]
-fn d52_patterns_that_match_the_empty_text_are_refused() {
+fn patterns_that_match_the_empty_text_are_refused() {
     for regex in [
         "",
         "a*",
@@ -25,7 +25,7 @@ fn d52_patterns_that_match_the_empty_text_are_refused() {
 }
 
 #[test]
-fn d52_a_good_pattern_excuses_no_empty_one() {
+fn a_good_pattern_excuses_no_empty_one() {
     for list in [
         "any = [{ literal = 'x' }, { regex = 'a*' }]",
         "any = [{ regex = 'a*' }, { literal = 'x' }]",
@@ -41,7 +41,7 @@ fn d52_a_good_pattern_excuses_no_empty_one() {
 }
 
 #[test]
-fn d53_d56_patterns_that_hurt_other_engines_load() {
+fn patterns_that_hurt_other_engines_load() {
     for regex in [
         "(a+)+$",
         "(a|aa)*b",
@@ -56,7 +56,7 @@ fn d53_d56_patterns_that_hurt_other_engines_load() {
 }
 
 #[test]
-fn d54_d55_patterns_too_big_are_refused_by_name() {
+fn patterns_too_big_are_refused_by_name() {
     for (regex, code) in [
         ("(a{1000}){1000}".to_owned(), "pattern-too-big"),
         ("(?:){4294967295}".to_owned(), "matches-empty"),
@@ -71,7 +71,7 @@ fn d54_d55_patterns_too_big_are_refused_by_name() {
 }
 
 #[test]
-fn d54_the_budget_of_states_decides_what_is_too_big() {
+fn the_budget_of_states_decides_what_is_too_big() {
     let load = |regex: &str, rule_states| {
         let text = with_rules(&rule("a", &format!("{{ regex = '{regex}' }}"), ""));
         let limits = Limits {
@@ -89,7 +89,7 @@ fn d54_the_budget_of_states_decides_what_is_too_big() {
 
 #[cfg(not(feature = "lookaround"))]
 #[test]
-fn d58_look_around_is_named_where_it_stands() {
+fn look_around_is_named_where_it_stands() {
     for (regex, written) in [
         ("foo(?!bar)", "(?!"),
         ("foo(?=bar)", "(?="),
@@ -116,7 +116,7 @@ fn d58_look_around_is_named_where_it_stands() {
 /// them, so it is refused.
 #[cfg(feature = "lookaround")]
 #[test]
-fn d58_look_around_is_refused_where_it_would_not_be_looked_at() {
+fn look_around_is_refused_where_it_would_not_be_looked_at() {
     let around = "{ regex = 'foo(?!bar)' }";
     let plain = with_rules(&rule("a", around, ""));
     let pack = Pack::from_toml(&plain).unwrap_or_else(|error| panic!("{error}"));
@@ -149,7 +149,7 @@ fn d58_look_around_is_refused_where_it_would_not_be_looked_at() {
 }
 
 #[test]
-fn d59_globs_that_cannot_be_read_or_are_too_long_are_refused() {
+fn globs_that_cannot_be_read_or_are_too_long_are_refused() {
     let many = format!("{{{}}}", vec!["a"; 10_000].join(","));
     for glob in ["[", "a**b", "{a,{b", many.as_str()] {
         for key in ["tools", "paths"] {
@@ -164,7 +164,7 @@ fn d59_globs_that_cannot_be_read_or_are_too_long_are_refused() {
 }
 
 #[test]
-fn d60_a_hundred_thousand_rules_are_read() {
+fn a_hundred_thousand_rules_are_read() {
     let mut text = String::from(HEADER);
     for number in 0..100_000 {
         text.push_str(&format!(
@@ -180,7 +180,7 @@ fn d60_a_hundred_thousand_rules_are_read() {
 }
 
 #[test]
-fn d60_a_pack_over_its_budget_names_the_budget() {
+fn a_pack_over_its_budget_names_the_budget() {
     let rules: String = (0..1000)
         .map(|number| rule(&format!("r{number}"), "{ literal = 'some words' }", ""))
         .collect();

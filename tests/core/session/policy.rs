@@ -165,7 +165,7 @@ fn after_compaction_guidance_is_repeated_and_a_warning_is_not() {
 }
 
 #[test]
-fn e76_max_retries_of_zero_means_none_and_of_one_means_one() {
+fn max_retries_of_zero_means_none_and_of_one_means_one() {
     for (max, want) in [
         (0, ["warn a", "warn a", "warn a"]),
         (1, ["retry a", "warn a", "warn a"]),
@@ -240,7 +240,7 @@ fn a_decision_leads_to_the_model_and_the_temperature_to_take() {
 }
 
 #[test]
-fn c26_a_rule_that_spent_its_allowance_is_silent_and_the_others_are_not() {
+fn a_rule_that_spent_its_allowance_is_silent_and_the_others_are_not() {
     let mut noisy = rule("a", Action::Abort);
     noisy.allowance = Allowance {
         per_turn: Some(1),

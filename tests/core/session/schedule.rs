@@ -455,7 +455,7 @@ fn a_session_decides_what_its_whole_history_says() {
 }
 
 #[test]
-fn e73_the_order_of_loading_never_matters() {
+fn the_order_of_loading_never_matters() {
     let mut schedules = 0;
     for_each_pack(|random, mut rules, seed| {
         let one = pack(&rules);

@@ -11,7 +11,7 @@ fn written(session: &ttsr::session::Session) -> serde_json::Value {
 }
 
 #[test]
-fn c33_a_conversation_that_goes_on_in_another_process_remembers() {
+fn a_conversation_that_goes_on_in_another_process_remembers() {
     let pack = pack([rule("a", Action::Inject), rule("b", Action::Inject)]);
     let mut session = pack.session();
     session.begin_turn();
@@ -94,7 +94,7 @@ fn a_snapshot_holds_no_text_of_the_reply() {
 }
 
 #[test]
-fn d65_a_running_stream_keeps_its_pack_and_the_next_one_has_the_new_one() {
+fn a_running_stream_keeps_its_pack_and_the_next_one_has_the_new_one() {
     let mut session = pack([rule("old", Action::Abort), rule("z", Action::Inject)]).session();
     let mut stream = session.stream();
     let _ = session.open(&mut stream, TEXT, Channel::Text);
@@ -118,7 +118,7 @@ fn d65_a_running_stream_keeps_its_pack_and_the_next_one_has_the_new_one() {
 }
 
 #[test]
-fn d65_a_bad_new_pack_leaves_the_old_one_live() {
+fn a_bad_new_pack_leaves_the_old_one_live() {
     let mut session = pack([rule("a", Action::Inject)]).session();
     assert_eq!(attempt(&mut session, "a"), ["inject a"]);
     let before = session.snapshot();

@@ -236,7 +236,7 @@ fn a_part_that_begins_with_a_large_delta_allocates_nothing_after_it() {
 }
 
 #[test]
-fn a02_a_million_empty_deltas_allocate_nothing() {
+fn a_million_empty_deltas_allocate_nothing() {
     let pack = pack();
     for channel in Channel::ALL {
         let mut stream = open(&pack, channel);
@@ -250,7 +250,7 @@ fn a02_a_million_empty_deltas_allocate_nothing() {
 }
 
 #[test]
-fn a04_a_huge_delta_is_not_copied() {
+fn a_huge_delta_is_not_copied() {
     let pack = pack();
     for (channel, bytes) in [(Channel::Text, prose()), (Channel::ToolInput, long_value())] {
         push_all(&mut open(&pack, channel), &bytes, bytes.len());
@@ -270,7 +270,7 @@ fn a04_a_huge_delta_is_not_copied() {
 }
 
 #[test]
-fn c42_memory_does_not_grow_with_keys_values_or_nesting() {
+fn memory_does_not_grow_with_keys_values_or_nesting() {
     let pack = pack();
     let keys: String = (0..100_000).map(|n| format!("\"k{n}\":{n},")).collect();
     let inputs = [
@@ -463,7 +463,7 @@ fn a_bound_that_is_stated_is_one_that_is_needed() {
 }
 
 #[test]
-fn g106_streams_that_are_never_closed_leave_nothing_behind() {
+fn streams_that_are_never_closed_leave_nothing_behind() {
     let pack = pack();
     let round = || {
         let streams = (0..1000).map(|_| {

@@ -1,5 +1,4 @@
-//! The messages that the user of a chat receives. Names that begin with `e1_` to `e7_` refer to a row of the behaviour
-//! that is covered.
+//! The messages that the user of a chat receives.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -119,7 +118,7 @@ impl Sheet {
 }
 
 #[test]
-fn e1_events_are_read_before_the_prompt_is_sent() {
+fn events_are_read_before_the_prompt_is_sent() {
     assert_eq!(
         Sheet::new().out,
         [
@@ -131,7 +130,7 @@ fn e1_events_are_read_before_the_prompt_is_sent() {
 }
 
 #[test]
-fn e1_the_reply_is_made_of_snapshots_and_deltas_in_the_order_of_the_parts() {
+fn the_reply_is_made_of_snapshots_and_deltas_in_the_order_of_the_parts() {
     let mut sheet = Sheet::new();
     sheet.see(0, &says("p1", "")).see(0, &grows("p1", "Hel"));
     sheet
@@ -142,7 +141,7 @@ fn e1_the_reply_is_made_of_snapshots_and_deltas_in_the_order_of_the_parts() {
 }
 
 #[test]
-fn e1_deltas_of_reasoning_are_told_by_their_part() {
+fn deltas_of_reasoning_are_told_by_their_part() {
     let mut sheet = Sheet::new();
     sheet
         .see(0, &part("p1", AgentPart::Reasoning))
@@ -156,7 +155,7 @@ fn e1_deltas_of_reasoning_are_told_by_their_part() {
 }
 
 #[test]
-fn e1_other_sessions_and_the_users_own_message_are_no_reply() {
+fn other_sessions_and_the_users_own_message_are_no_reply() {
     let mut sheet = Sheet::new();
     let of_user = AgentEvent::Message {
         session: "s".into(),
@@ -186,7 +185,7 @@ fn e1_other_sessions_and_the_users_own_message_are_no_reply() {
 }
 
 #[test]
-fn e2_a_tool_that_runs_has_one_note_and_not_too_often() {
+fn a_tool_that_runs_has_one_note_and_not_too_often() {
     let mut sheet = Sheet::new();
     sheet
         .see(1, &runs("c1", "Reading a"))
@@ -203,7 +202,7 @@ fn e2_a_tool_that_runs_has_one_note_and_not_too_often() {
 }
 
 #[test]
-fn e2_only_a_tool_that_runs_and_says_what_it_does_is_noted() {
+fn only_a_tool_that_runs_and_says_what_it_does_is_noted() {
     let mut sheet = Sheet::new();
     for (status, title) in [
         (ToolStatus::Pending, Some("Reading")),
@@ -223,7 +222,7 @@ fn e2_only_a_tool_that_runs_and_says_what_it_does_is_noted() {
 }
 
 #[test]
-fn e3_a_heartbeat_after_silence_shows_typing_again_and_activity_puts_it_off() {
+fn a_heartbeat_after_silence_shows_typing_again_and_activity_puts_it_off() {
     let mut sheet = Sheet::new();
     assert_eq!(sheet.prompting.deadline(), at(60));
     sheet.see(40, &runs("c1", "Reading"));
@@ -243,7 +242,7 @@ fn e3_a_heartbeat_after_silence_shows_typing_again_and_activity_puts_it_off() {
 }
 
 #[test]
-fn e3_typing_stops_and_events_are_closed_in_every_case() {
+fn typing_stops_and_events_are_closed_in_every_case() {
     let ends: [fn(&mut Sheet); 5] = [
         |sheet| {
             sheet.see(1, &idle());
@@ -272,7 +271,7 @@ fn e3_typing_stops_and_events_are_closed_in_every_case() {
 }
 
 #[test]
-fn e4_one_answer_serves_all_questions_and_the_clock_stands_still_meanwhile() {
+fn one_answer_serves_all_questions_and_the_clock_stands_still_meanwhile() {
     let mut sheet = Sheet::new();
     sheet.see(100, &asks("q1", 2));
     assert!(sheet.prompting.is_asking());
@@ -292,7 +291,7 @@ fn e4_one_answer_serves_all_questions_and_the_clock_stands_still_meanwhile() {
 }
 
 #[test]
-fn e4_a_question_that_nobody_answers_is_rejected_and_the_agent_goes_on() {
+fn a_question_that_nobody_answers_is_rejected_and_the_agent_goes_on() {
     let mut sheet = Sheet::new();
     sheet.see(10, &asks("q1", 1)).see(11, &asks("q2", 1));
     assert_eq!(sheet.prompting.deadline(), at(310));
@@ -312,7 +311,7 @@ fn e4_a_question_that_nobody_answers_is_rejected_and_the_agent_goes_on() {
 }
 
 #[test]
-fn e5_what_the_user_is_told_at_each_end() {
+fn what_the_user_is_told_at_each_end() {
     let mut sheet = Sheet::new();
     sheet.prompting.tick(at(300), &mut sheet.out);
     let Some(Err(timeout)) = sheet.reply() else {
@@ -360,7 +359,7 @@ fn e5_what_the_user_is_told_at_each_end() {
 }
 
 #[test]
-fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
+fn without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
     let silent = ProgressSettings::default().with_enabled(false);
     let mut sheet = Sheet::with(RouterSettings::default().with_progress(silent));
     assert_eq!(sheet.prompting.deadline(), at(300));
@@ -440,7 +439,7 @@ fn answered(constraints: Constraints, events: Vec<AgentEvent>, more: &[&str]) ->
 }
 
 #[test]
-fn e1_the_whole_reply_goes_out_as_one_message() {
+fn the_whole_reply_goes_out_as_one_message() {
     let events = vec![
         runs("c", "Looking"),
         says("p", "Hello"),
@@ -462,7 +461,7 @@ fn e1_the_whole_reply_goes_out_as_one_message() {
 }
 
 #[test]
-fn e5_a_cancel_aborts_and_has_its_own_reply() {
+fn a_cancel_aborts_and_has_its_own_reply() {
     assert_eq!(
         answered(WHATSAPP, vec![], &["/cancel"]),
         [
@@ -478,7 +477,7 @@ fn e5_a_cancel_aborts_and_has_its_own_reply() {
 }
 
 #[test]
-fn e4_the_next_message_is_the_answer_and_no_prompt() {
+fn the_next_message_is_the_answer_and_no_prompt() {
     let log = Log::default();
     let mut chat = chat(SLACK, &log);
     let mut server = server(vec![asks("q", 1)], &log);
@@ -517,7 +516,7 @@ fn e4_the_next_message_is_the_answer_and_no_prompt() {
 }
 
 #[test]
-fn e1_a_prompt_that_is_refused_closes_the_events_too() {
+fn a_prompt_that_is_refused_closes_the_events_too() {
     let log = Log::default();
     let mut server = server(Vec::new(), &log);
     server.refuses = true;
@@ -542,7 +541,7 @@ fn e1_a_prompt_that_is_refused_closes_the_events_too() {
 
 /// Nobody can answer or cancel any more, and the reply still arrives.
 #[test]
-fn e1_a_closed_inbox_costs_no_reply() {
+fn a_closed_inbox_costs_no_reply() {
     let log = Log::default();
     let mut server = server(vec![says("p", "Hi"), idle()], &log);
     let (inbox, mut arrived) = mpsc::unbounded_channel();
@@ -561,7 +560,7 @@ fn e1_a_closed_inbox_costs_no_reply() {
 }
 
 #[test]
-fn e1_the_text_so_far_is_the_reply_when_the_events_end() {
+fn the_text_so_far_is_the_reply_when_the_events_end() {
     let log = Log::default();
     let mut server = server(vec![says("p", "Half")], &log);
     server.script.push_back(Next::End);
@@ -579,7 +578,7 @@ fn e1_the_text_so_far_is_the_reply_when_the_events_end() {
 }
 
 #[test]
-fn e7_what_a_channel_cannot_show_is_skipped() {
+fn what_a_channel_cannot_show_is_skipped() {
     let events = || vec![says("p", "Hi"), idle()];
     let lines = |constraints| answered(constraints, events(), &[]).join(", ");
     assert_eq!(
@@ -595,7 +594,7 @@ fn e7_what_a_channel_cannot_show_is_skipped() {
 }
 
 #[test]
-fn e7_the_console_is_a_channel() {
+fn the_console_is_a_channel() {
     #[derive(Clone, Default)]
     struct Screen(Arc<Mutex<Vec<u8>>>);
     impl std::io::Write for Screen {
@@ -672,7 +671,7 @@ fn hangs_at(
 }
 
 #[test]
-fn e5_a_cancel_ends_what_the_channel_does_not() {
+fn a_cancel_ends_what_the_channel_does_not() {
     // A note, a question, the reply itself.
     let (log, is_delivered, other) = cancelled(vec![runs("c", "Looking")], hangs_at("🔧"));
     assert!(
@@ -695,7 +694,7 @@ fn e5_a_cancel_ends_what_the_channel_does_not() {
 
 /// An answer that arrives while the question is being sent counts.
 #[test]
-fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
+fn an_answer_is_taken_while_the_question_is_still_being_sent() {
     let answers = |done: &Done<'_>, inbox: &mpsc::UnboundedSender<Inbound>| match done {
         Done::Say(message) if message.text.starts_with('❓') => {
             inbox.send(inbound("left")).unwrap();
@@ -712,7 +711,7 @@ fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
 
 /// The timeout also bounds a server that accepts a prompt without a response, and one that does not abort.
 #[test]
-fn e5_a_server_that_hangs_is_bounded_by_the_timeout() {
+fn a_server_that_hangs_is_bounded_by_the_timeout() {
     struct Stuck;
     impl Agent for Stuck {
         fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {

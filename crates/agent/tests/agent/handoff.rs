@@ -1,4 +1,4 @@
-//! Handoffs to a new session: rows B1 to B7.
+//! Handoffs to a new session: rows B1 to B7 of `docs/harness.md`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -65,7 +65,7 @@ fn arrived<'a>(session: &'a str, content: &'a [Content]) -> IncomingMessage<'a> 
 }
 
 #[test]
-fn b1_prompt_names_the_session_the_files_and_then_the_text() {
+fn prompt_names_the_session_the_files_and_then_the_text() {
     let bare = Handoff::new("ses_1", "Go on.");
     assert_eq!(bare.prompt(), format!("{FIRST_LINE}\n\nGo on."));
     let full = bare.files(["src/foo.ts", "@src/bar.ts", "src/foo.ts"]);
@@ -79,7 +79,7 @@ fn b1_prompt_names_the_session_the_files_and_then_the_text() {
 }
 
 #[test]
-fn b1_draft_is_shown_150_ms_after_the_session_is_opened() {
+fn draft_is_shown_150_ms_after_the_session_is_opened() {
     let handoff = Handoff::new("ses_1", "Go on.");
     let toast = "Handoff Ready — Review and edit the draft, then send";
     let expected = [
@@ -95,7 +95,7 @@ fn b1_draft_is_shown_150_ms_after_the_session_is_opened() {
 }
 
 #[test]
-fn b1_message_of_a_rule_becomes_the_prompt() {
+fn message_of_a_rule_becomes_the_prompt() {
     let mut rule = Rule::new("demo/full", vec![Pattern::literal("context is full")]);
     rule.action = Action::Handoff;
     rule.message = Some("Finish what is open.".into());
@@ -115,7 +115,7 @@ fn b1_message_of_a_rule_becomes_the_prompt() {
 }
 
 #[test]
-fn b2_references_are_read_as_the_original_reads_them() {
+fn references_are_read_as_the_original_reads_them() {
     let cases: [(&str, &[&str]); 18] = [
         ("@src/a.rs", &["src/a.rs"]),
         ("see @src/a.rs.", &["src/a.rs"]),
@@ -142,7 +142,7 @@ fn b2_references_are_read_as_the_original_reads_them() {
 }
 
 #[test]
-fn b3_file_becomes_a_header_and_numbered_lines() {
+fn file_becomes_a_header_and_numbered_lines() {
     let files = Memory::default().with("a \"b\".rs", "first\nsecond");
     let [header, content] = read_part(&files, "a \"b\".rs").unwrap();
     let input = r#"{"filePath": "/project/a \"b\".rs"}"#;
@@ -153,7 +153,7 @@ fn b3_file_becomes_a_header_and_numbered_lines() {
 }
 
 #[test]
-fn b3_lines_are_cut_at_2000_characters_and_2000_lines() {
+fn lines_are_cut_at_2000_characters_and_2000_lines() {
     let long = "ä".repeat(2001);
     let files = Memory::default()
         .with("long", long.clone())
@@ -171,7 +171,7 @@ fn b3_lines_are_cut_at_2000_characters_and_2000_lines() {
 }
 
 #[test]
-fn b4_binary_files_are_told_by_name_by_nul_and_by_share() {
+fn binary_files_are_told_by_name_by_nul_and_by_share() {
     let text = Path::new("a.txt");
     for name in ["a.zip", "a.EXE", "a.dll", "a.class", "a.jar", "a.pyc"] {
         assert!(is_binary(Path::new(name), b"text"), "{name}");
@@ -194,7 +194,7 @@ fn b4_binary_files_are_told_by_name_by_nul_and_by_share() {
 }
 
 #[test]
-fn b4_paths_stay_in_the_project() {
+fn paths_stay_in_the_project() {
     let scratch = Folder::new();
     let folder = &scratch.0;
     let root = folder.join("project");
@@ -242,7 +242,7 @@ fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
 /// Two prompts of one session through the loop, as a host runs them. The files are in the first request, and cause no
 /// request of their own.
 #[test]
-fn b5_files_are_injected_once_per_session_without_a_reply() {
+fn files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
     let mut handoffs = HandoffTracker::default();
     let pack = Pack::builder().build().unwrap();
@@ -311,7 +311,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
 
 /// The conversation itself shows that an earlier process injected the files.
 #[test]
-fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
+fn a_session_that_is_taken_up_again_has_its_files_already() {
     let files = Memory::default().with("a.rs", "fn a() {}");
     let content = [written(&format!("{HANDOFF_MARKER} ses_0. @a.rs"), false)];
     let continued = Message::user(format!("{HANDOFF_MARKER} ses_0. @a.rs"));
@@ -331,7 +331,7 @@ fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
 
 /// The tool as a model calls it, on a session that a loop recorded.
 #[test]
-fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
+fn a_model_reads_an_earlier_session_with_titles_and_attachments() {
     let folder = Folder::new();
     let pack = Pack::builder().build().unwrap();
     let (store, _) = Store::open(folder.0.join("ses_1.ttsr")).unwrap();
@@ -438,7 +438,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn b6_a_wrong_input_is_told_to_the_model() {
+fn a_wrong_input_is_told_to_the_model() {
     let folder = Folder::outside();
     let (told, is_error) = read_session(&folder, "[7]");
     assert!(
@@ -448,7 +448,7 @@ fn b6_a_wrong_input_is_told_to_the_model() {
 }
 
 #[test]
-fn b5_the_oldest_of_too_many_sessions_gets_its_files_again() {
+fn the_oldest_of_too_many_sessions_gets_its_files_again() {
     let files = Memory::default().with("a.rs", "fn a() {}");
     let content = [written(
         &format!("{HANDOFF_MARKER} ses_0. @a.rs @none.rs"),
@@ -468,7 +468,7 @@ fn b5_the_oldest_of_too_many_sessions_gets_its_files_again() {
 }
 
 #[test]
-fn b6_numbers_are_numbers() {
+fn numbers_are_numbers() {
     let [hand_over, read] = definitions();
     let limit = &read.input["properties"]["limit"];
     assert_eq!(limit["type"], "number");
@@ -500,7 +500,7 @@ fn b6_numbers_are_numbers() {
 
 /// A sub-agent works for a session and must not open one.
 #[test]
-fn b1_a_sub_agent_does_not_hand_over() {
+fn a_sub_agent_does_not_hand_over() {
     let (others, sessions) = (NoTools, StoredSessions::new("."));
     let mut tools = HandoffTools::new("ses_1", &others, &sessions);
     let mut call = |session: &str, input: &str| {
@@ -519,7 +519,7 @@ fn b1_a_sub_agent_does_not_hand_over() {
 }
 
 #[test]
-fn b1_debugging_output_shows_the_session_and_the_pending_handoff() {
+fn debugging_output_shows_the_session_and_the_pending_handoff() {
     let (others, sessions) = (NoTools, StoredSessions::new("."));
     let mut tools = HandoffTools::new("ses_1", &others, &sessions);
     assert!(format!("{tools:?}").contains(r#"session: "ses_1""#));
@@ -536,7 +536,7 @@ fn b1_debugging_output_shows_the_session_and_the_pending_handoff() {
 }
 
 #[test]
-fn b5_only_what_a_person_wrote_counts() {
+fn only_what_a_person_wrote_counts() {
     let files = Memory::default().with("a.rs", "a").with("b.rs", "b");
     let mut handoffs = HandoffTracker::default();
     let plain = [written("look at @a.rs", false)];
@@ -555,7 +555,7 @@ fn b5_only_what_a_person_wrote_counts() {
 }
 
 #[test]
-fn b6_transcript_shows_who_said_what() {
+fn transcript_shows_who_said_what() {
     let said = vec![
         TranscriptMessage {
             by: Speaker::User,
@@ -588,7 +588,7 @@ fn b6_transcript_shows_who_said_what() {
 }
 
 #[test]
-fn b6_a_transcript_names_the_media_type_of_an_image() {
+fn a_transcript_names_the_media_type_of_an_image() {
     let asked = Message::user("Look at this.").with_image("image/png", "iVBORw0KGgo=");
     let said = TranscriptMessage::from_message(&asked).unwrap();
     let attached = TranscriptPart::Attached("image/png".into());
@@ -599,7 +599,7 @@ fn b6_a_transcript_names_the_media_type_of_an_image() {
 }
 
 #[test]
-fn b6_transcript_is_bounded_and_says_so() {
+fn transcript_is_bounded_and_says_so() {
     let limits = [(None, 100), (Some(0), 1), (Some(7), 7), (Some(501), 500)];
     for (limit, expected) in limits {
         assert_eq!(ReadSession::new("ses_1", limit).limit(), expected);
@@ -620,7 +620,7 @@ fn b6_transcript_is_bounded_and_says_so() {
 }
 
 #[test]
-fn b7_template_takes_the_goal_and_asks_for_files() {
+fn template_takes_the_goal_and_asks_for_files() {
     assert_eq!(
         command("/handoff  fix the parser \n"),
         Some("fix the parser")

@@ -1,5 +1,5 @@
-//! Rules over a running OpenCode server, tested with an imitation of one over real sockets. Names that begin with `e1_`
-//! to `e8_` refer to a row of the behaviour that is covered.
+//! Rules over a running OpenCode server, tested with an imitation of one over real sockets. `docs/harness.md`
+//! lists the tests by the behaviour that they cover.
 
 mod acts;
 mod agent;

@@ -1,10 +1,10 @@
-//! Progress messages and settings of a chat: rows E4 (the texts) and E6 (the settings).
+//! Progress messages and settings of a chat: rows E4 (the texts) and E6 (the settings) of `docs/harness.md`.
 
 use ttsr_agent::progress::{ProgressSettings, RouterSettings};
 use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
 
 #[test]
-fn e4_question_is_shown_with_its_choices_and_answered_once_for_all() {
+fn question_is_shown_with_its_choices_and_answered_once_for_all() {
     let choice = |label: &str, description: &str| Choice {
         label: label.into(),
         description: description.into(),
@@ -33,7 +33,7 @@ fn e4_question_is_shown_with_its_choices_and_answered_once_for_all() {
 }
 
 #[test]
-fn e6_settings_have_defaults_and_least_values() {
+fn settings_have_defaults_and_least_values() {
     let settings = RouterSettings::from_json("{}").unwrap();
     assert_eq!(settings, RouterSettings::default());
     let progress = settings.progress();
@@ -64,7 +64,7 @@ fn e6_settings_have_defaults_and_least_values() {
 
 /// The minimums hold for settings from files, from code, and within deserialised structs of a host.
 #[test]
-fn e6_minimums_hold_however_settings_are_made() {
+fn minimums_hold_however_settings_are_made() {
     let progress = ProgressSettings::default;
     let told = [
         RouterSettings::default().with_timeout_ms(999).map(drop),

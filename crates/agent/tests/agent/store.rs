@@ -1,5 +1,5 @@
-//! Sessions on disk, after a crash, a disk failure, or a change by somebody else. Names that begin with `g98_` to
-//! `g104_` refer to a line of the list of faults.
+//! Sessions on disk, after a crash, a disk failure, or a change by somebody else. `docs/faults.md` lists
+//! the faults with their tests.
 
 mod case;
 mod disk;

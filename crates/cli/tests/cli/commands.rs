@@ -1929,7 +1929,7 @@ fn a_gigabyte_of_address_space_is_enough() {
 }
 
 #[test]
-fn c3_scan_explain_and_replay_know_the_outcome_of_a_tool_call() {
+fn scan_explain_and_replay_know_the_outcome_of_a_tool_call() {
     let root = scratch("outcome");
     let rule = |name: &str, outcome: &str| {
         format!(

@@ -1,5 +1,5 @@
 //! Complaints of users of other rule engines: one test for each that concerns the language, the state of a conversation
-//! or the tools. The numbers identify the complaints. Those about the loop are tested in `tests/harness`, those about
+//! or the tools. Those about the loop are tested in `tests/harness`, those about
 //! files in `tests/pack`.
 
 use std::fs;
@@ -48,7 +48,7 @@ fn attempt(session: &mut Session, text: &str) -> Vec<(Action, Option<Suppression
 
 /// Complaint: a rule with a pattern that the engine could not read was dropped, which nobody noticed for weeks.
 #[test]
-fn complaint_c1_a_pattern_that_cannot_be_read_is_no_silent_rule() {
+fn a_pattern_that_cannot_be_read_is_no_silent_rule() {
     let folded = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = '(?i)todo' }]\nexamples.match = ['todo']",
     );
@@ -66,7 +66,7 @@ fn complaint_c1_a_pattern_that_cannot_be_read_is_no_silent_rule() {
 
 /// Complaint: a list written as one string was partly understood, so the rule had another scope than written.
 #[test]
-fn complaint_c2_a_value_that_is_nearly_right_is_an_error_with_its_place() {
+fn a_value_that_is_nearly_right_is_an_error_with_its_place() {
     for on in [
         "'text, thinking'",
         "'\"text\", \"reasoning\"'",
@@ -85,7 +85,7 @@ fn complaint_c2_a_value_that_is_nearly_right_is_an_error_with_its_place() {
 
 /// Complaint: a rule "stopped working" because its acts were used up, and nothing reported that.
 #[test]
-fn complaint_c3_a_rule_that_does_not_act_says_why() {
+fn a_rule_that_does_not_act_says_why() {
     let pack = rule("severity = 'warning'");
     let mut session = pack.session();
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
@@ -96,7 +96,7 @@ fn complaint_c3_a_rule_that_does_not_act_says_why() {
 
 /// Complaint: a switch that turned everything off was read by some entry points and not by others.
 #[test]
-fn complaint_c4_shadow_holds_for_every_call() {
+fn shadow_holds_for_every_call() {
     let pack = pack(
         "[rule.r]\ndescription = 'd'\non = ['text', 'tool-input', 'user-input']\nseverity = 'critical'\n\
          match.any = [{ regex = 'bad$' }]\nexamples.match = ['bad']\n",
@@ -125,7 +125,7 @@ fn complaint_c4_shadow_holds_for_every_call() {
 
 /// Complaint: a scope whose two parts exclude each other was loaded and never matched.
 #[test]
-fn complaint_c5_a_rule_that_can_never_fire_is_not_loaded() {
+fn a_rule_that_can_never_fire_is_not_loaded() {
     let text = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['text']\npaths = ['**/*.rs']\n\
                 match.any = [{ word = 'a' }]\nexamples.match = ['a']\n";
     let error = Pack::from_toml(text).unwrap_err();
@@ -135,7 +135,7 @@ fn complaint_c5_a_rule_that_can_never_fire_is_not_loaded() {
 
 /// Complaint: a patch names its files inside itself, and globs on files never matched it.
 #[test]
-fn complaint_c6_files_are_found_inside_a_patch() {
+fn files_are_found_inside_a_patch() {
     let pack = pack(
         "[rule.r]\ndescription = 'd'\non = ['tool-input']\npaths = ['**/*.rs']\n\
          match.any = [{ literal = 'bad', region = 'added' }]\nexamples.match = ['bad']\n",
@@ -157,7 +157,7 @@ fn complaint_c6_files_are_found_inside_a_patch() {
 
 /// Complaint: arguments were examined at intervals while they arrived; text complete only at the end was missed.
 #[test]
-fn complaint_c7_the_last_byte_counts_as_much_as_the_first() {
+fn the_last_byte_counts_as_much_as_the_first() {
     let pack = rule("on = ['tool-input']\nargs = ['command']");
     let input = br#"{"command":"so bad"}"#;
     let whole = hits(&pack, Channel::ToolInput, "bash", &[input]);
@@ -174,7 +174,7 @@ fn complaint_c7_the_last_byte_counts_as_much_as_the_first() {
 
 /// Complaint: a tool that sent its arguments at once, without deltas, was never examined.
 #[test]
-fn complaint_c8_a_call_that_comes_whole_is_read() {
+fn a_call_that_comes_whole_is_read() {
     let pack = rule("on = ['tool-input']");
     let found = hits(
         &pack,
@@ -187,7 +187,7 @@ fn complaint_c8_a_call_that_comes_whole_is_read() {
 
 /// Complaint: the texts of two consecutive messages were matched as one text.
 #[test]
-fn complaint_c9_no_match_spans_two_parts_or_two_messages() {
+fn no_match_spans_two_parts_or_two_messages() {
     let pack = rule("on = ['text']");
     let mut stream = pack.stream();
     let mut found = stream.push(A, b"so ba").len();
@@ -200,7 +200,7 @@ fn complaint_c9_no_match_spans_two_parts_or_two_messages() {
 
 /// Complaint: guidance pending for the next request was queued two or three times.
 #[test]
-fn complaint_c10_guidance_is_reserved_when_it_is_decided() {
+fn guidance_is_reserved_when_it_is_decided() {
     let pack = rule("severity = 'warning'");
     let mut session = pack.session();
     let given: Vec<_> = (0..3).flat_map(|_| attempt(&mut session, "bad")).collect();
@@ -210,7 +210,7 @@ fn complaint_c10_guidance_is_reserved_when_it_is_decided() {
 
 /// Complaint: one violation was reported with its delta and again at the end of the message.
 #[test]
-fn complaint_c11_one_violation_is_one_hit() {
+fn one_violation_is_one_hit() {
     let pack = rule("on = ['text']");
     let mut stream = pack.stream();
     let mut found = stream.push(A, b"bad").len();
@@ -222,7 +222,7 @@ fn complaint_c11_one_violation_is_one_hit() {
 
 /// Complaint: calls beside the one that broke a rule were blamed for it.
 #[test]
-fn complaint_c12_a_decision_names_the_call_it_is_about() {
+fn a_decision_names_the_call_it_is_about() {
     let pack = rule("on = ['tool-input']\nseverity = 'critical'");
     let mut session = pack.session();
     let mut stream = session.stream();
@@ -240,7 +240,7 @@ fn complaint_c12_a_decision_names_the_call_it_is_about() {
 
 /// Complaint: a rule that acts once stayed spent after its guidance had left the context.
 #[test]
-fn complaint_c15_guidance_that_left_the_context_is_given_again() {
+fn guidance_that_left_the_context_is_given_again() {
     let pack = rule("severity = 'warning'");
     let mut session = pack.session();
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
@@ -252,7 +252,7 @@ fn complaint_c15_guidance_that_left_the_context_is_given_again() {
 
 /// Complaint: one setting for all rules determined how often they act and what remains of a reply that they cut.
 #[test]
-fn complaint_c16_c17_what_rules_do_is_said_once_and_changed_for_one() {
+fn what_rules_do_is_said_once_and_changed_for_one() {
     let pack = pack(
         "[defaults]\non = ['text']\nseverity = 'error'\npartial = 'keep-before-match'\n\
          repeat = { cooldown-turns = 2 }\n\
@@ -274,7 +274,7 @@ fn complaint_c16_c17_what_rules_do_is_said_once_and_changed_for_one() {
 
 /// Complaint: nobody could tell whether a rule on edits reads the file, the old text or the new text.
 #[test]
-fn complaint_c20_what_a_rule_on_edits_sees_is_said_by_its_region() {
+fn what_a_rule_on_edits_sees_is_said_by_its_region() {
     let input = |old: &str, new: &str| {
         serde_json::json!({ "path": "a.rs", "old_string": old, "new_string": new }).to_string()
     };
@@ -301,7 +301,7 @@ fn complaint_c20_what_a_rule_on_edits_sees_is_said_by_its_region() {
 
 /// Complaint: "this and that" and "this without that" needed look-ahead over the whole buffer.
 #[test]
-fn complaint_c22_both_and_without_need_no_look_around() {
+fn both_and_without_need_no_look_around() {
     let both = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.all = [{ word = 'yarn' }, { word = 'npm' }]\n\
          examples.match = ['npm yarn']\n",
@@ -322,7 +322,7 @@ fn complaint_c22_both_and_without_need_no_look_around() {
 
 /// Complaint: "Operation aborted" named neither the cause nor the reason.
 #[test]
-fn complaint_c25_an_abort_names_its_rule_and_its_place() {
+fn an_abort_names_its_rule_and_its_place() {
     let pack = rule("severity = 'critical'\nmessage = '{{ rule.id }}: {{ match.text }}'");
     let mut session = pack.session();
     let mut stream = session.stream();
@@ -336,7 +336,7 @@ fn complaint_c25_an_abort_names_its_rule_and_its_place() {
 
 /// Complaint: a retry of the provider began no new turn, and rules that had fired stayed latched.
 #[test]
-fn complaint_c29_each_attempt_begins_with_nothing_seen() {
+fn each_attempt_begins_with_nothing_seen() {
     let pack = rule("on = ['text']\nseverity = 'critical'");
     let mut session = pack.session();
     session.begin_turn();
@@ -359,7 +359,7 @@ fn complaint_c29_each_attempt_begins_with_nothing_seen() {
 
 /// Complaint: a debugging line of the library broke the display of its host.
 #[test]
-fn complaint_c30_the_library_never_prints() {
+fn the_library_never_prints() {
     let mut waiting = vec![
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src"),
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../automata/src"),
@@ -395,7 +395,7 @@ fn complaint_c30_the_library_never_prints() {
 
 /// Complaint: text and reasoning were watched, and the flood came through the arguments of a tool.
 #[test]
-fn complaint_c31_every_channel_of_a_reply_is_watched() {
+fn every_channel_of_a_reply_is_watched() {
     let pack = rule("on = ['text', 'reasoning', 'tool-input']");
     for channel in Channel::STREAMED {
         let text: &[u8] = match channel {
@@ -412,7 +412,7 @@ fn complaint_c31_every_channel_of_a_reply_is_watched() {
 
 /// Complaint: displayed text was not taken back, because nobody could tell where the violation began.
 #[test]
-fn complaint_c34_a_hit_says_where_to_take_back_from() {
+fn a_hit_says_where_to_take_back_from() {
     let pack = rule("on = ['text']\nseverity = 'critical'");
     let mut session = pack.session();
     let mut stream = session.stream();
@@ -426,7 +426,7 @@ fn complaint_c34_a_hit_says_where_to_take_back_from() {
 
 /// Complaint: the hook ran after the delta was displayed, and every delta was examined even without any rule.
 #[test]
-fn complaint_c35_c56_nothing_is_read_where_no_rule_reads_and_a_held_match_never_leaves() {
+fn nothing_is_read_where_no_rule_reads_and_a_held_match_never_leaves() {
     let empty = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ literal = 'bad' }]\nexamples.match = ['bad']\n",
     );
@@ -442,7 +442,7 @@ fn complaint_c35_c56_nothing_is_read_where_no_rule_reads_and_a_held_match_never_
 
 /// Complaint: a checker read whole replies only, so streamed text was displayed unread.
 #[test]
-fn complaint_c55_what_is_streamed_is_read_while_it_streams() {
+fn what_is_streamed_is_read_while_it_streams() {
     let abort = rule("on = ['text']\nseverity = 'critical'");
     let mut session = abort.session();
     let mut stream = session.stream();
@@ -457,7 +457,7 @@ fn complaint_c55_what_is_streamed_is_read_while_it_streams() {
 
 /// Complaint: the share of common words did not distinguish a repeated text from a continued one.
 #[test]
-fn complaint_c53_what_says_the_same_in_other_words_is_a_loop_and_a_list_is_none() {
+fn what_says_the_same_in_other_words_is_a_loop_and_a_list_is_none() {
     let near = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.repetition = { times = 4, near = true }\n",
     );
@@ -481,7 +481,7 @@ fn complaint_c53_what_says_the_same_in_other_words_is_a_loop_and_a_list_is_none(
 
 /// Complaint: after a bare prohibition, models try the same again.
 #[test]
-fn complaint_c38_a_message_says_what_to_do_instead() {
+fn a_message_says_what_to_do_instead() {
     let pack = rule("severity = 'error'\ninstead = 'Say it in other words.'");
     let mut session = pack.session();
     let mut stream = session.stream();
@@ -493,7 +493,7 @@ fn complaint_c38_a_message_says_what_to_do_instead() {
 
 /// Complaint: an excerpt was cut inside a character, which ended the program.
 #[test]
-fn complaint_c40_excerpts_are_cut_between_characters() {
+fn excerpts_are_cut_between_characters() {
     let pack = rule("on = ['text']");
     for before in 0..300 {
         let text = format!("{}{}bad", "x".repeat(before % 4), "ß€😀".repeat(before / 4));
@@ -507,7 +507,7 @@ fn complaint_c40_excerpts_are_cut_between_characters() {
 
 /// Complaint: a filter for leaked control tokens kept people from writing about them.
 #[test]
-fn complaint_c41_c42_tokens_leak_in_prose_and_not_in_quotations() {
+fn tokens_leak_in_prose_and_not_in_quotations() {
     let pack = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.leak = true\nexamples.match = ['<|im_start|>']\n",
     );
@@ -526,7 +526,7 @@ fn complaint_c41_c42_tokens_leak_in_prose_and_not_in_quotations() {
 
 /// Complaint: loops with a longer unit were missed, and rows of similar data were cut.
 #[test]
-fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
+fn loops_are_found_at_every_scale_and_data_is_none() {
     let pack = pack("[rule.r]\ndescription = 'd'\non = ['text']\nmatch.repetition = {}\n");
     let long: String = (0..40).map(|n| format!("word{n} ")).collect();
     for (name, text, expected) in [
@@ -559,7 +559,7 @@ fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
 
 /// Complaint: loops of two signs or short words went on for minutes; tables, lines of dashes and rows of data were cut.
 #[test]
-fn complaint_c44_c45_c46_c48_c52_what_circles_is_cut_and_what_is_alike_is_not() {
+fn what_circles_is_cut_and_what_is_alike_is_not() {
     let pack = Pack::builtin("std/degeneration").unwrap();
     let wall = format!("+{}+\n", "-".repeat(70));
     let table: String = (0..40).map(|n| format!("| {n} | user{n} |\n")).collect();
@@ -611,7 +611,7 @@ fn complaint_c44_c45_c46_c48_c52_what_circles_is_cut_and_what_is_alike_is_not() 
 
 /// Complaint: varying one argument defeated the guard against repeated calls.
 #[test]
-fn complaint_c47_a_loop_of_calls_may_vary_in_one_argument() {
+fn a_loop_of_calls_may_vary_in_one_argument() {
     let pack = pack(
         "[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.doom-loop = { times = 5, differing = 1 }\n",
     );
@@ -638,7 +638,7 @@ fn complaint_c47_a_loop_of_calls_may_vary_in_one_argument() {
 /// Complaint: a pattern that matches nothing stood for "read before you edit", so the rule never hit and nobody was told.
 /// A rule can only test text; a rule about anything else is rejected at load.
 #[test]
-fn complaint_c37_a_pattern_that_nothing_matches_is_told() {
+fn a_pattern_that_nothing_matches_is_told() {
     let text = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\n\
                 match.any = [{ regex = '[a&&b]' }]\nexamples.match = ['a']\n";
     let pack = Pack::from_toml(text).unwrap();
@@ -648,7 +648,7 @@ fn complaint_c37_a_pattern_that_nothing_matches_is_told() {
 
 /// Complaint: each chunk was matched alone, and `$` matched at the end of every chunk.
 #[test]
-fn complaint_c54_a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_the_part() {
+fn a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_the_part() {
     let pack = pack(
         "[rule.long]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 'BEGIN[a-z ]{600,}END' }]\n\
          examples.no-match = ['BEGIN END']\n\
@@ -667,7 +667,7 @@ fn complaint_c54_a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_th
 
 /// Complaint: a guard that hides its instructions looks like an injection; messages to the model hide nothing.
 #[test]
-fn complaint_c57_no_message_of_a_built_in_rule_asks_to_hide_itself() {
+fn no_message_of_a_built_in_rule_asks_to_hide_itself() {
     for name in Pack::builtins() {
         for rule in Pack::builtin(name).unwrap().rules() {
             let message = rule.message.clone().unwrap_or_default()
@@ -689,7 +689,7 @@ fn complaint_c57_no_message_of_a_built_in_rule_asks_to_hide_itself() {
 
 /// Complaint: a rule whose message contains the forbidden text hit its own message again and again.
 #[test]
-fn d67_a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
+fn a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
     let pack = rule("on = ['text']\nseverity = 'error'\nmessage = 'never write bad'");
     let mut session = pack.session();
     session.begin_turn();
@@ -715,7 +715,7 @@ fn d67_a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
 
 /// Complaint: an ASCII word boundary took an accented letter for the end of a word.
 #[test]
-fn d57_a_word_boundary_knows_letters_that_are_not_ascii() {
+fn a_word_boundary_knows_letters_that_are_not_ascii() {
     let pack = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = '\\bbad\\b' }]\nexamples.match = ['bad']\n",
     );
@@ -738,7 +738,7 @@ fn d57_a_word_boundary_knows_letters_that_are_not_ascii() {
 
 /// Complaint: a rule that fires on every retry cost 15 million tokens in one night.
 #[test]
-fn e77_a_retry_storm_ends_at_the_backstop_and_says_which_rule_it_was() {
+fn a_retry_storm_ends_at_the_backstop_and_says_which_rule_it_was() {
     let mut endless = Rule::new("p/r", vec![Pattern::literal("bad")]);
     endless.action = Action::Retry;
     endless.retry.max = 100;
@@ -765,7 +765,7 @@ mod tools {
     }
 
     #[test]
-    fn complaint_c18_a_list_shows_every_option_as_it_takes_effect() {
+    fn a_list_shows_every_option_as_it_takes_effect() {
         let listed = ttsr(&["list", "--pack", "std/shell-safety", "--format", "json"]);
         let first: serde_json::Value =
             serde_json::from_str(listed.lines().next().unwrap()).unwrap();
@@ -787,7 +787,7 @@ mod tools {
     }
 
     #[test]
-    fn complaint_c19_out_of_scope_and_no_match_are_two_answers() {
+    fn out_of_scope_and_no_match_are_two_answers() {
         let explain = |path: &str, text: &str| {
             ttsr(&[
                 "explain",
@@ -811,7 +811,7 @@ mod tools {
     }
 
     #[test]
-    fn complaint_c36_backslashes_of_patterns_are_json_all_the_same() {
+    fn backslashes_of_patterns_are_json_all_the_same() {
         let listed = ttsr(&["list", "--format", "json"]);
         assert!(listed.contains(r"\\b"));
         for line in listed.lines() {

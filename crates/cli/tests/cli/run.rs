@@ -549,7 +549,7 @@ const FIRST_LINE: &str = "Continuing work from session talk. \
 /// The complete handoff: the goal, the model's summary, a new session with a draft that the user edits and sends, the
 /// attached files, which are sent once, and the model reading the old session.
 #[test]
-fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
+fn a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
     let folder = Folder::new();
     let project = folder.0.join("project");
     std::fs::create_dir(&project).unwrap();
@@ -709,7 +709,7 @@ fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
 
 /// With `--send-handoff` a rule's handoff continues without review, also in sessions that are not stored.
 #[test]
-fn b1_a_rule_opens_a_new_session_and_its_draft_is_sent() {
+fn a_rule_opens_a_new_session_and_its_draft_is_sent() {
     let folder = Folder::new();
     let pack = folder.0.join("full.toml");
     let rule = r#"
@@ -922,7 +922,7 @@ fn signalled(signal: &str) -> Output {
 
 #[cfg(unix)]
 #[test]
-fn g110_an_interrupt_ends_the_turn_once_and_closes_the_connection() {
+fn an_interrupt_ends_the_turn_once_and_closes_the_connection() {
     let output = signalled("-INT");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -938,7 +938,7 @@ fn g110_an_interrupt_ends_the_turn_once_and_closes_the_connection() {
 
 #[cfg(unix)]
 #[test]
-fn g110_a_termination_ends_the_process_and_closes_the_connection() {
+fn a_termination_ends_the_process_and_closes_the_connection() {
     use std::os::unix::process::ExitStatusExt;
     let output = signalled("-TERM");
     assert_eq!(output.status.signal(), Some(15), "{output:?}");

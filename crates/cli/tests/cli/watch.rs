@@ -88,7 +88,7 @@ const REACH: &str = "1 of 5 rules can act here; \
     1 on channels that the server does not report";
 
 #[test]
-fn e8_the_first_line_says_how_many_rules_can_act_and_why_the_others_cannot() {
+fn the_first_line_says_how_many_rules_can_act_and_why_the_others_cannot() {
     block_on(async {
         let home = Folder::outside();
         let imitation = Imitation::start(vec![vec![Play::Break]]).await;
@@ -120,7 +120,7 @@ fn e8_the_first_line_says_how_many_rules_can_act_and_why_the_others_cannot() {
 }
 
 #[test]
-fn e8_the_rules_of_each_command_of_the_guide_can_act() {
+fn the_rules_of_each_command_of_the_guide_can_act() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/opencode.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let commands = guide
@@ -164,7 +164,7 @@ fn e8_the_rules_of_each_command_of_the_guide_can_act() {
 }
 
 #[test]
-fn e8_a_dry_run_sums_up_what_would_be_done() {
+fn a_dry_run_sums_up_what_would_be_done() {
     block_on(async {
         let text = |id: &str, text: &str| {
             let part = json!({ "id": id, "messageID": "msg_1", "type": "text", "text": text });
@@ -199,7 +199,7 @@ fn e8_a_dry_run_sums_up_what_would_be_done() {
 }
 
 #[test]
-fn e8_a_401_names_the_variable_of_the_password() {
+fn a_401_names_the_variable_of_the_password() {
     block_on(async {
         for (env, said) in [
             (&[][..], "requires a password: set OPENCODE_SERVER_PASSWORD"),
@@ -225,7 +225,7 @@ fn e8_a_401_names_the_variable_of_the_password() {
 }
 
 #[test]
-fn e8_a_session_that_the_server_does_not_know_is_an_error() {
+fn a_session_that_the_server_does_not_know_is_an_error() {
     block_on(async {
         for api in ["classic", "next"] {
             let home = Folder::outside();
@@ -242,7 +242,7 @@ fn e8_a_session_that_the_server_does_not_know_is_an_error() {
 }
 
 #[test]
-fn e8_a_second_watcher_with_the_same_journal_refuses_to_start() {
+fn a_second_watcher_with_the_same_journal_refuses_to_start() {
     block_on(async {
         let home = Folder::outside();
         let imitation = Imitation::start(vec![]).await;
@@ -263,7 +263,7 @@ fn e8_a_second_watcher_with_the_same_journal_refuses_to_start() {
 }
 
 #[test]
-fn c6_a_chain_that_names_no_provider_is_an_error() {
+fn a_chain_that_names_no_provider_is_an_error() {
     block_on(async {
         let home = Folder::outside();
         let imitation = Imitation::start(vec![]).await;
@@ -275,7 +275,7 @@ fn c6_a_chain_that_names_no_provider_is_an_error() {
 }
 
 #[test]
-fn c6_the_command_switches_models_without_a_pack_that_does() {
+fn the_command_switches_models_without_a_pack_that_does() {
     block_on(async {
         let status = json!({ "type": "retry", "attempt": 1, "message": "Overloaded" });
         let plays = vec![
@@ -310,7 +310,7 @@ fn c6_the_command_switches_models_without_a_pack_that_does() {
 
 /// A process that was killed holds its lock until the system has closed its files.
 #[test]
-fn e8_a_watcher_that_is_killed_and_started_again_at_once_is_no_other_watcher() {
+fn a_watcher_that_is_killed_and_started_again_at_once_is_no_other_watcher() {
     block_on(async {
         let home = Folder::outside();
         let pack = home.0.join("t.toml");

@@ -23,7 +23,7 @@ fn check_path(root: Option<&str>, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn c47_one_file_has_one_name_without_a_root() {
+fn one_file_has_one_name_without_a_root() {
     check_path(
         None,
         &[
@@ -55,7 +55,7 @@ fn c47_one_file_has_one_name_without_a_root() {
 }
 
 #[test]
-fn c47_what_is_no_separator_is_a_character() {
+fn what_is_no_separator_is_a_character() {
     let cases = [
         "%2e%2e/a",
         "a%2fb",
@@ -72,7 +72,7 @@ fn c47_what_is_no_separator_is_a_character() {
 }
 
 #[test]
-fn c47_paths_are_relative_to_the_root_they_are_in() {
+fn paths_are_relative_to_the_root_they_are_in() {
     check_path(
         Some("/proj/p"),
         &[
@@ -111,7 +111,7 @@ fn c47_paths_are_relative_to_the_root_they_are_in() {
 }
 
 #[test]
-fn c47_drives_are_absolute() {
+fn drives_are_absolute() {
     check_path(
         None,
         &[
@@ -260,7 +260,7 @@ fn a_slash_at_the_end_is_everything_below() {
 }
 
 #[test]
-fn c47_a_slash_at_the_start_is_the_root_or_outside_it() {
+fn a_slash_at_the_start_is_the_root_or_outside_it() {
     check_scope(
         &["/etc/**"],
         &["/etc/passwd", "etc/passwd"],
@@ -307,7 +307,7 @@ fn classes_and_alternatives() {
 }
 
 #[test]
-fn c47_odd_paths_are_matched_as_they_are() {
+fn odd_paths_are_matched_as_they_are() {
     check_scope(
         &["*.rs"],
         &["a\0b.rs", "%2e%2e/a.rs", "a\nb.rs"],
@@ -317,7 +317,7 @@ fn c47_odd_paths_are_matched_as_they_are() {
 }
 
 #[test]
-fn c46_without_a_path_only_scopes_that_exclude_can_tell() {
+fn without_a_path_only_scopes_that_exclude_can_tell() {
     let applies = |scope: &[&str]| PathScope::new(&globs(scope)).unwrap().applies(None);
     assert_eq!(applies(&[]), Some(true));
     assert_eq!(applies(&["!tests/"]), Some(true));

@@ -255,7 +255,7 @@ fn recordings_give_the_expected_events() {
 }
 
 #[test]
-fn f87_every_cut_gives_the_same_events() {
+fn every_cut_gives_the_same_events() {
     for (name, _) in RECORDINGS {
         let bytes = load(name);
         let whole = read_whole(&bytes);
@@ -318,7 +318,7 @@ fn recordings_keep_every_event() {
 }
 
 #[test]
-fn f85_cut_bodies_end_every_stream_and_keep_what_came() {
+fn cut_bodies_end_every_stream_and_keep_what_came() {
     for (name, _) in RECORDINGS {
         let bytes = load(name);
         let whole = streams(&read_whole(&bytes));
@@ -341,7 +341,7 @@ fn f85_cut_bodies_end_every_stream_and_keep_what_came() {
 }
 
 #[test]
-fn f85_an_incomplete_event_is_counted_not_hidden() {
+fn an_incomplete_event_is_counted_not_hidden() {
     let text = load("chat.sse");
     let cut = text
         .windows(8)
@@ -391,7 +391,7 @@ const HI: &str = r#"{"id":"c1","choices":[{"index":0,"delta":{"content":"Hi"}}]}
 const STOP: &str = r#"{"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 
 #[test]
-fn f86_done_marks() {
+fn done_marks() {
     let next = HI.replace("c1", "c2").replace("Hi", "Ho");
     for (case, body, expected) in [
         (
@@ -450,7 +450,7 @@ fn f86_done_marks() {
 }
 
 #[test]
-fn f88_bodies_that_are_no_stream_are_counted() {
+fn bodies_that_are_no_stream_are_counted() {
     let gzip = "\u{1f}\u{8b}\u{8}".repeat(10);
     check("gzip", &gzip, &[("file", "", None, gzip.len() as u64, &[])]);
     check("empty", "", &[]);
@@ -479,7 +479,7 @@ fn f88_bodies_that_are_no_stream_are_counted() {
 }
 
 #[test]
-fn f89_replies_that_do_not_stream() {
+fn replies_that_do_not_stream() {
     let chat = r#"{"id":"c9","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}"#;
     check("chat", chat, &[("c9", "Hi", Some("stop"), 0, &[])]);
     let message = "{\n  \"id\": \"msg_9\",\n  \"type\": \"message\",\n  \"content\": [\n    {\n      \"type\": \"text\",\n      \"text\": \"Hi\"\n    }\n  ],\n  \"stop_reason\": \"end_turn\"\n}\n";
@@ -497,7 +497,7 @@ fn f89_replies_that_do_not_stream() {
 }
 
 #[test]
-fn f89_replies_that_do_not_stream_of_other_providers() {
+fn replies_that_do_not_stream_of_other_providers() {
     let cohere = r#"{"id":"r1","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":"Hi"}]},"usage":{"tokens":{"input_tokens":1,"output_tokens":2}}}"#;
     check("cohere", cohere, &[("r1", "Hi", Some("COMPLETE"), 0, &[])]);
     let converse = r#"{"output":{"message":{"role":"assistant","content":[{"text":"Hi"}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}}"#;
@@ -517,7 +517,7 @@ fn f89_replies_that_do_not_stream_of_other_providers() {
 }
 
 #[test]
-fn f97_unknown_members_of_other_providers_are_counted() {
+fn unknown_members_of_other_providers_are_counted() {
     let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"Hi","mood":"calm"}]},"finishReason":"STOP"}],"extra":{"a":"bc"}}"#;
     check("gemini", gemini, &[("file", "Hi", Some("STOP"), 6, &[])]);
     let ollama = r#"{"message":{"content":"Hi","mood":"calm"},"done":true,"extra":"abc"}"#;
@@ -655,7 +655,7 @@ fn a_restart_ends_a_recorded_reply() {
 }
 
 #[test]
-fn f89_error_objects() {
+fn error_objects() {
     let body =
         "{\n  \"error\": {\n    \"message\": \"slow down\",\n    \"type\": \"rate_limit\"\n  }\n}";
     check(
@@ -690,7 +690,7 @@ fn f89_error_objects() {
 }
 
 #[test]
-fn f97_unknown_events_and_fields_are_scanned_or_counted() {
+fn unknown_events_and_fields_are_scanned_or_counted() {
     let start = r#"{"type":"message_start","message":{"id":"m1","content":[],"mood":"calm"}}"#;
     let tail = r#"{"type":"message_stop"}"#;
     let body = |event: &str| format!("{start}\n{event}\n{tail}\n");
@@ -738,7 +738,7 @@ fn f97_unknown_events_and_fields_are_scanned_or_counted() {
 }
 
 #[test]
-fn b29_a_block_of_a_kind_that_nobody_knows_is_read_as_text() {
+fn a_block_of_a_kind_that_nobody_knows_is_read_as_text() {
     let body = [
         r#"{"type":"message_start","message":{"id":"m1","content":[]}}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"song"}}"#,
@@ -757,7 +757,7 @@ fn b29_a_block_of_a_kind_that_nobody_knows_is_read_as_text() {
 }
 
 #[test]
-fn b33_a_tool_name_in_pieces_is_the_name_that_rules_see() {
+fn a_tool_name_in_pieces_is_the_name_that_rules_see() {
     let rule = |tool: &str| {
         format!(
             "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
@@ -836,7 +836,7 @@ fn an_event_over_the_cap_is_counted() {
 }
 
 #[test]
-fn f86_a_line_of_100_megabytes_costs_itself_only() {
+fn a_line_of_100_megabytes_costs_itself_only() {
     let mut events = Events::new();
     let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
     let mut reader = Reader::new("file");
@@ -1010,7 +1010,7 @@ fn outputs(body: &str) -> Vec<(Option<String>, Option<ToolOutcome>, String)> {
 }
 
 #[test]
-fn c3_the_outcome_of_a_tool_call_is_read_from_every_format_that_tells_it() {
+fn the_outcome_of_a_tool_call_is_read_from_every_format_that_tells_it() {
     let (ok, error) = (Some(ToolOutcome::Ok), Some(ToolOutcome::Error));
     let anthropic = |block: &str| {
         format!(
@@ -1117,7 +1117,7 @@ fn c3_the_outcome_of_a_tool_call_is_read_from_every_format_that_tells_it() {
 }
 
 #[test]
-fn c3_a_function_response_of_several_members_is_read_as_json() {
+fn a_function_response_of_several_members_is_read_as_json() {
     let response = r#"{"error":{"code":5},"output":"half of it"}"#;
     let body = format!(
         r#"{{"responseId":"r","candidates":[{{"content":{{"parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}},"finishReason":"STOP"}}]}}"#
@@ -1131,7 +1131,7 @@ fn c3_a_function_response_of_several_members_is_read_as_json() {
 }
 
 #[test]
-fn c3_an_outcome_that_comes_late_or_is_no_outcome_is_counted() {
+fn an_outcome_that_comes_late_or_is_no_outcome_is_counted() {
     let counted = |body: &str| {
         let mut kinds = Vec::new();
         for (_, event) in read_whole(body.as_bytes()) {
@@ -1153,7 +1153,7 @@ fn c3_an_outcome_that_comes_late_or_is_no_outcome_is_counted() {
 }
 
 #[test]
-fn c3_a_recording_keeps_outcomes_under_every_cut() {
+fn a_recording_keeps_outcomes_under_every_cut() {
     let (part, other) = (PartId(0), PartId(1));
     let start = |part: PartId| Event::PartStart {
         part,

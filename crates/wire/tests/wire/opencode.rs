@@ -60,7 +60,7 @@ const CAPTURES: [&str; 3] = [
 ];
 
 #[test]
-fn e8_captures_give_the_expected_notices_under_every_cut() {
+fn captures_give_the_expected_notices_under_every_cut() {
     for name in CAPTURES {
         let bytes = load(name);
         let whole = feed([&bytes[..]]);
@@ -86,7 +86,7 @@ fn e8_captures_give_the_expected_notices_under_every_cut() {
 }
 
 #[test]
-fn e8_an_abort_makes_one_idle_and_no_second_reply() {
+fn an_abort_makes_one_idle_and_no_second_reply() {
     let notices = feed([&load("opencode-classic.sse")[..]]);
     let replies = replies(&notices);
     let reasons: Vec<_> = replies
@@ -105,7 +105,7 @@ fn e8_an_abort_makes_one_idle_and_no_second_reply() {
 }
 
 #[test]
-fn e8_frames_that_cannot_be_read_are_counted() {
+fn frames_that_cannot_be_read_are_counted() {
     let body = "data: {\"type\":\n\ndata: {\"type\":\"new.kind\",\"properties\":{\"sessionID\":\"s\",\"a\":\"bcd\"}}\n\n";
     let notices = feed([body.as_bytes()]);
     let unscanned = |bytes, kind: &str| {
@@ -126,7 +126,7 @@ fn e8_frames_that_cannot_be_read_are_counted() {
 
 /// A server has any number of sessions. The one that was active longest ago is dropped first, and its reply ends.
 #[test]
-fn e8_the_reply_of_the_oldest_session_ends_when_too_many_are_open() {
+fn the_reply_of_the_oldest_session_ends_when_too_many_are_open() {
     let text = |session: usize| {
         format!(
             "data: {{\"type\":\"session.next.text.delta\",\"data\":{{\"sessionID\":\"s{session}\",\"assistantMessageID\":\"m\",\"textID\":\"t\",\"delta\":\"Hi\"}}}}\n\n"
@@ -151,7 +151,7 @@ fn e8_the_reply_of_the_oldest_session_ends_when_too_many_are_open() {
 }
 
 #[test]
-fn e8_real_captures() {
+fn real_captures() {
     let Some(folder) = skip::unless_set("TTSR_OPENCODE") else {
         return;
     };
@@ -203,7 +203,7 @@ fn e8_real_captures() {
 }
 
 #[test]
-fn c3_the_output_of_a_tool_and_its_outcome_are_read_on_both_interfaces() {
+fn the_output_of_a_tool_and_its_outcome_are_read_on_both_interfaces() {
     let part = |state: &str| {
         format!(
             r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p","messageID":"m","type":"tool","tool":"read","callID":"c","state":{{{state}}}}}}}}}"#

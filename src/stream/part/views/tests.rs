@@ -739,7 +739,7 @@ fn late_code_is_limited_and_counted() {
 
 /// Simulates gigabytes of text without a hit: the counter of delivered bytes is advanced, and no text is read.
 #[test]
-fn g108_places_of_hits_views_and_matches_pass_32_bits() {
+fn places_of_hits_views_and_matches_pass_32_bits() {
     let before = (1 << 32) - 3;
     for (more, message) in [("", "first ends"), ("match.count = 2", "whole matches")] {
         let pack = pack("text", "match.any = [{ literal = 'rm x' }]", more);

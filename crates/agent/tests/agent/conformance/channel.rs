@@ -1,4 +1,4 @@
-//! Rows E7: a prompt over a chat channel, driven by the real router, and the console.
+//! Rows E7 of `docs/harness.md`: a prompt over a chat channel, driven by the real router, and the console.
 //!
 //! The agent's events are those of the case, in their order. The user's messages arrive between them, as in the case.
 

@@ -1,4 +1,4 @@
-//! Rows E8: the client of a running server, with an imitation of one over real sockets.
+//! Rows E8 of `docs/harness.md`: the client of a running server, with an imitation of one over real sockets.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Row C6: the events of a server's sessions, and the fallback models.
+//! Row C6 of `docs/harness.md`: the events of a server's sessions, and the fallback models.
 
 use std::time::Duration;
 

@@ -138,7 +138,7 @@ const DELETE: &str = "DELETE /session/ses_1/message/msg_a1";
 const PROMPT: &str = "POST /session/ses_1/prompt_async";
 
 #[test]
-fn e8_a_session_of_another_directory_is_watched() {
+fn a_session_of_another_directory_is_watched() {
     block_on(async {
         let text = json!({ "id": "p", "messageID": "msg_a1", "sessionID": "ses_1", "type": "text", "text": BAD });
         let plays = vec![
@@ -156,7 +156,7 @@ fn e8_a_session_of_another_directory_is_watched() {
 }
 
 #[test]
-fn e8_what_global_events_repeat_is_read_once() {
+fn what_global_events_repeat_is_read_once() {
     block_on(async {
         let text = json!({ "id": "p", "messageID": "msg_a1", "sessionID": "ses_1", "type": "text", "text": HINT });
         let data = json!({ "sessionID": "ses_1", "part": text });
@@ -184,7 +184,7 @@ fn e8_what_global_events_repeat_is_read_once() {
 }
 
 #[test]
-fn e8_a_server_without_global_events_is_heard_through_its_own() {
+fn a_server_without_global_events_is_heard_through_its_own() {
     block_on(async {
         let imitation =
             Imitation::start(vec![vec![part("ses_1", "msg_a1", "p", "text", BAD)]]).await;
@@ -200,7 +200,7 @@ fn e8_a_server_without_global_events_is_heard_through_its_own() {
 
 /// The record that a command ran is never deleted, and the model is told the result of the command.
 #[test]
-fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
+fn a_late_verdict_keeps_the_message_and_says_what_happened() {
     let call = |state: Value| {
         let part = json!({ "type": "tool", "tool": "write", "callID": "call_1", "state": state });
         json!({ "info": { "id": "msg_a1", "role": "assistant" }, "parts": [part] }).to_string()
@@ -246,7 +246,7 @@ fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
 }
 
 #[test]
-fn e8_a_tool_that_still_runs_is_waited_for_before_it_is_told_of() {
+fn a_tool_that_still_runs_is_waited_for_before_it_is_told_of() {
     block_on(async {
         let call = |status: &str| {
             let part = json!({ "type": "tool", "tool": "write", "state": { "status": status } });
@@ -262,7 +262,7 @@ fn e8_a_tool_that_still_runs_is_waited_for_before_it_is_told_of() {
 
 /// Text that matches a rule, in a message whose tool ran: the message is the record of the tool.
 #[test]
-fn e8_a_message_with_a_tool_that_ran_is_kept_whatever_broke_the_rule() {
+fn a_message_with_a_tool_that_ran_is_kept_whatever_broke_the_rule() {
     block_on(async {
         let input = json!({ "command": "ls" });
         let ran = json!({ "id": "prt_t", "messageID": "msg_a1", "type": "tool", "tool": "bash", "callID": "call_1",
@@ -282,7 +282,7 @@ fn e8_a_message_with_a_tool_that_ran_is_kept_whatever_broke_the_rule() {
 }
 
 #[test]
-fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
+fn a_call_that_waits_for_a_permission_is_stopped_in_time() {
     block_on(async {
         let asked = json!({ "id": "per_1", "sessionID": "ses_1", "permission": "edit",
             "tool": { "messageID": "msg_a1", "callID": "call_1" } });
@@ -312,7 +312,7 @@ fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
 }
 
 #[test]
-fn e8_a_call_whose_permission_was_given_is_late() {
+fn a_call_whose_permission_was_given_is_late() {
     block_on(async {
         let asked = json!({ "id": "per_1", "sessionID": "ses_1", "tool": { "callID": "call_1" } });
         let given = json!({ "sessionID": "ses_1", "requestID": "per_1", "reply": "once" });
@@ -329,7 +329,7 @@ fn e8_a_call_whose_permission_was_given_is_late() {
 }
 
 #[test]
-fn e8_a_users_own_abort_before_the_stop_wins() {
+fn a_users_own_abort_before_the_stop_wins() {
     block_on(async {
         let plays = vec![
             part("ses_1", "msg_a1", "p", "text", BAD),
@@ -365,7 +365,7 @@ fn e8_a_users_own_abort_before_the_stop_wins() {
 
 /// After one abort a session sends two idle events; a third one comes from another abort.
 #[test]
-fn e8_a_users_own_abort_after_the_stop_wins() {
+fn a_users_own_abort_after_the_stop_wins() {
     for (idles, expected) in [(2, vec![STOP, DELETE, PROMPT]), (3, vec![STOP, DELETE])] {
         block_on(async {
             let mut plays = vec![
@@ -396,7 +396,7 @@ fn created(session: &str, parent: &str) -> Play {
 }
 
 #[test]
-fn e8_a_stopped_sub_agent_is_not_prompted_but_its_parent_is() {
+fn a_stopped_sub_agent_is_not_prompted_but_its_parent_is() {
     block_on(async {
         let plays = vec![
             user("ses_1", "msg_u1"),
@@ -425,7 +425,7 @@ fn e8_a_stopped_sub_agent_is_not_prompted_but_its_parent_is() {
 }
 
 #[test]
-fn e8_the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
+fn the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
     block_on(async {
         let begins = json!({ "id": "p", "messageID": "msg_c1", "type": "text", "text": "" });
         let plays = vec![
@@ -469,7 +469,7 @@ fn e8_the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
 
 /// A message that arrives during the last reply of a turn makes the server ask the model again.
 #[test]
-fn e8_an_injection_waits_for_the_end_of_the_turn() {
+fn an_injection_waits_for_the_end_of_the_turn() {
     block_on(async {
         let plays = vec![
             part("ses_1", "msg_a1", "p", "reasoning", HINT),
@@ -491,7 +491,7 @@ fn e8_an_injection_waits_for_the_end_of_the_turn() {
 }
 
 #[test]
-fn e8_an_injection_is_said_at_once_where_a_tool_call_makes_another_request_certain() {
+fn an_injection_is_said_at_once_where_a_tool_call_makes_another_request_certain() {
     block_on(async {
         let call = json!({ "id": "prt_t", "messageID": "msg_a1", "type": "tool", "tool": "bash", "callID": "c",
             "state": { "status": "pending", "input": {} } });
@@ -514,7 +514,7 @@ fn e8_an_injection_is_said_at_once_where_a_tool_call_makes_another_request_certa
 }
 
 #[test]
-fn e8_an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
+fn an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
     block_on(async {
         let data = |kind: &str, data: Value| {
             Play::Send(json!({ "type": format!("session.next.{kind}"), "data": data }).to_string())
@@ -551,7 +551,7 @@ fn e8_an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
 }
 
 #[test]
-fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
+fn offsets_of_a_part_that_was_joined_midway_are_marked() {
     let delta = |text: &str| {
         event(
             "message.part.delta",
@@ -646,7 +646,7 @@ fn found(messages: Value) -> String {
 const STEER: &str = "t/no-unwrap: Use `?`.";
 
 #[test]
-fn e8_an_act_is_taken_up_again_after_a_restart() {
+fn an_act_is_taken_up_again_after_a_restart() {
     let answer = |error: Value| json!({ "info": { "id": "msg_a1", "role": "assistant", "error": error }, "parts": [] });
     let asked = |id: &str, text: &str| json!({ "info": { "id": id, "role": "user" }, "parts": [{ "type": "text", "text": text }] });
     let stopped = json!({ "name": "MessageAbortedError" });
@@ -731,7 +731,7 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
 }
 
 #[test]
-fn e8_a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
+fn a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
     block_on(async {
         let folder = Folder::outside();
         let journal = folder.0.join("acts.json");
@@ -764,7 +764,7 @@ fn e8_a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
 
 /// An act of an earlier process, which this one does not complete, because of what the session shows.
 #[test]
-fn e8_an_act_of_an_earlier_process_yields_to_what_has_happened_since() {
+fn an_act_of_an_earlier_process_yields_to_what_has_happened_since() {
     const RECENT: &str = "/session/ses_1/message?limit=20";
     const MARKED: &str = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\nGo on.";
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -859,7 +859,7 @@ fn e8_an_act_of_an_earlier_process_yields_to_what_has_happened_since() {
 
 /// Nobody waits for a reply to a prompt that is an hour old.
 #[test]
-fn b5_an_old_prompt_that_was_deleted_is_restored_and_the_model_is_not_asked() {
+fn an_old_prompt_that_was_deleted_is_restored_and_the_model_is_not_asked() {
     block_on(async {
         let folder = Folder::outside();
         let path = folder.0.join("acts.json");
@@ -880,7 +880,7 @@ fn b5_an_old_prompt_that_was_deleted_is_restored_and_the_model_is_not_asked() {
 }
 
 #[test]
-fn e8_a_journal_that_cannot_be_opened_names_its_path() {
+fn a_journal_that_cannot_be_opened_names_its_path() {
     let folder = Folder::outside();
     std::fs::write(folder.0.join("file"), "").unwrap();
     std::fs::create_dir(folder.0.join("folder")).unwrap();
@@ -894,7 +894,7 @@ fn e8_a_journal_that_cannot_be_opened_names_its_path() {
 
 /// With more continuations than the journal keeps, files are still added, and no prompt is deleted.
 #[test]
-fn e8_a_full_journal_keeps_the_prompt_of_a_further_continuation() {
+fn a_full_journal_keeps_the_prompt_of_a_further_continuation() {
     block_on(async {
         let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
         let folder = Folder::outside();
@@ -923,7 +923,7 @@ fn e8_a_full_journal_keeps_the_prompt_of_a_further_continuation() {
 }
 
 #[test]
-fn e8_a_journal_that_cannot_be_written_is_told_and_the_act_goes_on() {
+fn a_journal_that_cannot_be_written_is_told_and_the_act_goes_on() {
     block_on(async {
         let folder = Folder::outside();
         // The journal is written to a file of this name first.
@@ -939,7 +939,7 @@ fn e8_a_journal_that_cannot_be_written_is_told_and_the_act_goes_on() {
 }
 
 #[test]
-fn e8_a_journal_is_bounded() {
+fn a_journal_is_bounded() {
     block_on(async {
         let folder = Folder::outside();
         let journal = folder.0.join("acts.json");
@@ -990,7 +990,7 @@ fn command(command: &str) -> Play {
 }
 
 #[test]
-fn e8_a_watcher_answers_another_one() {
+fn a_watcher_answers_another_one() {
     block_on(async {
         let plays = vec![
             Play::Await("/tui/publish"),
@@ -1012,7 +1012,7 @@ fn e8_a_watcher_answers_another_one() {
 }
 
 #[test]
-fn e8_a_second_watcher_on_the_same_server_refuses_to_act() {
+fn a_second_watcher_on_the_same_server_refuses_to_act() {
     block_on(async {
         // The answer of the first watcher depends on the name of the second one, which the imitation reads.
         let imitation = Imitation::start(vec![vec![
@@ -1046,7 +1046,7 @@ fn e8_a_second_watcher_on_the_same_server_refuses_to_act() {
 }
 
 #[test]
-fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
+fn a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
     block_on(async {
         let plays = vec![
             command("ttsr.watch.here.a.b"),
@@ -1075,7 +1075,7 @@ fn foreground() -> ForegroundFallback {
 
 /// Each of the four events aborts, selects the next model of the agent's chain, and repeats the prompt.
 #[test]
-fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
+fn a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
     let error = json!({ "name": "APIError", "data": { "message": "busy", "statusCode": 529 } });
     let answering = |error: Value| {
         let info = json!({ "id": "msg_a1", "role": "assistant", "agent": "build", "providerID": "oak",
@@ -1150,7 +1150,7 @@ fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
 }
 
 #[test]
-fn c6_a_session_without_a_prompt_is_not_asked_again() {
+fn a_session_without_a_prompt_is_not_asked_again() {
     block_on(async {
         let error = json!({ "name": "APIError", "data": { "message": "busy", "statusCode": 529 } });
         let created =
@@ -1173,7 +1173,7 @@ fn c6_a_session_without_a_prompt_is_not_asked_again() {
 }
 
 #[test]
-fn c6_a_dry_run_only_reports_the_next_model() {
+fn a_dry_run_only_reports_the_next_model() {
     block_on(async {
         let error = json!({ "name": "APIError", "data": { "message": "429" } });
         let failed = event(
@@ -1196,7 +1196,7 @@ fn c6_a_dry_run_only_reports_the_next_model() {
 }
 
 #[test]
-fn c6_refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotten() {
+fn refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotten() {
     block_on(async {
         let error = json!({ "name": "APIError", "data": { "message": "429" } });
         let failed = || {
@@ -1253,7 +1253,7 @@ examples.match = ["the context is full"]
 "#;
 
 #[test]
-fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
+fn a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
     block_on(async {
         let plays = vec![
             created("ses_1", "ses_0"),
@@ -1292,7 +1292,7 @@ fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
 }
 
 #[test]
-fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
+fn the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
     block_on(async {
         let folder = Folder::outside();
         std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
@@ -1373,7 +1373,7 @@ fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
 
 /// The server asks the model as soon as the prompt arrives, before the files are added.
 #[test]
-fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
+fn the_files_of_a_continuation_are_there_before_the_model_is_asked() {
     let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
     let prompt = json!({
         "info": { "id": "msg_u1", "role": "user", "agent": "build", "model": { "providerID": "oak", "modelID": "owl-1" } },
@@ -1446,7 +1446,7 @@ fn b5_the_files_of_a_continuation_are_there_before_the_model_is_asked() {
 
 /// A process that was killed holds its lock for a moment, until the system has closed its files.
 #[test]
-fn e8_a_journal_whose_owner_is_ending_is_no_other_watcher() {
+fn a_journal_whose_owner_is_ending_is_no_other_watcher() {
     let folder = Folder::outside();
     let path = folder.0.join("acts.json");
     let ending = ActJournal::open(&path).unwrap();
@@ -1466,7 +1466,7 @@ fn e8_a_journal_whose_owner_is_ending_is_no_other_watcher() {
 /// While a thread starts a process, that process has the file of the lock open until it is replaced.
 #[cfg(unix)]
 #[test]
-fn e8_a_dropped_journal_is_free_at_once_while_other_threads_start_processes() {
+fn a_dropped_journal_is_free_at_once_while_other_threads_start_processes() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let folder = Folder::outside();
     let path = folder.0.join("acts.json");
@@ -1514,7 +1514,7 @@ examples.match = ["no such file"]
 "#;
 
 #[test]
-fn c3_rules_on_tool_output_know_the_outcome_that_the_server_reports() {
+fn rules_on_tool_output_know_the_outcome_that_the_server_reports() {
     let body = |interface: ServerApi, failed: bool| {
         let events = match interface {
             ServerApi::Classic => {
@@ -1671,7 +1671,7 @@ fn watch_until_killed(
 }
 
 #[test]
-fn b5_a_continuation_prompt_is_never_lost_whenever_the_watcher_is_killed() {
+fn a_continuation_prompt_is_never_lost_whenever_the_watcher_is_killed() {
     let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
     let reply = |status: &str| {
         let part = json!({ "type": "tool", "tool": "bash", "state": { "status": status } });
@@ -1758,7 +1758,7 @@ fn b5_a_continuation_prompt_is_never_lost_whenever_the_watcher_is_killed() {
 }
 
 #[test]
-fn b5_a_continuation_prompt_that_is_too_long_for_the_journal_is_not_deleted() {
+fn a_continuation_prompt_that_is_too_long_for_the_journal_is_not_deleted() {
     block_on(async {
         let text = format!(
             "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\n{}",

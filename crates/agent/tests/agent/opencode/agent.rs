@@ -128,7 +128,7 @@ fn unstopped(name: &str, prompt: &'static str) -> Vec<Play> {
 }
 
 #[test]
-fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
+fn a_chat_hears_the_whole_reply_of_a_server_as_one() {
     // The capture after its abort belongs to another prompt.
     let mut plays = unstopped("classic.events.jsonl", "/prompt_async");
     let second = plays
@@ -142,7 +142,7 @@ fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
 }
 
 #[test]
-fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
+fn a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
     let reasoning = r#""part":{"id":"p0","messageID":"msg_1","type":"reasoning","text":""}"#;
     let delta =
         r#""messageID":"msg_1","partID":"p0","field":"text","delta":"nobody is to hear this""#;
@@ -162,7 +162,7 @@ fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
 }
 
 #[test]
-fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
+fn a_chat_hears_what_a_tool_of_a_server_does_once() {
     let titled = r#""status":"running","title":"Reading src/lib.rs","input":{}"#;
     let plays = vec![
         Play::Await("/prompt_async"),
@@ -188,7 +188,7 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
 
 /// Servers set a title at the end of the call; until then the model's own description is shown.
 #[test]
-fn e2_a_tool_without_a_title_has_one() {
+fn a_tool_without_a_title_has_one() {
     for (input, note) in [
         (
             r#"{"description":"Prints a marker"}"#,
@@ -208,7 +208,7 @@ fn e2_a_tool_without_a_title_has_one() {
 
 /// The output of a tool is no text of the reply, however the call ends.
 #[test]
-fn e2_a_tool_that_has_ended_is_not_noted_again() {
+fn a_tool_that_has_ended_is_not_noted_again() {
     for end in [
         r#""status":"completed","input":{},"output":"secret""#,
         r#""status":"error","input":{},"error":"secret""#,
@@ -230,7 +230,7 @@ fn e2_a_tool_that_has_ended_is_not_noted_again() {
 }
 
 #[test]
-fn e4_a_question_of_unknown_form_is_shown_as_it_came() {
+fn a_question_of_unknown_form_is_shown_as_it_came() {
     let plays = vec![
         Play::Await("/prompt_async"),
         event(
@@ -251,7 +251,7 @@ fn e4_a_question_of_unknown_form_is_shown_as_it_came() {
 
 /// The server is silent until the user, who received a heartbeat, cancels.
 #[test]
-fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
+fn a_server_that_is_silent_is_said_to_be_at_work() {
     // The smallest value that is allowed: this test takes ten seconds.
     let progress = ProgressSettings::default()
         .with_heartbeat_ms(10_000)
@@ -276,7 +276,7 @@ fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
 const QUESTION: &str = r#""id":"que_1","questions":[{"header":"Colour","question":"Which one?","options":[{"label":"red","description":"like blood"},{"label":"blue","description":""}],"multiple":false},{"question":"Sure?","options":[]}]"#;
 
 #[test]
-fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
+fn a_question_of_a_server_is_put_to_the_user_and_answered() {
     let plays = vec![
         Play::Await("/prompt_async"),
         event("question.asked", QUESTION),
@@ -294,7 +294,7 @@ fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
 }
 
 #[test]
-fn e5_a_cancel_of_the_chat_stops_the_server_and_has_its_own_reply() {
+fn a_cancel_of_the_chat_stops_the_server_and_has_its_own_reply() {
     let plays = vec![
         Play::Await("/prompt_async"),
         says("msg_1", "p1", "half"),
@@ -314,7 +314,7 @@ fn e5_a_cancel_of_the_chat_stops_the_server_and_has_its_own_reply() {
 }
 
 #[test]
-fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
+fn a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
     for (error, said) in [
         (
             r#""error":{"name":"ProviderModelNotFoundError","data":{"message":"no owl-2"}}"#,
@@ -339,7 +339,7 @@ fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
 
 /// The second interface does not report an idle session: the reply ends with its last step.
 #[test]
-fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
+fn a_reply_of_the_second_interface_ends_with_its_last_step() {
     let step = |kind: &str, data: &str| {
         Play::Send(format!(
             r#"{{"type":"session.next.{kind}","data":{{"sessionID":"ses_1","assistantMessageID":"msg_1",{data}}}}}"#
@@ -376,7 +376,7 @@ fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
 
 /// A question that was answered elsewhere needs no answer; the user is told so, and the next message is not an answer.
 #[test]
-fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() {
+fn a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() {
     for verb in ["replied", "rejected"] {
         let plays = vec![
             Play::Await("/prompt_async"),
@@ -403,7 +403,7 @@ fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() 
 }
 
 #[test]
-fn e5_a_reply_of_a_server_that_the_length_limit_cut_says_so() {
+fn a_reply_of_a_server_that_the_length_limit_cut_says_so() {
     let message = |finish: &str| {
         event(
             "message.updated",

@@ -39,7 +39,7 @@ async fn asked(plays: Vec<Play>, asking: AskOptions) -> (Result<WholeReply, AskE
 }
 
 #[test]
-fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
+fn the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
     block_on(async {
         // Waiting for the prompt shows that the event stream was opened before it was sent.
         let plays = vec![
@@ -66,7 +66,7 @@ fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
 }
 
 #[test]
-fn e1_text_of_an_attempt_that_the_server_repeats_is_not_in_the_reply_twice() {
+fn text_of_an_attempt_that_the_server_repeats_is_not_in_the_reply_twice() {
     block_on(async {
         let retry = event(
             "session.status",
@@ -87,7 +87,7 @@ fn e1_text_of_an_attempt_that_the_server_repeats_is_not_in_the_reply_twice() {
 }
 
 #[test]
-fn e5_a_timeout_and_a_cancel_stop_the_session() {
+fn a_timeout_and_a_cancel_stop_the_session() {
     block_on(async {
         let asking = AskOptions {
             timeout_ms: 50,
@@ -108,7 +108,7 @@ fn e5_a_timeout_and_a_cancel_stop_the_session() {
 }
 
 #[test]
-fn e5_an_abort_from_elsewhere_is_told_as_one() {
+fn an_abort_from_elsewhere_is_told_as_one() {
     block_on(async {
         let error = r#""sessionID":"ses_1","error":{"name":"MessageAbortedError","data":{"message":"Aborted"}}"#;
         let plays = vec![
@@ -128,7 +128,7 @@ fn e5_an_abort_from_elsewhere_is_told_as_one() {
 }
 
 #[test]
-fn e5_a_broken_connection_gives_what_there_is_and_nothing_is_said_to_be_empty() {
+fn a_broken_connection_gives_what_there_is_and_nothing_is_said_to_be_empty() {
     block_on(async {
         let begun = vec![
             Play::Await("/prompt_async"),
@@ -148,7 +148,7 @@ fn e5_a_broken_connection_gives_what_there_is_and_nothing_is_said_to_be_empty() 
 }
 
 #[test]
-fn e5_a_failure_of_the_model_is_told_as_it_is() {
+fn a_failure_of_the_model_is_told_as_it_is() {
     block_on(async {
         let error =
             r#""sessionID":"ses_1","error":{"name":"APIError","data":{"message":"no credit"}}"#;
@@ -172,7 +172,7 @@ fn finished(reason: &str) -> Play {
 }
 
 #[test]
-fn e5_a_reply_that_the_length_limit_ended_says_so() {
+fn a_reply_that_the_length_limit_ended_says_so() {
     block_on(async {
         for (reason, is_truncated) in [("length", true), ("stop", false)] {
             let plays = vec![

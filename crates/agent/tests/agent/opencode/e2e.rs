@@ -213,7 +213,7 @@ fn serve(folder: &Path, program: &Path, base: &str) -> (Running, String) {
 }
 
 #[test]
-fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
+fn a_real_server_is_heard_asked_stopped_and_steered() {
     if std::env::var("TTSR_E2E").as_deref() != Ok("1") {
         return skip::test("TTSR_E2E=1 starts a real server");
     }
@@ -256,7 +256,7 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
 }
 
 #[test]
-fn e8_a_real_client_that_blocks_ends_with_the_stop() {
+fn a_real_client_that_blocks_ends_with_the_stop() {
     if std::env::var("TTSR_E2E").as_deref() != Ok("1") {
         return skip::test("TTSR_E2E=1 starts a real server");
     }
@@ -339,7 +339,7 @@ fn watch_until_killed(told: &str) {
 }
 
 #[test]
-fn e8_a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed() {
+fn a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed() {
     match std::env::var("TTSR_E2E_KILLED") {
         Ok(told) => watch_until_killed(&told),
         Err(_) => kill_a_watcher(),
@@ -360,9 +360,7 @@ fn kill_a_watcher() {
         let journal = folder.0.join("acts.json");
         let mut first = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture"])
-            .arg(
-                "opencode::e2e::e8_a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed",
-            )
+            .arg("opencode::e2e::a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed")
             .env(KILLED, format!("{url}|{session}|{}", journal.display()))
             .stderr(Stdio::piped())
             .stdout(Stdio::null())

@@ -56,7 +56,7 @@ async fn replay(
 }
 
 #[test]
-fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
+fn real_captures_are_acted_on_as_whoever_captured_them_did() {
     let Some(folder) = skip_or_captures() else {
         return;
     };
@@ -105,7 +105,7 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
 
 /// Captured without a watcher: a turn with a tool.
 #[test]
-fn e2_a_real_capture_is_a_chat() {
+fn a_real_capture_is_a_chat() {
     let Some(folder) = skip_or_captures() else {
         return;
     };

@@ -82,7 +82,7 @@ fn about_the_stop(asked: Vec<RecordedRequest>) -> Vec<RecordedRequest> {
 }
 
 #[test]
-fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
+fn a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
     block_on(async {
         let imitation = Imitation::start(vec![classic()]).await;
         let server = server(&imitation.url, ServerApi::Classic);
@@ -174,7 +174,7 @@ async fn beside_a_watcher<T>(imitation: &Imitation, client: impl Future<Output =
 }
 
 #[test]
-fn e8_a_client_that_blocks_sees_the_text_so_far_and_the_abort_and_not_the_steered_reply() {
+fn a_client_that_blocks_sees_the_text_so_far_and_the_abort_and_not_the_steered_reply() {
     block_on(async {
         let imitation = Imitation::start(vec![prompted(), prompted()]).await;
         let server = server(&imitation.url, ServerApi::Classic);
@@ -192,7 +192,7 @@ fn e8_a_client_that_blocks_sees_the_text_so_far_and_the_abort_and_not_the_steere
 }
 
 #[test]
-fn e8_the_second_interface_stops_a_tool_before_it_runs() {
+fn the_second_interface_stops_a_tool_before_it_runs() {
     block_on(async {
         let capture = capture("next.events.jsonl");
         let plays = plays(&capture, "/interrupt", "/api/session/ses_1/prompt");
@@ -224,7 +224,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
 }
 
 #[test]
-fn e8_a_dry_run_only_tells() {
+fn a_dry_run_only_tells() {
     block_on(async {
         let capture = capture("classic.events.jsonl");
         // No act follows, so there is nothing to wait for.
@@ -249,7 +249,7 @@ fn e8_a_dry_run_only_tells() {
 }
 
 #[test]
-fn e8_other_sessions_are_left_alone_where_one_is_named() {
+fn other_sessions_are_left_alone_where_one_is_named() {
     block_on(async {
         let mut plays = classic();
         plays.retain(|play| matches!(play, Play::Send(_)));
@@ -269,7 +269,7 @@ fn e8_other_sessions_are_left_alone_where_one_is_named() {
 }
 
 #[test]
-fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
+fn a_broken_stream_is_opened_again_and_rules_go_on() {
     block_on(async {
         let mut begun = classic();
         // Up to the delta before the one in which the match begins.
@@ -288,7 +288,7 @@ fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
 }
 
 #[test]
-fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repeated() {
+fn a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repeated() {
     block_on(async {
         let mut begun = classic();
         let mut rest = begun.split_off(8);
@@ -306,7 +306,7 @@ fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repe
 }
 
 #[test]
-fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
+fn a_message_that_is_still_held_is_deleted_a_little_later() {
     block_on(async {
         let imitation = Imitation::start(vec![classic()]).await;
         let busy = "409 Conflict\r\ncontent-length: 4\r\n\r\nbusy";
@@ -321,7 +321,7 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
 }
 
 #[test]
-fn e8_an_act_that_fails_is_told_and_the_rule_may_act_again() {
+fn an_act_that_fails_is_told_and_the_rule_may_act_again() {
     block_on(async {
         let mut plays = classic();
         plays.retain(|play| matches!(play, Play::Send(event) if !event.contains("Aborted")));
@@ -345,7 +345,7 @@ fn e8_an_act_that_fails_is_told_and_the_rule_may_act_again() {
 }
 
 #[test]
-fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
+fn a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
     block_on(async {
         let imitation = Imitation::start(vec![]).await;
         imitation.answer(
@@ -378,7 +378,7 @@ fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
 }
 
 #[test]
-fn e8_questions_are_answered_and_rejected_by_their_id() {
+fn questions_are_answered_and_rejected_by_their_id() {
     block_on(async {
         let imitation = Imitation::start(vec![]).await;
         let server = server(&imitation.url, ServerApi::Classic);
@@ -397,7 +397,7 @@ fn e8_questions_are_answered_and_rejected_by_their_id() {
 }
 
 #[test]
-fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
+fn addresses_that_cannot_be_spoken_to_are_refused() {
     for url in [
         "",
         "localhost:1",
@@ -459,7 +459,7 @@ fn reply_in(session: &str) -> [(String, ServerNotice); 3] {
 }
 
 #[test]
-fn e8_of_too_many_sessions_the_quietest_is_forgotten() {
+fn of_too_many_sessions_the_quietest_is_forgotten() {
     for (others, is_known) in [(1023, true), (1024, false)] {
         let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let mut seen = Vec::new();
@@ -476,7 +476,7 @@ fn e8_of_too_many_sessions_the_quietest_is_forgotten() {
 }
 
 #[test]
-fn e8_a_question_of_the_model_is_reported() {
+fn a_question_of_the_model_is_reported() {
     let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
     let mut seen = Vec::new();
     let asked = ServerNotice::Question {
@@ -492,7 +492,7 @@ fn e8_a_question_of_the_model_is_reported() {
 }
 
 #[test]
-fn e8_a_reply_that_begins_anew_is_read_from_its_start() {
+fn a_reply_that_begins_anew_is_read_from_its_start() {
     let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
     let mut seen = Vec::new();
     let piece = |bytes: &[u8]| {
@@ -513,7 +513,7 @@ fn e8_a_reply_that_begins_anew_is_read_from_its_start() {
 }
 
 #[test]
-fn e8_a_tool_that_is_named_after_its_input_began_is_known_to_rules() {
+fn a_tool_that_is_named_after_its_input_began_is_known_to_rules() {
     let rules = "schema = 1\n[pack]\nname = 't'\ngrants = ['abort']\n[rule.r]\ndescription = 'd'\naction = 'abort'\n\
         on = ['tool-input']\ntools = ['bash']\nmatch.any = [{ literal = 'rm' }]\n";
     for (tool, hits) in [("bash", 1), ("read", 0)] {

@@ -77,7 +77,7 @@ async fn cut(server: &Server, provider: &mut Endpoint) -> Duration {
     closed.saturating_duration_since(verdict.expect("the rule is broken"))
 }
 
-/// Complaint C50: a provider whose reply is no longer read stops the generation, so it is not billed.
+/// A complaint: a provider whose reply is no longer read stops the generation, so it is not billed.
 #[test]
 fn the_server_sees_the_close_after_a_verdict() {
     runtime().block_on(async {

@@ -29,9 +29,9 @@ fn sse(body: &str) -> Came {
     played(Plan::sse(body.as_bytes(), Framing::Length))
 }
 
-/// F85: the loop ends with one well-formed end that names the failure.
+/// The loop ends with one well-formed end that names the failure.
 #[test]
-fn f85_a_disconnect_ends_the_reply_once_and_by_name() {
+fn a_disconnect_ends_the_reply_once_and_by_name() {
     runtime().block_on(async {
         let api = ProviderApi::AnthropicMessages;
         let plan = Plan::sse(small(api), Framing::Chunked);
@@ -64,7 +64,7 @@ fn f85_a_disconnect_ends_the_reply_once_and_by_name() {
 }
 
 #[test]
-fn f86_endings_of_lines_and_fields_of_every_kind() {
+fn endings_of_lines_and_fields_of_every_kind() {
     let whole = chat("one ") + &chat("two") + STOP + "data: [DONE]\n\n";
     let expected = sse(&whole);
     assert_eq!(expected.text(Channel::Text), "one two");
@@ -100,7 +100,7 @@ fn f86_endings_of_lines_and_fields_of_every_kind() {
 }
 
 #[test]
-fn f87_two_events_in_one_segment_and_one_event_in_two() {
+fn two_events_in_one_segment_and_one_event_in_two() {
     let body = chat("one ") + &chat("two") + STOP + "data: [DONE]\n\n";
     let plan = Plan::sse(body.as_bytes(), Framing::Length);
     let (whole, bytes) = (played(plan.clone()), played(plan.bytewise()));
@@ -109,7 +109,7 @@ fn f87_two_events_in_one_segment_and_one_event_in_two() {
 }
 
 #[test]
-fn f88_what_is_no_reply_is_not_read() {
+fn what_is_no_reply_is_not_read() {
     let html = response(
         "text/html; charset=utf-8",
         b"<html>log in</html>",
@@ -133,7 +133,7 @@ fn f88_what_is_no_reply_is_not_read() {
 }
 
 #[test]
-fn f88_a_server_is_not_asked_for_compression() {
+fn a_server_is_not_asked_for_compression() {
     runtime().block_on(async {
         let server =
             Server::start([Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)]).await;
@@ -146,7 +146,7 @@ fn f88_a_server_is_not_asked_for_compression() {
 }
 
 #[test]
-fn f89_a_whole_reply_instead_of_a_stream_is_read_by_the_rules_too() {
+fn a_whole_reply_instead_of_a_stream_is_read_by_the_rules_too() {
     let body = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}]}"#;
     let came = played(Plan::raw(response(
         "application/json",
@@ -158,7 +158,7 @@ fn f89_a_whole_reply_instead_of_a_stream_is_read_by_the_rules_too() {
 }
 
 #[test]
-fn f89_an_error_of_status_200_is_an_error() {
+fn an_error_of_status_200_is_an_error() {
     let body = r#"{"error":{"type":"server_error","message":"try later","code":null}}"#;
     let came = played(Plan::raw(response(
         "application/json",
@@ -180,7 +180,7 @@ fn f89_an_error_of_status_200_is_an_error() {
 }
 
 #[test]
-fn f89_an_error_amid_a_reply_comes_after_what_was_said() {
+fn an_error_amid_a_reply_comes_after_what_was_said() {
     let body =
         chat("half ") + "data: {\"error\":{\"type\":\"server_error\",\"message\":\"gone\"}}\n\n";
     let came = sse(&body);
@@ -191,7 +191,7 @@ fn f89_an_error_amid_a_reply_comes_after_what_was_said() {
 }
 
 #[test]
-fn f89_errors_by_status_keep_what_the_provider_calls_them() {
+fn errors_by_status_keep_what_the_provider_calls_them() {
     for (status, body, kind, message) in [
         (
             "401 Unauthorized",
@@ -229,7 +229,7 @@ fn f89_errors_by_status_keep_what_the_provider_calls_them() {
 }
 
 #[test]
-fn f89_an_endless_error_is_read_to_its_bound() {
+fn an_endless_error_is_read_to_its_bound() {
     runtime().block_on(async {
         let head = "HTTP/1.1 500 Internal Server Error\r\ntransfer-encoding: chunked\r\n\r\n";
         let chunk = format!("{:x}\r\n{}\r\n", 4096, "x".repeat(4096));
@@ -242,7 +242,7 @@ fn f89_an_endless_error_is_read_to_its_bound() {
 }
 
 #[test]
-fn f90_broken_http_is_no_reply() {
+fn broken_http_is_no_reply() {
     let ok = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
     let body = chat("smuggled") + STOP + "data: [DONE]\n\n";
     let length = body.len();
@@ -294,7 +294,7 @@ fn f90_broken_http_is_no_reply() {
 /// Chunks take precedence over a contradicting length, and the connection is used once, so the rest cannot be read as
 /// the next response.
 #[test]
-fn f90_what_follows_a_response_is_not_a_response() {
+fn what_follows_a_response_is_not_a_response() {
     let body = chat("one") + STOP + "data: [DONE]\n\n";
     let mut bytes = response("text/event-stream", body.as_bytes(), Framing::Chunked);
     bytes.extend(response(
@@ -310,7 +310,7 @@ fn f90_what_follows_a_response_is_not_a_response() {
 }
 
 #[test]
-fn f90_a_hasty_server_that_answers_before_it_is_asked_gets_no_request_answered() {
+fn a_hasty_server_that_answers_before_it_is_asked_gets_no_request_answered() {
     let bytes = response(
         "text/event-stream",
         (chat("hasty") + STOP).as_bytes(),
@@ -322,7 +322,7 @@ fn f90_a_hasty_server_that_answers_before_it_is_asked_gets_no_request_answered()
 }
 
 #[test]
-fn f92_redirects_are_not_followed() {
+fn redirects_are_not_followed() {
     runtime().block_on(async {
         let other =
             Server::start([Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)]).await;
@@ -348,7 +348,7 @@ fn f92_redirects_are_not_followed() {
 }
 
 #[test]
-fn f93_the_key_is_in_the_request_and_nowhere_else() {
+fn the_key_is_in_the_request_and_nowhere_else() {
     runtime().block_on(async {
         for api in ProviderApi::ALL {
             let echo = format!(
@@ -381,7 +381,7 @@ fn f93_the_key_is_in_the_request_and_nowhere_else() {
 }
 
 #[test]
-fn f93_a_key_is_not_sent_to_others_in_the_clear() {
+fn a_key_is_not_sent_to_others_in_the_clear() {
     for base in [
         "http://example.com/v1",
         "http://127.0.0.1.evil.example/v1",
@@ -399,7 +399,7 @@ fn f93_a_key_is_not_sent_to_others_in_the_clear() {
 }
 
 #[test]
-fn f93_headers_of_hosts_cannot_change_where_a_request_goes_or_who_sends_it() {
+fn headers_of_hosts_cannot_change_where_a_request_goes_or_who_sends_it() {
     runtime().block_on(async {
         let server =
             Server::start([Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)]).await;
@@ -431,7 +431,7 @@ fn f93_headers_of_hosts_cannot_change_where_a_request_goes_or_who_sends_it() {
 }
 
 #[test]
-fn f94_silence_ends_by_a_bound_wherever_it_begins() {
+fn silence_ends_by_a_bound_wherever_it_begins() {
     let brief = Duration::from_millis(60);
     let patience = Timeouts {
         connect: brief,
@@ -451,7 +451,7 @@ fn f94_silence_ends_by_a_bound_wherever_it_begins() {
 }
 
 #[test]
-fn f94_a_slow_reply_is_not_a_silent_one() {
+fn a_slow_reply_is_not_a_silent_one() {
     runtime().block_on(async {
         let plan = Plan::sse(small(ProviderApi::OpenAiResponses), Framing::Length);
         let (length, pause) = (plan.len(), Duration::from_millis(5));
@@ -467,7 +467,7 @@ fn f94_a_slow_reply_is_not_a_silent_one() {
 }
 
 #[test]
-fn f95_many_replies_at_once() {
+fn many_replies_at_once() {
     runtime().block_on(async {
         let plan = Plan::sse(small(ProviderApi::AnthropicMessages), Framing::Chunked);
         let length = plan.len();
@@ -484,7 +484,7 @@ fn f95_many_replies_at_once() {
 }
 
 #[test]
-fn f97_what_is_new_is_read_or_counted() {
+fn what_is_new_is_read_or_counted() {
     let body = chat("known ")
         + "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"telepathy\":\"hidden words\"}}]}\n\n"
         + STOP

@@ -386,7 +386,7 @@ fn signed_reasoning_goes_back_as_it_came_with_the_calls_it_led_to() {
     assert_eq!(Value::Array(blocks), expected);
 }
 
-/// Complaint C23: the provider would refuse signed reasoning of a reply that was cut.
+/// A complaint: the provider would refuse signed reasoning of a reply that was cut.
 #[test]
 fn signed_reasoning_goes_to_no_other_model_and_not_from_a_reply_that_broke_off() {
     let plan = Plan::sse(THINKING.as_bytes(), Framing::Length);

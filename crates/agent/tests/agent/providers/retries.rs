@@ -87,7 +87,7 @@ fn retries_have_an_end() {
 
 /// If a provider asks for a longer wait than the limit, the request is not retried, and its failure contains the wait.
 #[test]
-fn f89_a_wait_beyond_the_bound_is_not_waited() {
+fn a_wait_beyond_the_bound_is_not_waited() {
     for (wait, expected) in [("1000000000", 1_000_000_000), ("3600", 3_600)] {
         let plan = status("429 Too Many Requests", &format!("retry-after: {wait}\r\n"));
         let (came, asked) = retried(vec![plan, good()], 3);

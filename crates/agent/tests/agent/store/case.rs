@@ -29,7 +29,7 @@ fn pieces(bytes: &[u8]) -> Result<Vec<StoredItem>, StoreError> {
 }
 
 #[test]
-fn g102_a_second_opener_is_refused_and_the_first_goes_on() {
+fn a_second_opener_is_refused_and_the_first_goes_on() {
     let folder = Folder::new();
     let (mut store, _) = Store::open(folder.file()).unwrap();
     assert_eq!(refused(&folder), StoreErrorKind::Locked);
@@ -66,7 +66,7 @@ fn a_file_that_someone_else_shortens_is_not_compacted() {
 
 #[test]
 #[cfg(unix)]
-fn g103_links_folders_and_pipes_are_refused() {
+fn links_folders_and_pipes_are_refused() {
     let folder = Folder::new();
     let target = folder.0.join("target");
     std::fs::write(&target, "").unwrap();
@@ -96,7 +96,7 @@ fn g103_links_folders_and_pipes_are_refused() {
 
 #[test]
 #[cfg(unix)]
-fn g103_what_was_said_is_nobody_elses_business() {
+fn what_was_said_is_nobody_elses_business() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     talk(&folder, &["one"]);
@@ -143,7 +143,7 @@ fn a_file_of_someone_else_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn g100_a_file_that_ends_anywhere_has_its_whole_records() {
+fn a_file_that_ends_anywhere_has_its_whole_records() {
     let folder = Folder::new();
     talk(&folder, &["one", "two", "three"]);
     let whole = bytes(&folder.file());
@@ -180,7 +180,7 @@ fn g100_a_file_that_ends_anywhere_has_its_whole_records() {
 }
 
 #[test]
-fn g101_a_changed_byte_anywhere_is_reported_and_never_believed() {
+fn a_changed_byte_anywhere_is_reported_and_never_believed() {
     let folder = Folder::new();
     talk(&folder, &["one", "two", "three"]);
     let whole = bytes(&folder.file());
@@ -224,7 +224,7 @@ fn g101_a_changed_byte_anywhere_is_reported_and_never_believed() {
 }
 
 #[test]
-fn g101_what_a_damaged_record_said_is_missing_and_the_rest_is_there() {
+fn what_a_damaged_record_said_is_missing_and_the_rest_is_there() {
     let folder = Folder::new();
     talk(&folder, &["one", "two", "three"]);
     let text = String::from_utf8(bytes(&folder.file())).unwrap();
@@ -239,7 +239,7 @@ fn g101_what_a_damaged_record_said_is_missing_and_the_rest_is_there() {
 }
 
 #[test]
-fn g101_a_record_that_is_there_twice_counts_once() {
+fn a_record_that_is_there_twice_counts_once() {
     let folder = Folder::new();
     talk(&folder, &["one", "two"]);
     let mut text = String::from_utf8(bytes(&folder.file())).unwrap();
@@ -292,7 +292,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn g104_one_record_is_one_line_whatever_was_said() {
+fn one_record_is_one_line_whatever_was_said() {
     let folder = Folder::new();
     let unruly = "a\nb\r\u{1b}[2Jc\u{85}d\u{2028}e\u{202e}f\u{7f}g\u{9b}h\u{feff}i\u{e0041}j";
     talk(&folder, &[unruly]);

@@ -206,7 +206,7 @@ fn calls(acts: &[Act]) -> u64 {
 }
 
 #[test]
-fn g98_g99_the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
+fn the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
     let (mut once, mut runs) = (0, 0);
     // A permanent fault counts once, however often the host meets it.
     for acts in RUNS {
@@ -239,7 +239,7 @@ fn g98_g99_the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
 }
 
 #[test]
-fn g98_after_a_sync_that_failed_the_next_record_is_durable_all_the_same() {
+fn after_a_sync_that_failed_the_next_record_is_durable_all_the_same() {
     let disk = FaultyDisk::default();
     let (mut store, _) = open(&disk).unwrap();
     store.append(vec![said("one")]).unwrap();
@@ -254,7 +254,7 @@ fn g98_after_a_sync_that_failed_the_next_record_is_durable_all_the_same() {
 }
 
 #[test]
-fn g99_a_disk_that_takes_one_byte_at_a_time_makes_whole_records() {
+fn a_disk_that_takes_one_byte_at_a_time_makes_whole_records() {
     let disk = FaultyDisk::default();
     disk.plan(Plan::From(1, Fault::Short));
     // Opening and syncing have no short form: they fail.
@@ -271,7 +271,7 @@ fn g99_a_disk_that_takes_one_byte_at_a_time_makes_whole_records() {
 }
 
 #[test]
-fn g99_a_disk_that_is_interrupted_for_ever_is_given_up() {
+fn a_disk_that_is_interrupted_for_ever_is_given_up() {
     let disk = FaultyDisk::default();
     let (mut store, _) = open(&disk).unwrap();
     disk.plan(Plan::From(disk.calls() + 1, Fault::Interrupted));
@@ -283,7 +283,7 @@ fn g99_a_disk_that_is_interrupted_for_ever_is_given_up() {
 }
 
 #[test]
-fn g98_a_foreign_file_is_never_touched_whatever_the_disk_does() {
+fn a_foreign_file_is_never_touched_whatever_the_disk_does() {
     let text = b"my notes, without end of line";
     for at in 1..6 {
         let disk = FaultyDisk::default();

@@ -39,7 +39,7 @@ fn child() {
 }
 
 #[test]
-fn g100_kill_9_at_random_points_loses_no_durable_record() {
+fn kill_9_at_random_points_loses_no_durable_record() {
     let kills = scale(1000).max(10);
     let mut random = Random::new(7);
     let mut folder = Folder::new();

@@ -354,7 +354,7 @@ fn events_are_recorded_in_order_with_rule_action_and_place() {
 }
 
 #[test]
-fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
+fn a_full_disk_changes_no_verdict_and_messages_are_written_later() {
     let disk = FaultyDisk::default();
     let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::GoOn);
     let mut one = processor(&pack());
@@ -400,7 +400,7 @@ fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
 }
 
 #[test]
-fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
+fn a_log_that_is_required_ends_the_reply_when_it_fails() {
     let disk = FaultyDisk::default();
     let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
     let mut one = processor(&pack());
@@ -419,7 +419,7 @@ fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
 }
 
 #[test]
-fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
+fn every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
     let run = |plan: Plan, on_failure| {
         let disk = FaultyDisk::default();
         let mut recorder = SessionRecorder::new(store(&disk).0, on_failure);
