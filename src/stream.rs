@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::limits::OnLimit;
 use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule, ToolOutcome};
-use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
+use crate::verdict::{Decision, Hit, PartId, RuleId, Source};
 use closed::ClosedPart;
 pub(crate) use history::{RuleHistories, RuleHistory};
 use part::OpenPart;
@@ -648,7 +648,7 @@ impl Stream {
     }
 
     /// Returns the dotted path of the argument that contains a hit: `$raw` for tool input that is not JSON, `None` outside
-    /// of tool input.
+    /// of tool input, and for a hit of another stream whose argument this one does not know.
     ///
     /// # Example: the command of a shell
     /// ```
@@ -662,7 +662,12 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn arg(&self, hit: &Hit) -> Option<&str> {
-        (hit.arg != NO_ARG).then(|| &*self.shared.state.args[hit.arg as usize])
+        // `NO_ARG` is beyond any list, and a hit of another stream may be.
+        self.shared
+            .state
+            .args
+            .get(hit.arg as usize)
+            .map(|arg| &**arg)
     }
 
     /// Returns the text around a hit: at most 160 bytes up to the end of the match, and at most 96 bytes of the text after

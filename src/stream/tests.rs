@@ -395,8 +395,9 @@ fn an_excerpt_begins_with_a_whole_character() {
 }
 
 fn rules(text: &str) -> Pack {
-    let text =
-        format!("schema = 1\n[pack]\nname = 't'\ngrants = ['inject', 'redact', 'retry']\n{text}\n");
+    let text = format!(
+        "schema = 1\n[pack]\nname = 't'\ngrants = ['consult', 'inject', 'redact', 'retry']\n{text}\n"
+    );
     Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -831,4 +832,31 @@ fn a_matcher_is_built_when_its_view_has_text_or_by_prepare() {
     bytes.on = vec![Channel::Text];
     let pack = Pack::builder().rule(bytes).build().unwrap();
     assert_eq!(unbuilt(&pack, Channel::Text), 0);
+}
+
+#[test]
+fn a_hit_of_another_stream_has_no_argument_that_this_one_does_not_know() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\naction = 'consult'\n\
+         message = '{{ match.text }} in {{ arg }}'\nconsult.prompt = 'May {{ arg }} have it?'\n\
+         match.any = [{ literal = 'rm -rf' }]",
+    );
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    let _ = session.open(&mut stream, PART, Channel::ToolInput);
+    let _ = session.push(&mut stream, PART, br#"{"command": "rm -rf /"}"#);
+    let decision = session.decisions()[0];
+    let hit = decision.hit().unwrap();
+    assert_eq!(stream.arg(&hit), Some("command"));
+    assert_eq!(stream.message(&decision), "rm -rf in command");
+    assert_eq!(
+        stream.prompt(&decision).as_deref(),
+        Some("May command have it?")
+    );
+    let other = session.stream();
+    assert_eq!((other.arg(&hit), other.start(&hit)), (None, None));
+    assert_eq!((other.excerpt(&hit), other.matched(&hit)), ("", ""));
+    assert_eq!(other.message(&decision), " in ");
+    assert_eq!(other.prompt(&decision).as_deref(), Some("May  have it?"));
+    assert!(other.rule(&decision).is_some());
 }

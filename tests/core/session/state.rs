@@ -270,3 +270,34 @@ fn the_same_reply_again_and_again_is_a_hit_from_the_bound_on() {
     let seen = [same, same, same, same, other, same, same, same].map(&mut reply);
     assert_eq!(seen, [0, 0, 1, 1, 0, 0, 0, 1]);
 }
+
+#[test]
+fn a_stream_of_another_session_leaves_no_state_of_rules_that_this_one_does_not_have() {
+    let counting = |id: &str| {
+        let mut rule = rule(id, Action::Warn);
+        rule.condition.count = Some(Count {
+            times: 1,
+            per: Per::Session,
+        });
+        rule
+    };
+    let mut session = pack([rule("a", Action::Inject)]).session();
+    let mut other = pack(["a", "b", "c"].map(counting)).session();
+    let mut stream = other.stream();
+    let _ = other.open(&mut stream, TEXT, Channel::Text);
+    let verdict = session.push(&mut stream, TEXT, b"a b c");
+    assert_ne!(verdict, Verdict::Continue);
+    for decision in session.decisions().to_vec() {
+        session.delivered(&decision);
+        session.dropped(&decision);
+        let is_known = decision.rule().is_some_and(|rule| rule.index() == 0);
+        assert_eq!(session.rule_id(&decision).is_some(), is_known);
+    }
+    let _ = session.finish(&mut stream);
+    let _ = session.reload(pack([rule("a", Action::Inject), rule("d", Action::Inject)]));
+    assert_eq!(
+        attempt(&mut session, "a d"),
+        ["inject a", "inject d"],
+        "what the host dropped did not act"
+    );
+}
