@@ -120,6 +120,9 @@ pub struct MatchEvent {
 /// Each pattern is reported at least at the earliest end of a match, at the first byte at which that end is
 /// certain. It may be reported again at later ends.
 ///
+/// # Panics
+/// Every method with a cursor may panic, or report other matches, if another matcher made the cursor.
+///
 /// # Example: one matcher for several haystacks, and an assertion that the next byte decides
 /// ```
 /// use ttsr_automata::pattern::parse;
@@ -316,6 +319,10 @@ impl Matcher {
     }
 
     /// Moves the cursor over a delta that [`try_step_short`](Self::try_step_short) has stepped from where it is.
+    ///
+    /// # Panics
+    /// If the step is of another cursor whose state is not in the table of this one. If that table has the state, the
+    /// matches that follow are wrong.
     #[inline]
     pub fn accept_short(&self, cursor: &mut Cursor, bytes: &[u8], step: ShortStep) {
         let Automaton { lazy, .. } = &self.first;

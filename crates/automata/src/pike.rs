@@ -405,6 +405,9 @@ pub struct PikeCache {
 
 impl PikeVm {
     /// Returns the matches in `text` from `from` on, as `regex::find_iter` finds them. Assertions see all of `text`.
+    ///
+    /// # Panics
+    /// If `from` is greater than the length of `text`.
     pub fn find_all(&self, text: &[u8], from: usize) -> Vec<PikeMatch> {
         let mut search = Search::new(self, text);
         let mut chain: Vec<MatchLink> = Vec::new();
@@ -505,6 +508,9 @@ impl PikeVm {
 
     /// Returns the leftmost start, not before `from`, of a match in `text` that ends at `end`. Assertions see all of
     /// `text`.
+    ///
+    /// # Panics
+    /// If `end` is greater than the length of `text`, and `from` is less than `end`.
     pub fn leftmost_start(&self, text: &[u8], from: usize, end: usize) -> Option<usize> {
         let mut search = Search::new(self, text);
         // A thread that ends earlier must not drop the threads that end at `end`.

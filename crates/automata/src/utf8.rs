@@ -78,6 +78,9 @@ impl Utf8Decoder {
     }
 
     /// Records an ASCII character that was stepped outside the decoder. No character may be incomplete.
+    ///
+    /// # Panics
+    /// With debug assertions, if a character is incomplete.
     #[inline(always)]
     pub fn passed_ascii(&mut self) {
         debug_assert!(!self.is_pending());
@@ -85,7 +88,10 @@ impl Utf8Decoder {
         self.0 = 3 << 26;
     }
 
-    /// Records a character of `len` bytes that was stepped outside the decoder. No character may be incomplete.
+    /// Records a character of `len` bytes, 1 to 4, that was stepped outside the decoder. No character may be incomplete.
+    ///
+    /// # Panics
+    /// With debug assertions, if a character is incomplete or `len` is greater than 4.
     #[inline(always)]
     pub fn passed(&mut self, len: usize) {
         debug_assert!(!self.is_pending());

@@ -218,6 +218,9 @@ impl LazyDfa {
     }
 
     /// Moves the cursor over a delta of `len` bytes that [`LazyDfa::try_step_short`] has stepped.
+    ///
+    /// # Panics
+    /// If the table of the cursor does not contain the state of the step.
     #[inline]
     pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, step: ShortStep, len: usize) {
         let state = step.state;

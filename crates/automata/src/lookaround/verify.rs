@@ -132,6 +132,9 @@ impl Verifier {
 
     /// Checks if a match ends at `end`. The window must continue for [`ahead`](Self::ahead) characters after `end`, or
     /// to the end of the haystack. `is_whole` is true if the window starts where the haystack starts.
+    ///
+    /// # Panics
+    /// If `end` is greater than the length of the window.
     pub fn verify_end(&self, window: &[u8], is_whole: bool, end: usize) -> Verification {
         // Without the characters before a start its assertions cannot be decided, so in a window that was cut the first
         // characters are context only.
