@@ -255,12 +255,13 @@ impl OpenPart {
         }
     }
 
-    /// The fast path: steps a short delta of text in which no pattern is reported, or counts a delta that no rule reads.
-    /// Returns false, and changes nothing, if the delta is not of that kind.
+    /// The fast path: steps a short delta in which no pattern is reported, or counts a delta of any length that no rule
+    /// reads. Declines, and changes nothing but unused bytes of the window, if the delta is of another kind: it is not
+    /// short, or the part is not text that is searched for first ends alone.
     #[inline(always)]
-    pub(super) fn push_fast(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
         let is_done = match &mut self.reader {
-            PartReader::Text(reader) => is_short(bytes) && reader.push_fast(bytes, |_| true),
+            PartReader::Text(reader) => is_short(bytes) && reader.push_short(bytes, |_| true),
             PartReader::Unwatched => true,
             PartReader::Whole(_) | PartReader::ToolInput(_) => false,
         };
@@ -280,8 +281,10 @@ impl OpenPart {
         let is_short = self.limits.is_none() && is_short(bytes);
         let is_done = is_short
             && match &mut self.reader {
-                PartReader::Text(reader) => reader.push_short_slow(&rules.raw.matcher, bytes),
-                PartReader::ToolInput(reader) => reader.push_fast(bytes),
+                PartReader::Text(reader) => {
+                    reader.push_short_with_suffixes(&rules.raw.matcher, bytes)
+                }
+                PartReader::ToolInput(reader) => reader.push_short(bytes),
                 _ => false,
             };
         if is_done {
@@ -298,7 +301,7 @@ impl OpenPart {
                 reader.push_verbatim(&rules.raw, admission, HaystackScope::default(), bytes, at);
             }
             PartReader::Whole(reader) => {
-                if !is_short || !reader.push_fast(admission, bytes, at) {
+                if !is_short || !reader.push_short(admission, bytes, at) {
                     reader.push(admission, bytes, at);
                 }
             }
@@ -363,14 +366,14 @@ impl PartReader {
 impl MatchReader {
     /// The fast path: reads a short delta that the views pass on unchanged and in which no pattern is reported. Returns
     /// false, and changes nothing, if the delta is not of that kind.
-    fn push_fast(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
+    fn push_short(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
         let rules = admission.context.rules;
         let limit = admission.context.program.limits().stretch_bytes;
         let steps = &mut ShortSteps::default();
         // All automata are stepped before any of them moves.
-        let is_plain = self.reader.try_short(&rules.raw, bytes, limit, steps)
+        let is_plain = self.reader.try_step_short(&rules.raw, bytes, limit, steps)
             && match &mut self.views {
-                Some(views) => views.try_short(rules, bytes, limit, steps),
+                Some(views) => views.try_step_short(rules, bytes, limit, steps),
                 None => true,
             };
         if !is_plain {

@@ -49,10 +49,10 @@ impl ToolInputReader {
     /// The fast path: steps a short delta inside of a string, without an escape or the closing quote, in which no
     /// pattern is reported. Returns false, and changes nothing, if the delta is not of that kind.
     #[inline]
-    pub(super) fn push_fast(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
         let is_plain = self.views.is_none() && self.value.file.is_none();
         let is_done =
-            is_plain && self.decoder.is_in_text() && self.value.reader.push_fast(bytes, is_text);
+            is_plain && self.decoder.is_in_text() && self.value.reader.push_short(bytes, is_text);
         if is_done {
             self.decoder.passed_text(bytes.len());
         }

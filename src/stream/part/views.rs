@@ -152,7 +152,7 @@ impl Views {
     /// The fast path: steps a short delta that the views pass on unchanged and in which no pattern is reported, and adds
     /// the steps. Returns false, and changes nothing, if the delta is not of that kind.
     #[inline]
-    pub(super) fn try_short(
+    pub(super) fn try_step_short(
         &mut self,
         rules: &ChannelRules,
         bytes: &[u8],
@@ -169,13 +169,13 @@ impl Views {
             // The first piece of a haystack opens it.
             (true, None) => {
                 let haystack = reader.reader.as_mut().filter(|_| reader.is_open);
-                haystack.is_some_and(|it| it.try_short(view, bytes, limit, steps))
+                haystack.is_some_and(|it| it.try_step_short(view, bytes, limit, steps))
             }
             (true, Some(_)) => false,
         })
     }
 
-    /// Moves over a delta that [`try_short`](Self::try_short) has stepped.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped.
     #[inline]
     pub(super) fn accept_short(
         &mut self,

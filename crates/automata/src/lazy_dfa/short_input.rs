@@ -12,36 +12,30 @@
 //!
 //! # From the stream to the table
 //!
-//! The frames of the fast path, from the caller to the callee. Paths without a crate are below `src/` of this one. A frame
-//! that declines passes that on to the frames above it, up to `Stream::push`, which then calls `push_slow`.
+//! The frames of the fast path, from the caller to the callee. The first three are in `ttsr`, the others here. The
+//! documentation of a function says when it declines. A frame that declines passes that on, up to `Stream::push`, which
+//! then calls `push_slow`.
 //!
-//! | function | file | declines when | changed when it declines |
-//! |---|---|---|---|
-//! | `Stream::push` | `stream.rs` of `ttsr` | the part is not that of the delta before, or the stream was cut | nothing |
-//! | `OpenPart::push_fast` | `stream/part.rs` of `ttsr` | the delta is not short, or the part is not text that is searched for first ends alone | nothing |
-//! | `FirstEndReader::push_fast` | `stream/part/haystack/first_end.rs` of `ttsr` | a pattern looks around | the room of the window, which is not yet part of it |
-//! | `Cursor::push_short` | `lib.rs` | there are several automata | nothing |
-//! | [`DfaCursor::push_short`] | this one | a suffix is live, the cursor is in the fallback, a character is incomplete, a state was special, or the caller refuses the bytes | `room` |
-//! | `Table::step_short` | `table/short_input.rs` | never: a byte that is not ASCII gives [`Table::unknown`](crate::table::Table::unknown), which is special | `room`, and nothing of the table |
-//! | `push_avx512`, `push_portable` | `table/short_input.rs` | never | as above |
-//! | `short_input::steps` | `table/short_input.rs` | never | nothing |
-//! | `Table::step_block_with` | `table.rs` | never | nothing |
-//! | `Table::next` | `table.rs` | never: an unbuilt transition gives `UNKNOWN` | nothing |
+//! 1. `Stream::push`, for the part of the delta before
+//! 2. `OpenPart::push_short`, for text that is searched for first ends alone
+//! 3. `FirstEndReader::push_short`
+//! 4. [`Cursor::push_short`](crate::Cursor::push_short), for a single automaton
+//! 5. [`DfaCursor::push_short`]
+//! 6. `Table::step_short`: from here on nothing declines; a byte that is not ASCII and an unbuilt transition give
+//!    [`Table::unknown`](crate::table::Table::unknown), which is special
+//! 7. `push_avx512` or `push_portable`
+//! 8. `short_input::steps`
+//! 9. `Table::step_block_with`
+//! 10. `Table::next`
 //!
-//! The frames after that, for deltas that the fast path declines:
+//! The two other entry points, for deltas that these frames decline:
 //!
-//! | function | file | declines when | changed when it declines |
-//! |---|---|---|---|
-//! | `Stream::push_slow`, `Stream::read`, `OpenPart::push` | `stream.rs`, `stream/part.rs` of `ttsr` | never: if the delta is not short, the part has limits, or the next frame declines, `OpenPart::push` goes on to `push_verbatim` | |
-//! | `FirstEndReader::push_short_slow` | `stream/part/haystack/first_end.rs` of `ttsr` | a pattern looks around | nothing |
-//! | `Matcher::push_short_with_suffixes` | `lib.rs` | never by itself: it calls `push_short_all` if there are several automata | |
-//! | `Matcher::push_short_all` | `lib.rs` | the delta is not short ASCII, there are too many automata, or one of them declines | [`Suffix::next`](crate::suffix::Suffix::next) |
-//! | [`LazyDfa::push_short_with_suffixes`] | this one | the delta is not short, or all of the next three decline | `Suffix::next` |
-//! | [`LazyDfa::try_step_short`] | this one | a character is incomplete, the cursor is in the fallback, a state was special, or a byte is not ASCII | `Suffix::next` |
-//! | `LazyDfa::push_short_plain` | this one | the cursor is not a single state, or `push_plain` stops before the end | nothing: it is restored |
-//! | `LazyDfa::push_short_symbols` | this one | as `try_step_short`, but for special states only if they report or are unbuilt, and for bytes only if they are of no character or end within one | nothing: it is restored |
-//! | `Table::classify_and_step`, then `CursorExtra::try_step_short` with `Table::step_short_from` for each suffix | `table/short_input.rs`, `suffix.rs` | a state of a suffix was special | `Suffix::next` |
-//! | `short_input::steps` and below | | as above | |
+//! - [`Matcher::push_short_with_suffixes`](crate::Matcher::push_short_with_suffixes), called by `Stream::push_slow` through
+//!   `OpenPart::push` and `FirstEndReader::push_short_with_suffixes`. With a single automaton it is
+//!   [`LazyDfa::push_short_with_suffixes`].
+//! - [`Matcher::try_step_short`](crate::Matcher::try_step_short) and
+//!   [`accept_short`](crate::Matcher::accept_short), for readers that step several automata over one delta. Both lead to
+//!   `Table::classify_and_step`, then to `CursorExtra::try_step_short` for the suffixes, and to `short_input::steps`.
 
 use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
@@ -85,8 +79,9 @@ pub(super) fn is_short_len(len: usize) -> bool {
 }
 
 impl DfaCursor {
-    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
-    /// bytes to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
+    /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if a suffix is
+    /// live, the cursor is in the fallback, a character is incomplete, a state on the way is special, or `agrees` refuses
+    /// the bytes. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn push_short(
@@ -119,8 +114,9 @@ impl DfaCursor {
 }
 
 impl LazyDfa {
-    /// Steps a short delta unless a state reports or is unbuilt; suffixes may be activated. Returns the bytes padded
-    /// with zeros, or `None` if it declined.
+    /// Steps a short delta of whole characters; suffixes may be activated. Declines if the delta is not short, or if a state
+    /// reports or is unbuilt. Returns the bytes padded with zeros, or `None` if it declined; then only
+    /// [`Suffix::next`](crate::suffix::Suffix::next) and the buffer for saved suffixes have changed.
     #[inline]
     pub(crate) fn push_short_with_suffixes(
         &self,
@@ -135,8 +131,13 @@ impl LazyDfa {
                 self.accept_short(cursor, step, bytes.len());
                 return Some(pad(bytes));
             }
-        } else if self.push_short_plain(cursor, bytes).is_some() {
-            return Some(pad(bytes));
+        } else {
+            let (state, decoder, stepped) = (cursor.state, cursor.decoder, cursor.stepped);
+            if self.run(cursor, bytes).stepped == bytes.len() {
+                return Some(pad(bytes));
+            }
+            // `run` has moved the cursor up to the character that it could not step.
+            (cursor.state, cursor.decoder, cursor.stepped) = (state, decoder, stepped);
         }
         // The bytes are stepped a second time only where it may help: with cuts, a special state may do no more than
         // activate a suffix, which is not reported.
@@ -147,8 +148,10 @@ impl LazyDfa {
         self.push_short_symbols(cursor, bytes)
     }
 
-    /// Does what [`LazyDfa::push_short_with_suffixes`] does, symbol by symbol, for deltas of whole characters that activate
-    /// suffixes, or that are not ASCII while suffixes are live.
+    /// As [`LazyDfa::push_short_with_suffixes`], symbol by symbol, for deltas that activate suffixes, or that are not ASCII
+    /// while suffixes are live. Declines if a character is incomplete before or after the delta, a byte belongs to no
+    /// character, the cursor is in the fallback, or a state reports or is unbuilt. It moves the cursor, and restores it if
+    /// it declines.
     // PERF: otherwise every delta that activates a suffix takes the slow path through the stream.
     #[inline(never)]
     fn push_short_symbols(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
@@ -179,8 +182,9 @@ impl LazyDfa {
         None
     }
 
-    /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if a state on the way is special, a
-    /// byte is not ASCII, or the cursor is no state of the table.
+    /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Declines if a state on the way is special, of a
+    /// suffix too, a byte is not ASCII, a character is incomplete, or the cursor is in the fallback. Returns `None` if it
+    /// declined; then only [`Suffix::next`](crate::suffix::Suffix::next) has changed.
     #[inline]
     #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<ShortStep> {
@@ -236,20 +240,6 @@ impl LazyDfa {
             extra.accept_step(cursor.generation.dead);
         }
         cursor.decoder.passed_ascii();
-    }
-
-    /// Steps a delta of whole characters if the cursor is a single state and no state on the way is special. Returns
-    /// the number of leading bytes after which the search was last idle, or `None` if it declined.
-    #[inline]
-    fn push_short_plain(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<usize> {
-        let (state, decoder, stepped) = (cursor.state, cursor.decoder, cursor.stepped);
-        let run = self.run(cursor, bytes);
-        if run.stepped < bytes.len() {
-            // `run` has moved the cursor up to the character that it could not step.
-            (cursor.state, cursor.decoder, cursor.stepped) = (state, decoder, stepped);
-            return None;
-        }
-        Some(run.idle_until)
     }
 
     /// Steps whole characters up to the first special state, and records where the search was last

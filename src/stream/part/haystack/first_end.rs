@@ -63,10 +63,10 @@ impl FirstEndReader {
     }
 
     /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
-    /// Returns false, and changes nothing, if the delta is not of that kind or `accepts` returns false for its bytes,
-    /// which are padded with zeros.
+    /// Declines, and changes nothing but unused bytes of the window, if the delta is of another kind, a pattern of the view
+    /// looks around, or `accepts` returns false for the bytes, which are padded with zeros.
     #[inline(always)]
-    pub(in crate::stream::part) fn push_fast(
+    pub(in crate::stream::part) fn push_short(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
@@ -80,16 +80,16 @@ impl FirstEndReader {
     }
 
     /// Steps a short delta in which no pattern is reported, for a reader that has several automata to step. Returns
-    /// `None`, and changes nothing, if the delta is not of that kind.
+    /// `None`, and changes nothing, if the delta is of another kind or a pattern of the view looks around.
     #[inline]
-    pub(super) fn try_short(&mut self, matcher: &Matcher, bytes: &[u8]) -> Option<ShortStep> {
+    pub(super) fn try_step_short(&mut self, matcher: &Matcher, bytes: &[u8]) -> Option<ShortStep> {
         match self.is_confirming() {
             true => None,
             false => matcher.try_step_short(&mut self.cursor, bytes),
         }
     }
 
-    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded with zeros.
     #[inline]
     pub(super) fn accept_short(
         &mut self,
@@ -102,9 +102,11 @@ impl FirstEndReader {
         self.window.push_padded(*padded, bytes.len());
     }
 
-    /// Like [`push_fast`](Self::push_fast), for views with several automata or with a live suffix.
+    /// As [`push_short`](Self::push_short), for views with several automata, live suffixes or characters other than ASCII.
+    /// Declines, and changes nothing, if a pattern of the view looks around or
+    /// [`Matcher::push_short_with_suffixes`] declines.
     #[inline(never)]
-    pub(in crate::stream::part) fn push_short_slow(
+    pub(in crate::stream::part) fn push_short_with_suffixes(
         &mut self,
         matcher: &Matcher,
         bytes: &[u8],

@@ -17,7 +17,7 @@
 //!    the search of a rule knows where its match in progress began, and so where it is cut.
 //! 5. A search ends only where it could begin again at `idle_until` (`RuleSearch::is_needed`). No match is added twice.
 //!
-//! Deltas make no difference: whether text is read by `try_short`, `detect` or `follow` changes when a search begins, and
+//! Deltas make no difference: whether text is read by `try_step_short`, `detect` or `follow` changes when a search begins, and
 //! by 2 not what it finds.
 
 mod held_text;
@@ -101,7 +101,7 @@ impl FullMatchReader {
     /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
     /// delta is not of that kind.
     #[inline]
-    pub(super) fn try_short(
+    pub(super) fn try_step_short(
         &mut self,
         rules: &FullMatchRules,
         bytes: &[u8],
@@ -114,7 +114,7 @@ impl FullMatchReader {
         }
     }
 
-    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded with zeros.
     #[inline]
     pub(super) fn accept_short(
         &mut self,

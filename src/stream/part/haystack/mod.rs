@@ -92,14 +92,14 @@ impl HaystackReader {
         }
     }
 
-    /// The fast path if no full matches are needed: see [`FirstEndReader::push_fast`].
+    /// The fast path if no full matches are needed: see [`FirstEndReader::push_short`].
     #[inline]
-    pub(super) fn push_fast(
+    pub(super) fn push_short(
         &mut self,
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        self.full.is_empty() && self.first_end.push_fast(bytes, accepts)
+        self.full.is_empty() && self.first_end.push_short(bytes, accepts)
     }
 
     /// Reads the next piece.
@@ -113,8 +113,8 @@ impl HaystackReader {
     ) {
         // The offsets of the bytes are needed only for a match, so the fast path ignores them.
         let is_short = is_short(piece.bytes);
-        let is_read =
-            view.patterns.is_empty() || is_short && self.first_end.push_fast(piece.bytes, |_| true);
+        let is_read = view.patterns.is_empty()
+            || is_short && self.first_end.push_short(piece.bytes, |_| true);
         if !is_read {
             self.first_end.push_piece(view, admission, scope, piece);
         }
@@ -122,7 +122,7 @@ impl HaystackReader {
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             let limit = admission.context.program.limits().stretch_bytes;
             let step = match is_short {
-                true => full.try_short(rules, piece.bytes, limit),
+                true => full.try_step_short(rules, piece.bytes, limit),
                 false => None,
             };
             match step {
@@ -143,25 +143,27 @@ impl HaystackReader {
     /// The fast path of readers that step several automata: steps all of them over a short delta in which no pattern is
     /// reported, and adds the steps. Returns false, and changes nothing, if the delta is not of that kind.
     #[inline]
-    pub(super) fn try_short(
+    pub(super) fn try_step_short(
         &mut self,
         view: &ViewRules,
         bytes: &[u8],
         limit: usize,
         steps: &mut ShortSteps,
     ) -> bool {
-        if !view.patterns.is_empty() && !steps.add(self.first_end.try_short(&view.matcher, bytes)) {
+        if !view.patterns.is_empty()
+            && !steps.add(self.first_end.try_step_short(&view.matcher, bytes))
+        {
             return false;
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            if !steps.add(full.try_short(rules, bytes, limit)) {
+            if !steps.add(full.try_step_short(rules, bytes, limit)) {
                 return false;
             }
         }
         true
     }
 
-    /// Moves over a delta that [`try_short`](Self::try_short) has stepped. `padded` are its bytes, padded with zeros.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded with zeros.
     #[inline]
     pub(super) fn accept_short(
         &mut self,
