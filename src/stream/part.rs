@@ -379,22 +379,22 @@ impl MatchReader {
         if !is_plain {
             return false;
         }
-        let (piece, padded) = (Chunk::verbatim(bytes, at), padded(bytes));
-        self.reader.accept_short(&rules.raw, piece, &padded, steps);
+        let (chunk, padded) = (Chunk::verbatim(bytes, at), padded(bytes));
+        self.reader.accept_short(&rules.raw, chunk, &padded, steps);
         if let Some(views) = &mut self.views {
-            views.accept_short(admission, piece, &padded, steps);
+            views.accept_short(admission, chunk, &padded, steps);
         }
         admission.resolve_queued();
         true
     }
 
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
-        let piece = Chunk::verbatim(bytes, at);
+        let chunk = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;
         self.reader
-            .push(view, admission, HaystackScope::default(), piece);
+            .push(view, admission, HaystackScope::default(), chunk);
         if let Some(views) = &mut self.views {
-            views.push(admission, None, &piece);
+            views.push(admission, None, &chunk);
         }
         admission.resolve_queued();
     }

@@ -482,7 +482,7 @@ fn found_by_matcher(matcher: &Matcher, asked: Compared, text: &[u8], cuts: &[usi
                 .collect()
         }
         _ => {
-            let found = test_support::firsts(matcher, text, cuts).into_iter();
+            let found = test_support::first_ends(matcher, text, cuts).into_iter();
             found
                 .map(|(pattern, (end, seen))| (pattern, end, seen))
                 .collect()

@@ -50,7 +50,7 @@ pub(crate) enum SymbolSpace {
 /// The column that leads every state to itself.
 pub(crate) const STAY: usize = 0;
 
-/// A column number that no table has to check: at most [`Column::MOST`], whatever alphabet it is of. Only an
+/// A column number that no table has to check: at most [`Column::MAX`], whatever alphabet it is of. Only an
 /// [`Alphabet`] makes it, or a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column(usize);
@@ -58,7 +58,7 @@ pub(crate) struct Column(usize);
 impl Column {
     /// The greatest column number: that of the reentry of a table with the columns of the largest alphabet, which are
     /// [`CLASSES`], `STAY` and the decoding column.
-    pub(crate) const MOST: usize = CLASSES + 2;
+    pub(crate) const MAX: usize = CLASSES + 2;
 
     #[inline(always)]
     pub(crate) fn index(self) -> usize {
@@ -66,7 +66,7 @@ impl Column {
     }
 }
 
-const _: () = assert!(Column::MOST >= u8::MAX as usize);
+const _: () = assert!(Column::MAX >= u8::MAX as usize);
 
 impl From<u8> for Column {
     #[inline(always)]
@@ -360,7 +360,7 @@ impl Alphabet {
         }
         let (column_of_range, columns, decode_column) = assign_columns(&code_ranges);
         // All that `char` makes a `Column` of is less than `columns`.
-        assert!(columns <= Column::MOST);
+        assert!(columns <= Column::MAX);
         let mut flags = vec![SymbolFlags::default(); columns];
         let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); classes.len()];
         // A range lies in a class as a whole or not at all, and so does the column of the range (invariant 1).

@@ -101,7 +101,7 @@ const SYMBOLS_PER_STATE: u32 = 2;
 const MIN_STATES_TO_JUDGE: usize = 8192;
 
 /// The most states whose patterns at the end of a haystack are kept. It bounds them to some hundred kilobytes.
-const MOST_ENDS: usize = 4096;
+const MAX_ENDS: usize = 4096;
 
 /// An encoded state set, as a range of [`CacheBuilder::codes`].
 #[derive(Clone, Copy, Debug)]
@@ -494,14 +494,14 @@ impl CacheBuilder {
     }
 
     /// Returns the patterns that match because the haystack ends in that state. They are computed once for each state,
-    /// as long as [`MOST_ENDS`] states are known.
+    /// as long as [`MAX_ENDS`] states are known.
     pub(super) fn at_end(&mut self, nfa: &Nfa, table: &Table, state: StateId) -> Arc<[u32]> {
         if let Some(patterns) = self.matches_at_end.get(&state.bits()) {
             return Arc::clone(patterns);
         }
         let state_set = self.state_set(table, state);
         let patterns: Arc<[u32]> = self.set_at_end(nfa, &state_set).into();
-        if self.matches_at_end.len() < MOST_ENDS {
+        if self.matches_at_end.len() < MAX_ENDS {
             self.matches_at_end
                 .insert(state.bits(), Arc::clone(&patterns));
         }

@@ -52,7 +52,7 @@ pub(crate) struct LazyDfa {
     tiles: [Tile; 2],
     filter: Option<Box<Prefilter>>,
     /// The least bytes of a delta that is prefiltered.
-    prefiltered: usize,
+    min_prefiltered_len: usize,
     /// True if [`ShortStep`] tells where the search was idle.
     tracks_idle: bool,
     /// Set if each pattern is reported once.
@@ -230,7 +230,7 @@ pub struct AutomatonSize {
 }
 
 /// The least bytes of a delta that is prefiltered. A shorter one is hardly longer than what must be stepped anyway.
-const PREFILTERED: usize = 32;
+const MIN_PREFILTERED_LEN: usize = 32;
 
 impl LazyDfa {
     /// Compiles the automaton of `nfa`. Its tables grow from generation to generation up to `config.budget`.
@@ -281,7 +281,7 @@ impl LazyDfa {
             look_behind_after: (0..nfa.alphabet.len()).map(look_behind_after).collect(),
             tiles: [Tile::USUAL, Tile::SMALL],
             filter: None,
-            prefiltered: PREFILTERED,
+            min_prefiltered_len: MIN_PREFILTERED_LEN,
             tracks_idle: false,
             single_match: None,
             bit_nfa: OnceLock::new(),
@@ -360,7 +360,7 @@ impl LazyDfa {
 
     /// Returns the prefilter if a delta of `len` bytes is long enough for it.
     fn prefilter_for(&self, len: usize) -> Option<&Prefilter> {
-        match len >= self.prefiltered {
+        match len >= self.min_prefiltered_len {
             true => self.filter.as_deref(),
             false => None,
         }
@@ -368,7 +368,7 @@ impl LazyDfa {
 
     /// Returns true if a test forces the prefilter, so that its cost does not count.
     fn is_prefilter_forced(&self) -> bool {
-        self.prefiltered < PREFILTERED
+        self.min_prefiltered_len < MIN_PREFILTERED_LEN
     }
 
     /// Returns true if there is no partial match. Only meaningful for an automaton whose NFA has
@@ -454,8 +454,8 @@ impl LazyDfa {
     }
 
     #[cfg(any(test, feature = "test-support"))]
-    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
-        self.prefiltered = least;
+    pub(crate) fn set_prefiltered(&mut self, min_len: usize, level: SimdLevel) {
+        self.min_prefiltered_len = min_len;
         if let Some(filter) = &mut self.filter {
             filter.level = level;
         }
@@ -465,7 +465,7 @@ impl LazyDfa {
     pub(super) fn forced(&self) -> ([Tile; 2], usize, Option<SimdLevel>) {
         (
             self.tiles,
-            self.prefiltered,
+            self.min_prefiltered_len,
             self.filter.as_ref().map(|filter| filter.level),
         )
     }

@@ -102,7 +102,7 @@ use table::{FIRST_BUDGET, TableConfig};
 
 /// The most automata, besides the first, that the path for short input steps.
 // A delta is stepped in all automata before any cursor moves, and the results are kept on the stack meanwhile.
-const MOST_SHORT: usize = 8;
+const MAX_SHORT_AUTOMATA: usize = 8;
 
 /// A match event: a pattern matches, and no further input can change that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,8 +424,8 @@ impl Matcher {
         }
         let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
         let cursors = cursor.more.as_deref_mut()?;
-        let mut shorts = [first; MOST_SHORT];
-        if cursors.len() > MOST_SHORT {
+        let mut shorts = [first; MAX_SHORT_AUTOMATA];
+        if cursors.len() > MAX_SHORT_AUTOMATA {
             return None;
         }
         for ((automaton, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
@@ -473,13 +473,13 @@ impl Matcher {
             .for_each(|automaton| automaton.lazy.set_tile(tile));
     }
 
-    /// Forces the prefilter for deltas of at least `least` bytes, at the given SIMD level.
+    /// Forces the prefilter for deltas of at least `min_len` bytes, at the given SIMD level.
     #[cfg(any(test, feature = "test-support"))]
-    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
-        self.first.lazy.set_prefiltered(least, level);
+    pub(crate) fn set_prefiltered(&mut self, min_len: usize, level: SimdLevel) {
+        self.first.lazy.set_prefiltered(min_len, level);
         self.more
             .iter_mut()
-            .for_each(|automaton| automaton.lazy.set_prefiltered(least, level));
+            .for_each(|automaton| automaton.lazy.set_prefiltered(min_len, level));
     }
 
     /// Returns the number of automata that have a prefilter.

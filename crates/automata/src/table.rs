@@ -20,7 +20,7 @@
 //!    table.
 //! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
 //! 5. Offsets of full rows are multiples of [`LINE`], so their lower bits are free to mark the ids of sparse rows.
-//! 6. Whatever a cell of a row holds, the cells of all [columns](Column::MOST) follow the offset of that value. A step
+//! 6. Whatever a cell of a row holds, the cells of all [columns](Column::MAX) follow the offset of that value. A step
 //!    from a number that is no id, or on a column of another alphabet, therefore reads a meaningless cell, but never one
 //!    outside the table.
 //!
@@ -186,7 +186,7 @@ const HEAD: usize = 3;
 const LINE: usize = 8;
 
 /// The number of rows that fit whatever the budget is: those of the start states.
-const LEAST_ROWS: usize = 32;
+const MIN_ROWS: usize = 32;
 
 impl Table {
     /// Reserves a table with a column for each of the alphabet's, and with room for `config.budget` in rows with a
@@ -196,15 +196,15 @@ impl Table {
         let stride = (columns + EXTRA).next_multiple_of(LINE);
         // Rows with and without a report each get room for the whole budget, because the text decides how many there
         // are of either kind. The upper bound keeps every index below 2^30, so that it fits into an id.
-        let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
+        let room = (config.budget / size_of::<AtomicU32>()).clamp(MIN_ROWS * stride, 1 << 29);
         // A power of two at or above all rows without a report: a single AND then tells on which side of it a row lies.
         let match_bit = room.next_power_of_two();
         // Behind the last row lie the cells that invariant 6 asks for. They stay zero, and an exact table never reads
         // them, so they take address space and no memory.
         let end = match_bit + room;
-        let cells = reserve(end + Column::MOST + 1);
+        let cells = reserve(end + Column::MAX + 1);
         // Invariant 6: ids and the offsets of reports are below `end`, and so are the other numbers in cells of rows.
-        assert!(columns < stride && config.sparse.most().max(columns + 1) < end);
+        assert!(columns < stride && config.sparse.max_cell().max(columns + 1) < end);
         let table = Table {
             cells,
             end,
@@ -267,7 +267,7 @@ impl Table {
         // 2. a step after a sparse row, or on a column of another alphabet, may have loaded a number that is no id: a
         //    column number, a look-behind, an entry counter or the offset of a report. All of them are below `self.end`
         //    by the assertion of `Table::new`, and behind `self.end` lies nothing but zeros;
-        // 3. a column is at most `Column::MOST`, and so many cells and one more follow `self.end`.
+        // 3. a column is at most `Column::MAX`, and so many cells and one more follow `self.end`.
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 

@@ -18,7 +18,7 @@ use crate::{PatternLimits, pattern};
 use ttsr_testing::{Random, pattern_text};
 
 /// By pattern: its first end, and the number of bytes after which that was certain.
-pub type Firsts = BTreeMap<u32, (usize, usize)>;
+pub type FirstEnds = BTreeMap<u32, (usize, usize)>;
 
 /// By pattern and end of a match: the number of bytes after which that was certain.
 pub type EveryEnd = BTreeMap<(u32, usize), usize>;
@@ -128,7 +128,7 @@ impl ForcedLayout {
         SMALL_TILE.lanes,
         SMALL_TILE.stretch,
         SMALL_TILE.early,
-        SMALL_TILE.least,
+        SMALL_TILE.min_len,
     ];
 
     /// Returns the layout with the partition of this number, below [`PLANS`](Self::PLANS).
@@ -143,15 +143,15 @@ impl ForcedLayout {
         }
     }
 
-    /// Cuts deltas of at least `least` bytes into tiles of 4 or 8 `lanes` of `stretch` bytes, which begin `early` bytes
+    /// Cuts deltas of at least `min_len` bytes into tiles of 4 or 8 `lanes` of `stretch` bytes, which begin `early` bytes
     /// early, fewer than `stretch`.
     #[must_use]
-    pub fn with_tile(mut self, [lanes, stretch, early, least]: [usize; 4]) -> ForcedLayout {
+    pub fn with_tile(mut self, [lanes, stretch, early, min_len]: [usize; 4]) -> ForcedLayout {
         self.tile = Some(Tile {
             lanes,
             stretch,
             early,
-            least,
+            min_len,
         });
         self
     }
@@ -177,16 +177,16 @@ impl ForcedLayout {
         if let Some(tile) = self.tile {
             matcher.set_tile(tile);
         }
-        if let Some((least, level)) = self.prefiltered {
-            matcher.set_prefiltered(least, level);
+        if let Some((min_len, level)) = self.prefiltered {
+            matcher.set_prefiltered(min_len, level);
         }
         matcher
     }
 }
 
 /// Searches the text cut at `cuts` (offsets in rising order).
-pub fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
-    let mut found = Firsts::new();
+pub fn first_ends(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> FirstEnds {
+    let mut found = FirstEnds::new();
     run(matcher, text, cuts, |pattern, end, decided| {
         found.entry(pattern).or_insert((end, decided));
     });
@@ -228,8 +228,8 @@ fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32,
 }
 
 #[cfg(test)]
-pub(crate) fn ends(firsts: &Firsts) -> Vec<(u32, usize)> {
-    firsts
+pub(crate) fn ends(first_ends: &FirstEnds) -> Vec<(u32, usize)> {
+    first_ends
         .iter()
         .map(|(&pattern, &(end, _))| (pattern, end))
         .collect()
@@ -240,7 +240,7 @@ pub(crate) const SMALL_TILE: Tile = Tile {
     lanes: 8,
     stretch: 2,
     early: 1,
-    least: 16,
+    min_len: 16,
 };
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use super::lazy_dfa::speculative::Tile;
 use super::simd::SimdLevel;
 use super::split::GapCriteria;
 use super::test_support::{
-    EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, every_end, firsts, matcher_of, matcher_of_ends,
-    parsed, plan, random_patterns,
+    EVERY_GAP, FirstEnds, PLANS, SMALL_TILE, ends, every_end, first_ends, matcher_of,
+    matcher_of_ends, parsed, plan, random_patterns,
 };
 use super::utf8::Utf8Decoder;
 use super::*;
@@ -30,7 +30,7 @@ fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
 
 /// Checks a text whole, byte by byte, and at every two-way cut.
 fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
-    let decided: Vec<Firsts> = PLANS
+    let decided: Vec<FirstEnds> = PLANS
         .map(|plan| check_plan(patterns, text, table_bytes, plan))
         .into();
     assert!(
@@ -40,10 +40,15 @@ fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
     );
 }
 
-fn check_plan(patterns: &[&str], text: &[u8], table_bytes: usize, plan: PartitionPlan) -> Firsts {
+fn check_plan(
+    patterns: &[&str],
+    text: &[u8],
+    table_bytes: usize,
+    plan: PartitionPlan,
+) -> FirstEnds {
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
     let matcher = matcher_of(&parsed(patterns), table_bytes, plan);
-    let whole = firsts(&matcher, text, &[]);
+    let whole = first_ends(&matcher, text, &[]);
     let shown = text.escape_ascii().to_string();
     assert_eq!(
         ends(&whole),
@@ -52,13 +57,13 @@ fn check_plan(patterns: &[&str], text: &[u8], table_bytes: usize, plan: Partitio
     );
     let bytes: Vec<usize> = (1..text.len()).collect();
     assert_eq!(
-        firsts(&matcher, text, &bytes),
+        first_ends(&matcher, text, &bytes),
         whole,
         "{patterns:?} on {shown}, byte by byte"
     );
     for cut in 0..=text.len() {
         assert_eq!(
-            firsts(&matcher, text, &[cut]),
+            first_ends(&matcher, text, &[cut]),
             whole,
             "{patterns:?} on {shown}, cut at {cut}, {plan:?}"
         );
@@ -336,7 +341,7 @@ fn a_pattern_that_can_begin_at_the_start_or_anywhere_is_not_over_with_the_start(
     // The second pattern is reported once. After its anchored branch has failed, its other branch can still match.
     let patterns = ["x", "^a|b"];
     let matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(Some(EVERY_GAP), 2, None));
-    let found = firsts(&matcher, b"xxb", &[1, 2]);
+    let found = first_ends(&matcher, b"xxb", &[1, 2]);
     assert_eq!(ends(&found), [(0, 1), (1, 3)]);
     check_all_cuts(&patterns, b"-x-b", 1 << 20);
     check_all_cuts(&["x", "^a.*c|^b|d"], b"a-x-d", 1 << 20);
@@ -346,7 +351,7 @@ fn a_pattern_that_can_begin_at_the_start_or_anywhere_is_not_over_with_the_start(
 #[test]
 fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_later() {
     let decided =
-        |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
+        |pattern, text: &str| first_ends(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
     assert_eq!(decided("needle", "a needle in"), (8, 8));
     assert_eq!(decided(r"needle\b", "a needle in"), (8, 9));
     assert_eq!(decided(r"needle\b", "a needle— in"), (8, 11));
@@ -440,7 +445,7 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
             let want = expected(&vms, &text);
             pairs += patterns.len() as u64;
             matching += want.len() as u64;
-            let whole = firsts(&matcher, &text, &[]);
+            let whole = first_ends(&matcher, &text, &[]);
             let context = || {
                 let text = text.escape_ascii();
                 format!("{patterns:?} on {text}, budget {budget}, {plan:?}")
@@ -454,7 +459,7 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
             ] {
                 cases += patterns.len() as u64;
                 assert_eq!(
-                    firsts(&matcher, &text, &cuts),
+                    first_ends(&matcher, &text, &cuts),
                     whole,
                     "{}, cut at {cuts:?}",
                     context()
@@ -540,7 +545,7 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
                     .filter(|at| chosen >> (at - 1) & 1 == 1)
                     .collect();
                 for matcher in &matchers {
-                    let found = ends(&firsts(matcher, text, &cuts));
+                    let found = ends(&first_ends(matcher, text, &cuts));
                     assert_eq!(
                         found,
                         want,
@@ -572,7 +577,7 @@ enum Sabotage {
 }
 
 fn sabotaged(matcher: &Matcher, text: &[u8], how: Sabotage) -> Vec<(u32, usize)> {
-    let mut found = Firsts::new();
+    let mut found = FirstEnds::new();
     let mut cursor = matcher.start();
     let step = if matches!(how, Sabotage::OneState) {
         1
@@ -641,7 +646,10 @@ fn past_the_budget_memory_stays_flat_and_hits_stay_exact() {
     text.extend_from_slice(b"y");
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
     let cuts: Vec<usize> = (5..text.len()).step_by(5).collect();
-    assert_eq!(ends(&firsts(&matcher, &text, &cuts)), expected(&vms, &text));
+    assert_eq!(
+        ends(&first_ends(&matcher, &text, &cuts)),
+        expected(&vms, &text)
+    );
     let size = matcher.sizes().next().unwrap();
     // Nearly every byte leads to a new state, so the cache stops building states, or the table is replaced.
     assert!(
@@ -656,10 +664,10 @@ fn threads_that_share_a_table_find_what_one_finds() {
     let mut random = Random::new(5);
     let (_, hirs) = random_patterns(&mut random, 12);
     let texts: Vec<Vec<u8>> = (0..200).map(|_| text_for(&mut random, &hirs)).collect();
-    let run = |matcher: &Matcher| -> Vec<Firsts> {
+    let run = |matcher: &Matcher| -> Vec<FirstEnds> {
         texts
             .iter()
-            .map(|text| firsts(matcher, text, &[text.len() / 2]))
+            .map(|text| first_ends(matcher, text, &[text.len() / 2]))
             .collect()
     };
     let cases = [
@@ -756,7 +764,7 @@ fn tables_that_grow_from_a_small_one_find_what_an_ample_one_finds() {
 #[test]
 fn lanes_find_what_plain_steps_find() {
     let plain_only = Tile {
-        least: usize::MAX,
+        min_len: usize::MAX,
         ..Tile::USUAL
     };
     let mut random = Random::new(77);
@@ -774,7 +782,7 @@ fn lanes_find_what_plain_steps_find() {
             lanes: [4, 8][group % 2],
             stretch,
             early,
-            least: 1,
+            min_len: 1,
         });
         for _ in 0..20 {
             // Mostly ASCII with few matches, so that lanes are not stopped.
@@ -904,7 +912,7 @@ fn a_filter_finds_what_regex_and_plain_steps_find() {
             events += fast.0.len();
             let want = expected(&vms, &text);
             assert_eq!(
-                ends(&firsts(&matchers[1], &text, &cuts)),
+                ends(&first_ends(&matchers[1], &text, &cuts)),
                 want,
                 "{}",
                 context()
@@ -955,7 +963,7 @@ fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
                 prefiltered += matcher.filters();
                 // The first run builds the table, the second one only reads it.
                 for _ in 0..2 {
-                    let found = ends(&firsts(&matcher, text, &[cut]));
+                    let found = ends(&first_ends(&matcher, text, &[cut]));
                     assert_eq!(found, expected(&vms, text), "{patterns:?}, {plan:?}");
                 }
             }
@@ -999,7 +1007,7 @@ fn outside_the_table_a_long_repeat_is_stepped_through_every_copy() {
     let matcher = matcher(&patterns, 0);
     for (digits, end) in [(150, "x"), (149, "x"), (200, "y"), (201, "y"), (150, "y")] {
         let text = format!("-a{}{end}-", "01".repeat(101).split_at(digits).0);
-        let found = ends(&firsts(&matcher, text.as_bytes(), &[]));
+        let found = ends(&first_ends(&matcher, text.as_bytes(), &[]));
         assert_eq!(found, expected(&vms, text.as_bytes()), "{digits} and {end}");
     }
 }
@@ -1015,7 +1023,7 @@ fn counted_classes_that_overlap_themselves_visit_few_states() {
     let text: Vec<u8> = (0..100_000)
         .map(|_| b"abcdefx019-- "[random.below(13)])
         .collect();
-    assert!(firsts(&matcher, &text, &[]).is_empty());
+    assert!(first_ends(&matcher, &text, &[]).is_empty());
     let states: usize = matcher.sizes().map(|size| size.states).sum();
     assert!(states < 4000, "{states}");
 }
@@ -1099,7 +1107,7 @@ fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
         for matcher in [&spread, &together] {
             for cuts in [&cuts[..], &[]] {
                 assert_eq!(
-                    ends(&firsts(matcher, &text, cuts)),
+                    ends(&first_ends(matcher, &text, cuts)),
                     want,
                     "{} cut at {cuts:?}",
                     text.escape_ascii()
@@ -1239,13 +1247,18 @@ fn a_tail_knows_what_stands_before_where_only_a_loop_behind_asks() {
 fn more_automata_than_are_stepped_together_miss_nothing() {
     let patterns: Vec<String> = (0..12).map(|number| format!("w{number:02}x")).collect();
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
-    for automata in [MOST_SHORT, MOST_SHORT + 1, MOST_SHORT + 2, 12] {
+    for automata in [
+        MAX_SHORT_AUTOMATA,
+        MAX_SHORT_AUTOMATA + 1,
+        MAX_SHORT_AUTOMATA + 2,
+        12,
+    ] {
         let matcher = matcher_of(&parsed(&patterns), 1 << 24, plan(None, automata, None));
         assert_eq!(matcher.sizes().count(), automata);
         for (number, pattern) in patterns.iter().enumerate() {
             let text = format!("so {pattern} and");
             for _ in 0..2 {
-                let found = firsts(&matcher, text.as_bytes(), &[2, 5, 9]);
+                let found = first_ends(&matcher, text.as_bytes(), &[2, 5, 9]);
                 assert_eq!(
                     ends(&found),
                     [(number as u32, 7)],
@@ -1281,7 +1294,7 @@ fn a_later_copy_of_an_endless_repeat_is_subsumed_by_one_past_its_count() {
     let matcher = matcher_of(&parsed(&["x[abx]{12,}9"]), 1 << 20, PartitionPlan::USUAL);
     let mut random = Random::new(3);
     let text: Vec<u8> = (0..4000).map(|_| b"xab"[random.below(3)]).collect();
-    assert!(firsts(&matcher, &text, &[]).is_empty());
+    assert!(first_ends(&matcher, &text, &[]).is_empty());
     let states: usize = matcher.sizes().map(|size| size.states).sum();
     assert!(states < 60, "{states}");
 }
@@ -1320,13 +1333,13 @@ fn a_filter_begins_with_what_stands_before_the_byte_it_begins_at() {
         (" abcdvxjé", 0),
     ] {
         let text = format!("{}{text} and more{}", ". ".repeat(40), " .".repeat(40));
-        for least in [1, usize::MAX] {
+        for min_len in [1, usize::MAX] {
             let mut matcher = matcher_of(&hirs, 1 << 20, plan(None, 1, None));
-            matcher.set_prefiltered(least, SimdLevel::best());
+            matcher.set_prefiltered(min_len, SimdLevel::best());
             assert_eq!(
-                firsts(&matcher, text.as_bytes(), &[]).len(),
+                first_ends(&matcher, text.as_bytes(), &[]).len(),
                 hits,
-                "{text} {least}"
+                "{text} {min_len}"
             );
         }
     }
@@ -1344,12 +1357,12 @@ fn a_tail_is_stepped_through_what_lanes_could_step() {
         let text = format!("{long} ab {long}{between}{long} cd {long}");
         for _ in 0..2 {
             assert_eq!(
-                firsts(&matcher, text.as_bytes(), &[]).len(),
+                first_ends(&matcher, text.as_bytes(), &[]).len(),
                 hits,
                 "{between:?}"
             );
             assert_eq!(
-                firsts(&matcher, text.as_bytes(), &[long.len() + 9]).len(),
+                first_ends(&matcher, text.as_bytes(), &[long.len() + 9]).len(),
                 hits
             );
         }
@@ -1373,7 +1386,11 @@ fn a_window_inside_the_beginning_of_another_match_does_not_hide_it() {
         let expected = expected(&vms, &text);
         assert_eq!(expected.len(), 1);
         for _ in 0..2 {
-            assert_eq!(ends(&firsts(&matcher, &text, &[])), expected, "{inside}");
+            assert_eq!(
+                ends(&first_ends(&matcher, &text, &[])),
+                expected,
+                "{inside}"
+            );
         }
     }
 }

@@ -28,7 +28,7 @@ mod matcher {
         pub(crate) struct Column(usize);
 
         impl Column {
-            pub(crate) const MOST: usize = u8::MAX as usize;
+            pub(crate) const MAX: usize = u8::MAX as usize;
 
             pub(crate) fn index(self) -> usize {
                 self.0

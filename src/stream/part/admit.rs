@@ -75,7 +75,7 @@ impl<'a> Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// Admits the first end of a pattern of `view`. `context` is called only if the match may count.
+    /// Admits the first end of a pattern of `view`. `match_context` is called only if the match may count.
     #[cold]
     #[inline(never)]
     pub(super) fn admit_first_end(
@@ -84,7 +84,7 @@ impl Admission<'_> {
         scope: HaystackScope<'_>,
         event: &MatchEvent,
         end: TextEnd,
-        context: impl FnOnce() -> MatchContext,
+        match_context: impl FnOnce() -> MatchContext,
     ) {
         let pattern = &view.patterns[event.pattern as usize];
         let rule = pattern.rule;
@@ -96,14 +96,16 @@ impl Admission<'_> {
             return;
         }
         let hit = self.hit(rule, scope, end);
-        let context = context();
+        let match_context = match_context();
         let vm = pattern.vm.as_deref();
-        let start = context.start.or_else(|| context.find_start(vm?));
-        let mut record = context.record(hit, start);
+        let start = match_context
+            .start
+            .or_else(|| match_context.find_start(vm?));
+        let mut record = match_context.record(hit, start);
         record.file = scope.file.cloned();
         let is_unchanged = view.key.source.is_none() && view.key.folds.is_empty();
         if scope.arg.is_none() && is_unchanged {
-            record.start = start.map(|start| end.offset - (context.end - start) as u64);
+            record.start = start.map(|start| end.offset - (match_context.end - start) as u64);
         }
         match pattern.role {
             FirstEndRole::MatchIfUnread => self.scope.keep_unread(record),
@@ -130,7 +132,7 @@ impl Admission<'_> {
         rule: RuleId,
         scope: HaystackScope<'_>,
         found: Detection,
-        context: Option<MatchContext>,
+        match_context: Option<MatchContext>,
     ) {
         let end = TextEnd {
             offset: found.end,
@@ -145,7 +147,7 @@ impl Admission<'_> {
             return;
         }
         let hit = self.hit(rule, scope, end);
-        let record = context.map(|context| context.record(hit, context.start));
+        let record = match_context.map(|it| it.record(hit, it.start));
         let (text, matched) = record.map_or_else(Default::default, |it| (it.text, it.matched));
         self.admit(RecordedMatch {
             hit,

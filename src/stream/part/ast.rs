@@ -78,12 +78,12 @@ impl CodeTrees {
         self.tag = tag;
     }
 
-    /// Reads the next piece.
+    /// Reads the next chunk.
     pub(super) fn push(
         &mut self,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
         let Some(shapes) = admission.context.rules.shapes.as_deref() else {
             return;
@@ -95,7 +95,7 @@ impl CodeTrees {
         if block.is_abandoned {
             return;
         }
-        let mut rest = piece;
+        let mut rest = chunk;
         while !rest.bytes.is_empty() {
             let room = admission.context.program.limits().ast_bytes - block.len;
             let line = memchr(b'\n', rest.bytes).map(|at| at + 1);
@@ -203,12 +203,12 @@ impl CodeBlock {
         }
     }
 
-    fn append(&mut self, piece: Chunk<'_>, is_added: bool) {
+    fn append(&mut self, chunk: Chunk<'_>, is_added: bool) {
         let from = self.len;
-        self.line.extend_from_slice(piece.bytes);
-        self.len += piece.bytes.len();
-        self.places.push(&piece);
-        self.end = piece.end(piece.bytes.len() - 1);
+        self.line.extend_from_slice(chunk.bytes);
+        self.len += chunk.bytes.len();
+        self.places.push(&chunk);
+        self.end = chunk.end(chunk.bytes.len() - 1);
         if is_added {
             match self.added.last_mut() {
                 Some(last) if last.end == from => last.end = self.len,

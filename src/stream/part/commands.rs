@@ -85,13 +85,13 @@ impl CallCommandReader {
         &mut self,
         admission: &mut Admission<'_>,
         arg: Option<&ArgPath>,
-        piece: &Chunk<'_>,
+        chunk: &Chunk<'_>,
     ) {
-        if piece.bytes.is_empty() || self.view.reads().is_none() {
+        if chunk.bytes.is_empty() || self.view.reads().is_none() {
             return;
         }
-        self.enter(admission, arg, piece.decided(0));
-        self.with_view(admission, |view, sink| view.push(piece, sink));
+        self.enter(admission, arg, chunk.decided(0));
+        self.with_view(admission, |view, sink| view.push(chunk, sink));
     }
 
     /// Ends the value.

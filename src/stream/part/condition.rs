@@ -120,7 +120,7 @@ impl ConditionState {
                 record,
             };
             if matches!(role, PatternRole::All(_)) {
-                progress.drop_looser(&pending);
+                progress.drop_superseded(&pending);
             }
             progress.add_pending(compound, pending, counters);
         }
@@ -321,9 +321,9 @@ impl RuleProgress {
     /// Drops the pending match that the same text completed. Several patterns of `all` may match the same text: the first
     /// of them completes the condition with an older match of the others, the last one with their matches of this text,
     /// which begin later. Only the match that begins last counts.
-    fn drop_looser(&mut self, tighter: &PendingMatch) {
+    fn drop_superseded(&mut self, by: &PendingMatch) {
         self.pending.retain(|pending| {
-            pending.last != tighter.last || pending.record.hit.part != tighter.record.hit.part
+            pending.last != by.last || pending.record.hit.part != by.record.hit.part
         });
     }
 

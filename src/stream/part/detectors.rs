@@ -27,7 +27,7 @@ pub(super) struct DetectorReader {
     tail: TailWindow,
     /// True if the detector reads the region that the text is in.
     reads: bool,
-    /// True if nothing was read yet. The names that the host knows are taken over with the first piece.
+    /// True if nothing was read yet. The names that the host knows are taken over with the first chunk.
     is_fresh: bool,
     /// The language of the region that the text is in.
     language: Option<Language>,
@@ -145,12 +145,12 @@ impl DetectorReader {
         }
     }
 
-    /// Reads the next piece.
+    /// Reads the next chunk.
     pub(super) fn push(
         &mut self,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
         if std::mem::take(&mut self.is_fresh) {
             self.reset(admission);
@@ -162,17 +162,17 @@ impl DetectorReader {
                 tail,
                 ..
             } = self;
-            tail.begin(&piece);
+            tail.begin(&chunk);
             let mut admit = |found| {
-                let context = tail.context(found, piece.bytes);
+                let context = tail.context(found, chunk.bytes);
                 admission.admit_finding(*rule, scope, found, Some(context));
             };
             match machine {
                 // PERF: the detector of the default packs; the call through the trait is a tenth of its cost.
-                DetectorMachine::Repetition(cycle) => cycle.push(piece, &mut admit),
-                _ => machine.detector().push(piece, &mut admit),
+                DetectorMachine::Repetition(cycle) => cycle.push(chunk, &mut admit),
+                _ => machine.detector().push(chunk, &mut admit),
             }
-            tail.end(&piece);
+            tail.end(&chunk);
         }
     }
 

@@ -84,29 +84,29 @@ impl PartLimits {
     }
 
     /// Counts a delta.
-    pub(super) fn push(&mut self, admission: &mut Admission<'_>, piece: Chunk<'_>) {
+    pub(super) fn push(&mut self, admission: &mut Admission<'_>, chunk: Chunk<'_>) {
         let now = admission.state.now;
-        self.tail.begin(&piece);
+        self.tail.begin(&chunk);
         for RuleLimit { rule, limit, .. } in &mut self.limits {
             let mut on_exceeded = |_, found: Detection| {
-                let context = self.tail.context(found, piece.bytes);
+                let context = self.tail.context(found, chunk.bytes);
                 admission.admit_finding(*rule, HaystackScope::default(), found, Some(context));
             };
             limit.delivered(self.delivered);
             limit.delta(now, &mut on_exceeded);
             if !self.is_tool_input {
-                limit.push(piece, &mut on_exceeded);
+                limit.push(chunk, &mut on_exceeded);
             }
         }
-        self.delivered += piece.bytes.len() as u64;
-        self.tail.end(&piece);
+        self.delivered += chunk.bytes.len() as u64;
+        self.tail.end(&chunk);
         if let Some((_, reply)) = &mut self.reply {
-            reply.push(piece);
+            reply.push(chunk);
         }
         let most = admission.context.program.limits().stretch_bytes;
         if let Some(input) = &mut self.call_input {
-            if input.len() + piece.bytes.len() <= most {
-                input.extend_from_slice(piece.bytes);
+            if input.len() + chunk.bytes.len() <= most {
+                input.extend_from_slice(chunk.bytes);
             } else {
                 // A call that is not stored completely is never equal to another.
                 self.call_input = None;
@@ -138,23 +138,23 @@ impl PartLimits {
         &mut self,
         admission: &mut Admission<'_>,
         path: &ArgPath,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
         if self.limits.is_empty() {
             return;
         }
         let tail = &mut self.arg_tail;
         let scope = HaystackScope::from_arg(Some(path));
-        tail.begin(&piece);
+        tail.begin(&chunk);
         for RuleLimit { rule, limit, reads } in &mut self.limits {
             if *reads {
-                limit.push(piece, &mut |_, found: Detection| {
-                    let context = tail.context(found, piece.bytes);
+                limit.push(chunk, &mut |_, found: Detection| {
+                    let context = tail.context(found, chunk.bytes);
                     admission.admit_finding(*rule, scope, found, Some(context));
                 });
             }
         }
-        tail.end(&piece);
+        tail.end(&chunk);
     }
 
     /// Compares the time of the stream with the limits.

@@ -13,14 +13,14 @@ pub(super) struct TailWindow {
 }
 
 impl TailWindow {
-    /// Adds the offsets of a piece that is about to be read.
-    pub(super) fn begin(&mut self, piece: &Chunk<'_>) {
-        self.places.push(piece);
+    /// Adds the offsets of a chunk that is about to be read.
+    pub(super) fn begin(&mut self, chunk: &Chunk<'_>) {
+        self.places.push(chunk);
     }
 
-    /// Adds the bytes of a piece that has been read.
-    pub(super) fn end(&mut self, piece: &Chunk<'_>) {
-        self.window.push(piece.bytes);
+    /// Adds the bytes of a chunk that has been read.
+    pub(super) fn end(&mut self, chunk: &Chunk<'_>) {
+        self.window.push(chunk.bytes);
         self.places
             .forget(self.places.byte_len().saturating_sub(2 * WINDOW as u64));
     }
@@ -31,12 +31,12 @@ impl TailWindow {
         self.places = OffsetIndex::default();
     }
 
-    /// Returns the text of a finding that was made while `piece` was read, or after all pieces if `piece` is empty: at
+    /// Returns the text of a finding that was made while `chunk` was read, or after all chunks if `chunk` is empty: at
     /// most [`WINDOW`] bytes before the byte that decided it, however the text was cut.
-    pub(super) fn context(&self, found: Detection, piece: &[u8]) -> MatchContext {
+    pub(super) fn context(&self, found: Detection, chunk: &[u8]) -> MatchContext {
         let (before, _) = self.window.with(&[]);
         // All indices are in the haystack. `from` is the index of the first byte in the window.
-        let from = self.places.byte_len() - (piece.len() + before.len()) as u64;
+        let from = self.places.byte_len() - (chunk.len() + before.len()) as u64;
         let seen = self.places.before(found.decided.max(found.end));
         let end = self.places.before(found.end).min(seen);
         let least = seen.saturating_sub(WINDOW as u64).max(from);
@@ -44,7 +44,7 @@ impl TailWindow {
         let (end, start) = (end.max(least), start.clamp(least, end.max(least)));
         let at = |index: u64| (index - from) as usize;
         let mut bytes = before;
-        bytes.extend_from_slice(&piece[..at(end).saturating_sub(bytes.len()).min(piece.len())]);
+        bytes.extend_from_slice(&chunk[..at(end).saturating_sub(bytes.len()).min(chunk.len())]);
         bytes.truncate(at(end));
         bytes.drain(..at(least).min(bytes.len()));
         let range = at(start) - at(least)..at(end) - at(least);
@@ -60,9 +60,9 @@ mod tests {
     fn a_match_is_quoted_from_its_start_across_omitted_text() {
         let mut tail = TailWindow::default();
         for (text, at) in [("ab", 0), ("cd", 4), ("ef", 8)] {
-            let piece = Chunk::verbatim(text.as_bytes(), at);
-            tail.begin(&piece);
-            tail.end(&piece);
+            let chunk = Chunk::verbatim(text.as_bytes(), at);
+            tail.begin(&chunk);
+            tail.end(&chunk);
         }
         let found = |start, end| Detection {
             start,
@@ -88,8 +88,8 @@ mod tests {
             );
         }
         tail.clear();
-        let piece = Chunk::verbatim(b"gh", 20);
-        tail.begin(&piece);
-        assert_eq!(tail.context(found(20, 22), piece.bytes).bytes, b"gh");
+        let chunk = Chunk::verbatim(b"gh", 20);
+        tail.begin(&chunk);
+        assert_eq!(tail.context(found(20, 22), chunk.bytes).bytes, b"gh");
     }
 }

@@ -215,16 +215,16 @@ impl HaystackSink for ValueSink<'_, '_> {
 }
 
 impl ValueSink<'_, '_> {
-    fn push(&mut self, piece: Chunk<'_>) {
+    fn push(&mut self, chunk: Chunk<'_>) {
         let ValueReader { reader, arg, .. } = &mut *self.value;
         let view = &self.admission.context.rules.raw;
         let scope = HaystackScope::from_arg(Some(arg));
-        reader.push(view, self.admission, scope, piece);
+        reader.push(view, self.admission, scope, chunk);
         if let Some(views) = &mut self.views {
-            views.push(self.admission, Some(arg), &piece);
+            views.push(self.admission, Some(arg), &chunk);
         }
         if let Some(limits) = &mut self.limits {
-            limits.push_arg(self.admission, arg, piece);
+            limits.push_arg(self.admission, arg, chunk);
         }
     }
 

@@ -123,30 +123,30 @@ impl Views {
         self.is_fresh = self.shell.is_some();
     }
 
-    /// Reads a piece of the text, of a value, or of an object key. A key is neither an edit nor a command, so it is
+    /// Reads a chunk of the text, of a value, or of an object key. A key is neither an edit nor a command, so it is
     /// only read whole.
     pub(super) fn push(
         &mut self,
         admission: &mut Admission<'_>,
         arg: Option<&ArgPath>,
-        piece: &Chunk<'_>,
+        chunk: &Chunk<'_>,
     ) {
-        self.push_whole(admission, HaystackScope::from_arg(arg), *piece);
+        self.push_whole(admission, HaystackScope::from_arg(arg), *chunk);
         if arg.is_some_and(ArgPath::is_key) {
             return;
         }
-        self.with_markdown(admission, |markdown, sink| markdown.push(*piece, sink));
-        self.with_edits(admission, |edits, sink| edits.push(*piece, sink));
+        self.with_markdown(admission, |markdown, sink| markdown.push(*chunk, sink));
+        self.with_edits(admission, |edits, sink| edits.push(*chunk, sink));
         if let Some(commands) = &mut self.commands {
-            commands.push(admission, arg, piece);
+            commands.push(admission, arg, chunk);
         }
         if self.shell.is_none() {
             return;
         }
-        if !piece.bytes.is_empty() {
-            self.enter_command(admission, arg, piece.decided(0));
+        if !chunk.bytes.is_empty() {
+            self.enter_command(admission, arg, chunk.decided(0));
         }
-        self.with_shell(admission, |shell, sink| shell.push(piece, sink));
+        self.with_shell(admission, |shell, sink| shell.push(chunk, sink));
     }
 
     /// The fast path: steps a short delta that the views pass on unchanged and in which no pattern is reported, and adds
@@ -166,7 +166,7 @@ impl Views {
         let mut readers = self.outputs.readers.iter_mut().zip(&rules.views);
         readers.all(|(reader, view)| match (reader.accepts_tag, &reader.fold) {
             (false, _) => true,
-            // The first piece of a haystack opens it.
+            // The first chunk of a haystack opens it.
             (true, None) => {
                 let haystack = reader.reader.as_mut().filter(|_| reader.is_open);
                 haystack.is_some_and(|it| it.try_step_short(view, bytes, limit, steps))
@@ -180,24 +180,24 @@ impl Views {
     pub(super) fn accept_short(
         &mut self,
         admission: &mut Admission<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
         padded: &[u8; SHORT],
         steps: &mut ShortSteps,
     ) {
-        let end = piece.end(piece.bytes.len() - 1);
+        let end = chunk.end(chunk.bytes.len() - 1);
         if let Some(markdown) = &mut self.markdown {
-            markdown.pass(piece.bytes, end);
+            markdown.pass(chunk.bytes, end);
             self.outputs.markdown_end = end;
         }
         let rules = admission.context.rules;
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             if let (true, Some(haystack)) = (reader.accepts_tag, &mut reader.reader) {
-                haystack.accept_short(view, piece, padded, steps);
+                haystack.accept_short(view, chunk, padded, steps);
                 reader.end = end;
             }
         }
         for detector in &mut self.outputs.detectors {
-            detector.push(admission, HaystackScope::default(), piece);
+            detector.push(admission, HaystackScope::default(), chunk);
         }
     }
 
@@ -213,21 +213,21 @@ impl Views {
             && self.commands.is_none()
     }
 
-    /// Reads a piece for the readers and detectors that see the whole haystack.
+    /// Reads a chunk for the readers and detectors that see the whole haystack.
     fn push_whole(
         &mut self,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
         let rules = admission.context.rules;
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             if view.key.source.is_none() {
-                reader.push(view, admission, scope, piece);
+                reader.push(view, admission, scope, chunk);
             }
         }
         for detector in self.outputs.whole_detectors(scope) {
-            detector.push(admission, scope, piece);
+            detector.push(admission, scope, chunk);
         }
     }
 
@@ -439,16 +439,16 @@ impl ViewReader {
         }
     }
 
-    /// Reads a piece, if the key sees the region that it is in.
+    /// Reads a chunk, if the key sees the region that it is in.
     #[inline]
     fn push(
         &mut self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
-        if !self.accepts_tag || piece.bytes.is_empty() {
+        if !self.accepts_tag || chunk.bytes.is_empty() {
             return;
         }
         if !self.is_open {
@@ -459,12 +459,12 @@ impl ViewReader {
             return;
         };
         match fold {
-            Some(fold) => fold.push(piece, &mut |piece| {
-                reader.push(view, admission, scope, piece);
+            Some(fold) => fold.push(chunk, &mut |chunk| {
+                reader.push(view, admission, scope, chunk);
             }),
-            None => reader.push(view, admission, scope, piece),
+            None => reader.push(view, admission, scope, chunk),
         }
-        self.end = piece.end(piece.bytes.len() - 1);
+        self.end = chunk.end(chunk.bytes.len() - 1);
     }
 
     /// Starts a haystack. The regions of a part are one text, as long as they belong to the same file; without regions,
@@ -505,8 +505,8 @@ impl ViewReader {
             return;
         };
         if let Some(fold) = fold {
-            fold.finish(end.decided, &mut |piece| {
-                reader.push(view, admission, scope, piece);
+            fold.finish(end.decided, &mut |chunk| {
+                reader.push(view, admission, scope, chunk);
             });
         }
         reader.finish(view, admission, scope, end);
@@ -613,16 +613,16 @@ impl ChunkSink for ViewFanout<'_, '_> {
     }
 
     #[inline]
-    fn push(&mut self, piece: Chunk<'_>) {
+    fn push(&mut self, chunk: Chunk<'_>) {
         if self.source == ViewSource::Markdown {
-            self.outputs.markdown_end = piece.end(piece.bytes.len() - 1);
+            self.outputs.markdown_end = chunk.end(chunk.bytes.len() - 1);
         }
         #[cfg(feature = "ast")]
-        self.with_trees(|trees, admission, scope| trees.push(admission, scope, piece));
+        self.with_trees(|trees, admission, scope| trees.push(admission, scope, chunk));
         self.for_each_reader(|reader, view, admission, scope| {
-            reader.push(view, admission, scope, piece);
+            reader.push(view, admission, scope, chunk);
         });
-        self.for_each_detector(|detector, admission, scope| detector.push(admission, scope, piece));
+        self.for_each_detector(|detector, admission, scope| detector.push(admission, scope, chunk));
     }
 
     fn cut(&mut self, end: u64, decided: u64) {

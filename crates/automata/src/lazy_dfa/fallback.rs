@@ -9,7 +9,7 @@ use super::super::sync::Arc;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
 /// The most symbols that a cursor in the fallback steps before it looks its states up in the table again.
-const MOST_WAIT: u32 = 1023;
+const MAX_WAIT: u32 = 1023;
 
 /// The bytes stepped in the fallback before the lock is released for others.
 const FALLBACK_BATCH: usize = 4096;
@@ -89,7 +89,7 @@ impl LazyDfa {
         }
         // A lookup encodes and hashes all sets, which costs as much as many steps. Doubling the wait after each
         // failure keeps the lookups a small share of the time, and the limit bounds how late a cursor returns.
-        extra.backoff = (2 * extra.backoff + 1).min(MOST_WAIT);
+        extra.backoff = (2 * extra.backoff + 1).min(MAX_WAIT);
         nfa_cursor.wait = extra.backoff;
         let table = &cursor.generation.table;
         let Some(state) = cache.intern_set(&self.nfa, table, &nfa_cursor.state_set()) else {

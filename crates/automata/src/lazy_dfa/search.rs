@@ -115,7 +115,7 @@ impl LazyDfa {
         {
             return Strategy::Prefilter(filter);
         }
-        match self.tiles.iter().any(|tile| len >= tile.least) {
+        match self.tiles.iter().any(|tile| len >= tile.min_len) {
             true => Strategy::Speculative,
             false => Strategy::Scalar,
         }

@@ -6,8 +6,8 @@
 //! in another state than guessed, the stretch is stepped again from the true state until both meet. The result is
 //! exact whatever the text; only the speed depends on the guess.
 //!
-//! Contract: a tile with a special state or a byte that needs decoding is declined before the cursor is touched, and
-//! nothing is reported.
+//! Contract: a tile with a special state or a byte that needs decoding is declined and leaves the search as it was. The
+//! scalar search then steps the tile, and reports.
 
 use super::super::MatchEvent;
 use super::super::alphabet::{Alphabet, Column};
@@ -25,7 +25,7 @@ pub(crate) struct Tile {
     /// The bytes that a lane starts early; fewer than those of a stretch.
     pub(crate) early: usize,
     /// The least bytes of a delta for which tiles pay.
-    pub(crate) least: usize,
+    pub(crate) min_len: usize,
 }
 
 impl Tile {
@@ -34,7 +34,7 @@ impl Tile {
         lanes: 8,
         stretch: 64,
         early: 8,
-        least: 1024,
+        min_len: 1024,
     };
 
     /// 4 lanes of 16 bytes, for shorter input and for the remainder.
@@ -42,7 +42,7 @@ impl Tile {
         lanes: 4,
         stretch: 16,
         early: 8,
-        least: 64,
+        min_len: 64,
     };
 
     pub(crate) fn bytes(self) -> usize {
@@ -61,7 +61,7 @@ impl LazyDfa {
     ) -> usize {
         let (mut at, mut in_lanes) = (0, 0);
         for tile in self.tiles {
-            if bytes.len() - at >= tile.least {
+            if bytes.len() - at >= tile.min_len {
                 let (end, accepted) = self.push_tiles(tile, cursor, bytes, at, on);
                 at = end;
                 in_lanes += accepted;

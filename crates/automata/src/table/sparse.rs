@@ -44,7 +44,7 @@ impl SparseRows {
     };
 
     /// Returns the largest number in a cell that is neither a state id nor a column number.
-    pub(super) fn most(self) -> usize {
+    pub(super) fn max_cell(self) -> usize {
         times(self.entries + 1) as usize
     }
 }
@@ -384,7 +384,7 @@ mod tests {
             full_rows: 0,
             entries: ENTRIES,
         };
-        assert_eq!(sparse.most(), times(ENTRIES + 1) as usize);
-        assert_eq!(sparse.most(), 4 * LINE + 1);
+        assert_eq!(sparse.max_cell(), times(ENTRIES + 1) as usize);
+        assert_eq!(sparse.max_cell(), 4 * LINE + 1);
     }
 }

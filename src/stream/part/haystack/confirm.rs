@@ -412,16 +412,16 @@ impl FirstEndReader {
         self.exceptions = exceptions;
     }
 
-    /// [`FirstEndReader::push_piece`] for a piece that was held back, in a view with confirmed patterns. `offset`
-    /// returns the offset in the part that is the given number of bytes before the end of the piece. The bytes of such
-    /// a piece may have become certain at different times.
+    /// [`FirstEndReader::push_chunk`] for a chunk that was held back, in a view with confirmed patterns. `offset`
+    /// returns the offset in the part that is the given number of bytes before the end of the chunk. The bytes of such
+    /// a chunk may have become certain at different times.
     pub(super) fn confirm_held(
         &mut self,
         queue: &mut CandidateQueue,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
         offset: impl Fn(usize) -> u64,
     ) {
         let mut exceptions = self.exceptions.take();
@@ -431,10 +431,10 @@ impl FirstEndReader {
             scope,
             exceptions: &mut exceptions,
         };
-        for (number, block) in piece.bytes.chunks(BLOCK).enumerate() {
+        for (number, block) in chunk.bytes.chunks(BLOCK).enumerate() {
             let begin = queue.total();
-            let decided = |read: usize| piece.decided(number * BLOCK + read - 1);
-            let rest = piece.bytes.len() - (number * BLOCK + block.len());
+            let decided = |read: usize| chunk.decided(number * BLOCK + read - 1);
+            let rest = chunk.bytes.len() - (number * BLOCK + block.len());
             self.step(queue, &mut confirmer, block, |from_end| TextEnd {
                 offset: offset(rest + from_end.read + from_end.back),
                 decided: decided(block.len() - from_end.read),

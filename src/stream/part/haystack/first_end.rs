@@ -176,42 +176,42 @@ impl FirstEndReader {
         window.push(bytes);
     }
 
-    /// Reads a piece.
+    /// Reads a chunk.
     #[inline]
-    pub(super) fn push_piece(
+    pub(super) fn push_chunk(
         &mut self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
-        match piece.offsets {
-            OffsetMap::Verbatim(at) if piece.decided == 0 => {
-                self.push_verbatim(view, admission, scope, piece.bytes, at);
+        match chunk.offsets {
+            OffsetMap::Verbatim(at) if chunk.decided == 0 => {
+                self.push_verbatim(view, admission, scope, chunk.bytes, at);
             }
-            _ => self.push_held(view, admission, scope, piece),
+            _ => self.push_held(view, admission, scope, chunk),
         }
     }
 
-    /// Reads a piece that the view has held back: a character written as an escape, or bytes that turned out to be
+    /// Reads a chunk that the view has held back: a character written as an escape, or bytes that turned out to be
     /// literal.
     fn push_held(
         &mut self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
-        let len = piece.bytes.len();
-        if let OffsetMap::Replacement { start, .. } = piece.offsets {
+        let len = chunk.bytes.len();
+        if let OffsetMap::Replacement { start, .. } = chunk.offsets {
             let end = TextEnd {
                 offset: start,
-                decided: piece.decided,
+                decided: chunk.decided,
             };
             self.flush(view, admission, scope, end);
         }
-        // The offset that is `back` bytes before the end of the piece.
-        let offset = |back: usize| match piece.offsets {
+        // The offset that is `back` bytes before the end of the chunk.
+        let offset = |back: usize| match chunk.offsets {
             OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => {
                 at + len as u64 - back as u64
             }
@@ -221,18 +221,18 @@ impl FirstEndReader {
         };
         #[cfg(feature = "lookaround")]
         if let Some(mut candidates) = self.candidates.take() {
-            self.confirm_held(&mut candidates, view, admission, scope, piece, offset);
+            self.confirm_held(&mut candidates, view, admission, scope, chunk, offset);
             self.candidates = Some(candidates);
             return;
         }
-        self.search(view, piece.bytes, |event, window| {
+        self.search(view, chunk.bytes, |event, window| {
             let read = event.at + 1;
             let end = TextEnd {
                 offset: offset(len - read + event.back),
-                decided: piece.decided(event.at),
+                decided: chunk.decided(event.at),
             };
             admission.admit_first_end(view, scope, &event, end, || {
-                MatchContext::at_end(window, &piece.bytes[..read], event.back)
+                MatchContext::at_end(window, &chunk.bytes[..read], event.back)
             });
         });
     }

@@ -119,32 +119,32 @@ impl FullMatchReader {
     pub(super) fn accept_short(
         &mut self,
         rules: &FullMatchRules,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
         padded: &[u8; SHORT],
         step: ShortStep,
     ) {
         let idle_until = step.idle_until();
         rules
             .matcher
-            .accept_short(&mut self.cursor, piece.bytes, step);
+            .accept_short(&mut self.cursor, chunk.bytes, step);
         if idle_until > 0 {
             self.text.drop_all();
             self.text.advance_past_short(padded, idle_until);
         }
-        if idle_until < piece.bytes.len() {
-            self.text.push(piece.slice(idle_until..piece.bytes.len()));
+        if idle_until < chunk.bytes.len() {
+            self.text.push(chunk.slice(idle_until..chunk.bytes.len()));
         }
     }
 
-    /// Reads a piece.
-    pub(super) fn push(&mut self, mut input: FullMatchInput<'_, '_>, piece: Chunk<'_>) {
+    /// Reads a chunk.
+    pub(super) fn push(&mut self, mut input: FullMatchInput<'_, '_>, chunk: Chunk<'_>) {
         if input.rules.is_unbroken {
-            self.push_unbroken(&mut input, piece);
+            self.push_unbroken(&mut input, chunk);
             return;
         }
         let mut at = 0;
-        while at < piece.bytes.len() {
-            let rest = piece.slice(at..piece.bytes.len());
+        while at < chunk.bytes.len() {
+            let rest = chunk.slice(at..chunk.bytes.len());
             at += match self.searches.is_empty() {
                 true => self.detect(&mut input, rest),
                 false => self.follow(&mut input, rest),
@@ -153,21 +153,21 @@ impl FullMatchReader {
     }
 
     /// Reads while no rule has a search, up to the first report. Returns the number of bytes that were read.
-    fn detect(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) -> usize {
+    fn detect(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) -> usize {
         let FullMatchInput { rules, .. } = *input;
         let limit = input.limit();
         let held = self.text.bytes().len();
         let (mut at, mut idle_until) = (0, 0);
         let mut reported = Vec::new();
-        while at < piece.bytes.len() && reported.is_empty() {
-            // An idle position in the piece ends what was held before it.
+        while at < chunk.bytes.len() && reported.is_empty() {
+            // An idle position in the chunk ends what was held before it.
             let held_before = if idle_until > 0 { 0 } else { held };
             let in_progress = held_before + at - idle_until;
             if in_progress >= limit {
                 break;
             }
-            let end = piece.bytes.len().min(at + limit - in_progress);
-            let run = rules.matcher.run(&mut self.cursor, &piece.bytes[at..end]);
+            let end = chunk.bytes.len().min(at + limit - in_progress);
+            let run = rules.matcher.run(&mut self.cursor, &chunk.bytes[at..end]);
             if run.idle_until > 0 {
                 idle_until = at + run.idle_until;
             }
@@ -176,7 +176,7 @@ impl FullMatchReader {
                 continue;
             }
             // A special state: a pattern may be reported, or a state must be built.
-            reported = self.step(rules, piece.bytes[at]);
+            reported = self.step(rules, chunk.bytes[at]);
             at += 1;
             // The match that was just reported may begin before this position, although nothing is in progress.
             if reported.is_empty() && rules.matcher.is_idle(&self.cursor) {
@@ -185,9 +185,9 @@ impl FullMatchReader {
         }
         if idle_until > 0 {
             self.text.drop_all();
-            self.text.advance_past(&piece.bytes[..idle_until]);
+            self.text.advance_past(&chunk.bytes[..idle_until]);
         }
-        self.text.push(piece.slice(idle_until..at));
+        self.text.push(chunk.slice(idle_until..at));
         if !reported.is_empty() {
             for rule in reported {
                 self.begin_search(rules, rule);
@@ -201,10 +201,10 @@ impl FullMatchReader {
     }
 
     /// Reads a block while some rules have searches. Returns the number of bytes that were read.
-    fn follow(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) -> usize {
+    fn follow(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) -> usize {
         let FullMatchInput { rules, .. } = *input;
         let limit = input.limit();
-        let block = piece.slice(0..piece.bytes.len().min(BLOCK));
+        let block = chunk.slice(0..chunk.bytes.len().min(BLOCK));
         let before = self.text.bytes().len();
         self.text.push(block);
         let mut at = 0;
@@ -298,11 +298,11 @@ impl FullMatchReader {
         }
     }
 
-    /// Keeps a piece for the search at the end of the haystack. A haystack that exceeds the limit is searched in parts.
-    fn push_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, piece: Chunk<'_>) {
+    /// Keeps a chunk for the search at the end of the haystack. A haystack that exceeds the limit is searched in parts.
+    fn push_unbroken(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) {
         let limit = input.limit();
         let mut at = 0;
-        while at < piece.bytes.len() {
+        while at < chunk.bytes.len() {
             if self.text.bytes().len() >= limit {
                 let end = self.text.end();
                 self.search_unbroken(input, end);
@@ -310,8 +310,8 @@ impl FullMatchReader {
                 input.admission.state.counters.cut_matches += 1;
             }
             let room = limit - self.text.bytes().len();
-            let to = piece.bytes.len().min(at + room);
-            self.text.push(piece.slice(at..to));
+            let to = chunk.bytes.len().min(at + room);
+            self.text.push(chunk.slice(at..to));
             at = to;
         }
     }

@@ -19,12 +19,12 @@ use ttsr_automata::{SHORT, ShortStep, is_short};
 use ttsr_views::chunk::Chunk;
 
 /// Most automata that the fast path steps over a delta.
-const MOST_STEPS: usize = 8;
+const MAX_STEPS: usize = 8;
 
 /// The steps of several automata over one short delta, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct ShortSteps {
-    steps: [Option<ShortStep>; MOST_STEPS],
+    steps: [Option<ShortStep>; MAX_STEPS],
     added: usize,
     taken: usize,
 }
@@ -102,31 +102,31 @@ impl HaystackReader {
         self.full.is_empty() && self.first_end.push_short(bytes, accepts)
     }
 
-    /// Reads the next piece.
+    /// Reads the next chunk.
     #[inline]
     pub(super) fn push(
         &mut self,
         view: &ViewRules,
         admission: &mut Admission<'_>,
         scope: HaystackScope<'_>,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
     ) {
         // The offsets of the bytes are needed only for a match, so the fast path ignores them.
-        let is_short = is_short(piece.bytes);
+        let is_short = is_short(chunk.bytes);
         let is_read = view.patterns.is_empty()
-            || is_short && self.first_end.push_short(piece.bytes, |_| true);
+            || is_short && self.first_end.push_short(chunk.bytes, |_| true);
         if !is_read {
-            self.first_end.push_piece(view, admission, scope, piece);
+            self.first_end.push_chunk(view, admission, scope, chunk);
         }
         let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             let limit = admission.context.program.limits().stretch_bytes;
             let step = match is_short {
-                true => full.try_step_short(rules, piece.bytes, limit),
+                true => full.try_step_short(rules, chunk.bytes, limit),
                 false => None,
             };
             match step {
-                Some(step) => full.accept_short(rules, piece, &padded(piece.bytes), step),
+                Some(step) => full.accept_short(rules, chunk, &padded(chunk.bytes), step),
                 None => {
                     let input = FullMatchInput {
                         rules,
@@ -134,7 +134,7 @@ impl HaystackReader {
                         scope,
                         exceptions,
                     };
-                    full.push(input, piece);
+                    full.push(input, chunk);
                 }
             }
         }
@@ -168,16 +168,16 @@ impl HaystackReader {
     pub(super) fn accept_short(
         &mut self,
         view: &ViewRules,
-        piece: Chunk<'_>,
+        chunk: Chunk<'_>,
         padded: &[u8; SHORT],
         steps: &mut ShortSteps,
     ) {
         if !view.patterns.is_empty() {
             self.first_end
-                .accept_short(&view.matcher, piece.bytes, padded, steps.next());
+                .accept_short(&view.matcher, chunk.bytes, padded, steps.next());
         }
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            full.accept_short(rules, piece, padded, steps.next());
+            full.accept_short(rules, chunk, padded, steps.next());
         }
     }
 

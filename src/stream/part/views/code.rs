@@ -59,17 +59,17 @@ impl ChunkSink for CodeTagger<'_, '_> {
         code.view.set_tag(tag, at, decided, &mut self.fanout);
     }
 
-    fn push(&mut self, piece: Chunk<'_>) {
+    fn push(&mut self, chunk: Chunk<'_>) {
         let Some(code) = &mut self.code else {
-            return self.fanout.push(piece);
+            return self.fanout.push(chunk);
         };
         if !(code.has_language || code.is_named || code.is_truncated) {
             let admission = &mut *self.fanout.admission;
             let most = admission.context.program.limits().late_code_bytes;
-            code.is_truncated = !code.late.push(piece, most);
+            code.is_truncated = !code.late.push(chunk, most);
             admission.state.counters.unconfirmed += u64::from(code.is_truncated);
         }
-        code.view.push(piece, &mut self.fanout);
+        code.view.push(chunk, &mut self.fanout);
     }
 
     fn cut(&mut self, end: u64, decided: u64) {
@@ -115,8 +115,8 @@ impl ChunkSink for LateSink<'_, '_, '_> {
         self.view.set_tag(tag, at, decided, self.fanout);
     }
 
-    fn push(&mut self, piece: Chunk<'_>) {
-        self.view.push(piece, self.fanout);
+    fn push(&mut self, chunk: Chunk<'_>) {
+        self.view.push(chunk, self.fanout);
     }
 
     fn cut(&mut self, end: u64, decided: u64) {

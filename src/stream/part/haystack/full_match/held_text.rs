@@ -134,10 +134,10 @@ impl HeldText {
         }
     }
 
-    /// Appends a piece.
+    /// Appends a chunk.
     #[inline]
-    pub(super) fn push(&mut self, piece: Chunk<'_>) {
-        self.held.push(piece);
+    pub(super) fn push(&mut self, chunk: Chunk<'_>) {
+        self.held.push(chunk);
     }
 
     /// Advances past `bytes` without holding them. The held text must be empty.

@@ -711,11 +711,11 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
     let mut reader = super::FullMatchReader::new(rules);
     let mut at = 0;
     let mut push = |bytes: &[u8]| {
-        let piece = ttsr_views::chunk::Chunk::verbatim(bytes, at);
+        let chunk = ttsr_views::chunk::Chunk::verbatim(bytes, at);
         at += bytes.len() as u64;
         let step = reader.try_step_short(rules, bytes, 1 << 10);
         let padded = super::super::padded(bytes);
-        step.map(|step| reader.accept_short(rules, piece, &padded, step))
+        step.map(|step| reader.accept_short(rules, chunk, &padded, step))
             .is_some()
     };
     assert_eq!(text.map(&mut push), [true; 4]);
