@@ -22,10 +22,10 @@ use crate::ast::AstPatternSet;
 use crate::limits::Limits;
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
-use ttsr_automata::Matcher;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{LookaroundSearch, Verifier};
 use ttsr_automata::pike::{self, PikeVm};
+use ttsr_automata::{Matcher, PatternId};
 use ttsr_views::path::ArgScope;
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
@@ -181,9 +181,9 @@ pub(crate) struct FullMatchRule {
 
 impl FullMatchRules {
     /// Returns the index in `rules` of the rule of a pattern.
-    pub(crate) fn rule_of(&self, pattern: u32) -> usize {
+    pub(crate) fn rule_of(&self, pattern: PatternId) -> usize {
         self.rules
-            .partition_point(|rule| rule.patterns.end <= pattern)
+            .partition_point(|rule| rule.patterns.end <= pattern.0)
     }
 }
 
@@ -362,7 +362,7 @@ impl ConfirmTable {
         self.by_pattern.iter().map(Option::is_some).collect()
     }
 
-    pub(crate) fn get(&self, pattern: u32) -> Option<&Verifier> {
-        self.by_pattern.get(pattern as usize)?.as_deref()
+    pub(crate) fn get(&self, pattern: PatternId) -> Option<&Verifier> {
+        self.by_pattern.get(pattern.index())?.as_deref()
     }
 }

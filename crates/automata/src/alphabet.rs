@@ -48,17 +48,26 @@ pub(crate) enum SymbolSpace {
 }
 
 /// The column that leads every state to itself.
-pub(crate) const STAY: usize = 0;
+pub(crate) const STAY: Column = Column(0);
 
-/// A column number that no table has to check: at most [`Column::MAX`], whatever alphabet it is of. Only an
-/// [`Alphabet`] makes it, or a byte.
+/// An index into a row, at most [`MAX`](Column::MAX) for any alphabet: no function makes a greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
 pub(crate) struct Column(usize);
 
 impl Column {
-    /// The greatest column number: that of the reentry of a table with the columns of the largest alphabet, which are
-    /// [`CLASSES`], `STAY` and the decoding column.
+    /// The greatest column index of any table: the reentry cell, which follows [`CLASSES`], `STAY` and the decoding column.
     pub(crate) const MAX: usize = CLASSES + 2;
+
+    /// Returns the column with this index.
+    ///
+    /// # Panics
+    /// If the index is greater than [`MAX`](Column::MAX).
+    pub(crate) fn new(index: usize) -> Column {
+        // Unchecked steps rely on the bound (invariant 6 of `table`).
+        assert!(index <= Column::MAX, "a table has no such column");
+        Column(index)
+    }
 
     #[inline(always)]
     pub(crate) fn index(self) -> usize {
@@ -359,7 +368,7 @@ impl Alphabet {
             return Err(TooManyClasses);
         }
         let (column_of_range, columns, decode_column) = assign_columns(&code_ranges);
-        // All that `char` makes a `Column` of is less than `columns`.
+        // All that `column` and `columns` make a `Column` of is less than `columns`.
         assert!(columns <= Column::MAX);
         let mut flags = vec![SymbolFlags::default(); columns];
         let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); classes.len()];
@@ -384,7 +393,7 @@ impl Alphabet {
         // Only ASCII bytes are decided by themselves. All others keep the decoding column.
         for byte in 0..128u8 {
             // Fits into a byte by invariant 3.
-            alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
+            alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)).0 as u8;
         }
         Ok((alphabet, members))
     }
@@ -392,6 +401,11 @@ impl Alphabet {
     /// Returns the number of columns, `STAY` and the decoding column included.
     pub(crate) fn len(&self) -> usize {
         self.flags.len()
+    }
+
+    /// Returns the columns in order.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
+        (0..self.len()).map(Column)
     }
 
     /// Returns the column of each byte, as far as a byte alone decides it.
@@ -407,20 +421,20 @@ impl Alphabet {
             return block.map(|byte| self.bytes[usize::from(byte)]);
             // The loop over a whole block has no branch on the length, which is the common case by far.
         }
-        let mut columns = [STAY as u8; BLOCK];
+        let mut columns = [STAY.0 as u8; BLOCK];
         for (column, &byte) in columns.iter_mut().zip(bytes) {
             *column = self.bytes[usize::from(byte)];
         }
         columns
     }
 
-    pub(crate) fn flags(&self, column: usize) -> SymbolFlags {
-        self.flags[column]
+    pub(crate) fn flags(&self, column: Column) -> SymbolFlags {
+        self.flags[column.0]
     }
 
     /// Calls `on` with the columns of a symbol in order.
     #[inline]
-    pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(usize, SymbolSpan)) {
+    pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(Column, SymbolSpan)) {
         let one = SymbolSpan::whole(1);
         match (self.space, symbol) {
             (_, Symbol::Char(char)) if char.is_ascii() => on(self.column(u32::from(char)), one),
@@ -445,10 +459,10 @@ impl Alphabet {
     /// Returns the column of a character; `None` if the symbols are bytes.
     #[inline(always)]
     pub(crate) fn char(&self, char: char) -> Option<Column> {
-        (self.space == SymbolSpace::Chars).then(|| Column(self.column(u32::from(char))))
+        (self.space == SymbolSpace::Chars).then(|| self.column(u32::from(char)))
     }
 
-    fn char_bytes(&self, char: char, mut on: impl FnMut(usize, SymbolSpan)) {
+    fn char_bytes(&self, char: char, mut on: impl FnMut(Column, SymbolSpan)) {
         let mut buffer = [0; 4];
         let bytes = char.encode_utf8(&mut buffer).as_bytes();
         // Both roles are needed at once: the first byte is a look-ahead, the last byte a look-behind.
@@ -473,9 +487,11 @@ impl Alphabet {
     }
 
     #[inline(always)]
-    fn column(&self, code: u32) -> usize {
+    fn column(&self, code: u32) -> Column {
         let block = usize::from(self.blocks[code as usize / BLOCK_CODES]);
-        usize::from(self.columns[block * BLOCK_CODES + code as usize % BLOCK_CODES])
+        let column = self.columns[block * BLOCK_CODES + code as usize % BLOCK_CODES];
+        // At most `Column::MAX`: `new` has asserted that it has so many columns.
+        Column(usize::from(column))
     }
 }
 
@@ -618,7 +634,7 @@ pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'
 /// Assigns columns. Returns the column of each range, the number of columns, and the decoding column.
 fn assign_columns(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     let mut column_of: HashMap<u128, u16> = HashMap::new();
-    let mut next = STAY as u16 + 1;
+    let mut next = STAY.0 as u16 + 1;
     let mut assign = |signature: u128, next: &mut u16| {
         column_of.entry(signature).or_insert_with(|| {
             *next += 1;

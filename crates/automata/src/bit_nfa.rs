@@ -15,6 +15,7 @@
 //! A step costs one operation for each nonzero word, and a closure for each state that is not shifted. It is exact and
 //! linear in the NFA, however many DFA states the text would need.
 
+use super::alphabet::Column;
 use super::nfa::{Nfa, NfaState, NfaStateId};
 
 /// The masks of an NFA, by word of 64 states.
@@ -51,9 +52,13 @@ impl BitNfa {
             let (word, bit) = (at / 64, 1 << (at % 64));
             match *state {
                 NfaState::Class { class, next } => {
-                    let columns =
-                        (0..nfa.alphabet.len()).filter(|&column| nfa.class_contains(class, column));
-                    columns.for_each(|column| bit_nfa.by_column[column * words + word] |= bit);
+                    let columns = nfa
+                        .alphabet
+                        .columns()
+                        .filter(|&column| nfa.class_contains(class, column));
+                    columns.for_each(|column| {
+                        bit_nfa.by_column[column.index() * words + word] |= bit;
+                    });
                     // The target must be a class: a split, an assertion or a match would need a closure.
                     let is_shifted = next.index() + 1 == at
                         && matches!(nfa.states[next.index()], NfaState::Class { .. });
@@ -106,12 +111,12 @@ impl BitStateSet {
     pub(super) fn step(
         &self,
         bit_nfa: &BitNfa,
-        column: usize,
+        column: Column,
         next: &mut BitStateSet,
         mut on: impl FnMut(&mut BitStateSet, NfaStateId),
     ) {
         next.clear(bit_nfa);
-        let consumers = &bit_nfa.by_column[column * bit_nfa.words..][..bit_nfa.words];
+        let consumers = &bit_nfa.by_column[column.index() * bit_nfa.words..][..bit_nfa.words];
         for &word in &self.active {
             let word = word as usize;
             // All states of the word that match the symbol, in one operation.

@@ -16,13 +16,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use super::alphabet::Column;
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::determinize::state_repr;
 use super::determinize::{Determinizer, StartClosure, StateSet, Successor};
 use super::hash::{self, IdentityHasher};
 use super::look::LookBehind;
 use super::nfa::{Nfa, NfaStateId};
-use super::report::EncodedReport;
+use super::report::{CutId, EncodedReport, PatternId};
 use super::table::sparse::SPARSE_BYTES;
 use super::table::{RowAllocator, RowSpec, StateId, Table};
 
@@ -30,11 +31,11 @@ use super::table::{RowAllocator, RowSpec, StateId, Table};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unbuilt {
     /// The transition of this state on this column.
-    Transition(StateId, usize),
+    Transition(StateId, Column),
     /// The state of this suffix after it is activated while live.
     Reentry(StateId),
     /// The start state of the suffix of a cut.
-    SuffixStart(u32, LookBehind),
+    SuffixStart(CutId, LookBehind),
     /// A full row for this state.
     FullRow(StateId),
 }
@@ -68,7 +69,7 @@ pub(super) struct CacheBuilder {
     start_contributions: Vec<Option<Box<Successor>>>,
     columns: usize,
     /// The patterns that the end of the haystack decides, by state; see [`at_end`](Self::at_end).
-    matches_at_end: BTreeMap<u32, Arc<[u32]>>,
+    matches_at_end: BTreeMap<u32, Arc<[PatternId]>>,
     /// The steps taken in the fallback.
     fallback_steps: usize,
     scratch: StateSet,
@@ -253,7 +254,8 @@ impl CacheBuilder {
         self.determinizer.successor.state_set = StateSet::dead();
         let dead = self.add_first(table);
         // A dead suffix stays dead. Complete rows from the start keep the search from asking for its transitions.
-        (0..self.columns).for_each(|column| table.set(dead, column, dead));
+        let columns = (0..self.columns).map(Column::new);
+        columns.for_each(|column| table.set(dead, column, dead));
         // The first states are not counted against the full rows that text fills.
         self.full_rows = table.sparse().full_rows.saturating_add(self.keys.len());
         (start_states, dead)
@@ -407,7 +409,7 @@ impl CacheBuilder {
     }
 
     /// Computes the successor of a set that need not be in a table. The result is in `determinizer`.
-    pub(super) fn step_set(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
+    pub(super) fn step_set(&mut self, nfa: &Nfa, state_set: &StateSet, column: Column) {
         // A suffix is anchored at its cut, so it has no start contribution.
         if state_set.cut.is_some() {
             return self.determinizer.step_suffix(nfa, state_set, column);
@@ -436,7 +438,7 @@ impl CacheBuilder {
         bit_nfa: &BitNfa,
         bit_states: &mut BitStateSet,
         before: LookBehind,
-        column: usize,
+        column: Column,
     ) -> LookBehind {
         // The bit-parallel step cannot resolve assertions, which need the next symbol.
         if bit_states.has_assertion(bit_nfa) {
@@ -478,7 +480,7 @@ impl CacheBuilder {
         bit_nfa: &BitNfa,
         bit_states: &mut BitStateSet,
         before: LookBehind,
-        column: usize,
+        column: Column,
     ) -> LookBehind {
         let mut state_set = std::mem::take(&mut self.scratch);
         state_set.cut = None;
@@ -495,12 +497,12 @@ impl CacheBuilder {
 
     /// Returns the patterns that match because the haystack ends in that state. They are computed once for each state,
     /// as long as [`MAX_ENDS`] states are known.
-    pub(super) fn at_end(&mut self, nfa: &Nfa, table: &Table, state: StateId) -> Arc<[u32]> {
+    pub(super) fn at_end(&mut self, nfa: &Nfa, table: &Table, state: StateId) -> Arc<[PatternId]> {
         if let Some(patterns) = self.matches_at_end.get(&state.bits()) {
             return Arc::clone(patterns);
         }
         let state_set = self.state_set(table, state);
-        let patterns: Arc<[u32]> = self.set_at_end(nfa, &state_set).into();
+        let patterns: Arc<[PatternId]> = self.set_at_end(nfa, &state_set).into();
         if self.matches_at_end.len() < MAX_ENDS {
             self.matches_at_end
                 .insert(state.bits(), Arc::clone(&patterns));
@@ -509,7 +511,7 @@ impl CacheBuilder {
     }
 
     /// Returns the patterns that match because the haystack ends with these states.
-    pub(super) fn set_at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
+    pub(super) fn set_at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<PatternId> {
         // The set leaves the start closure out, so it is added again (invariant 2 of `determinize`).
         let start_closure: &[NfaStateId] = match state_set.cut {
             None => &self.start_closures[state_set.before as usize].states,
@@ -550,9 +552,9 @@ impl CacheBuilder {
         &mut self,
         nfa: &Nfa,
         before: LookBehind,
-        column: usize,
+        column: Column,
     ) -> usize {
-        let slot = before as usize * self.columns + column;
+        let slot = before as usize * self.columns + column.index();
         if self.start_contributions[slot].is_some() {
             return slot;
         }
@@ -601,7 +603,7 @@ impl CacheBuilder {
             late,
         } = &self.determinizer.successor;
         let new = RowSpec {
-            before: state_set.before as u32,
+            before: state_set.before,
             now,
             late,
         };
@@ -669,7 +671,7 @@ mod tests {
         let mut cache = CacheBuilder::new(&nfa, &table, config.budget);
         let (start_states, dead) = cache.build_first_states(&table);
         let start = start_states[LookBehind::Start as usize];
-        let column = usize::from(nfa.alphabet.bytes()[usize::from(b'a')]);
+        let column = Column::from(nfa.alphabet.bytes()[usize::from(b'a')]);
         // Give the hash of the state after `a` to another state, as if the two collided.
         let state_set = cache.state_set(&table, start);
         cache.step_set(&nfa, &state_set, column);

@@ -26,16 +26,17 @@
 
 pub(super) mod state_repr;
 
+use super::alphabet::Column;
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::look::{LookAhead, LookBehind, holds};
 use super::nfa::{Nfa, NfaCut, NfaState, NfaStateId};
-use super::report::{EncodedReport, NO_INDEX};
+use super::report::{CutId, EncodedReport, NO_INDEX, PatternId};
 
 /// The set of NFA states that a DFA state represents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StateSet {
     /// The cut whose suffix this is; `None` for the search.
-    pub(super) cut: Option<u32>,
+    pub(super) cut: Option<CutId>,
     pub(super) before: LookBehind,
     /// The sorted NFA states; for the search, those beyond the start closure.
     pub(super) states: Vec<NfaStateId>,
@@ -58,7 +59,7 @@ impl StateSet {
 }
 
 /// The cut of all dead suffixes. No pattern set has that many cuts.
-const DEAD_CUT: u32 = NO_INDEX;
+const DEAD_CUT: CutId = CutId(NO_INDEX);
 
 /// The epsilon closure of the start of every pattern, after one look-behind.
 #[derive(Debug)]
@@ -188,7 +189,7 @@ impl Determinizer {
         &mut self,
         nfa: &Nfa,
         state_set: &StateSet,
-        column: usize,
+        column: Column,
         after: LookBehind,
     ) {
         // Buffers are taken out and given back: the closure below borrows `self` mutably.
@@ -231,7 +232,7 @@ impl Determinizer {
         nfa: &Nfa,
         bit_nfa: &BitNfa,
         (states, next): (&BitStateSet, &mut BitStateSet),
-        column: usize,
+        column: Column,
         after: LookBehind,
     ) {
         let mut reached = std::mem::take(&mut self.resolved);
@@ -261,9 +262,9 @@ impl Determinizer {
     }
 
     /// Computes the successor of a suffix. Without an assertion in the suffix, its look-behind is always the same.
-    pub(super) fn step_suffix(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
+    pub(super) fn step_suffix(&mut self, nfa: &Nfa, state_set: &StateSet, column: Column) {
         let cut = state_set.cut.expect("a suffix has a cut");
-        let has_look = nfa.cuts[cut as usize].has_look;
+        let has_look = nfa.cuts[cut.index()].has_look;
         // One look-behind for all contexts gives one DFA state instead of up to seven.
         let after = match has_look {
             true => state_set
@@ -285,12 +286,12 @@ impl Determinizer {
         &mut self,
         nfa: &Nfa,
         state_set: &StateSet,
-        cut: u32,
+        cut: CutId,
         before: LookBehind,
     ) {
         let mut successor = std::mem::take(&mut self.successor);
         successor.clear();
-        let NfaCut { entry, has_look } = nfa.cuts[cut as usize];
+        let NfaCut { entry, has_look } = nfa.cuts[cut.index()];
         let before = if has_look { before } else { LookBehind::Other };
         self.passes_cuts = true;
         self.round += 1;
@@ -356,13 +357,13 @@ impl Determinizer {
         nfa: &Nfa,
         before: LookBehind,
         states: impl Iterator<Item = NfaStateId>,
-    ) -> Vec<u32> {
+    ) -> Vec<PatternId> {
         let mut reached = Vec::new();
         // A cut after an assertion that only the end decides can no longer activate its suffix, so it is passed.
         self.passes_cuts = true;
         self.resolve(nfa, states, before, LookAhead::End, &mut reached);
         self.passes_cuts = false;
-        let mut patterns: Vec<u32> = reached
+        let mut patterns: Vec<PatternId> = reached
             .into_iter()
             .filter_map(|state| match nfa.states[state.index()] {
                 NfaState::Match(pattern) => Some(pattern),

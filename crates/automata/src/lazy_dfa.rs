@@ -27,7 +27,7 @@ use super::generations::{self, Generations};
 use super::look::LookBehind;
 use super::nfa::Nfa;
 use super::prefilter::Prefilter;
-use super::report::EncodedReport;
+use super::report::{CutId, EncodedReport, PatternId};
 #[cfg(any(test, feature = "test-support"))]
 use super::simd::SimdLevel;
 use super::single_match::SingleMatch;
@@ -185,15 +185,15 @@ impl DfaCache {
     }
 
     /// Returns the start state of the suffix of a cut, if it is built.
-    fn suffix_start(&self, cut: u32, before: LookBehind) -> Option<StateId> {
-        let slot = cut as usize * LookBehind::ALL.len() + before as usize;
+    fn suffix_start(&self, cut: CutId, before: LookBehind) -> Option<StateId> {
+        let slot = cut.index() * LookBehind::ALL.len() + before as usize;
         self.suffixes[slot].get()
     }
 
     /// Publishes the start state of a suffix, whose row is complete.
     fn publish_suffix_start(&self, unbuilt: Unbuilt, state: StateId) {
         if let Unbuilt::SuffixStart(cut, before) = unbuilt {
-            let slot = cut as usize * LookBehind::ALL.len() + before as usize;
+            let slot = cut.index() * LookBehind::ALL.len() + before as usize;
             self.suffixes[slot].set(state);
         }
     }
@@ -278,7 +278,7 @@ impl LazyDfa {
             // here.
             |column| LookBehind::Other.after(nfa.alphabet.flags(column), nfa.look_needs);
         LazyDfa {
-            look_behind_after: (0..nfa.alphabet.len()).map(look_behind_after).collect(),
+            look_behind_after: nfa.alphabet.columns().map(look_behind_after).collect(),
             tiles: [Tile::USUAL, Tile::SMALL],
             filter: None,
             min_prefiltered_len: MIN_PREFILTERED_LEN,
@@ -423,7 +423,7 @@ impl LazyDfa {
             return;
         }
         let mut cache = generation.lock();
-        let mut report = |patterns: &[u32]| {
+        let mut report = |patterns: &[PatternId]| {
             for &pattern in patterns {
                 on(MatchEvent {
                     pattern,

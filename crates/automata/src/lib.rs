@@ -4,7 +4,7 @@
 //! # Example: two patterns in two deltas
 //! ```
 //! use ttsr_automata::pattern::parse;
-//! use ttsr_automata::{MatchEvent, Matcher, PatternLimits};
+//! use ttsr_automata::{MatchEvent, Matcher, PatternId, PatternLimits};
 //!
 //! let limits = PatternLimits::default();
 //! let patterns = [parse("unwrap", &limits).unwrap(), parse(r"panic\b", &limits).unwrap()];
@@ -14,9 +14,10 @@
 //! assert_eq!(events, []);
 //! matcher.push(&mut cursor, b"rap() or panic", |event| events.push(event));
 //! // `unwrap` ends with byte 2 of the second delta. The `\b` after `panic` is still undecided.
-//! assert_eq!(events, [MatchEvent { pattern: 0, at: 2, back: 0 }]);
+//! assert_eq!(events, [MatchEvent { pattern: PatternId(0), at: 2, back: 0 }]);
 //! matcher.finish(&mut cursor, |event| events.push(event));
-//! assert_eq!(events[1], MatchEvent { pattern: 1, at: 0, back: 0 }, "the end of the haystack decides it");
+//! // The end of the haystack decides it.
+//! assert_eq!(events[1], MatchEvent { pattern: PatternId(1), at: 0, back: 0 });
 //! ```
 //!
 //! # How a pattern set becomes a report
@@ -95,6 +96,7 @@ use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;
 use nfa::Nfa;
 use partition::{Partition, PartitionPlan, SimplifiedPattern};
+pub use report::PatternId;
 use simd::SimdLevel;
 pub use table::SHORT;
 use table::sparse::SparseRows;
@@ -107,8 +109,8 @@ const MAX_SHORT_AUTOMATA: usize = 8;
 /// A match event: a pattern matches, and no further input can change that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchEvent {
-    /// The index of the pattern.
-    pub pattern: u32,
+    /// The pattern.
+    pub pattern: PatternId,
     /// The index, in the pushed bytes, of the byte that made the match certain.
     pub at: usize,
     /// The number of bytes between the end of the match and the end of that byte.
@@ -126,7 +128,7 @@ pub struct MatchEvent {
 /// # Example: one matcher for several haystacks, and an assertion that the next byte decides
 /// ```
 /// use ttsr_automata::pattern::parse;
-/// use ttsr_automata::{MatchEvent, Matcher, PatternLimits};
+/// use ttsr_automata::{MatchEvent, Matcher, PatternId, PatternLimits};
 ///
 /// let limits = PatternLimits::default();
 /// let patterns = [parse("unwrap", &limits).unwrap(), parse(r"panic\b", &limits).unwrap()];
@@ -137,9 +139,9 @@ pub struct MatchEvent {
 /// assert_eq!(events, []);
 /// matcher.push(&mut one, b"!", |event| events.push(event));
 /// // The match ends one byte before the byte that decides it.
-/// assert_eq!(events, [MatchEvent { pattern: 1, at: 0, back: 1 }]);
+/// assert_eq!(events, [MatchEvent { pattern: PatternId(1), at: 0, back: 1 }]);
 /// matcher.push(&mut other, b"ap", |event| events.push(event));
-/// assert_eq!(events[1], MatchEvent { pattern: 0, at: 1, back: 0 });
+/// assert_eq!(events[1], MatchEvent { pattern: PatternId(0), at: 1, back: 0 });
 /// matcher.finish(&mut one, |event| panic!("{event:?}"));
 /// ```
 #[derive(Debug)]
@@ -156,7 +158,7 @@ pub struct Matcher {
 struct Automaton {
     lazy: LazyDfa,
     // An automaton numbers its patterns from 0; this maps them to the numbers of the caller.
-    patterns: Box<[u32]>,
+    patterns: Box<[PatternId]>,
 }
 
 /// The search state of one haystack.
@@ -264,15 +266,15 @@ impl Matcher {
         patterns: &[impl Borrow<Hir>],
         table_bytes: usize,
     ) -> Result<Matcher, TooManyClasses> {
-        let all = 0..patterns.len() as u32;
-        let (bytes, chars): (Vec<u32>, Vec<u32>) =
-            all.partition(|&index| nfa::needs_bytes(patterns[index as usize].borrow()));
+        let all = (0..patterns.len() as u32).map(PatternId);
+        let (bytes, chars): (Vec<PatternId>, Vec<PatternId>) =
+            all.partition(|pattern| nfa::needs_bytes(patterns[pattern.index()].borrow()));
         // One automaton for all patterns of a symbol space, not a partition: idleness is a property of all of them
         // together.
-        let automaton = |space, members: Vec<u32>| {
+        let automaton = |space, members: Vec<PatternId>| {
             let own = members
                 .iter()
-                .map(|&index| patterns[index as usize].borrow());
+                .map(|pattern| patterns[pattern.index()].borrow());
             // No pattern is cut: a partial match must be visible as long as it lasts.
             let nfa = Nfa::new(space, &own.collect::<Vec<&Hir>>(), None)?.with_distinct_starts();
             let config = TableConfig {
@@ -529,7 +531,7 @@ impl Automaton {
     #[inline]
     fn event(&self, event: MatchEvent) -> MatchEvent {
         MatchEvent {
-            pattern: self.patterns[event.pattern as usize],
+            pattern: self.patterns[event.pattern.index()],
             ..event
         }
     }

@@ -45,6 +45,11 @@ impl LookBehind {
         LookBehind::Invalid,
     ];
 
+    /// Returns the look-behind with this discriminant.
+    pub(crate) fn from_number(number: u32) -> LookBehind {
+        LookBehind::ALL[number as usize]
+    }
+
     /// Returns the look-behind after a symbol with these flags. A property that no pattern asks about has no flag, so
     /// it does not distinguish states.
     pub(crate) fn after(self, flags: SymbolFlags, look_needs: LookNeeds) -> LookBehind {

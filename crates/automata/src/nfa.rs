@@ -22,10 +22,11 @@ use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::alphabet::{
-    Alphabet, ColumnSet, LookNeeds, Ranges, SymbolSpace, TooManyClasses, byte_ranges,
+    Alphabet, Column, ColumnSet, LookNeeds, Ranges, SymbolSpace, TooManyClasses, byte_ranges,
 };
 use super::hash::{IdentityMap, RangesKey};
 use super::prefix_tree::{PatternStep, PrefixTree, SplitConfig};
+use super::report::{CutId, PatternId};
 use super::split::{GapCriteria, Selectivity, is_single, selectivity};
 
 /// The index of a state of an [`Nfa`].
@@ -63,10 +64,10 @@ pub(crate) enum NfaState {
     Split(Box<[NfaStateId]>),
     /// An epsilon transition if the assertion holds.
     Look { look: Look, next: NfaStateId },
-    /// The pattern with this index has matched.
-    Match(u32),
+    /// The pattern has matched.
+    Match(PatternId),
     /// The search activates the suffix of this cut (an index into [`Nfa::cuts`]); a suffix continues at `next` itself.
-    Cut { cut: u32, next: NfaStateId },
+    Cut { cut: CutId, next: NfaStateId },
 }
 
 /// A cut: the point at which the NFA of a pattern is split into prefix and suffix.
@@ -142,21 +143,21 @@ impl Nfa {
         space: SymbolSpace,
         patterns: &[impl Borrow<Hir>],
         cuts: Option<SplitConfig<'_>>,
-    ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
+    ) -> Result<(Nfa, Vec<PatternId>), TooManyClasses> {
         let mut compiler = NfaCompiler::new(space, cuts);
         // One tree for each pattern, compiled one after the other: states between two lengths belong to one pattern.
         let (mut starts, mut owners) = (Vec::new(), Vec::new());
-        for (index, pattern) in patterns.iter().enumerate() {
+        for (pattern, hir) in (0..).map(PatternId).zip(patterns) {
             // A tree of one pattern still merges its alternatives: `ab|ac` has one state for `a`.
-            let tree = PrefixTree::from_named(space, [(index as u32, pattern.borrow())], cuts);
+            let tree = PrefixTree::from_numbered(space, [(pattern, hir.borrow())], cuts);
             starts.extend(compiler.compile_tree(&tree));
-            owners.resize(compiler.states.len(), index as u32);
+            owners.resize(compiler.states.len(), pattern);
         }
         Ok((compiler.finish(patterns, starts)?, owners))
     }
 
     /// Returns, by cut, the patterns whose suffix starts at it.
-    pub(crate) fn patterns_after_cuts(&self) -> Vec<Vec<u32>> {
+    pub(crate) fn patterns_after_cuts(&self) -> Vec<Vec<PatternId>> {
         self.patterns_reachable_from(self.cuts.iter().map(|cut| cut.entry))
     }
 
@@ -164,7 +165,7 @@ impl Nfa {
     pub(crate) fn patterns_reachable_from(
         &self,
         entries: impl Iterator<Item = NfaStateId>,
-    ) -> Vec<Vec<u32>> {
+    ) -> Vec<Vec<PatternId>> {
         // Marked with the index of the entry, so that it is not cleared between entries.
         let mut seen = vec![u32::MAX; self.states.len()];
         let collect = |(round, entry): (u32, NfaStateId)| {
@@ -260,7 +261,8 @@ impl Nfa {
 
     /// Returns true if the class contains the column.
     #[inline]
-    pub(crate) fn class_contains(&self, class: u32, column: usize) -> bool {
+    pub(crate) fn class_contains(&self, class: u32, column: Column) -> bool {
+        let column = column.index();
         self.classes[class as usize][column / 64] >> (column % 64) & 1 == 1
     }
 }
@@ -446,7 +448,7 @@ impl NfaCompiler {
     }
 
     fn add_cut(&mut self, next: NfaStateId) -> NfaStateId {
-        let cut = self.cuts.len() as u32;
+        let cut = CutId(self.cuts.len() as u32);
         self.cuts.push(next);
         self.add(NfaState::Cut { cut, next })
     }

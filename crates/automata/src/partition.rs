@@ -28,6 +28,7 @@ use super::lazy_dfa::LazyDfa;
 use super::nfa::{self, Nfa};
 use super::partition::profile::{ProfileRun, StateTrace};
 use super::prefix_tree::SplitConfig;
+use super::report::PatternId;
 use super::simd::SimdLevel;
 use super::single_match::MAX_SINGLE_MATCH;
 use super::split::GapCriteria;
@@ -69,8 +70,7 @@ pub(crate) enum AutomatonCount {
 /// The patterns of one automaton.
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
-    /// The indices of the patterns.
-    pub(crate) patterns: Vec<u32>,
+    pub(crate) patterns: Vec<PatternId>,
     pub(crate) space: SymbolSpace,
     pub(crate) gaps: Option<GapCriteria>,
     /// By pattern of the partition: never cut.
@@ -87,7 +87,7 @@ impl Partition {
         mut self,
         simplified: &[SimplifiedPattern],
         config: TableConfig,
-    ) -> Result<(LazyDfa, Box<[u32]>), TooManyClasses> {
+    ) -> Result<(LazyDfa, Box<[PatternId]>), TooManyClasses> {
         // Profiling built this automaton with the first patterns of the sample, so its states are kept. If the budget
         // has changed meanwhile, only the NFA is reused.
         let lazy = match self.profiled.take() {
@@ -102,7 +102,7 @@ impl Partition {
     }
 
     fn compile_nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
-        let subset = |&pattern: &u32| &simplified[pattern as usize].hir;
+        let subset = |pattern: &PatternId| &simplified[pattern.index()].hir;
         let patterns: Vec<&Hir> = self.patterns.iter().map(subset).collect();
         let whole = &self.whole;
         let cuts = self.gaps.map(|gaps| SplitConfig { gaps, whole });
@@ -142,15 +142,15 @@ impl PartitionPlan {
         table_bytes: usize,
     ) -> Result<Vec<Partition>, TooManyClasses> {
         // The two symbol spaces cannot share an alphabet, hence not an automaton either.
-        let needs_bytes = |&pattern: &u32| nfa::needs_bytes(&simplified[pattern as usize].hir);
-        let all = 0..simplified.len() as u32;
-        let (bytes, chars): (Vec<u32>, Vec<u32>) = all.partition(needs_bytes);
+        let needs_bytes = |pattern: &PatternId| nfa::needs_bytes(&simplified[pattern.index()].hir);
+        let all = (0..simplified.len() as u32).map(PatternId);
+        let (bytes, chars): (Vec<PatternId>, Vec<PatternId>) = all.partition(needs_bytes);
         let mut parts = Vec::new();
         for (space, patterns) in [(SymbolSpace::Chars, chars), (SymbolSpace::Bytes, bytes)] {
             if patterns.is_empty() {
                 continue;
             }
-            let every_end = |&pattern: &u32| simplified[pattern as usize].wants_every_end;
+            let every_end = |pattern: &PatternId| simplified[pattern.index()].wants_every_end;
             let whole = patterns.iter().map(every_end).collect();
             let part = Partition {
                 patterns,
@@ -224,7 +224,7 @@ impl Partition {
         }
         // Too many states. The automaton of the profile is still needed for its cuts.
         let after_cuts = lazy.nfa().patterns_after_cuts();
-        let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let subset = |pattern: &PatternId| simplified[pattern.index()].hir.clone();
         let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
         let whole = &self.whole;
         let trace = StateTrace::new(
@@ -235,7 +235,7 @@ impl Partition {
         // A pattern that matches nearly any text keeps its automaton in states with a report. It has an automaton that
         // stops after the first report of each pattern, unless every end is wanted.
         let is_single_match = |index: usize| {
-            let wants_every_end = simplified[self.patterns[index] as usize].wants_every_end;
+            let wants_every_end = simplified[self.patterns[index].index()].wants_every_end;
             run.is_common(index) && !wants_every_end
         };
         let common: Vec<usize> = (0..self.patterns.len())
@@ -275,7 +275,7 @@ impl Partition {
 }
 
 /// Returns, by pattern, the first pattern that it shares a suffix with, directly or through others (union-find).
-fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
+fn suffix_groups(after_cuts: &[Vec<PatternId>], patterns: usize) -> Vec<usize> {
     let mut suffix_groups: Vec<usize> = (0..patterns).collect();
     for patterns in after_cuts {
         for pair in patterns.windows(2) {
@@ -285,13 +285,13 @@ fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
         }
     }
     (0..patterns as u32)
-        .map(|pattern| root(&suffix_groups, pattern))
+        .map(|pattern| root(&suffix_groups, PatternId(pattern)))
         .collect()
 }
 
-fn root(suffix_groups: &[usize], pattern: u32) -> usize {
+fn root(suffix_groups: &[usize], pattern: PatternId) -> usize {
     // Without path compression: chains are short, because few patterns share a suffix.
-    let mut at = pattern as usize;
+    let mut at = pattern.index();
     while suffix_groups[at] != at {
         at = suffix_groups[at];
     }
@@ -479,7 +479,8 @@ impl Partition {
         }
         // By invariant 4 the first automaton reports every match.
         for part in parts.iter_mut().skip(1) {
-            let is_single_match = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
+            let is_single_match =
+                |pattern: &PatternId| !simplified[pattern.index()].wants_every_end;
             if part.patterns.iter().all(is_single_match) {
                 part.is_single_match = part.patterns.len() <= MAX_SINGLE_MATCH;
             }
@@ -508,6 +509,7 @@ mod tests {
     #[test]
     fn patterns_that_share_a_suffix_directly_or_not_are_one_group() {
         let after_cuts = [vec![2, 4], vec![5], vec![1, 4], vec![0, 7, 8]];
+        let after_cuts = after_cuts.map(|after| after.into_iter().map(PatternId).collect());
         assert_eq!(suffix_groups(&after_cuts, 9), [0, 1, 1, 3, 1, 5, 6, 0, 0]);
     }
 
@@ -578,15 +580,18 @@ mod tests {
                 wants_every_end: pattern == 2,
             })
             .collect();
-        let part = |patterns: Vec<u32>| Partition {
+        let part = |patterns: Vec<PatternId>| Partition {
             whole: vec![false; patterns.len()],
             patterns,
             ..Partition::default()
         };
-        let parts = part((0..9).collect()).round_robin(4, &simplified);
+        let parts = part((0..9).map(PatternId).collect()).round_robin(4, &simplified);
         let layout: Vec<(Vec<u32>, bool)> = parts
             .into_iter()
-            .map(|part| (part.patterns, part.is_single_match))
+            .map(|part| {
+                let patterns = part.patterns.iter().map(|pattern| pattern.0);
+                (patterns.collect(), part.is_single_match)
+            })
             .collect();
         let want = [
             (vec![0, 4, 8], false),
@@ -597,7 +602,7 @@ mod tests {
         assert_eq!(layout, want);
         // An automaton that reports each pattern once holds at most `MAX_SINGLE_MATCH` patterns.
         for (more, is_single_match) in [(0, true), (1, false)] {
-            let patterns = vec![3; 2 * (MAX_SINGLE_MATCH + more)];
+            let patterns = vec![PatternId(3); 2 * (MAX_SINGLE_MATCH + more)];
             let parts = part(patterns).round_robin(2, &simplified);
             assert_eq!(parts[1].is_single_match, is_single_match, "{more}");
         }

@@ -487,9 +487,7 @@ impl PrefixClass {
 /// Returns the ASCII bytes of a class.
 fn ascii(nfa: &Nfa, class: u32) -> AsciiSet {
     (0..128u8)
-        .filter(|&byte| {
-            nfa.class_contains(class, usize::from(nfa.alphabet.bytes()[usize::from(byte)]))
-        })
+        .filter(|&byte| nfa.class_contains(class, nfa.alphabet.bytes()[usize::from(byte)].into()))
         .fold(0, |bytes, byte| bytes | 1 << byte)
 }
 

@@ -17,6 +17,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::alphabet::SymbolSpace;
 use super::hash;
+use super::report::PatternId;
 use super::split::{GapCriteria, Selectivity, UNIT, selectivity};
 
 /// The prefix tree of several patterns. Node 0 is the root, and a node comes before its children.
@@ -31,7 +32,7 @@ pub(crate) struct PrefixNode {
     /// The elements that can follow, and the node that each leads to.
     pub(crate) branches: Vec<(PatternStep, u32)>,
     /// The patterns that end here.
-    pub(crate) ends: Vec<u32>,
+    pub(crate) ends: Vec<PatternId>,
 }
 
 /// One element of a pattern.
@@ -56,31 +57,31 @@ pub(crate) struct SplitConfig<'a> {
 }
 
 impl SplitConfig<'_> {
-    fn gaps_of(&self, pattern: u32) -> Option<GapCriteria> {
-        let is_whole = self.whole.get(pattern as usize) == Some(&true);
+    fn gaps_of(&self, pattern: PatternId) -> Option<GapCriteria> {
+        let is_whole = self.whole.get(pattern.index()) == Some(&true);
         (!is_whole).then_some(self.gaps)
     }
 }
 
 impl PrefixTree {
-    /// Builds the tree of patterns, named by their index.
+    /// Builds the tree of patterns, numbered by their index.
     pub(crate) fn new(
         space: SymbolSpace,
         patterns: &[impl Borrow<Hir>],
         cuts: Option<SplitConfig<'_>>,
     ) -> PrefixTree {
-        let named = patterns.iter().enumerate();
-        PrefixTree::from_named(
+        let numbered = (0..).map(PatternId).zip(patterns);
+        PrefixTree::from_numbered(
             space,
-            named.map(|(index, hir)| (index as u32, hir.borrow())),
+            numbered.map(|(pattern, hir)| (pattern, hir.borrow())),
             cuts,
         )
     }
 
-    /// Builds the tree of patterns with the given names.
-    pub(crate) fn from_named<'a>(
+    /// Builds the tree of patterns with the given numbers.
+    pub(crate) fn from_numbered<'a>(
         space: SymbolSpace,
-        patterns: impl IntoIterator<Item = (u32, &'a Hir)>,
+        patterns: impl IntoIterator<Item = (PatternId, &'a Hir)>,
         cuts: Option<SplitConfig<'_>>,
     ) -> PrefixTree {
         let mut builder = PrefixTreeBuilder {
@@ -91,8 +92,8 @@ impl PrefixTree {
             },
             by_fingerprint: HashMap::new(),
         };
-        for (name, pattern) in patterns {
-            builder.add(pattern, name);
+        for (pattern, hir) in patterns {
+            builder.add(hir, pattern);
         }
         builder.tree
     }
@@ -108,16 +109,16 @@ struct PrefixTreeBuilder<'a> {
 }
 
 impl PrefixTreeBuilder<'_> {
-    fn add(&mut self, pattern: &Hir, index: u32) {
-        match pattern.kind() {
+    fn add(&mut self, hir: &Hir, pattern: PatternId) {
+        match hir.kind() {
             // Alternatives at the top are prefixes of their own, so that `from|for` shares its first element with
             // others.
-            HirKind::Alternation(subs) => subs.iter().for_each(|sub| self.add(sub, index)),
-            HirKind::Capture(capture) => self.add(&capture.sub, index),
+            HirKind::Alternation(subs) => subs.iter().for_each(|sub| self.add(sub, pattern)),
+            HirKind::Capture(capture) => self.add(&capture.sub, pattern),
             _ => {
                 let mut steps = Vec::new();
-                flatten(self.space, pattern, &mut steps);
-                if let Some(gaps) = self.cuts.and_then(|cuts| cuts.gaps_of(index)) {
+                flatten(self.space, hir, &mut steps);
+                if let Some(gaps) = self.cuts.and_then(|cuts| cuts.gaps_of(pattern)) {
                     mark_cut(gaps, &mut steps);
                 }
                 let end = steps
@@ -126,8 +127,8 @@ impl PrefixTreeBuilder<'_> {
                     .fold(0, |node, step| self.child(node, step));
                 // Two alternatives may be equal. A pattern is reported once.
                 let ends = &mut self.tree.nodes[end as usize].ends;
-                if !ends.contains(&index) {
-                    ends.push(index);
+                if !ends.contains(&pattern) {
+                    ends.push(pattern);
                 }
             }
         }
@@ -250,6 +251,11 @@ fn hash_hir(hir: &Hir) -> u64 {
 mod tests {
     use super::*;
 
+    /// Returns the numbers of the patterns that end at a node.
+    fn numbers(node: &PrefixNode) -> Vec<u32> {
+        node.ends.iter().map(|pattern| pattern.0).collect()
+    }
+
     #[test]
     fn common_prefixes_occur_once() {
         let patterns: Vec<Hir> = [
@@ -263,22 +269,11 @@ mod tests {
         // The nodes of `from` with a space and a quote, then of `a` and `b` with a quote each; of the word, `x` and
         // `y`; of `z`; and the root.
         assert_eq!(tree.nodes.len(), 6 + 4 + 3 + 1 + 1);
-        let ends: Vec<&Vec<u32>> = tree
-            .nodes
-            .iter()
-            .map(|node| &node.ends)
-            .filter(|ends| !ends.is_empty())
-            .collect();
+        let ends = tree.nodes.iter().map(numbers);
+        let ends: Vec<Vec<u32>> = ends.filter(|ends| !ends.is_empty()).collect();
         assert_eq!(
             ends,
-            [
-                &vec![4],
-                &vec![0, 5],
-                &vec![1],
-                &vec![2],
-                &vec![3],
-                &vec![4]
-            ]
+            [vec![4], vec![0, 5], vec![1], vec![2], vec![3], vec![4]]
         );
     }
 
@@ -291,8 +286,8 @@ mod tests {
         let grouped = PrefixTree::new(SymbolSpace::Chars, &grouped, None);
         assert_eq!((plain.nodes.len(), grouped.nodes.len()), (7, 7));
         assert_eq!(
-            (&*plain.nodes[0].ends, &*grouped.nodes[0].ends),
-            (&[2][..], &[1, 2][..])
+            [&plain, &grouped].map(|tree| numbers(&tree.nodes[0])),
+            [vec![2], vec![1, 2]]
         );
     }
 

@@ -6,6 +6,7 @@
 use regex_syntax::hir::Look;
 
 use super::nfa::{Nfa, NfaState, NfaStateId};
+use super::report::{CutId, PatternId};
 use super::suffix::CursorExtra;
 
 /// The most patterns of such an automaton.
@@ -22,7 +23,10 @@ pub(super) struct SingleMatch {
 
 impl SingleMatch {
     pub(super) fn new(nfa: &Nfa) -> SingleMatch {
-        let bits = |patterns: Vec<u32>| patterns.iter().fold(0u64, |bits, at| bits | 1 << at);
+        let bits = |patterns: Vec<PatternId>| {
+            let patterns = patterns.iter();
+            patterns.fold(0u64, |bits, pattern| bits | 1 << pattern.0)
+        };
         // A pattern with several starts can start anywhere if one of them can.
         let anywhere = nfa
             .starts
@@ -40,23 +44,23 @@ impl SingleMatch {
     }
 
     /// Returns true the first time it is called for a pattern, and marks the pattern as reported.
-    pub(super) fn is_first(&self, extra: &mut CursorExtra, pattern: u32) -> bool {
+    pub(super) fn is_first(&self, extra: &mut CursorExtra, pattern: PatternId) -> bool {
         // The shift is in range: such an automaton has at most `MAX_SINGLE_MATCH` patterns.
-        let is_first = extra.hit >> pattern & 1 == 0;
-        extra.hit |= 1 << pattern;
+        let is_first = extra.hit >> pattern.0 & 1 == 0;
+        extra.hit |= 1 << pattern.0;
         self.update_exhausted(extra);
         is_first
     }
 
     /// Returns true if all patterns after the cut have been reported.
-    pub(super) fn is_cut_exhausted(&self, extra: &CursorExtra, cut: u32) -> bool {
-        self.patterns_after_cut[cut as usize] & !extra.hit == 0
+    pub(super) fn is_cut_exhausted(&self, extra: &CursorExtra, cut: CutId) -> bool {
+        self.patterns_after_cut[cut.index()] & !extra.hit == 0
     }
 
     /// Drops the suffixes whose patterns have all been reported.
     pub(super) fn drop_exhausted_suffixes(&self, extra: &mut CursorExtra) {
         let hit = extra.hit;
-        let is_open = |cut: u32| self.patterns_after_cut[cut as usize] & !hit != 0;
+        let is_open = |cut: CutId| self.patterns_after_cut[cut.index()] & !hit != 0;
         // A suffix may still match, but no report of it would get through: stepping it would only delay exhaustion.
         extra.suffixes.retain(|suffix| is_open(suffix.cut));
         if let Some(nfa_cursor) = &mut extra.nfa_cursor {
@@ -106,7 +110,7 @@ mod tests {
             Suffix { cut, state, next }
         };
         let mut extra = CursorExtra {
-            suffixes: vec![suffix(0), suffix(1)],
+            suffixes: vec![suffix(CutId(0)), suffix(CutId(1))],
             ..CursorExtra::default()
         };
         for (pattern, nfa_cursor, suffixes) in [
@@ -115,19 +119,20 @@ mod tests {
             (1, [true, false], 1),
             (2, [true, true], 0),
         ] {
+            let pattern = PatternId(pattern);
             assert!(
                 single_match.is_first(&mut extra, pattern)
                     && !single_match.is_first(&mut extra, pattern)
             );
             assert_eq!(
-                [0, 1].map(|cut| single_match.is_cut_exhausted(&extra, cut)),
+                [0, 1].map(|cut| single_match.is_cut_exhausted(&extra, CutId(cut))),
                 nfa_cursor,
-                "{pattern}"
+                "{pattern:?}"
             );
             assert!(!extra.is_exhausted, "a tail is live");
             single_match.drop_exhausted_suffixes(&mut extra);
-            assert_eq!(extra.suffixes.len(), suffixes, "{pattern}");
-            assert_eq!(extra.is_exhausted, suffixes == 0, "{pattern}");
+            assert_eq!(extra.suffixes.len(), suffixes, "{pattern:?}");
+            assert_eq!(extra.is_exhausted, suffixes == 0, "{pattern:?}");
         }
     }
 }

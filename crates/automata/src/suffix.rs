@@ -1,18 +1,19 @@
 //! The parts of a cursor besides its state: the live suffixes of cut patterns, and its NFA states in the fallback.
 
+use super::alphabet::Column;
 use super::bit_nfa::{BitNfa, BitStateSet};
 use super::cache::CacheBuilder;
 use super::determinize::StateSet;
 use super::look::LookBehind;
 use super::nfa::Nfa;
-use super::report::{EncodedReport, Reported};
+use super::report::{CutId, EncodedReport, PatternId, Reported};
 use super::table::short_input::ShortInput;
 use super::table::{BLOCK, StateId, Table};
 
 /// A live suffix: the automaton after a cut that was reached. A cursor has at most one for each cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suffix {
-    pub(super) cut: u32,
+    pub(super) cut: CutId,
     pub(super) state: StateId,
     /// The state after the symbols of the step in progress.
     pub(super) next: StateId,
@@ -39,17 +40,17 @@ pub(super) struct CursorExtra {
 pub(super) struct NfaCursor {
     pub(super) before: LookBehind,
     pub(super) search: BitStateSet,
-    pub(super) suffixes: Vec<(u32, StateSet)>,
+    pub(super) suffixes: Vec<(CutId, StateSet)>,
     /// The symbols until the states are next looked up in the table.
     pub(super) wait: u32,
 }
 
 /// The reports of a step that is not complete: patterns, each with whether it ended before the symbol.
 #[derive(Debug, Default)]
-pub(super) struct StepReports(Vec<(u32, bool)>);
+pub(super) struct StepReports(Vec<(PatternId, bool)>);
 
 impl StepReports {
-    pub(super) fn push(&mut self, pattern: u32, is_late: bool) {
+    pub(super) fn push(&mut self, pattern: PatternId, is_late: bool) {
         self.0.push((pattern, is_late));
     }
 
@@ -83,7 +84,7 @@ impl StepReports {
     }
 
     /// Returns each pattern, and whether it ended before the symbol.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, bool)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PatternId, bool)> {
         self.0.iter().copied()
     }
 }
@@ -173,7 +174,7 @@ impl NfaCursor {
         nfa: &Nfa,
         bit_nfa: &BitNfa,
         cache: &mut CacheBuilder,
-        column: usize,
+        column: Column,
         hits: &mut StepReports,
     ) {
         let before = self.before;
@@ -237,7 +238,7 @@ impl NfaCursor {
         &mut self,
         nfa: &Nfa,
         cache: &mut CacheBuilder,
-        cut: u32,
+        cut: CutId,
         before: LookBehind,
         is_late: bool,
         hits: &mut StepReports,

@@ -38,6 +38,7 @@ pub(crate) mod short_input;
 pub(crate) mod sparse;
 
 use super::alphabet::{Alphabet, Column, STAY};
+use super::look::LookBehind;
 use super::report::EncodedReport;
 use super::simd::SimdLevel;
 use super::sync::{AtomicU32, Ordering};
@@ -91,7 +92,8 @@ pub(crate) struct Table {
     end: usize,
     /// The reports of the states that have one, one after the other.
     reports: Box<[AtomicU32]>,
-    columns: usize,
+    /// The column of the reentry cell, which follows the columns of the alphabet.
+    reentry: Column,
     stride: usize,
     match_bit: u32,
     special_bits: u32,
@@ -209,7 +211,7 @@ impl Table {
             cells,
             end,
             reports: reserve(room),
-            columns,
+            reentry: Column::new(columns),
             stride,
             match_bit: match_bit as u32,
             special_bits: Table::special_bits(match_bit),
@@ -313,36 +315,36 @@ impl Table {
 
     /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have
     /// [a free slot](Table::has_slot).
-    pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
+    pub(crate) fn set(&self, from: StateId, column: Column, to: StateId) {
         if from.is_sparse() {
             return self.set_slot(from, column, to);
         }
         // Writers hold the lock of the cache, except those that redirect a cell to a promoted state, and all of these
         // store the same value (invariant 2).
-        self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
+        self.cells[from.0 as usize + column.index()].store(to.0, Ordering::Release);
     }
 
     /// Returns the state of a live suffix after it is activated again.
     #[inline]
     pub(crate) fn reentry(&self, suffix: StateId) -> StateId {
-        self.step(suffix, self.columns)
+        self.step(suffix, self.reentry)
     }
 
     /// Publishes the state that [`Table::reentry`] returns.
     pub(crate) fn set_reentry(&self, suffix: StateId, to: StateId) {
-        self.set(suffix, self.columns, to);
+        self.set(suffix, self.reentry, to);
     }
 
-    /// Returns the index of the state's look-behind.
-    pub(crate) fn before(&self, state: StateId) -> u32 {
+    /// Returns the look-behind of the state.
+    pub(crate) fn before(&self, state: StateId) -> LookBehind {
         if state.is_sparse() {
             return self.sparse_before(state);
         }
         let about = self.row_info(state);
-        match self.is_special(state) {
+        LookBehind::from_number(match self.is_special(state) {
             true => self.reports[about as usize].load(Ordering::Relaxed),
             false => about,
-        }
+        })
     }
 
     /// Returns the report of a state that is special and not [`Table::unknown`].
@@ -365,7 +367,12 @@ impl Table {
 
     fn row_info(&self, state: StateId) -> u32 {
         // Written before the id of the state was published.
-        self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
+        self.cells[self.info_cell(state)].load(Ordering::Relaxed)
+    }
+
+    /// Returns the index of the last cell of a full row, which has its look-behind or the offset of its report.
+    fn info_cell(&self, state: StateId) -> usize {
+        state.0 as usize + self.reentry.index() + 1
     }
 
     /// Returns which states get sparse rows.
@@ -409,8 +416,7 @@ pub(crate) struct RowAllocator {
 /// The description of a new row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowSpec<'a> {
-    /// The index of the state's look-behind.
-    pub(crate) before: u32,
+    pub(crate) before: LookBehind,
     pub(crate) now: &'a [EncodedReport],
     pub(crate) late: &'a [EncodedReport],
 }
@@ -471,15 +477,19 @@ impl RowAllocator {
         table.set(state, STAY, state);
         let about = match new.is_special() {
             true => self.add_report(table, new),
-            false => new.before,
+            false => new.before as u32,
         };
-        table.cells[state.0 as usize + table.columns + 1].store(about, Ordering::Relaxed);
+        table.cells[table.info_cell(state)].store(about, Ordering::Relaxed);
         Some(state)
     }
 
     fn add_report(&mut self, table: &Table, new: RowSpec<'_>) -> u32 {
         let about = self.free_report;
-        let head = [new.before, new.now.len() as u32, new.late.len() as u32];
+        let head = [
+            new.before as u32,
+            new.now.len() as u32,
+            new.late.len() as u32,
+        ];
         let lists = new.now.iter().chain(new.late).map(|report| report.bits());
         for value in head.into_iter().chain(lists) {
             table.reports[self.free_report].store(value, Ordering::Relaxed);
@@ -513,6 +523,7 @@ fn reserve(cells: usize) -> Box<[AtomicU32]> {
 mod tests {
     use super::super::alphabet::SymbolSpace;
     use super::super::nfa::Nfa;
+    use super::super::report::{CutId, PatternId};
     use super::super::test_support::parsed;
     use super::*;
 
@@ -529,7 +540,7 @@ mod tests {
 
     fn new(now: &[EncodedReport]) -> RowSpec<'_> {
         RowSpec {
-            before: 3,
+            before: LookBehind::AsciiWord,
             now,
             late: &[],
         }
@@ -545,16 +556,19 @@ mod tests {
         assert_eq!(rows.bytes(&table) - before, 4 * stride);
         // A report: the look-behind, two lengths, and the lists.
         let report = RowSpec {
-            before: 1,
-            now: &[5, 7].map(EncodedReport::of_pattern),
-            late: &[EncodedReport::of_cut(9)],
+            before: LookBehind::Lf,
+            now: &[5, 7].map(|pattern| EncodedReport::of_pattern(PatternId(pattern))),
+            late: &[EncodedReport::of_cut(CutId(9))],
         };
         assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
         let before = rows.bytes(&table);
         let special = rows.add(&table, report).expect("room");
         assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
         assert!(table.is_special(special) && !table.is_special(plain));
-        assert_eq!((table.before(special), table.before(plain)), (1, 3));
+        assert_eq!(
+            (table.before(special), table.before(plain)),
+            (LookBehind::Lf, LookBehind::AsciiWord)
+        );
         let list = |list: &[AtomicU32]| -> Vec<EncodedReport> {
             list.iter().map(EncodedReport::load).collect()
         };
@@ -566,7 +580,7 @@ mod tests {
     #[test]
     fn an_unknown_state_leads_to_itself_on_every_column() {
         let (nfa, table, _) = table();
-        for column in 0..=nfa.alphabet.len() {
+        for column in (0..=nfa.alphabet.len()).map(Column::new) {
             assert_eq!(table.step(table.unknown(), column), table.unknown());
         }
     }
@@ -579,8 +593,10 @@ mod tests {
         // Rows without a report end below the match bit; `UNKNOWN` takes the first row above it.
         let plain = std::iter::from_fn(|| rows.add(&table, new(&[]))).count();
         assert_eq!(plain, room / stride);
-        let special =
-            std::iter::from_fn(|| rows.add(&table, new(&[EncodedReport::of_pattern(1)]))).count();
+        let special = std::iter::from_fn(|| {
+            rows.add(&table, new(&[EncodedReport::of_pattern(PatternId(1))]))
+        })
+        .count();
         assert_eq!(special, room / stride - 1);
     }
 }

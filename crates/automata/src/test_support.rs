@@ -217,13 +217,13 @@ fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32,
         if !is_done {
             matcher.push(&mut cursor, delta, |event| {
                 let decided = from + event.at + 1;
-                note(event.pattern, decided - event.back, decided);
+                note(event.pattern.0, decided - event.back, decided);
             });
         }
         from = to;
     }
     matcher.finish(&mut cursor, |event| {
-        note(event.pattern, text.len() - event.back, text.len());
+        note(event.pattern.0, text.len() - event.back, text.len());
     });
 }
 

@@ -280,7 +280,7 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
             let mut ends = Vec::new();
             let mut cursor = matcher.start();
             matcher.push(&mut cursor, b"a-bb-c\nb a b", |event| {
-                ends.push((event.pattern, event.at + 1 - event.back));
+                ends.push((event.pattern.0, event.at + 1 - event.back));
             });
             ends.sort_unstable();
             assert_eq!(
@@ -593,14 +593,14 @@ fn sabotaged(matcher: &Matcher, text: &[u8], how: Sabotage) -> Vec<(u32, usize)>
         matcher.push(&mut cursor, delta, |event| {
             let decided = index * step + event.at + 1;
             found
-                .entry(event.pattern)
+                .entry(event.pattern.0)
                 .or_insert((decided.saturating_sub(event.back), decided));
         });
     }
     if !matches!(how, Sabotage::SkipEnd) {
         matcher.finish(&mut cursor, |event| {
             found
-                .entry(event.pattern)
+                .entry(event.pattern.0)
                 .or_insert((text.len() - event.back, text.len()));
         });
     }
@@ -708,7 +708,7 @@ fn a_worn_table_is_replaced_once_and_again_when_nobody_uses_the_one_before() {
     );
     let mut found = Vec::new();
     matcher.push(&mut idle, b"x", |event| {
-        found.push((event.pattern, event.at, event.back))
+        found.push((event.pattern.0, event.at, event.back))
     });
     assert_eq!(found, [(0, 0, 0)]);
     drop(idle);
@@ -740,11 +740,11 @@ fn tables_that_grow_from_a_small_one_find_what_an_ample_one_finds() {
         let mut cursor = matcher.start();
         for (index, bytes) in text.chunks(delta).enumerate() {
             matcher.push(&mut cursor, bytes, |event| {
-                found.push((event.pattern, index * delta + event.at, event.back));
+                found.push((event.pattern.0, index * delta + event.at, event.back));
             });
         }
         matcher.finish(&mut cursor, |event| {
-            found.push((event.pattern, text.len(), event.back))
+            found.push((event.pattern.0, text.len(), event.back))
         });
         found
     };
@@ -797,11 +797,11 @@ fn lanes_find_what_plain_steps_find() {
                 let mut cursor = matcher.start();
                 for delta in text.chunks(150) {
                     matcher.push(&mut cursor, delta, |event| {
-                        found.push((event.pattern, event.at, event.back))
+                        found.push((event.pattern.0, event.at, event.back))
                     });
                 }
                 matcher.finish(&mut cursor, |event| {
-                    found.push((event.pattern, usize::MAX, event.back))
+                    found.push((event.pattern.0, usize::MAX, event.back))
                 });
                 found
             });
@@ -899,12 +899,12 @@ fn a_filter_finds_what_regex_and_plain_steps_find() {
                 let mut from = 0;
                 for &to in cuts.iter().chain([&text.len()]) {
                     matcher.push(&mut cursor, &text[from..to], |event| {
-                        found.push((event.pattern, from + event.at, event.back));
+                        found.push((event.pattern.0, from + event.at, event.back));
                     });
                     from = to;
                 }
                 matcher.finish(&mut cursor, |event| {
-                    found.push((event.pattern, usize::MAX, event.back));
+                    found.push((event.pattern.0, usize::MAX, event.back));
                 });
                 (found, Matcher::invalid_bytes(&cursor))
             });
@@ -1211,7 +1211,7 @@ fn a_search_that_begins_within_a_text_sees_what_precedes_it() {
             matcher.restart_after(&mut cursor, before.as_bytes());
             assert!(matcher.is_idle(&cursor), "{before:?}");
             let mut found = Vec::new();
-            matcher.push(&mut cursor, b"ab", |event| found.push(event.pattern));
+            matcher.push(&mut cursor, b"ab", |event| found.push(event.pattern.0));
             found.sort_unstable();
             assert_eq!(found, patterns, "{before:?} in {budget} bytes");
         }
@@ -1405,14 +1405,14 @@ fn a_suffix_does_not_outlive_its_haystack() {
     let mut cursor = matcher.start();
     let mut found = Vec::new();
     for (delta, restarts) in [(&b"needle"[..], false), (&gap, true), (b"eye", false)] {
-        matcher.push(&mut cursor, delta, |event| found.push(event.pattern));
+        matcher.push(&mut cursor, delta, |event| found.push(event.pattern.0));
         if restarts {
             matcher.restart(&mut cursor);
         }
     }
     assert_eq!(found, [0; 0], "the match began in another haystack");
     for delta in [&b"needle"[..], &gap, b"eye"] {
-        matcher.push(&mut cursor, delta, |event| found.push(event.pattern));
+        matcher.push(&mut cursor, delta, |event| found.push(event.pattern.0));
     }
     assert_eq!(found, [0]);
 }

@@ -22,13 +22,17 @@ mod matcher {
     /// A stand-in for the alphabet: `STAY`, the columns of `a` and `b`, and one column for everything else. Two symbols
     /// are enough to step from one state to another and on.
     pub(crate) mod alphabet {
-        pub(crate) const STAY: usize = 0;
+        pub(crate) const STAY: Column = Column(0);
 
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, Debug)]
         pub(crate) struct Column(usize);
 
         impl Column {
             pub(crate) const MAX: usize = u8::MAX as usize;
+
+            pub(crate) fn new(index: usize) -> Column {
+                Column(index)
+            }
 
             pub(crate) fn index(self) -> usize {
                 self.0
@@ -56,6 +60,22 @@ mod matcher {
                     bytes
                 };
                 &BYTES
+            }
+        }
+    }
+
+    /// A stand-in for the look-behind.
+    pub(crate) mod look {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum LookBehind {
+            Start,
+            Lf,
+            Cr,
+        }
+
+        impl LookBehind {
+            pub(crate) fn from_number(number: u32) -> LookBehind {
+                [LookBehind::Start, LookBehind::Lf, LookBehind::Cr][number as usize]
             }
         }
     }
@@ -291,8 +311,9 @@ fn a_full_table_is_replaced_while_others_step_it() {
 /// finds it built finds its whole row, although it takes no lock.
 #[test]
 fn a_row_is_whole_before_anyone_steps_into_it() {
-    use matcher::alphabet::Alphabet;
-    use matcher::report::{EncodedReport, Reported};
+    use matcher::alphabet::{Alphabet, Column};
+    use matcher::look::LookBehind;
+    use matcher::report::{EncodedReport, PatternId, Reported};
     use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
     struct Shared {
@@ -304,7 +325,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
 
     impl Shared {
         fn step(&self) {
-            let next = self.table.step(self.start, 1);
+            let next = self.table.step(self.start, Column::new(1));
             let next = match next == self.table.unknown() {
                 true => self.build(),
                 false => next,
@@ -317,11 +338,11 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
                 .map(|cell| EncodedReport::load(cell).decode());
             assert_eq!(
                 now.collect::<Vec<_>>(),
-                [Reported::Pattern(7)],
+                [Reported::Pattern(PatternId(7))],
                 "what it reports"
             );
-            assert_eq!(self.table.before(next), 3, "the look-behind");
-            let on = self.table.step(next, 2);
+            assert_eq!(self.table.before(next), LookBehind::Cr, "the look-behind");
+            let on = self.table.step(next, Column::new(2));
             assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
         }
 
@@ -330,14 +351,14 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
             let (rows, known) = &mut *rows;
             let row = known.unwrap_or_else(|| {
                 let new = RowSpec {
-                    before: 3,
-                    now: &[EncodedReport::of_pattern(7)],
+                    before: LookBehind::Cr,
+                    now: &[EncodedReport::of_pattern(PatternId(7))],
                     late: &[],
                 };
                 rows.add(&self.table, new).expect("there is room")
             });
             *known = Some(row);
-            self.table.set(self.start, 1, row);
+            self.table.set(self.start, Column::new(1), row);
             row
         }
     }
@@ -346,7 +367,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
         let table = Table::new(&Alphabet, TableConfig::BARE);
         let mut rows = RowAllocator::new(&table);
         let new = RowSpec {
-            before: 0,
+            before: LookBehind::Start,
             now: &[],
             late: &[],
         };
@@ -370,7 +391,8 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
 // be the latest value.
 #[test]
 fn a_sparse_row_leads_where_the_full_one_does() {
-    use matcher::alphabet::Alphabet;
+    use matcher::alphabet::{Alphabet, Column};
+    use matcher::look::LookBehind;
     use matcher::table::sparse::SparseRows;
     use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
@@ -381,7 +403,7 @@ fn a_sparse_row_leads_where_the_full_one_does() {
         target: StateId,
     }
 
-    fn new(before: u32) -> RowSpec<'static> {
+    fn new(before: LookBehind) -> RowSpec<'static> {
         RowSpec {
             before,
             now: &[],
@@ -392,11 +414,11 @@ fn a_sparse_row_leads_where_the_full_one_does() {
     impl Shared {
         /// Steps to the state with the sparse row and on. Returns true if it had a full row by then.
         fn step(&self) -> bool {
-            let state = self.table.step(self.start, 1);
-            assert_eq!(self.table.before(state), 2, "the look-behind");
-            let target = self.table.step(state, 2);
+            let state = self.table.step(self.start, Column::new(1));
+            assert_eq!(self.table.before(state), LookBehind::Cr, "the look-behind");
+            let target = self.table.step(state, Column::new(2));
             assert_eq!(target, self.target, "the target");
-            let other = self.table.step(state, 1);
+            let other = self.table.step(state, Column::new(1));
             assert_eq!(other, self.table.unknown(), "no other transition");
             !state.is_sparse()
         }
@@ -417,10 +439,12 @@ fn a_sparse_row_leads_where_the_full_one_does() {
             let table = Table::new(&Alphabet, config);
             let mut rows = RowAllocator::new(&table);
             let mut add = |before| rows.add(&table, new(before)).expect("there is room");
-            let (start, target) = (add(0), add(1));
-            let sparse = rows.add_sparse(&table, new(2)).expect("there is room");
-            table.set(start, 1, sparse);
-            table.set(sparse, 2, target);
+            let (start, target) = (add(LookBehind::Start), add(LookBehind::Lf));
+            let sparse = rows
+                .add_sparse(&table, new(LookBehind::Cr))
+                .expect("there is room");
+            table.set(start, Column::new(1), sparse);
+            table.set(sparse, Column::new(2), target);
             let shared = Arc::new(Shared {
                 table,
                 start,
@@ -430,7 +454,9 @@ fn a_sparse_row_leads_where_the_full_one_does() {
             let other = thread::spawn({
                 let shared = Arc::clone(&shared);
                 move || {
-                    let full = rows.add(&shared.table, new(2)).expect("there is room");
+                    let full = rows
+                        .add(&shared.table, new(LookBehind::Cr))
+                        .expect("there is room");
                     shared.table.promote(shared.sparse, full);
                 }
             });

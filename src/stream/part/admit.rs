@@ -86,7 +86,7 @@ impl Admission<'_> {
         end: TextEnd,
         match_context: impl FnOnce() -> MatchContext,
     ) {
-        let pattern = &view.patterns[event.pattern as usize];
+        let pattern = &view.patterns[event.pattern.index()];
         let rule = pattern.rule;
         let in_arg = match (&pattern.arg, scope.arg) {
             (Some(wanted), Some(arg)) => wanted.applies(arg),

@@ -16,6 +16,7 @@
 use super::super::determinize::{StateSet, Successor};
 use super::super::look::LookBehind;
 use super::super::nfa::NfaStateId;
+use super::super::report::CutId;
 
 /// Replaces `code` by the representation of a successor. Its lists must be sorted and free of duplicates.
 pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
@@ -27,7 +28,7 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     code.clear();
     code.push(state_set.before as u8);
     // The largest cut is that of dead suffixes, `NO_INDEX`, so adding one cannot overflow.
-    push_varint(state_set.cut.map_or(0, |cut| cut + 1), code);
+    push_varint(state_set.cut.map_or(0, |cut| cut.0 + 1), code);
     // The states come last, so they need no length.
     for list in [now, late] {
         push_varint(list.len() as u32, code);
@@ -39,10 +40,10 @@ pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
 /// Decodes the state set; the reports are skipped.
 pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut rest = &code[1..];
-    state_set.before = LookBehind::ALL[usize::from(code[0])];
+    state_set.before = LookBehind::from_number(code[0].into());
     // `encode` has written every byte of `code`, so the reads below cannot run out.
     // Zero means no cut, so the subtraction fails for it.
-    state_set.cut = read_varint(&mut rest).checked_sub(1);
+    state_set.cut = read_varint(&mut rest).checked_sub(1).map(CutId);
     for _ in 0..2 {
         for _ in 0..read_varint(&mut rest) {
             read_varint(&mut rest);
@@ -88,21 +89,24 @@ fn read_varint(rest: &mut &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::report::EncodedReport;
+    use super::super::super::report::{EncodedReport, PatternId};
     use super::*;
 
     #[test]
     fn a_code_holds_what_it_was_made_of() {
         let successor = Successor {
             state_set: StateSet {
-                cut: Some(300),
+                cut: Some(CutId(300)),
                 before: LookBehind::Cr,
                 states: [0, 1, 127, 128, 70_000, u32::MAX]
                     .map(NfaStateId::from_number)
                     .into(),
             },
-            now: vec![EncodedReport::of_pattern(5), EncodedReport::of_cut(0)],
-            late: vec![EncodedReport::of_pattern(0)],
+            now: vec![
+                EncodedReport::of_pattern(PatternId(5)),
+                EncodedReport::of_cut(CutId(0)),
+            ],
+            late: vec![EncodedReport::of_pattern(PatternId(0))],
         };
         let (mut code, mut state_set) = (Vec::new(), StateSet::default());
         encode(&successor, &mut code);
@@ -111,7 +115,7 @@ mod tests {
         let mut other = Vec::new();
         encode(
             &Successor {
-                late: vec![EncodedReport::of_pattern(1)],
+                late: vec![EncodedReport::of_pattern(PatternId(1))],
                 ..successor
             },
             &mut other,

@@ -1,9 +1,10 @@
 //! The fallback for a full table: a cursor leaves the table with its NFA states, steps them, and returns.
 
 use super::super::MatchEvent;
-use super::super::alphabet::SymbolSpan;
+use super::super::alphabet::{Column, SymbolSpan};
 use super::super::bit_nfa::BitNfa;
 use super::super::cache::CacheBuilder;
+use super::super::report::CutId;
 use super::super::suffix::{NfaCursor, StepReports, Suffix};
 use super::super::sync::Arc;
 use super::{DfaCache, DfaCursor, LazyDfa};
@@ -95,7 +96,7 @@ impl LazyDfa {
         let Some(state) = cache.intern_set(&self.nfa, table, &nfa_cursor.state_set()) else {
             return false;
         };
-        let to_suffix = |(cut, state_set): &(u32, _)| {
+        let to_suffix = |(cut, state_set): &(CutId, _)| {
             let state = cache.intern_set(&self.nfa, table, state_set)?;
             let (cut, next) = (*cut, state);
             Some(Suffix { cut, state, next })
@@ -128,7 +129,7 @@ impl LazyDfa {
         &self,
         cache: &mut CacheBuilder,
         cursor: &mut DfaCursor,
-        column: usize,
+        column: Column,
         span: SymbolSpan,
         on: &mut impl FnMut(MatchEvent),
     ) {

@@ -55,7 +55,7 @@
 use super::super::MatchEvent;
 use super::super::alphabet::{Column, SymbolSpan};
 use super::super::prefilter::Prefilter;
-use super::super::report::EncodedReport;
+use super::super::report::{EncodedReport, PatternId};
 use super::super::suffix::CursorExtra;
 use super::super::sync::Arc;
 use super::super::table::{BLOCK, StateId};
@@ -257,7 +257,7 @@ impl LazyDfa {
         bytes: &[u8],
         mut at: usize,
         end: usize,
-        mut step: impl FnMut(&mut DfaCursor, usize, SymbolSpan) -> bool,
+        mut step: impl FnMut(&mut DfaCursor, Column, SymbolSpan) -> bool,
     ) -> usize {
         while let Some(&byte) = bytes.get(at)
             && !cursor.in_fallback()
@@ -300,7 +300,7 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
         at: usize,
-        mut step: impl FnMut(&mut DfaCursor, usize, SymbolSpan),
+        mut step: impl FnMut(&mut DfaCursor, Column, SymbolSpan),
     ) -> usize {
         let alphabet = &self.nfa.alphabet;
         if !cursor.decoder.is_pending() {
@@ -389,7 +389,7 @@ impl LazyDfa {
     pub(super) fn step(
         &self,
         cursor: &mut DfaCursor,
-        column: usize,
+        column: Column,
         span: SymbolSpan,
         on: &mut impl FnMut(MatchEvent),
     ) {
@@ -423,7 +423,7 @@ impl LazyDfa {
     fn step_single_state(
         &self,
         cursor: &mut DfaCursor,
-        column: usize,
+        column: Column,
         span: SymbolSpan,
         on: &mut impl FnMut(MatchEvent),
     ) -> bool {
@@ -461,7 +461,7 @@ impl LazyDfa {
     pub(super) fn report(
         &self,
         extra: &mut Option<Box<CursorExtra>>,
-        pattern: u32,
+        pattern: PatternId,
         is_late: bool,
         span: SymbolSpan,
         on: &mut impl FnMut(MatchEvent),

@@ -5,7 +5,7 @@
 //! is built and the step starts over; only a complete step changes the cursor and reports.
 
 use super::super::MatchEvent;
-use super::super::alphabet::SymbolSpan;
+use super::super::alphabet::{Column, SymbolSpan};
 use super::super::cache::Unbuilt;
 use super::super::look::LookBehind;
 use super::super::report::{EncodedReport, Reported};
@@ -40,7 +40,7 @@ impl LazyDfa {
     pub(super) fn try_step(
         &self,
         cursor: &mut DfaCursor,
-        column: usize,
+        column: Column,
     ) -> Result<(StateId, StepReports), Unbuilt> {
         let DfaCursor {
             generation,
@@ -79,7 +79,7 @@ impl LazyDfa {
     /// Steps search and suffixes through the table if nothing is reported. Returns false if a state reports or is
     /// unbuilt; the caller then restores the cursor.
     #[inline]
-    pub(super) fn step_unreported(&self, cursor: &mut DfaCursor, column: usize) -> bool {
+    pub(super) fn step_unreported(&self, cursor: &mut DfaCursor, column: Column) -> bool {
         match self.try_step(cursor, column) {
             Ok((next, reports)) if reports.is_empty() => {
                 cursor.state = next;
@@ -96,7 +96,7 @@ impl LazyDfa {
         &self,
         generation: &DfaCache,
         extra: &mut CursorExtra,
-        column: usize,
+        column: Column,
     ) -> Result<StepReports, Unbuilt> {
         let mut reports = StepReports::default();
         let table = &generation.table;
@@ -122,7 +122,7 @@ impl LazyDfa {
         generation: &DfaCache,
         extra: &mut CursorExtra,
         (from, to): (StateId, StateId),
-        column: usize,
+        column: Column,
     ) -> Result<StepReports, Unbuilt> {
         // The order is the order of positions. A late cut ends before the symbol, so its suffix is activated first and
         // then steps over the symbol with the others. A cut of `now` ends after the symbol, so its suffix is not
@@ -181,7 +181,7 @@ impl LazyDfa {
                 next => next,
             },
             _ => {
-                let before = LookBehind::ALL[table.before(at) as usize];
+                let before = table.before(at);
                 let first = generation.suffix_start(cut, before);
                 first.ok_or(Unbuilt::SuffixStart(cut, before))?
             }

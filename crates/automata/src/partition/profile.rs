@@ -13,7 +13,7 @@ use super::super::hash;
 use super::super::lazy_dfa::{LazyDfa, ShortPath};
 use super::super::nfa::Nfa;
 use super::super::prefix_tree::SplitConfig;
-use super::super::report::Reported;
+use super::super::report::{PatternId, Reported};
 use super::super::table::{SHORT, Table, TableConfig};
 use super::super::utf8::Symbol;
 
@@ -49,7 +49,7 @@ impl ProfileRun {
             // Short deltas visit every state; the prefilter skips some of them in long deltas.
             for delta in window.chunks(SHORT) {
                 lazy.push(&mut cursor, delta, ShortPath::Declined, &mut |event| {
-                    hit[event.pattern as usize] = true;
+                    hit[event.pattern.index()] = true;
                 });
             }
             let hits = run.hits.iter_mut().zip(hit);
@@ -89,7 +89,7 @@ impl StateTrace {
         let table = Table::new(&nfa.alphabet, TableConfig::BARE);
         // Only the successor function is used: a budget of 0 keeps the cache from building rows.
         let mut cache = CacheBuilder::new(&nfa, &table, 0);
-        let cut_owners: Vec<u32> = nfa
+        let cut_owners: Vec<PatternId> = nfa
             .cuts
             .iter()
             .map(|cut| owners[cut.entry.index()])
@@ -121,7 +121,7 @@ impl StateTrace {
                         for report in list {
                             let pattern = match report.decode() {
                                 Reported::Pattern(pattern) => pattern,
-                                Reported::Cut(cut) => cut_owners[cut as usize],
+                                Reported::Cut(cut) => cut_owners[cut.index()],
                             };
                             trace.record(pattern, at, tag << 32 | u64::from(report.bits()));
                         }
@@ -132,8 +132,8 @@ impl StateTrace {
         Ok(trace)
     }
 
-    fn record(&mut self, pattern: u32, at: u32, key: u64) {
-        let entries = &mut self.patterns[pattern as usize];
+    fn record(&mut self, pattern: PatternId, at: u32, key: u64) {
+        let entries = &mut self.patterns[pattern.index()];
         let hash = hash::hash_number(key);
         // States of one pattern at one symbol become one entry, because only their sum is used.
         match entries.last_mut() {

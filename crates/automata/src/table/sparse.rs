@@ -19,6 +19,8 @@
 // at the same time for a delta (`cargo bench --bench hard -- kingfisher`). Rows that stay sparse until they run out
 // of slots take 11.2 MB, and 47 ns a delta instead of 39 for uap-core.
 
+use super::super::alphabet::Column;
+use super::super::look::LookBehind;
 use super::super::sync::{AtomicU32, Ordering};
 use super::{LINE, RowAllocator, RowSpec, StateId, Table};
 
@@ -88,10 +90,11 @@ impl Table {
 
     /// Returns the state after `state` on a symbol of this column, whatever kinds of rows they have.
     #[inline(always)]
-    pub(crate) fn step(&self, state: StateId, column: usize) -> StateId {
+    pub(crate) fn step(&self, state: StateId, column: Column) -> StateId {
         if !state.is_sparse() {
             // Nearly every step ends here: only a state that is sparse itself or leads to a sparse one has more to do.
-            let next = StateId(self.cells[state.0 as usize + column].load(Ordering::Acquire));
+            let cell = state.0 as usize + column.index();
+            let next = StateId(self.cells[cell].load(Ordering::Acquire));
             if !next.is_sparse() {
                 return next;
             }
@@ -100,13 +103,13 @@ impl Table {
     }
 
     #[inline(never)]
-    fn step_sparse(&self, state: StateId, column: usize) -> StateId {
+    fn step_sparse(&self, state: StateId, column: Column) -> StateId {
         // A cursor may still be in the sparse row of a promoted state, so the search continues in the full row
         // (invariant 4).
         let state = self.promoted(state);
         let cell = match state.is_sparse() {
             true => self.slot(state, column),
-            false => Some(state.0 as usize + column),
+            false => Some(state.0 as usize + column.index()),
         };
         cell.map_or(self.unknown(), |cell| self.enter(&self.cells[cell]))
     }
@@ -175,7 +178,7 @@ impl Table {
     }
 
     /// Publishes a transition of a sparse row, which must have a free slot.
-    pub(super) fn set_slot(&self, from: StateId, column: usize, to: StateId) {
+    pub(super) fn set_slot(&self, from: StateId, column: Column, to: StateId) {
         let mut slots = self.slots(from);
         let free = slots.find(|&slot| self.column(slot) == 0);
         let free = free.expect("a row with room");
@@ -183,7 +186,7 @@ impl Table {
         // (invariant 1 of `table`). Slots are written under the lock of the cache only, so no other thread fills this
         // one.
         self.cells[free + 1].store(to.0, Ordering::Relaxed);
-        self.cells[free].store(column as u32 + 1, Ordering::Release);
+        self.cells[free].store(column.index() as u32 + 1, Ordering::Release);
     }
 
     /// Copies the transitions of a sparse row to a full one, and stores the id of the full row in it.
@@ -193,7 +196,7 @@ impl Table {
         for slot in self.slots(sparse) {
             if let Some(column) = self.column(slot).checked_sub(1) {
                 let to = self.cells[slot + 1].load(Ordering::Acquire);
-                self.set(full, column as usize, StateId(to));
+                self.set(full, Column::new(column as usize), StateId(to));
             }
         }
         self.sparse_cell(sparse, ENTERED)
@@ -201,9 +204,9 @@ impl Table {
     }
 
     /// Returns the index of the cell that holds the transition of a sparse row on this column, if it is known.
-    fn slot(&self, state: StateId, column: usize) -> Option<usize> {
+    fn slot(&self, state: StateId, column: Column) -> Option<usize> {
         let mut slots = self.slots(state);
-        let slot = slots.find(|&slot| self.column(slot) == column as u32 + 1);
+        let slot = slots.find(|&slot| self.column(slot) == column.index() as u32 + 1);
         slot.map(|slot| slot + 1)
     }
 
@@ -221,8 +224,8 @@ impl Table {
     }
 
     /// Returns the look-behind of a state with a sparse row.
-    pub(super) fn sparse_before(&self, state: StateId) -> u32 {
-        self.sparse_cell(state, BEFORE).load(Ordering::Relaxed)
+    pub(super) fn sparse_before(&self, state: StateId) -> LookBehind {
+        LookBehind::from_number(self.sparse_cell(state, BEFORE).load(Ordering::Relaxed))
     }
 
     /// Returns the number of the sparse row.
@@ -252,7 +255,7 @@ impl RowAllocator {
             .store(times(0), Ordering::Relaxed);
         table
             .sparse_cell(state, BEFORE)
-            .store(new.before, Ordering::Relaxed);
+            .store(new.before as u32, Ordering::Relaxed);
         Some(state)
     }
 
@@ -269,13 +272,13 @@ pub(crate) const SPARSE_BYTES: usize = CELLS * size_of::<AtomicU32>();
 mod tests {
     use super::super::TableConfig;
     use super::*;
-    use crate::alphabet::{Column, SymbolSpace};
+    use crate::alphabet::SymbolSpace;
     use crate::nfa::Nfa;
     use crate::test_support::parsed;
 
     const ENTRIES: u32 = 3;
 
-    fn new(before: u32) -> RowSpec<'static> {
+    fn new(before: LookBehind) -> RowSpec<'static> {
         RowSpec {
             before,
             now: &[],
@@ -298,9 +301,11 @@ mod tests {
             },
         );
         let mut rows = RowAllocator::new(&table);
-        let full = rows.add(&table, new(0)).expect("room");
-        let sparse = rows.add_sparse(&table, new(5)).expect("room");
-        table.set(full, 1, sparse);
+        let full = rows.add(&table, new(LookBehind::Start)).expect("room");
+        let sparse = rows
+            .add_sparse(&table, new(LookBehind::Other))
+            .expect("room");
+        table.set(full, Column::new(1), sparse);
         (table, rows, full, sparse)
     }
 
@@ -308,28 +313,31 @@ mod tests {
     fn a_narrow_row_has_room_for_three_columns_and_says_what_stands_before() {
         let (table, mut rows, full, sparse) = table();
         let bytes = rows.bytes(&table);
-        let other = rows.add_sparse(&table, new(2)).expect("room");
+        let other = rows.add_sparse(&table, new(LookBehind::Cr)).expect("room");
         assert_eq!(rows.bytes(&table) - bytes, SPARSE_BYTES);
         assert_eq!((table.row(sparse), table.row(other)), (0, 1));
-        assert_eq!((table.before(sparse), table.before(other)), (5, 2));
+        assert_eq!(
+            (table.before(sparse), table.before(other)),
+            (LookBehind::Other, LookBehind::Cr)
+        );
         assert!(sparse.is_sparse() && !full.is_sparse());
         assert!(table.is_special(sparse) && table.report(sparse).now.is_empty());
-        for column in 2..5 {
+        for column in (2..5).map(Column::new) {
             assert_eq!(table.step(sparse, column), table.unknown());
             assert!(table.has_slot(sparse));
             table.set(sparse, column, full);
             assert_eq!(table.step(sparse, column), full);
         }
         assert!(!table.has_slot(sparse) && table.has_slot(full) && table.has_slot(other));
-        assert_eq!(table.step(other, 2), table.unknown());
+        assert_eq!(table.step(other, Column::new(2)), table.unknown());
     }
 
     #[test]
     fn a_state_is_due_when_it_was_entered_often_and_its_full_row_takes_over() {
         let (table, mut rows, full, sparse) = table();
-        table.set(sparse, 2, full);
+        table.set(sparse, Column::new(2), full);
         for entered in 1..=ENTRIES + 2 {
-            assert_eq!(table.step(full, 1), sparse);
+            assert_eq!(table.step(full, Column::new(1)), sparse);
             assert_eq!(
                 table.is_promotion_due(sparse),
                 entered >= ENTRIES,
@@ -337,31 +345,31 @@ mod tests {
             );
         }
         assert_eq!(table.promoted(sparse), sparse);
-        let wide = rows.add(&table, new(5)).expect("room");
+        let wide = rows.add(&table, new(LookBehind::Other)).expect("room");
         table.promote(sparse, wide);
         assert!(!table.is_promotion_due(sparse));
         assert_eq!(table.promoted(sparse), wide);
         // A cursor that is still in the sparse row continues from the full one.
         for state in [sparse, wide] {
-            assert_eq!(table.step(state, 2), full);
-            assert_eq!(table.step(state, 3), table.unknown());
+            assert_eq!(table.step(state, Column::new(2)), full);
+            assert_eq!(table.step(state, Column::new(3)), table.unknown());
         }
         // The cell that led to the sparse row is redirected after it was stepped.
         // SAFETY: 1. `full` was made by this table.
         let next = || unsafe { table.next(full, Column::from(1)) };
         assert_eq!(next(), sparse);
-        assert_eq!(table.step(full, 1), wide);
+        assert_eq!(table.step(full, Column::new(1)), wide);
         assert_eq!(next(), wide);
     }
 
     #[test]
     fn a_state_without_room_for_a_full_row_stays_and_is_not_due_again() {
         let (table, _, full, sparse) = table();
-        (0..ENTRIES).for_each(|_| assert_eq!(table.step(full, 1), sparse));
+        (0..ENTRIES).for_each(|_| assert_eq!(table.step(full, Column::new(1)), sparse));
         assert!(table.is_promotion_due(sparse));
         table.cancel_promotion(sparse);
         for _ in 0..40 {
-            assert_eq!(table.step(full, 1), sparse);
+            assert_eq!(table.step(full, Column::new(1)), sparse);
             assert!(!table.is_promotion_due(sparse));
         }
     }
@@ -370,11 +378,11 @@ mod tests {
     fn narrow_rows_end_where_the_full_ones_begin() {
         let (table, mut rows, _, _) = table();
         let mut last = None;
-        while let Some(state) = rows.add_sparse(&table, new(1)) {
+        while let Some(state) = rows.add_sparse(&table, new(LookBehind::Lf)) {
             last = Some(first_cell(state));
         }
         assert!(last.expect("there was room") >= rows.free);
-        assert!(rows.add(&table, new(1)).is_none());
+        assert!(rows.add(&table, new(LookBehind::Lf)).is_none());
         assert!(last.expect("there was room") < rows.free + CELLS);
     }
 

@@ -271,11 +271,12 @@ fn describe_spans() -> String {
 
 fn describe_union(automaton: &Automaton, out: &mut String) {
     let size = automaton.lazy.size();
+    let patterns: Vec<u32> = automaton.patterns.iter().map(|it| it.0).collect();
     let _ = writeln!(
         out,
         "  {} patterns #{:08x}: {} NFA states, {} cuts; {}",
-        automaton.patterns.len(),
-        sum(&automaton.patterns),
+        patterns.len(),
+        sum(&patterns),
         size.nfa_states,
         size.cuts,
         automaton.lazy.shape()

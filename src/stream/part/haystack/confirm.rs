@@ -13,9 +13,9 @@ use super::first_end::{FirstEndReader, is_taken};
 use super::{Admission, HaystackScope, TextEnd};
 use crate::program::{ConfirmTable, FirstEndPattern, FirstEndRole, ViewRules};
 use crate::stream::window::WINDOW;
-use ttsr_automata::MatchEvent;
 use ttsr_automata::lookaround::verify::{Verification, Verifier, nth_char_end};
 use ttsr_automata::utf8::Utf8Decoder;
+use ttsr_automata::{MatchEvent, PatternId};
 use ttsr_views::chunk::Chunk;
 
 /// Bytes that are stepped before the candidates in them are verified.
@@ -33,7 +33,7 @@ const REPEAT_BYTES: u64 = 4;
 /// An end at which a pattern may match.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    pattern: u32,
+    pattern: PatternId,
     /// Bytes of the haystack before the end.
     at: u64,
     /// Offset of the end in the part as delivered.
@@ -58,12 +58,12 @@ pub(super) struct CandidateQueue {
     /// Reported candidates that the clock has not reached, in the order in which they were reported.
     reported: VecDeque<Candidate>,
     /// Pattern and end of the candidates that the clock reached within the last [`REPEAT_BYTES`].
-    recent: VecDeque<(u32, u64)>,
+    recent: VecDeque<(PatternId, u64)>,
     /// Candidates that wait for characters, in the order of their ends.
     pending: VecDeque<Candidate>,
     clock: CharClock,
     /// Patterns that exceeded their budget, once for each time.
-    exhausted: Vec<u32>,
+    exhausted: Vec<PatternId>,
 }
 
 /// Counts characters while a candidate waits for them.
@@ -124,7 +124,7 @@ impl CandidateQueue {
         usize::try_from(at - self.dropped).expect("the bytes that candidates need are kept")
     }
 
-    fn report(&mut self, pattern: u32, at: u64, end: u64, seen: u64) {
+    fn report(&mut self, pattern: PatternId, at: u64, end: u64, seen: u64) {
         // Automata are stepped one after the other, each over the whole block, so `seen` does not only increase.
         let index = self.reported.partition_point(|known| known.seen <= seen);
         let before = self.reported.range(..index).rev();
@@ -223,7 +223,7 @@ impl CandidateQueue {
 
     /// Remembers a candidate as long as it may be reported again.
     fn add_recent(&mut self, candidate: &Candidate) {
-        let is_old = |known: &(u32, u64)| known.1 + REPEAT_BYTES < candidate.seen;
+        let is_old = |known: &(PatternId, u64)| known.1 + REPEAT_BYTES < candidate.seen;
         while self.recent.front().is_some_and(is_old) {
             self.recent.pop_front();
         }
@@ -329,7 +329,7 @@ struct Confirmer<'a, 'j> {
 impl<'a> Confirmer<'a, '_> {
     /// Returns the verification of the candidate's pattern, or `None` if a match would not count.
     fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'a Verifier> {
-        let FirstEndPattern { rule, role, .. } = self.view.patterns[candidate.pattern as usize];
+        let FirstEndPattern { rule, role, .. } = self.view.patterns[candidate.pattern.index()];
         let end = TextEnd {
             offset: candidate.end,
             decided,
@@ -368,7 +368,7 @@ impl<'a> Confirmer<'a, '_> {
         start: u64,
         decided: u64,
     ) {
-        let rule = self.view.patterns[candidate.pattern as usize].rule;
+        let rule = self.view.patterns[candidate.pattern.index()].rule;
         if self.admission.context.program.scope(rule).is_critical {
             self.admit(queue, candidate, start, decided);
         } else {

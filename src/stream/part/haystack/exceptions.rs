@@ -56,7 +56,7 @@ impl Exceptions {
     /// Takes the event of an exception, or of a match that has one. Returns false for any other event. The match ends
     /// after `end` bytes of the haystack.
     pub(super) fn takes(&mut self, view: &ViewRules, event: MatchEvent, end: u64) -> bool {
-        match view.patterns[event.pattern as usize].role {
+        match view.patterns[event.pattern.index()].role {
             FirstEndRole::Match | FirstEndRole::MatchIfUnread => return false,
             FirstEndRole::Exception(exception) => {
                 let first_end = &mut self.first_ends[exception as usize];
@@ -79,7 +79,7 @@ impl Exceptions {
             waiting,
         } = self;
         let counts = |(event, end): &(MatchEvent, u64)| {
-            let role = view.patterns[event.pattern as usize].role;
+            let role = view.patterns[event.pattern.index()].role;
             !matches!(role, FirstEndRole::MatchUnless(it) if first_ends[it as usize] < *end)
         };
         waiting.drain(..).filter(counts).map(|(event, _)| event)

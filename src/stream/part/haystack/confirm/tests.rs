@@ -8,6 +8,7 @@ use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::stream::Counters;
 use crate::verdict::PartId;
 use std::ops::Range;
+use ttsr_automata::PatternId;
 use ttsr_testing::{Random, in_parts, scale, skip};
 
 /// The hits of a part as (rule, end, decided, excerpt, match), and its counters.
@@ -251,7 +252,7 @@ fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
     let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
     for (at, remembered) in [(1, 1), (2, 2), (5, 3), (6, 3), (10, 2), (11, 2)] {
         queue.add_recent(&super::Candidate {
-            pattern: 0,
+            pattern: PatternId(0),
             at,
             end: at,
             seen: at,
@@ -274,10 +275,10 @@ fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
         (1, 5, 7),
         (0, 9, 11),
     ] {
-        queue.report(pattern, at, at, seen);
+        queue.report(PatternId(pattern), at, at, seen);
     }
     let told = queue.reported.iter();
-    let told: Vec<_> = told.map(|it| (it.pattern, it.at, it.seen)).collect();
+    let told: Vec<_> = told.map(|it| (it.pattern.0, it.at, it.seen)).collect();
     assert_eq!(told, [(1, 3, 3), (0, 5, 5), (1, 5, 6), (0, 9, 10)]);
 }
 

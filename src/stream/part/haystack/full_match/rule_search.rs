@@ -155,7 +155,7 @@ impl RuleSearch {
         let mut is_reported = false;
         matcher.push(cursor, &[byte], |event| {
             is_reported = true;
-            insert(reported, patterns.start + event.pattern);
+            insert(reported, patterns.start + event.pattern.0);
         });
         self.at += 1;
         if is_reported {
@@ -176,7 +176,7 @@ impl RuleSearch {
             matcher, patterns, ..
         } = &input.rules.rules[self.rule];
         matcher.finish(&mut self.cursor, |event| {
-            insert(&mut self.reported, patterns.start + event.pattern);
+            insert(&mut self.reported, patterns.start + event.pattern.0);
         });
         self.end_stretch(text, conditions, input, end);
     }
