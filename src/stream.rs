@@ -30,7 +30,7 @@ pub(crate) mod buffers {
     /// Most matches of one rule that wait: for an exception, for the rest of a sequence, or for its scope to be known.
     pub(crate) const PENDING_MATCHES: usize = 256;
     /// Bytes of the end of a haystack, for excerpts and for the starts of matches.
-    pub(crate) const WINDOW_BYTES: usize = super::window::ROOM;
+    pub(crate) const WINDOW_BYTES: usize = super::window::CAPACITY;
     /// Bytes of a match and the text around it.
     pub(crate) const EXCERPT_BYTES: usize = super::window::WINDOW;
 }

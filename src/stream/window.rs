@@ -9,7 +9,7 @@ pub(super) const WINDOW: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     /// The buffer, of which the first `len` bytes are used. Allocated with the first byte.
-    bytes: Option<Box<[u8; ROOM]>>,
+    bytes: Option<Box<[u8; CAPACITY]>>,
     len: usize,
     /// Number of bytes of the haystack before `bytes`.
     dropped: u64,
@@ -17,7 +17,7 @@ pub(super) struct Window {
 
 /// Size of the buffer: twice the window, so that bytes are moved only once for each [`WINDOW`] bytes appended, and room
 /// for a short delta.
-pub(super) const ROOM: usize = 2 * WINDOW + SHORT;
+pub(super) const CAPACITY: usize = 2 * WINDOW + SHORT;
 
 impl Window {
     /// Starts another haystack.
@@ -27,14 +27,14 @@ impl Window {
     }
 
     /// Returns the number of bytes of the haystack so far.
-    pub(super) fn total(&self) -> u64 {
+    pub(super) fn haystack_len(&self) -> u64 {
         self.dropped + self.len as u64
     }
 
-    /// Returns the room that a short delta is written to before [`keep`](Self::keep) appends it.
+    /// Returns the unused bytes that a short delta is written to before [`advance`](Self::advance) appends it.
     #[inline(always)]
-    pub(super) fn room(&mut self) -> &mut [u8; SHORT] {
-        if self.bytes.is_none() || self.len > ROOM - SHORT {
+    pub(super) fn spare_capacity(&mut self) -> &mut [u8; SHORT] {
+        if self.bytes.is_none() || self.len > CAPACITY - SHORT {
             self.shift(&[]);
         }
         let room = self
@@ -44,17 +44,17 @@ impl Window {
         room.expect("room was made")
     }
 
-    /// Appends the first `len` bytes of the [`room`](Self::room).
+    /// Appends the first `len` bytes of the [spare capacity](Self::spare_capacity).
     #[inline(always)]
-    pub(super) fn keep(&mut self, len: usize) {
+    pub(super) fn advance(&mut self, len: usize) {
         self.len += len;
     }
 
     /// Appends the first `len` bytes of `padded`, without a branch on `len`.
     #[inline(always)]
     pub(super) fn push_padded(&mut self, padded: [u8; SHORT], len: usize) {
-        *self.room() = padded;
-        self.keep(len);
+        *self.spare_capacity() = padded;
+        self.advance(len);
     }
 
     /// Appends bytes. Copies at most [`WINDOW`] of them, and sometimes moves at most as many within the buffer.
@@ -72,7 +72,7 @@ impl Window {
 
     /// Returns the last [`WINDOW`] bytes of the haystack continued by `more`, and true if they are the whole haystack. The
     /// result does not depend on how the bytes are divided between the window and `more`.
-    pub(super) fn with(&self, more: &[u8]) -> (Vec<u8>, bool) {
+    pub(super) fn last_with(&self, more: &[u8]) -> (Vec<u8>, bool) {
         let tail = &more[more.len().saturating_sub(WINDOW)..];
         let (kept, is_all) = self.last(WINDOW - tail.len());
         ([kept, tail].concat(), is_all && tail.len() == more.len())
@@ -91,7 +91,7 @@ impl Window {
     #[cold]
     #[inline(never)]
     fn shift(&mut self, bytes: &[u8]) {
-        let kept = self.bytes.get_or_insert_with(|| Box::new([0; ROOM]));
+        let kept = self.bytes.get_or_insert_with(|| Box::new([0; CAPACITY]));
         let tail = &bytes[bytes.len().saturating_sub(WINDOW)..];
         let keep = (WINDOW - tail.len()).min(self.len);
         let from = self.len - keep;
@@ -121,14 +121,14 @@ mod tests {
                     window.push(bytes);
                 }
                 seen += bytes.len();
-                let (kept, whole) = window.with(&[]);
+                let (kept, whole) = window.last_with(&[]);
                 assert_eq!(
                     kept,
                     text[seen.saturating_sub(WINDOW)..seen],
                     "pieces of {piece}"
                 );
                 assert_eq!(whole, seen <= WINDOW, "pieces of {piece}");
-                assert!(window.bytes().len() <= ROOM);
+                assert!(window.bytes().len() <= CAPACITY);
             }
         }
     }
@@ -140,7 +140,7 @@ mod tests {
             for cut in 0..=end {
                 let mut window = Window::default();
                 window.push(&text[..cut]);
-                let (kept, whole) = window.with(&text[cut..end]);
+                let (kept, whole) = window.last_with(&text[cut..end]);
                 let last = &text[end.saturating_sub(WINDOW)..end];
                 assert_eq!((&kept[..], whole), (last, end <= WINDOW), "{cut} of {end}");
             }
@@ -149,15 +149,15 @@ mod tests {
 
     #[test]
     fn there_is_room_for_a_short_delta_however_full_it_is() {
-        let text: Vec<u8> = (0..ROOM).map(|n| (n * 7 % 251) as u8).collect();
+        let text: Vec<u8> = (0..CAPACITY).map(|n| (n * 7 % 251) as u8).collect();
         for filled in [
             0,
             1,
             WINDOW,
-            ROOM - SHORT - 1,
-            ROOM - SHORT,
-            ROOM - SHORT + 1,
-            ROOM,
+            CAPACITY - SHORT - 1,
+            CAPACITY - SHORT,
+            CAPACITY - SHORT + 1,
+            CAPACITY,
         ] {
             let mut window = Window::default();
             window.push(&text[..filled.min(WINDOW)]);
@@ -167,7 +167,7 @@ mod tests {
             let (last, whole) = window.last(64);
             assert_eq!(last, &all[all.len().saturating_sub(64)..], "{filled}");
             assert_eq!(whole, all.len() <= 64, "{filled}");
-            let (kept, whole) = window.with(&[]);
+            let (kept, whole) = window.last_with(&[]);
             assert_eq!(kept, all[all.len().saturating_sub(WINDOW)..], "{filled}");
             assert_eq!(whole, all.len() <= WINDOW, "{filled}");
         }

@@ -20,7 +20,7 @@
 //! # Complexity
 //!
 //! The classes are split at the bounds of their ranges: `O(n log n)` for `n` ranges of all classes together, and
-//! `O(ranges * classes)` in the worst case to find the members of each class, which [`MEMBERSHIPS`] bounds.
+//! `O(ranges * classes)` in the worst case to find the members of each class, which [`MAX_MEMBERSHIPS`] bounds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -112,7 +112,7 @@ impl SymbolSpan {
     }
 
     /// Shifts the span within a longer run of bytes.
-    pub(crate) fn after(self, at: usize, back: usize) -> SymbolSpan {
+    pub(crate) fn shifted(self, at: usize, back: usize) -> SymbolSpan {
         SymbolSpan {
             at: self.at + at,
             back: self.back + back,
@@ -232,11 +232,11 @@ pub(crate) struct WordLookNeeds {
 pub const CLASSES: usize = 1 << 13;
 
 /// The most pairs of a class and a code range that are examined: about a second of work.
-const MEMBERSHIPS: usize = 1 << 30;
+const MAX_MEMBERSHIPS: usize = 1 << 30;
 
-/// The most classes of a set of patterns in [`surely_fits`]: with at most [`CLASSES`] code ranges, [`MEMBERSHIPS`] is not
+/// The most classes of a set of patterns in [`surely_fits`]: with at most [`CLASSES`] code ranges, [`MAX_MEMBERSHIPS`] is not
 /// exceeded.
-const ELEMENTS: usize = MEMBERSHIPS / (2 * CLASSES);
+const MAX_SURE_CLASSES: usize = MAX_MEMBERSHIPS / (2 * CLASSES);
 
 /// Returns true if every subset of these patterns has an alphabet, so that building a [`Matcher`](super::Matcher) of them
 /// never returns [`TooManyClasses`]. Linear in the patterns; false for some sets whose subsets have one, such as all with
@@ -289,7 +289,7 @@ pub fn surely_fits<'h>(patterns: impl IntoIterator<Item = &'h Hir>) -> bool {
             }
         }
     }
-    elements <= ELEMENTS && bounds.len() < CLASSES
+    elements <= MAX_SURE_CLASSES && bounds.len() < CLASSES
 }
 
 /// The set of code points at which a range starts, or before which one ends.
@@ -347,7 +347,7 @@ impl Alphabet {
     ///
     /// # Errors
     /// The alphabet has more than [`CLASSES`] columns, or computing which class contains which column takes more than
-    /// [`MEMBERSHIPS`] steps.
+    /// [`MAX_MEMBERSHIPS`] steps.
     pub(crate) fn new(
         space: SymbolSpace,
         classes: &[Ranges],
@@ -363,7 +363,7 @@ impl Alphabet {
         // Refused before the tables are allocated, because rules come from untrusted files.
         let signatures: HashSet<u128> = code_ranges.iter().map(|range| range.signature).collect();
         if signatures.len() > CLASSES
-            || code_ranges.len().saturating_mul(classes.len()) > MEMBERSHIPS
+            || code_ranges.len().saturating_mul(classes.len()) > MAX_MEMBERSHIPS
         {
             return Err(TooManyClasses);
         }

@@ -665,7 +665,7 @@ mod tests {
         let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abc"]), None).expect("few classes");
         let config = TableConfig {
             budget: 1 << 16,
-            ..TableConfig::BARE
+            ..TableConfig::MINIMAL
         };
         let table = Table::new(&nfa.alphabet, config);
         let mut cache = CacheBuilder::new(&nfa, &table, config.budget);
@@ -695,7 +695,7 @@ mod tests {
     /// Returns a cache with this number of states; their sets are empty.
     fn of_states(states: usize, budget: usize) -> CacheBuilder {
         let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abc"]), None).expect("few classes");
-        let table = Table::new(&nfa.alphabet, TableConfig::BARE);
+        let table = Table::new(&nfa.alphabet, TableConfig::MINIMAL);
         let mut cache = CacheBuilder::new(&nfa, &table, budget);
         cache.keys = vec![StateKey { start: 0, len: 0 }; states];
         cache

@@ -72,7 +72,7 @@ struct DfaCache {
     /// The states without a partial match, by look-behind.
     start_states: [StateId; LookBehind::ALL.len()],
     /// For each of them, true if the end of the haystack decides no pattern there.
-    ends_quietly: [bool; LookBehind::ALL.len()],
+    ends_without_match: [bool; LookBehind::ALL.len()],
     /// The state of a suffix that can no longer match.
     dead: StateId,
     /// The start state of the suffix of each cut, by look-behind, where it is built.
@@ -151,11 +151,12 @@ impl DfaCache {
         let mut cache = CacheBuilder::new(nfa, &table, config.budget);
         let (start_states, dead) = cache.build_first_states(&table);
         let suffixes = nfa.cuts.len() * LookBehind::ALL.len();
-        let ends_quietly = start_states.map(|state| cache.at_end(nfa, &table, state).is_empty());
+        let ends_without_match =
+            start_states.map(|state| cache.at_end(nfa, &table, state).is_empty());
         DfaCache {
             table,
             start_states,
-            ends_quietly,
+            ends_without_match,
             dead,
             suffixes: (0..suffixes).map(|_| PublishedState::new()).collect(),
             initial_cuts: cache.initial_cuts().into(),
@@ -174,9 +175,9 @@ impl DfaCache {
     /// Returns true if the state has no partial match, and the end of the haystack decides no pattern there.
     // PERF: most haystacks end in such a state; the lock and the lookup of `CacheBuilder::at_end` are saved.
     #[inline]
-    fn ends_quietly(&self, state: StateId) -> bool {
+    fn ends_without_match(&self, state: StateId) -> bool {
         let index = self.start_states.iter().position(|start| *start == state);
-        index.is_some_and(|index| self.ends_quietly[index])
+        index.is_some_and(|index| self.ends_without_match[index])
     }
 
     /// Returns the state at the start of a haystack.
@@ -401,7 +402,7 @@ impl LazyDfa {
         decoder.flush(|symbol, back| {
             cursor.count(symbol);
             self.nfa.alphabet.symbol(symbol, |column, place| {
-                self.step(cursor, column, place.after(0, back), on);
+                self.step(cursor, column, place.shifted(0, back), on);
             });
         });
         cursor.decoder = decoder;
@@ -418,7 +419,9 @@ impl LazyDfa {
             return;
         }
         let generation = &*cursor.generation;
-        if !cursor.in_fallback() && !cursor.has_suffixes() && generation.ends_quietly(cursor.state)
+        if !cursor.in_fallback()
+            && !cursor.has_suffixes()
+            && generation.ends_without_match(cursor.state)
         {
             return;
         }

@@ -249,7 +249,7 @@ impl Matcher {
         // Without patterns there is still an automaton: it counts the invalid bytes of the haystack.
         let first = match automata.next() {
             Some(first) => first,
-            None => Automaton::new(Partition::default(), &[], TableConfig::BARE)?,
+            None => Automaton::new(Partition::default(), &[], TableConfig::MINIMAL)?,
         };
         Ok(Matcher {
             first,

@@ -48,7 +48,7 @@ pub(crate) struct SimplifiedPattern {
 pub(crate) struct PartitionPlan {
     /// The gaps to cut before; `None` to cut nothing.
     pub(crate) gaps: Option<GapCriteria>,
-    pub(crate) spread: AutomatonCount,
+    pub(crate) automaton_count: AutomatonCount,
     /// The vector instructions to use; `None` for all that the processor has.
     pub(crate) level: Option<SimdLevel>,
     /// The states that get sparse rows.
@@ -74,7 +74,7 @@ pub(crate) struct Partition {
     pub(crate) space: SymbolSpace,
     pub(crate) gaps: Option<GapCriteria>,
     /// By pattern of the partition: never cut.
-    pub(crate) whole: Vec<bool>,
+    pub(crate) uncut: Vec<bool>,
     /// True if each pattern is reported once; then no two of them share a suffix.
     pub(crate) is_single_match: bool,
     /// The automaton that profiling built, with the states that the sample visits.
@@ -104,8 +104,8 @@ impl Partition {
     fn compile_nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
         let subset = |pattern: &PatternId| &simplified[pattern.index()].hir;
         let patterns: Vec<&Hir> = self.patterns.iter().map(subset).collect();
-        let whole = &self.whole;
-        let cuts = self.gaps.map(|gaps| SplitConfig { gaps, whole });
+        let uncut = &self.uncut;
+        let cuts = self.gaps.map(|gaps| SplitConfig { gaps, uncut });
         match self.is_single_match {
             // An automaton that reports each pattern once drops a suffix with its pattern, so no suffix may be shared.
             true => Ok(Nfa::without_prefix_sharing(self.space, &patterns, cuts)?.0),
@@ -117,7 +117,7 @@ impl Partition {
 impl PartitionPlan {
     pub(crate) const USUAL: PartitionPlan = PartitionPlan {
         gaps: Some(GapCriteria::USUAL),
-        spread: AutomatonCount::Sampled,
+        automaton_count: AutomatonCount::Sampled,
         level: None,
         sparse: SparseRows::USUAL,
         first_budget: FIRST_BUDGET,
@@ -151,16 +151,16 @@ impl PartitionPlan {
                 continue;
             }
             let every_end = |pattern: &PatternId| simplified[pattern.index()].wants_every_end;
-            let whole = patterns.iter().map(every_end).collect();
+            let uncut = patterns.iter().map(every_end).collect();
             let part = Partition {
                 patterns,
                 space,
                 gaps: self.gaps,
-                whole,
+                uncut,
                 is_single_match: false,
                 profiled: None,
             };
-            match self.spread {
+            match self.automaton_count {
                 AutomatonCount::Sampled => {
                     part.partition_by_profile(self, simplified, table_bytes, &mut parts)?
                 }
@@ -226,11 +226,11 @@ impl Partition {
         let after_cuts = lazy.nfa().patterns_after_cuts();
         let subset = |pattern: &PatternId| simplified[pattern.index()].hir.clone();
         let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
-        let whole = &self.whole;
+        let uncut = &self.uncut;
         let trace = StateTrace::new(
             self.space,
             &hirs,
-            self.gaps.map(|gaps| SplitConfig { gaps, whole }),
+            self.gaps.map(|gaps| SplitConfig { gaps, uncut }),
         )?;
         // A pattern that matches nearly any text keeps its automaton in states with a report. It has an automaton that
         // stops after the first report of each pattern, unless every end is wanted.
@@ -267,7 +267,7 @@ impl Partition {
             patterns: members.iter().map(|&index| self.patterns[index]).collect(),
             space: self.space,
             gaps: self.gaps,
-            whole: members.iter().map(|&index| self.whole[index]).collect(),
+            uncut: members.iter().map(|&index| self.uncut[index]).collect(),
             is_single_match,
             profiled: None,
         }
@@ -307,7 +307,7 @@ struct Partitioner {
     before: Vec<u64>,
     /// The groups of patterns that may be moved, each with the hashes of its partial matches by symbol.
     // A group may be many patterns: sums of hashes describe it as they describe a single one.
-    moved: Vec<(usize, Vec<(u32, u64)>)>,
+    movable: Vec<(usize, Vec<(u32, u64)>)>,
     /// By pattern: its group; `None` if it has a `single_match` automaton.
     group: Vec<Option<usize>>,
     /// Buffers of `count_distinct`, which is called for every candidate.
@@ -329,18 +329,18 @@ impl Partitioner {
                 entries[suffix_groups[pattern]].extend(traced);
             }
         }
-        let mut moved: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
+        let mut movable: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
         // Those with a partial match at the most symbols come first; the others stay together in the first automaton.
-        moved.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
+        movable.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
         let mut rest = trace.before.clone();
-        for (_, entries) in moved.drain(MAX_MOVED.min(moved.len())..) {
+        for (_, entries) in movable.drain(MAX_MOVED.min(movable.len())..) {
             add_hashes(&mut rest, &entries);
         }
         let group = suffix_groups.iter().zip(is_free);
         let mut partitioner = Partitioner {
             rest,
             before: trace.before,
-            moved,
+            movable,
             group: group
                 .map(|(&group, is_free)| is_free.then_some(group))
                 .collect(),
@@ -354,13 +354,13 @@ impl Partitioner {
     /// Sorts the groups: those that multiply the most states for the longest time come first. Greedy assignment is
     /// sensitive to the order. The groups that do the most damage are placed while automata are empty.
     fn sort_groups(&mut self) {
-        let mut moved = std::mem::take(&mut self.moved);
-        moved.sort_by_cached_key(|(_, entries)| {
+        let mut movable = std::mem::take(&mut self.movable);
+        movable.sort_by_cached_key(|(_, entries)| {
             let mut alone = self.before.clone();
             add_hashes(&mut alone, entries);
             std::cmp::Reverse(self.count_distinct(&alone, &[]) * entries.len())
         });
-        self.moved = moved;
+        self.movable = movable;
     }
 
     /// Returns the patterns of each automaton, for the number of automata with the lowest estimated cost.
@@ -376,7 +376,10 @@ impl Partitioner {
         }
         let mut automata: Vec<Vec<usize>> = Vec::new();
         let automaton_of = |group: usize| {
-            let index = self.moved.iter().position(|(moved, _)| *moved == group);
+            let index = self
+                .movable
+                .iter()
+                .position(|(movable, _)| *movable == group);
             index.map_or(0, |index| best[index])
         };
         for (pattern, group) in self.group.iter().enumerate() {
@@ -402,9 +405,9 @@ impl Partitioner {
             .iter()
             .map(|sums| self.count_distinct(sums, &[]))
             .collect();
-        let moved = std::mem::take(&mut self.moved);
-        let mut assigned = Vec::with_capacity(moved.len());
-        for (_, entries) in &moved {
+        let movable = std::mem::take(&mut self.movable);
+        let mut assigned = Vec::with_capacity(movable.len());
+        for (_, entries) in &movable {
             let counts = sums.iter().map(|sums| self.count_distinct(sums, entries));
             let counts: Vec<usize> = counts.collect();
             let added = |automaton: &usize| counts[*automaton].saturating_sub(states[*automaton]);
@@ -416,7 +419,7 @@ impl Partitioner {
             add_hashes(&mut sums[automaton], entries);
             assigned.push(automaton);
         }
-        self.moved = moved;
+        self.movable = movable;
         (assigned, states.iter().sum())
     }
 
@@ -475,7 +478,7 @@ impl Partition {
             }
             let part = &mut parts[index % automata];
             part.patterns.push(pattern);
-            part.whole.push(self.whole[index]);
+            part.uncut.push(self.uncut[index]);
         }
         // By invariant 4 the first automaton reports every match.
         for part in parts.iter_mut().skip(1) {
@@ -540,7 +543,11 @@ mod tests {
         // Symbols with a partial match times distinct states: 40 * 2, 20 * 21, 1 * 2.
         let patterns = vec![traced(40, 0, 1), traced(20, 1, 20), traced(1, 2, 1)];
         let partitioner = partitioner(60, patterns, &[]);
-        let order: Vec<usize> = partitioner.moved.iter().map(|moved| moved.0).collect();
+        let order: Vec<usize> = partitioner
+            .movable
+            .iter()
+            .map(|movable| movable.0)
+            .collect();
         assert_eq!(order, [1, 0, 2]);
     }
 
@@ -581,7 +588,7 @@ mod tests {
             })
             .collect();
         let part = |patterns: Vec<PatternId>| Partition {
-            whole: vec![false; patterns.len()],
+            uncut: vec![false; patterns.len()],
             patterns,
             ..Partition::default()
         };

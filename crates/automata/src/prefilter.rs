@@ -44,16 +44,16 @@ const MAX_PREFIXES: usize = 256;
 const HARD_MAX_PREFIXES: usize = 512;
 
 /// The most NFA states of all prefixes together: with more, no window is rare, and finding one takes long.
-const STATES: usize = 1 << 16;
+const MAX_PREFIX_STATES: usize = 1 << 16;
 
 /// The number of windows that are distinguished before the automaton runs.
-const SLOTS: usize = 128;
+const MAX_WINDOWS: usize = 128;
 
 /// The largest share of ordinary text that one window, and all windows together, may fit.
-const WEAK: f64 = 0.02;
+const MAX_SHARE: f64 = 0.02;
 /// The share of ordinary text below which a window is strong: how matches continue need not be distinguished.
-const STRONG: f64 = 1e-4;
-const WEAK_TOGETHER: f64 = 0.05;
+const STRONG_SHARE: f64 = 1e-4;
+const MAX_TOTAL_SHARE: f64 = 0.05;
 
 /// A set of ASCII bytes.
 type AsciiSet = u128;
@@ -77,8 +77,8 @@ pub(super) struct Prefilter {
 /// The cost of a byte in the scalar search, and of one in speculative lanes.
 // PERF: gitleaks, which is hardly ever in lanes, took 114 µs for 64 KB with the prefilter at a cost of 850, and 143
 // without; 1,000 rules, which are, 77 at 926 and 50 (`cargo bench --bench versus -- gitleaks`).
-const STEP: u32 = 1024;
-const IN_LANES: u32 = 620;
+const STEP_COST: u32 = 1024;
+const LANE_STEP_COST: u32 = 620;
 
 /// By size of the delta: the shift by which an estimate follows new costs.
 const DECAY_SHIFT: [u32; 3] = [7, 6, 4];
@@ -107,7 +107,7 @@ impl CostEstimate {
 pub(super) struct ScanEffort {
     pub(super) stepped: usize,
     pub(super) candidates: usize,
-    pub(super) looks: usize,
+    pub(super) compared: usize,
 }
 
 /// A window of some patterns, and the share of ordinary text that fits its first four bytes.
@@ -142,7 +142,7 @@ impl Prefilter {
             // If a window covers a byte that is not ASCII, it starts up to three bytes earlier.
             look_back: farthest + WIDTH - 1,
             costs: Default::default(),
-            plain_costs: [IN_LANES; 3].map(|cost| CostEstimate(AtomicU32::new(cost))),
+            plain_costs: [LANE_STEP_COST; 3].map(|cost| CostEstimate(AtomicU32::new(cost))),
             skipped: Default::default(),
         })
     }
@@ -162,7 +162,7 @@ impl Prefilter {
     /// has not.
     pub(super) fn is_worth(&self, len: usize) -> bool {
         const TRY_EVERY: [u32; 3] = [128, 64, 16];
-        let class = class(len);
+        let class = size_class(len);
         // Costs are shared by all cursors and read without order: a stale one decides speed and never a hit.
         self.costs[class].get() < self.plain_costs[class].get() || {
             let skipped = self.skipped[class].fetch_add(1, Ordering::Relaxed);
@@ -175,10 +175,10 @@ impl Prefilter {
         let ScanEffort {
             stepped,
             candidates,
-            looks,
+            compared,
         } = effort;
-        let cost = (2 * stepped + 12 * candidates + 5 * looks) * STEP as usize / len;
-        let class = class(len);
+        let cost = (2 * stepped + 12 * candidates + 5 * compared) * STEP_COST as usize / len;
+        let class = size_class(len);
         let known = &self.costs[class];
         // Trials are rare, so each counts for more.
         let shift = match known.get() < self.plain_costs[class].get() {
@@ -191,8 +191,8 @@ impl Prefilter {
     /// Records the cost of a delta without the prefilter, of which `stepped` bytes were stepped one by one.
     pub(super) fn record_unfiltered(&self, len: usize, stepped: usize) {
         let in_lanes = len - stepped;
-        let cost = (stepped * STEP as usize + in_lanes * IN_LANES as usize) / len;
-        let class = class(len);
+        let cost = (stepped * STEP_COST as usize + in_lanes * LANE_STEP_COST as usize) / len;
+        let class = size_class(len);
         self.plain_costs[class].record(cost, DECAY_SHIFT[class]);
     }
 
@@ -205,7 +205,7 @@ impl Prefilter {
             end: 0,
             marks: [0; SPAN / 64],
             block: 0,
-            looks: 0,
+            compared: 0,
         }
     }
 
@@ -252,7 +252,7 @@ pub(super) struct Candidates<'a> {
     /// The index of the first word of `marks` that may have a bit left.
     block: usize,
     /// The number of candidates of the probe that were compared in full.
-    pub(super) looks: usize,
+    pub(super) compared: usize,
 }
 
 impl Candidates<'_> {
@@ -273,7 +273,7 @@ impl Candidates<'_> {
             }
             match self.marked(at) {
                 Some(place) => {
-                    self.looks += 1;
+                    self.compared += 1;
                     if self.filter.fits(self.text, place) {
                         return place;
                     }
@@ -322,7 +322,7 @@ impl Candidates<'_> {
     }
 }
 
-fn class(len: usize) -> usize {
+fn size_class(len: usize) -> usize {
     match len {
         0..256 => 0,
         256..8192 => 1,
@@ -336,7 +336,7 @@ struct PrefixClass {
     /// The NFA states after the prefix. Empty once such a match may be over, or may continue with other than ASCII.
     states: Vec<NfaStateId>,
     /// True if a strong window is known.
-    is_told: bool,
+    has_strong_window: bool,
 }
 
 /// Returns a window for each prefix of a match; `None` if one has none, or there are too many prefixes.
@@ -347,7 +347,7 @@ fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
         all.push(PrefixClass {
             classes: Vec::new(),
             states: vec![state],
-            is_told: false,
+            has_strong_window: false,
         });
     }
     let mut windows = Vec::new();
@@ -383,7 +383,7 @@ fn grow(
             prefix.grow(nfa, ascii, place, &mut longer);
             let new = longer[before..].iter();
             states += new.map(|prefix| prefix.states.len()).sum::<usize>();
-            if longer.len() > HARD_MAX_PREFIXES || states > STATES {
+            if longer.len() > HARD_MAX_PREFIXES || states > MAX_PREFIX_STATES {
                 return None;
             }
         }
@@ -441,13 +441,14 @@ impl PrefixClass {
         // Nothing is known about the bytes after the end of a match.
         let states = close(nfa, &next).unwrap_or_default();
         self.classes.push(class);
-        self.is_told = self.is_told || self.is_strong();
-        if !self.is_told && !states.is_empty() && out.len() + states.len() < MAX_PREFIXES {
+        self.has_strong_window = self.has_strong_window || self.is_strong();
+        if !self.has_strong_window && !states.is_empty() && out.len() + states.len() < MAX_PREFIXES
+        {
             for &state in &states {
                 out.push(PrefixClass {
                     classes: self.classes.clone(),
                     states: vec![state],
-                    is_told: false,
+                    has_strong_window: false,
                 });
             }
             return;
@@ -460,7 +461,7 @@ impl PrefixClass {
     fn is_strong(&self) -> bool {
         // With folded sets, because the vector probe compares slots, not bytes.
         let last = self.classes.last_chunk::<WIDTH>();
-        last.is_some_and(|classes| share(classes.map(folded)) <= STRONG)
+        last.is_some_and(|classes| share(classes.map(folded)) <= STRONG_SHARE)
     }
 
     /// Returns the window that fits least of ordinary text, at most `max_offset` bytes after the start; `None` if even
@@ -480,7 +481,7 @@ impl PrefixClass {
         // A window farther from the start leaves more to be stepped.
         let rank = |window: &PrefilterWindow| window.share * (1.0 + 0.3 * window.distance as f64);
         let best = windows.min_by(|a, b| rank(a).total_cmp(&rank(b)))?;
-        (best.share <= WEAK).then_some(best)
+        (best.share <= MAX_SHARE).then_some(best)
     }
 }
 
@@ -641,7 +642,7 @@ fn groups(windows: &[PrefilterWindow]) -> Option<Box<[BucketMasks]>> {
         13..=64 => 2,
         _ => 4,
     };
-    let buckets = gather(windows, 8 * count, WEAK_TOGETHER, folded)?;
+    let buckets = gather(windows, 8 * count, MAX_TOTAL_SHARE, folded)?;
     let mut groups = vec![[[0; 64]; WIDTH]; count];
     for (bucket, classes) in buckets.iter().enumerate() {
         for (place, class) in classes.iter().enumerate().take(WIDTH) {
@@ -655,7 +656,7 @@ fn groups(windows: &[PrefilterWindow]) -> Option<Box<[BucketMasks]>> {
 
 fn lookup_masks(windows: &[PrefilterWindow]) -> Option<Box<[[u128; 128]; CHECKED_BYTES]>> {
     let mut masks = Box::new([[0; 128]; CHECKED_BYTES]);
-    let gathered = gather(windows, SLOTS, f64::INFINITY, |class| class)?;
+    let gathered = gather(windows, MAX_WINDOWS, f64::INFINITY, |class| class)?;
     for (slot, classes) in gathered.iter().enumerate() {
         for (masks, class) in masks.iter_mut().zip(classes) {
             for (byte, windows) in masks.iter_mut().enumerate() {

@@ -18,7 +18,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use super::alphabet::SymbolSpace;
 use super::hash;
 use super::report::PatternId;
-use super::split::{GapCriteria, Selectivity, UNIT, selectivity};
+use super::split::{CHAR_SELECTIVITY, GapCriteria, Selectivity, selectivity};
 
 /// The prefix tree of several patterns. Node 0 is the root, and a node comes before its children.
 #[derive(Debug)]
@@ -53,13 +53,13 @@ pub(crate) enum PatternStep {
 pub(crate) struct SplitConfig<'a> {
     pub(crate) gaps: GapCriteria,
     /// True for patterns that are never cut, by pattern. Patterns after the end of the slice may be cut.
-    pub(crate) whole: &'a [bool],
+    pub(crate) uncut: &'a [bool],
 }
 
 impl SplitConfig<'_> {
     fn gaps_of(&self, pattern: PatternId) -> Option<GapCriteria> {
-        let is_whole = self.whole.get(pattern.index()) == Some(&true);
-        (!is_whole).then_some(self.gaps)
+        let is_uncut = self.uncut.get(pattern.index()) == Some(&true);
+        (!is_uncut).then_some(self.gaps)
     }
 }
 
@@ -166,7 +166,7 @@ fn mark_cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
     let mut before: Selectivity = 0;
     for at in 0..steps.len() {
         let PatternStep::Any(hir) = &steps[at] else {
-            before += UNIT;
+            before += CHAR_SELECTIVITY;
             continue;
         };
         if gaps.is_gap(hir, before) {
@@ -174,7 +174,7 @@ fn mark_cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
         }
         let after = before + selectivity(hir);
         // No return: a later gap of the pattern may be cut, too.
-        if gaps.is_inside(hir, before) {
+        if gaps.contains_gap(hir, before) {
             steps[at] = PatternStep::Cutting(hir.clone(), before);
         }
         before = after;
@@ -325,7 +325,8 @@ mod tests {
         let hirs = texts.map(|text| regex_syntax::parse(text).unwrap());
         let any = hirs.iter().cloned().map(PatternStep::Any);
         let cutting = hirs.iter().flat_map(|hir| {
-            [0, UNIT, 2 * UNIT].map(|before| PatternStep::Cutting(hir.clone(), before))
+            [0, CHAR_SELECTIVITY, 2 * CHAR_SELECTIVITY]
+                .map(|before| PatternStep::Cutting(hir.clone(), before))
         });
         let units = (0..200).map(PatternStep::Unit).chain([PatternStep::Cut]);
         let steps: Vec<PatternStep> = any.chain(cutting).chain(units).collect();

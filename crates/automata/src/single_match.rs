@@ -46,21 +46,21 @@ impl SingleMatch {
     /// Returns true the first time it is called for a pattern, and marks the pattern as reported.
     pub(super) fn is_first(&self, extra: &mut CursorExtra, pattern: PatternId) -> bool {
         // The shift is in range: such an automaton has at most `MAX_SINGLE_MATCH` patterns.
-        let is_first = extra.hit >> pattern.0 & 1 == 0;
-        extra.hit |= 1 << pattern.0;
+        let is_first = extra.reported >> pattern.0 & 1 == 0;
+        extra.reported |= 1 << pattern.0;
         self.update_exhausted(extra);
         is_first
     }
 
     /// Returns true if all patterns after the cut have been reported.
     pub(super) fn is_cut_exhausted(&self, extra: &CursorExtra, cut: CutId) -> bool {
-        self.patterns_after_cut[cut.index()] & !extra.hit == 0
+        self.patterns_after_cut[cut.index()] & !extra.reported == 0
     }
 
     /// Drops the suffixes whose patterns have all been reported.
     pub(super) fn drop_exhausted_suffixes(&self, extra: &mut CursorExtra) {
-        let hit = extra.hit;
-        let is_open = |cut: CutId| self.patterns_after_cut[cut.index()] & !hit != 0;
+        let reported = extra.reported;
+        let is_open = |cut: CutId| self.patterns_after_cut[cut.index()] & !reported != 0;
         // A suffix may still match, but no report of it would get through: stepping it would only delay exhaustion.
         extra.suffixes.retain(|suffix| is_open(suffix.cut));
         if let Some(nfa_cursor) = &mut extra.nfa_cursor {
@@ -77,7 +77,7 @@ impl SingleMatch {
         };
         // A pattern that is not in `anywhere` can match only through a suffix that is live now, because it starts only
         // at the start of the haystack.
-        extra.is_exhausted = self.anywhere & !extra.hit == 0 && !has_suffixes;
+        extra.is_exhausted = self.anywhere & !extra.reported == 0 && !has_suffixes;
     }
 }
 

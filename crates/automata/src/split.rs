@@ -10,26 +10,26 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 pub(crate) type Selectivity = u32;
 
 /// The selectivity of one character.
-pub(crate) const UNIT: Selectivity = 500;
+pub(crate) const CHAR_SELECTIVITY: Selectivity = 500;
 
 /// The definition of a wide gap, and the least selectivity of the prefix before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GapCriteria {
     /// The least number of printable ASCII characters in the class of the gap.
-    pub(crate) characters: usize,
+    pub(crate) min_characters: usize,
     /// The least number of optional repeats.
-    pub(crate) repeats: u32,
+    pub(crate) min_repeats: u32,
     /// The least selectivity before the gap: a suffix that any text activates only costs an additional step.
-    pub(crate) selectivity: Selectivity,
+    pub(crate) min_selectivity: Selectivity,
 }
 
 impl GapCriteria {
     /// Four bits, less than one letter. With eight bits, the prefixes that multiply most (`; `) were not cut, and
     /// uap-core visited 200,865 states instead of 17,057.
     pub(crate) const USUAL: GapCriteria = GapCriteria {
-        characters: 40,
-        repeats: 8,
-        selectivity: 400,
+        min_characters: 40,
+        min_repeats: 8,
+        min_selectivity: 400,
     };
 
     /// Returns true if this element is a gap to cut before.
@@ -37,27 +37,27 @@ impl GapCriteria {
         let HirKind::Repetition(repetition) = without_captures(hir).kind() else {
             return false;
         };
-        before >= self.selectivity
-            && repeats(repetition) >= self.repeats
-            && class(&repetition.sub).is_some_and(|class| characters(class) >= self.characters)
+        before >= self.min_selectivity
+            && repeats(repetition) >= self.min_repeats
+            && class(&repetition.sub).is_some_and(|class| characters(class) >= self.min_characters)
     }
 
     /// Returns true if the element contains a gap to cut before. Gaps in counted repeats do not count: there would be
     /// a cut for each copy.
-    pub(crate) fn is_inside(&self, hir: &Hir, before: Selectivity) -> bool {
+    pub(crate) fn contains_gap(&self, hir: &Hir, before: Selectivity) -> bool {
         if self.is_gap(hir, before) {
             return true;
         }
         match hir.kind() {
-            HirKind::Capture(capture) => self.is_inside(&capture.sub, before),
+            HirKind::Capture(capture) => self.contains_gap(&capture.sub, before),
             HirKind::Repetition(repetition) => {
-                is_single(repetition) && self.is_inside(&repetition.sub, before)
+                is_single(repetition) && self.contains_gap(&repetition.sub, before)
             }
-            HirKind::Alternation(subs) => subs.iter().any(|sub| self.is_inside(sub, before)),
+            HirKind::Alternation(subs) => subs.iter().any(|sub| self.contains_gap(sub, before)),
             HirKind::Concat(subs) => {
                 let mut before = before;
                 subs.iter().any(|sub| {
-                    let is_inside = self.is_inside(sub, before);
+                    let is_inside = self.contains_gap(sub, before);
                     before += selectivity(sub);
                     is_inside
                 })
@@ -81,7 +81,7 @@ pub(crate) fn selectivity(hir: &Hir) -> Selectivity {
         HirKind::Empty | HirKind::Look(Look::Start) => 0,
         // An assertion excludes some positions, but fewer than any character does.
         HirKind::Look(_) => 50,
-        HirKind::Literal(literal) => UNIT * literal.0.len().min(64) as u32,
+        HirKind::Literal(literal) => CHAR_SELECTIVITY * literal.0.len().min(64) as u32,
         HirKind::Class(class) => of_class(class),
         HirKind::Capture(capture) => selectivity(&capture.sub),
         // Optional copies exclude nothing. The product fits: the result of each level is bounded below.
@@ -99,7 +99,7 @@ fn of_class(class: &Class) -> Selectivity {
     // Of the 95 printable ASCII characters. Classes with one of them or none get the selectivity of one literal
     // character by the clamp.
     let share = 95.0 / (characters(class) as f32).max(1.5);
-    (share.log2() * 100.0).clamp(0.0, UNIT as f32) as Selectivity
+    (share.log2() * 100.0).clamp(0.0, CHAR_SELECTIVITY as f32) as Selectivity
 }
 
 fn repeats(repetition: &Repetition) -> u32 {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn gaps_inside_alternations_and_loops_count_and_those_in_copies_do_not() {
-        let is_inside = |text| GapCriteria::USUAL.is_inside(&parse(text), 0);
+        let is_inside = |text| GapCriteria::USUAL.contains_gap(&parse(text), 0);
         assert!(is_inside("(?:a.*b|c)d"));
         assert!(is_inside("(?:a.*b)+"));
         assert!(!is_inside("(?:a.*b){2,9}"));
@@ -179,9 +179,9 @@ mod tests {
             ("[a-dé-ü]", 456),
             ("(?-u:[a-d\\xFF])", 456),
             ("(?-u:[ -~])", 0),
-            ("[\\x00- ~-\u{100}]", UNIT),
-            ("(?-u:[\\x00- ~-\\xFF])", UNIT),
-            ("[é-ü]", UNIT),
+            ("[\\x00- ~-\u{100}]", CHAR_SELECTIVITY),
+            ("(?-u:[\\x00- ~-\\xFF])", CHAR_SELECTIVITY),
+            ("[é-ü]", CHAR_SELECTIVITY),
             (".", 0),
         ] {
             let parser = regex_syntax::ParserBuilder::new()

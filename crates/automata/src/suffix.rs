@@ -31,7 +31,7 @@ pub(super) struct CursorExtra {
     /// Scratch space for [`NfaCursor::search`].
     pub(super) bit_states: BitStateSet,
     /// For patterns that are reported once: those that have been, as bits, and whether all have.
-    pub(super) hit: u64,
+    pub(super) reported: u64,
     pub(super) is_exhausted: bool,
 }
 
@@ -99,7 +99,7 @@ impl CursorExtra {
     pub(super) fn clear(&mut self) {
         self.suffixes.clear();
         self.nfa_cursor = None;
-        self.hit = 0;
+        self.reported = 0;
         self.is_exhausted = false;
     }
 
@@ -175,7 +175,7 @@ impl NfaCursor {
         bit_nfa: &BitNfa,
         cache: &mut CacheBuilder,
         column: Column,
-        hits: &mut StepReports,
+        reports: &mut StepReports,
     ) {
         let before = self.before;
         self.before = cache.step_bit_states(nfa, bit_nfa, &mut self.search, before, column);
@@ -192,7 +192,7 @@ impl NfaCursor {
         // The order of `LazyDfa::try_step_report`: suffixes of late cuts start before the symbol and step over it,
         // those of the other cuts start after it.
         for &late in &late {
-            self.on_report(nfa, cache, late, before, true, hits);
+            self.on_report(nfa, cache, late, before, true, reports);
         }
         self.suffixes.retain_mut(|(_, state_set)| {
             cache.step_set(nfa, state_set, column);
@@ -200,18 +200,18 @@ impl NfaCursor {
             successor
                 .late
                 .iter()
-                .for_each(|report| hits.push(report.pattern(), true));
+                .for_each(|report| reports.push(report.pattern(), true));
             successor
                 .now
                 .iter()
-                .for_each(|report| hits.push(report.pattern(), false));
+                .for_each(|report| reports.push(report.pattern(), false));
             std::mem::swap(state_set, &mut successor.state_set);
             !state_set.states.is_empty()
         });
         // The look-behind after the symbol. That of the late cuts was the one before it.
         let before = self.before;
         for &now in &now {
-            self.on_report(nfa, cache, now, before, false, hits);
+            self.on_report(nfa, cache, now, before, false, reports);
         }
         cache.determinizer.successor.now = now;
         cache.determinizer.successor.late = late;
@@ -225,11 +225,11 @@ impl NfaCursor {
         report: EncodedReport,
         before: LookBehind,
         is_late: bool,
-        hits: &mut StepReports,
+        reports: &mut StepReports,
     ) {
         match report.decode() {
-            Reported::Pattern(pattern) => hits.push(pattern, is_late),
-            Reported::Cut(cut) => self.activate_suffix(nfa, cache, cut, before, is_late, hits),
+            Reported::Pattern(pattern) => reports.push(pattern, is_late),
+            Reported::Cut(cut) => self.activate_suffix(nfa, cache, cut, before, is_late, reports),
         }
     }
 
@@ -241,7 +241,7 @@ impl NfaCursor {
         cut: CutId,
         before: LookBehind,
         is_late: bool,
-        hits: &mut StepReports,
+        reports: &mut StepReports,
     ) {
         let known = self.suffixes.iter_mut().find(|suffix| suffix.0 == cut);
         let determinizer = &mut cache.determinizer;
@@ -257,7 +257,7 @@ impl NfaCursor {
         successor
             .now
             .iter()
-            .for_each(|report| hits.push(report.pattern(), is_late));
+            .for_each(|report| reports.push(report.pattern(), is_late));
         match known {
             Some(suffix) => std::mem::swap(&mut suffix.1, &mut successor.state_set),
             // The cut was the end of a pattern, or its first assertion failed. There is nothing left to step.

@@ -147,7 +147,7 @@ impl TableConfig {
     }
 
     /// A table without room beyond its first states.
-    pub(crate) const BARE: TableConfig = TableConfig {
+    pub(crate) const MINIMAL: TableConfig = TableConfig {
         budget: 0,
         first_budget: FIRST_BUDGET,
         level: SimdLevel::Portable,
@@ -531,7 +531,7 @@ mod tests {
         let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["ab"]), None).expect("few classes");
         let config = TableConfig {
             budget: 1 << 20,
-            ..TableConfig::BARE
+            ..TableConfig::MINIMAL
         };
         let table = Table::new(&nfa.alphabet, config);
         let rows = RowAllocator::new(&table);

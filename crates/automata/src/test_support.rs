@@ -32,9 +32,9 @@ pub(crate) fn parsed(patterns: &[&str]) -> Vec<Hir> {
 
 /// Criteria by which every gap is cut, however narrow and wherever it is.
 pub(crate) const EVERY_GAP: GapCriteria = GapCriteria {
-    characters: 0,
-    repeats: 1,
-    selectivity: 0,
+    min_characters: 0,
+    min_repeats: 1,
+    min_selectivity: 0,
 };
 
 /// The usual layout, and forced ones.
@@ -86,7 +86,7 @@ pub(crate) const fn plan(
 ) -> PartitionPlan {
     PartitionPlan {
         gaps,
-        spread: AutomatonCount::RoundRobin(automata),
+        automaton_count: AutomatonCount::RoundRobin(automata),
         level,
         sparse: SparseRows::USUAL,
         first_budget: FIRST_BUDGET,

@@ -34,7 +34,7 @@ pub struct Utf8Decoder(u32);
 #[inline(always)]
 // The fast path for text that is not ASCII: most characters arrive whole, and `push` would classify each of their
 // bytes.
-pub fn wide(bytes: &[u8]) -> Option<(char, usize)> {
+pub fn decode_multibyte(bytes: &[u8]) -> Option<(char, usize)> {
     let (code, len) = match *bytes {
         [first @ 0xC2..=0xDF, second, ..] if is_continuation(second) => {
             (bits(first, 5) << 6 | bits(second, 6), 2)
@@ -209,7 +209,7 @@ mod tests {
         for text in ["é", "€", "😀", "é\u{a9}", "ж\u{10FFFF}"] {
             let mut fast = Utf8Decoder::default();
             let mut slow = Utf8Decoder::default();
-            let (char, len) = wide(text.as_bytes()).unwrap();
+            let (char, len) = decode_multibyte(text.as_bytes()).unwrap();
             assert_eq!(len, char.len_utf8());
             fast.passed(len);
             let mut symbols = Vec::new();
@@ -227,7 +227,7 @@ mod tests {
             b"\xA9",
             b"",
         ] {
-            assert_eq!(wide(bytes), None, "{}", bytes.escape_ascii());
+            assert_eq!(decode_multibyte(bytes), None, "{}", bytes.escape_ascii());
         }
     }
 
@@ -236,8 +236,8 @@ mod tests {
         for char in (128..=u32::from(char::MAX)).filter_map(char::from_u32) {
             let mut text = [0; 5];
             let len = char.encode_utf8(&mut text).len();
-            assert_eq!(wide(&text), Some((char, len)));
-            assert_eq!(wide(&text[..len - 1]), None);
+            assert_eq!(decode_multibyte(&text), Some((char, len)));
+            assert_eq!(decode_multibyte(&text[..len - 1]), None);
         }
         // All prefixes of four bytes; the last two matter least.
         for start in 0..=u16::MAX {
@@ -247,7 +247,11 @@ mod tests {
                 let known = (2..=4).find_map(|len| std::str::from_utf8(&text[..len]).ok());
                 let char = known.and_then(|known| known.chars().next());
                 let char = char.filter(|char| !char.is_ascii());
-                assert_eq!(wide(&text).map(|known| known.0), char, "{text:x?}");
+                assert_eq!(
+                    decode_multibyte(&text).map(|known| known.0),
+                    char,
+                    "{text:x?}"
+                );
             }
         }
     }

@@ -364,7 +364,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
     }
 
     explore_matcher(|| {
-        let table = Table::new(&Alphabet, TableConfig::BARE);
+        let table = Table::new(&Alphabet, TableConfig::MINIMAL);
         let mut rows = RowAllocator::new(&table);
         let new = RowSpec {
             before: LookBehind::Start,
@@ -434,7 +434,7 @@ fn a_sparse_row_leads_where_the_full_one_does() {
                     full_rows: 0,
                     ..SparseRows::USUAL
                 },
-                ..TableConfig::BARE
+                ..TableConfig::MINIMAL
             };
             let table = Table::new(&Alphabet, config);
             let mut rows = RowAllocator::new(&table);

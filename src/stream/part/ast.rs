@@ -38,7 +38,7 @@ struct CodeBlock {
     line: Vec<u8>,
     /// Number of bytes of the block.
     len: usize,
-    places: OffsetIndex,
+    offsets: OffsetIndex,
     /// Offset in the part of the end of the last byte.
     end: u64,
     /// The ranges of the block that the call adds. A match counts only if it overlaps one of them.
@@ -196,7 +196,7 @@ impl CodeBlock {
             snippet: grammar.map(Snippet::new),
             line: Vec::new(),
             len: 0,
-            places: OffsetIndex::default(),
+            offsets: OffsetIndex::default(),
             end: 0,
             added: Vec::new(),
             is_abandoned: false,
@@ -207,7 +207,7 @@ impl CodeBlock {
         let from = self.len;
         self.line.extend_from_slice(chunk.bytes);
         self.len += chunk.bytes.len();
-        self.places.push(&chunk);
+        self.offsets.push(&chunk);
         self.end = chunk.end(chunk.bytes.len() - 1);
         if is_added {
             match self.added.last_mut() {
@@ -288,11 +288,11 @@ impl CodeBlock {
                 continue;
             }
             let end = match range.end < self.len {
-                true => self.places.start(range.end as u64),
+                true => self.offsets.start(range.end as u64),
                 false => self.end,
             };
             let finding = Detection {
-                start: self.places.start(range.start as u64),
+                start: self.offsets.start(range.start as u64),
                 end,
                 decided,
             };

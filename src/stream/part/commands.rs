@@ -1,7 +1,7 @@
 //! The command patterns on the arguments of a tool call: which requirements each command has met, which commands are
 //! in one pipeline, and which files they read.
 //!
-//! Memory is bounded: a command that has ended is dropped when [`ENDED`] others have ended after it.
+//! Memory is bounded: a command that has ended is dropped when [`MAX_ENDED`] others have ended after it.
 
 mod tracked;
 mod written;
@@ -25,17 +25,17 @@ use ttsr_views::command::{
 use ttsr_views::detect::Detection;
 use ttsr_views::json::ArgPath;
 
-use tracked::{OperandUse, PROGRAM, TEXT, TrackedCommand};
+use tracked::{MAX_PROGRAM_BYTES, MAX_TEXT_BYTES, OperandUse, TrackedCommand};
 use written::WrittenFiles;
 
 /// The most commands that are kept after they have ended.
-const ENDED: usize = 64;
+const MAX_ENDED: usize = 64;
 
 /// The most commands whose output a command is known to get.
-const SOURCES: usize = 64;
+const MAX_SOURCES: usize = 64;
 
 /// The most files, variables and redirections that are kept for each command.
-const KEPT: usize = 16;
+const MAX_KEPT: usize = 16;
 
 /// The commands in the arguments of one tool call.
 #[derive(Debug)]
@@ -376,7 +376,7 @@ impl Commands {
         command.saves_downloads = files::saves_downloads(name, None);
         command
             .program
-            .extend_from_slice(&name[..name.len().min(PROGRAM)]);
+            .extend_from_slice(&name[..name.len().min(MAX_PROGRAM_BYTES)]);
         command.start = command.start.min(word.span.start);
         let TrackedCommand {
             progress,
@@ -463,14 +463,14 @@ impl Commands {
         name: &[u8],
         value: &CommandWord<'_>,
     ) {
-        let value = &value.text[..value.text.len().min(TEXT)];
+        let value = &value.text[..value.text.len().min(MAX_TEXT_BYTES)];
         let ids = self.with_wrapped(id);
         for &id in &ids {
             let Some(index) = self.index(id) else {
                 continue;
             };
             let variables = &mut self.known[index].variables;
-            if variables.len() < 2 * KEPT && name.len() <= TEXT {
+            if variables.len() < 2 * MAX_KEPT && name.len() <= MAX_TEXT_BYTES {
                 variables.push(name);
                 variables.push(value);
             }
@@ -493,7 +493,7 @@ impl Commands {
             self.known[index].end = self.known[index].end.max(target.span.end);
         }
         let path = operand_text(target);
-        if path.len() > TEXT || operator.starts_with("<<") {
+        if path.len() > MAX_TEXT_BYTES || operator.starts_with("<<") {
             return;
         }
         let path = String::from_utf8_lossy(&path);
@@ -507,7 +507,7 @@ impl Commands {
             }
             if operator.starts_with('<') {
                 let redirected = &mut self.known[index].redirected;
-                if redirected.len() < KEPT {
+                if redirected.len() < MAX_KEPT {
                     redirected.push(path.as_bytes());
                 }
                 self.add_read(set, index, &path);
@@ -526,7 +526,7 @@ impl Commands {
             .flatten()
         {
             let written = &mut self.known[index].written;
-            if written.len() < KEPT {
+            if written.len() < MAX_KEPT {
                 written.push(path.as_bytes());
             }
             self.change_at(set, index, |progress, pattern, cache| {
@@ -537,7 +537,7 @@ impl Commands {
 
     /// Adds the files that a word may name.
     fn add_reads(&mut self, set: &CommandSet, index: usize, word: &CommandWord<'_>, path: &[u8]) {
-        if word.text.len() > TEXT || !set.reads_files() {
+        if word.text.len() > MAX_TEXT_BYTES || !set.reads_files() {
             return;
         }
         let text = String::from_utf8_lossy(path);
@@ -607,7 +607,7 @@ impl Commands {
     /// Adds the path of a file that a command reads, for the command and for those that get its output.
     fn add_read_path(&mut self, set: &CommandSet, index: usize, path: &str) {
         let command = &mut self.known[index];
-        if command.read.len() < KEPT {
+        if command.read.len() < MAX_KEPT {
             command.read.push(path.as_bytes());
         }
         let (id, passes_files) = (command.id, command.operands.are_passed);
@@ -673,7 +673,7 @@ impl Commands {
             }
             for source in &sources {
                 let known = &mut receiver.links.sources;
-                if known.len() < SOURCES && *source != receiver.id && !known.contains(source) {
+                if known.len() < MAX_SOURCES && *source != receiver.id && !known.contains(source) {
                     known.push(*source);
                 }
             }
@@ -701,7 +701,7 @@ impl Commands {
 
     /// Drops the oldest commands that have ended, if there are too many.
     fn drop_ended(&mut self) {
-        while self.ended > ENDED {
+        while self.ended > MAX_ENDED {
             let Some(oldest) = self.known.iter().position(|command| command.is_ended) else {
                 return;
             };

@@ -43,7 +43,7 @@ pub(in crate::stream) struct FullMatch {
 pub(in crate::stream) struct ConditionState {
     rules: Vec<(RuleId, RuleProgress)>,
     /// True if a match waits.
-    waits: bool,
+    has_pending: bool,
 }
 
 /// The state of the condition of one rule.
@@ -54,13 +54,13 @@ struct RuleProgress {
     /// For each pattern of `sequence`: the ends that the sequence up to it can have, each with the latest start.
     sequence: Vec<VecDeque<MatchSpan>>,
     /// The matches of a sequence over several parts, which need not arrive in the order of their positions.
-    scattered: Vec<(MatchSpan, u32)>,
+    message_matches: Vec<(MatchSpan, u32)>,
     /// The exception that begins last.
     none: Option<MatchSpan>,
     /// Complete matches that an exception may still cancel, or that wait for the end of the text.
     pending: VecDeque<PendingMatch>,
     /// A position that no pending match begins before.
-    earliest: TextPosition,
+    earliest_pending: TextPosition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,8 @@ impl ConditionState {
     #[inline]
     pub(super) fn is_waiting(&self, rule: RuleId) -> bool {
         let mut rules = self.rules.iter();
-        self.waits && rules.any(|(known, progress)| *known == rule && !progress.pending.is_empty())
+        self.has_pending
+            && rules.any(|(known, progress)| *known == rule && !progress.pending.is_empty())
     }
 
     /// Returns the offset of the first byte of a pending match of a rule that holds.
@@ -124,7 +125,7 @@ impl ConditionState {
             }
             progress.add_pending(compound, pending, counters);
         }
-        self.update_waits();
+        self.update_has_pending();
         None
     }
 
@@ -145,7 +146,8 @@ impl ConditionState {
         let progress = self.progress(rule, compound);
         // PERF: testing each of 256 pending matches at every byte took 52,000 instructions a byte
         // (`cargo bench --bench instructions -- --growth`).
-        if compound.last.is_some() || !is_out_of_reach(compound.within, progress.earliest, position)
+        if compound.last.is_some()
+            || !is_out_of_reach(compound.within, progress.earliest_pending, position)
         {
             return;
         }
@@ -156,12 +158,12 @@ impl ConditionState {
                 progress.push_pending(pending);
             }
         }
-        self.update_waits();
+        self.update_has_pending();
     }
 
-    fn update_waits(&mut self) {
+    fn update_has_pending(&mut self) {
         let mut rules = self.rules.iter();
-        self.waits = rules.any(|(_, progress)| !progress.pending.is_empty());
+        self.has_pending = rules.any(|(_, progress)| !progress.pending.is_empty());
     }
 
     /// Ends the text, which has `chars` characters: admits the pending matches, in the order in which they were added.
@@ -243,7 +245,7 @@ impl RuleProgress {
         span: MatchSpan,
     ) -> Option<MatchSpan> {
         if compound.extent() == ConditionExtent::Message {
-            return self.complete_scattered(index, span);
+            return self.complete_over_parts(index, span);
         }
         let whole = match index.checked_sub(1) {
             None => span,
@@ -278,15 +280,16 @@ impl RuleProgress {
 
     /// [`complete_sequence`](Self::complete_sequence) for a sequence over parts, which may interleave: keeps all matches
     /// until the sequence is complete.
-    fn complete_scattered(&mut self, index: usize, span: MatchSpan) -> Option<MatchSpan> {
-        if self.scattered.len() == PENDING_MATCHES {
-            self.scattered.remove(0);
+    fn complete_over_parts(&mut self, index: usize, span: MatchSpan) -> Option<MatchSpan> {
+        if self.message_matches.len() == PENDING_MATCHES {
+            self.message_matches.remove(0);
         }
-        self.scattered.push((span, index as u32));
-        self.scattered.sort_by_key(|(span, _)| span.end.offset);
+        self.message_matches.push((span, index as u32));
+        self.message_matches
+            .sort_by_key(|(span, _)| span.end.offset);
         let mut whole: Option<MatchSpan> = None;
         let mut next = 0;
-        for &(span, index) in &self.scattered {
+        for &(span, index) in &self.message_matches {
             let follows = whole.is_none_or(|whole| whole.end.offset <= span.start.offset);
             if index == next && follows {
                 whole = Some(whole.map_or(span, |whole| whole.with(span)));
@@ -295,7 +298,7 @@ impl RuleProgress {
         }
         let is_complete = next as usize == self.sequence.len();
         if is_complete {
-            self.scattered.clear();
+            self.message_matches.clear();
         }
         whole.filter(|_| is_complete)
     }
@@ -311,9 +314,9 @@ impl RuleProgress {
 
     fn push_pending(&mut self, pending: PendingMatch) {
         let start = pending.span.start;
-        self.earliest = match self.pending.is_empty() {
+        self.earliest_pending = match self.pending.is_empty() {
             true => start,
-            false => self.earliest.min(start),
+            false => self.earliest_pending.min(start),
         };
         self.pending.push_back(pending);
     }

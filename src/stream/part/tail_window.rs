@@ -9,38 +9,38 @@ use ttsr_views::detect::{Detection, OffsetIndex};
 #[derive(Debug, Default)]
 pub(super) struct TailWindow {
     window: Window,
-    places: OffsetIndex,
+    offsets: OffsetIndex,
 }
 
 impl TailWindow {
     /// Adds the offsets of a chunk that is about to be read.
     pub(super) fn begin(&mut self, chunk: &Chunk<'_>) {
-        self.places.push(chunk);
+        self.offsets.push(chunk);
     }
 
     /// Adds the bytes of a chunk that has been read.
     pub(super) fn end(&mut self, chunk: &Chunk<'_>) {
         self.window.push(chunk.bytes);
-        self.places
-            .forget(self.places.byte_len().saturating_sub(2 * WINDOW as u64));
+        self.offsets
+            .forget(self.offsets.byte_len().saturating_sub(2 * WINDOW as u64));
     }
 
     /// Starts another text.
     pub(super) fn clear(&mut self) {
         self.window.clear();
-        self.places = OffsetIndex::default();
+        self.offsets = OffsetIndex::default();
     }
 
     /// Returns the text of a finding that was made while `chunk` was read, or after all chunks if `chunk` is empty: at
     /// most [`WINDOW`] bytes before the byte that decided it, however the text was cut.
     pub(super) fn context(&self, found: Detection, chunk: &[u8]) -> MatchContext {
-        let (before, _) = self.window.with(&[]);
+        let (before, _) = self.window.last_with(&[]);
         // All indices are in the haystack. `from` is the index of the first byte in the window.
-        let from = self.places.byte_len() - (chunk.len() + before.len()) as u64;
-        let seen = self.places.before(found.decided.max(found.end));
-        let end = self.places.before(found.end).min(seen);
+        let from = self.offsets.byte_len() - (chunk.len() + before.len()) as u64;
+        let seen = self.offsets.before(found.decided.max(found.end));
+        let end = self.offsets.before(found.end).min(seen);
         let least = seen.saturating_sub(WINDOW as u64).max(from);
-        let start = self.places.before(found.start + 1).saturating_sub(1);
+        let start = self.offsets.before(found.start + 1).saturating_sub(1);
         let (end, start) = (end.max(least), start.clamp(least, end.max(least)));
         let at = |index: u64| (index - from) as usize;
         let mut bytes = before;

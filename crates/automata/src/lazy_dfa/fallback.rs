@@ -134,7 +134,7 @@ impl LazyDfa {
         on: &mut impl FnMut(MatchEvent),
     ) {
         cache.record_fallback_step();
-        let mut hits = StepReports::default();
+        let mut reports = StepReports::default();
         let extra = cursor
             .extra
             .as_mut()
@@ -143,8 +143,8 @@ impl LazyDfa {
             .nfa_cursor
             .as_mut()
             .expect("the cursor has left the table");
-        nfa_cursor.step(&self.nfa, self.bit_nfa(), cache, column, &mut hits);
-        self.accept_step(cursor, hits, span, on);
+        nfa_cursor.step(&self.nfa, self.bit_nfa(), cache, column, &mut reports);
+        self.accept_step(cursor, reports, span, on);
     }
 
     fn bit_nfa(&self) -> &BitNfa {

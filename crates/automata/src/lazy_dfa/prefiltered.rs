@@ -56,7 +56,7 @@ impl LazyDfa {
             self.push_scalar(cursor, &bytes[..=candidate], at, on);
             at = candidate + 1;
         }
-        effort.looks = candidates.looks;
+        effort.compared = candidates.compared;
         filter.record_filtered(bytes.len(), effort);
     }
 

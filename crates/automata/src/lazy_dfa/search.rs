@@ -59,7 +59,7 @@ use super::super::report::{EncodedReport, PatternId};
 use super::super::suffix::CursorExtra;
 use super::super::sync::Arc;
 use super::super::table::{BLOCK, StateId};
-use super::super::utf8::{Symbol, wide};
+use super::super::utf8::{Symbol, decode_multibyte};
 use super::short_input::is_short_len;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
@@ -307,15 +307,15 @@ impl LazyDfa {
             if bytes[at] < 128 {
                 cursor.decoder.passed_ascii();
                 let column = alphabet.bytes()[usize::from(bytes[at])];
-                step(cursor, column.into(), SymbolSpan::whole(1).after(at, 0));
+                step(cursor, column.into(), SymbolSpan::whole(1).shifted(at, 0));
                 return at + 1;
             }
             // A character that arrives whole need not pass through the decoder byte by byte. It is certain at its last
             // byte.
-            if let Some((char, len)) = wide(&bytes[at..]) {
+            if let Some((char, len)) = decode_multibyte(&bytes[at..]) {
                 cursor.decoder.passed(len);
                 alphabet.symbol(Symbol::Char(char), |column, span| {
-                    step(cursor, column, span.after(at + len - 1, 0));
+                    step(cursor, column, span.shifted(at + len - 1, 0));
                 });
                 return at + len;
             }
@@ -324,7 +324,7 @@ impl LazyDfa {
         decoder.push(bytes[at], |symbol, back| {
             cursor.count(symbol);
             alphabet.symbol(symbol, |column, span| {
-                step(cursor, column, span.after(at, back));
+                step(cursor, column, span.shifted(at, back));
             });
         });
         cursor.decoder = decoder;
@@ -351,7 +351,7 @@ impl LazyDfa {
             let (column, len) = if byte < 128 {
                 (Column::from(columns[usize::from(byte)]), 1)
             } else {
-                let Some((char, len)) = wide(&bytes[at..]) else {
+                let Some((char, len)) = decode_multibyte(&bytes[at..]) else {
                     break;
                 };
                 let Some(column) = self.nfa.alphabet.char(char) else {

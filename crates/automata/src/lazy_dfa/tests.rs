@@ -8,7 +8,7 @@ fn lazy(patterns: &[&str], budget: usize) -> LazyDfa {
     let nfa = Nfa::new(SymbolSpace::Chars, &parsed(patterns), None).expect("few classes");
     let config = TableConfig {
         budget,
-        ..TableConfig::BARE
+        ..TableConfig::MINIMAL
     };
     LazyDfa::new(nfa, config)
 }

@@ -86,7 +86,7 @@ impl StateTrace {
     ) -> Result<StateTrace, TooManyClasses> {
         // Without shared prefixes every NFA state belongs to one pattern.
         let (nfa, owners) = Nfa::without_prefix_sharing(space, patterns, cuts)?;
-        let table = Table::new(&nfa.alphabet, TableConfig::BARE);
+        let table = Table::new(&nfa.alphabet, TableConfig::MINIMAL);
         // Only the successor function is used: a budget of 0 keeps the cache from building rows.
         let mut cache = CacheBuilder::new(&nfa, &table, 0);
         let cut_owners: Vec<PatternId> = nfa

@@ -47,7 +47,7 @@ impl SparseRows {
 
     /// Returns the largest number in a cell that is neither a state id nor a column number.
     pub(super) fn max_cell(self) -> usize {
-        times(self.entries + 1) as usize
+        entry_count(self.entries + 1) as usize
     }
 }
 
@@ -56,17 +56,17 @@ const SPARSE: u32 = LINE as u32 / 2;
 
 /// The cells of a sparse row: the look-behind; the entry counter, or the id of the full row; then three pairs of a
 /// column number (from 1) and the state it leads to.
-const CELLS: usize = LINE;
-const BEFORE: usize = 0;
-const ENTERED: usize = 1;
-const FIRST: usize = 2;
+const SPARSE_CELLS: usize = LINE;
+const BEFORE_CELL: usize = 0;
+const ENTRIES_CELL: usize = 1;
+const FIRST_SLOT: usize = 2;
 
 /// Returns an entry count as a cell value. Its lowest bit tells it from the id of a full row.
-const fn times(entered: u32) -> u32 {
-    (entered * LINE as u32) | TIMES
+const fn entry_count(entered: u32) -> u32 {
+    (entered * LINE as u32) | ENTRY_COUNT_BIT
 }
 
-const TIMES: u32 = 1;
+const ENTRY_COUNT_BIT: u32 = 1;
 
 impl StateId {
     /// Returns true if the row of the state is sparse.
@@ -137,8 +137,11 @@ impl Table {
         if !state.is_sparse() {
             return state;
         }
-        match self.sparse_cell(state, ENTERED).load(Ordering::Acquire) {
-            entered if entered & TIMES != 0 => state,
+        match self
+            .sparse_cell(state, ENTRIES_CELL)
+            .load(Ordering::Acquire)
+        {
+            entered if entered & ENTRY_COUNT_BIT != 0 => state,
             full => StateId(full),
         }
     }
@@ -147,24 +150,26 @@ impl Table {
     #[inline]
     pub(crate) fn is_promotion_due(&self, state: StateId) -> bool {
         state.is_sparse()
-            && self.sparse_cell(state, ENTERED).load(Ordering::Relaxed)
-                == times(self.sparse.entries)
+            && self
+                .sparse_cell(state, ENTRIES_CELL)
+                .load(Ordering::Relaxed)
+                == entry_count(self.sparse.entries)
     }
 
     /// Keeps the state in its sparse row: there is no room for a full one.
     pub(crate) fn cancel_promotion(&self, state: StateId) {
         // One more than the number at which a promotion is due. `count` does not go on from there, so it is never due
         // again.
-        let kept = times(self.sparse.entries + 1);
-        self.sparse_cell(state, ENTERED)
+        let kept = entry_count(self.sparse.entries + 1);
+        self.sparse_cell(state, ENTRIES_CELL)
             .store(kept, Ordering::Relaxed);
     }
 
     fn count(&self, state: StateId) {
-        let cell = self.sparse_cell(state, ENTERED);
+        let cell = self.sparse_cell(state, ENTRIES_CELL);
         let entered = cell.load(Ordering::Relaxed);
         // The count stops where a promotion is due and stays there until one succeeds or is cancelled.
-        if entered & TIMES != 0 && entered < times(self.sparse.entries) {
+        if entered & ENTRY_COUNT_BIT != 0 && entered < entry_count(self.sparse.entries) {
             // On failure another thread has counted an entry; losing one count is harmless.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
             let more = entered + LINE as u32;
@@ -199,7 +204,7 @@ impl Table {
                 self.set(full, Column::new(column as usize), StateId(to));
             }
         }
-        self.sparse_cell(sparse, ENTERED)
+        self.sparse_cell(sparse, ENTRIES_CELL)
             .store(full.0, Ordering::Release);
     }
 
@@ -216,7 +221,7 @@ impl Table {
 
     fn slots(&self, state: StateId) -> impl Iterator<Item = usize> {
         let row = first_cell(state);
-        (row + FIRST..row + CELLS).step_by(2)
+        (row + FIRST_SLOT..row + SPARSE_CELLS).step_by(2)
     }
 
     fn sparse_cell(&self, state: StateId, cell: usize) -> &AtomicU32 {
@@ -225,12 +230,12 @@ impl Table {
 
     /// Returns the look-behind of a state with a sparse row.
     pub(super) fn sparse_before(&self, state: StateId) -> LookBehind {
-        LookBehind::from_number(self.sparse_cell(state, BEFORE).load(Ordering::Relaxed))
+        LookBehind::from_number(self.sparse_cell(state, BEFORE_CELL).load(Ordering::Relaxed))
     }
 
     /// Returns the number of the sparse row.
     pub(super) fn sparse_row(&self, state: StateId) -> usize {
-        (self.match_bit as usize - first_cell(state)) / CELLS - 1
+        (self.match_bit as usize - first_cell(state)) / SPARSE_CELLS - 1
     }
 }
 
@@ -241,7 +246,7 @@ fn first_cell(state: StateId) -> usize {
 impl RowAllocator {
     /// Adds a sparse row for a state without a report. Returns `None` if the table is full.
     pub(crate) fn add_sparse(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
-        let cells = (self.sparse + 1) * CELLS;
+        let cells = (self.sparse + 1) * SPARSE_CELLS;
         let row = (table.match_bit as usize).checked_sub(cells)?;
         if row < self.free {
             return None;
@@ -251,22 +256,22 @@ impl RowAllocator {
         self.sparse += 1;
         let state = StateId(row as u32 | SPARSE);
         table
-            .sparse_cell(state, ENTERED)
-            .store(times(0), Ordering::Relaxed);
+            .sparse_cell(state, ENTRIES_CELL)
+            .store(entry_count(0), Ordering::Relaxed);
         table
-            .sparse_cell(state, BEFORE)
+            .sparse_cell(state, BEFORE_CELL)
             .store(new.before as u32, Ordering::Relaxed);
         Some(state)
     }
 
     /// Returns the cells of all sparse rows.
     pub(super) fn sparse_cells(&self) -> usize {
-        self.sparse * CELLS
+        self.sparse * SPARSE_CELLS
     }
 }
 
 /// The bytes of a sparse row.
-pub(crate) const SPARSE_BYTES: usize = CELLS * size_of::<AtomicU32>();
+pub(crate) const SPARSE_BYTES: usize = SPARSE_CELLS * size_of::<AtomicU32>();
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -297,7 +302,7 @@ mod tests {
             &nfa.alphabet,
             TableConfig {
                 sparse,
-                ..TableConfig::BARE
+                ..TableConfig::MINIMAL
             },
         );
         let mut rows = RowAllocator::new(&table);
@@ -383,7 +388,7 @@ mod tests {
         }
         assert!(last.expect("there was room") >= rows.free);
         assert!(rows.add(&table, new(LookBehind::Lf)).is_none());
-        assert!(last.expect("there was room") < rows.free + CELLS);
+        assert!(last.expect("there was room") < rows.free + SPARSE_CELLS);
     }
 
     #[test]
@@ -392,7 +397,7 @@ mod tests {
             full_rows: 0,
             entries: ENTRIES,
         };
-        assert_eq!(sparse.max_cell(), times(ENTRIES + 1) as usize);
+        assert_eq!(sparse.max_cell(), entry_count(ENTRIES + 1) as usize);
         assert_eq!(sparse.max_cell(), 4 * LINE + 1);
     }
 }

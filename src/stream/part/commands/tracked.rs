@@ -7,13 +7,13 @@ use ttsr_views::command::files::{self, WrittenOperands};
 use ttsr_views::command::{CommandId, CommandWord, ParentCommand};
 
 /// The most bytes of a command that are quoted, and of a path or a value that is kept.
-pub(super) const TEXT: usize = 1024;
+pub(super) const MAX_TEXT_BYTES: usize = 1024;
 
 /// The most files that the words of a command name as outputs.
-const OUTPUTS: usize = 4;
+const MAX_OUTPUT_FILES: usize = 4;
 
 /// The longest name of a program that is kept, in bytes.
-pub(super) const PROGRAM: usize = 64;
+pub(super) const MAX_PROGRAM_BYTES: usize = 64;
 
 /// Texts in one buffer, which is reused.
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ pub(super) struct TrackedCommand {
     pub(super) read: TextList,
     /// Those of `read` that redirections name, which the commands that this one wraps read too.
     pub(super) redirected: TextList,
-    /// The name of the program, at most [`PROGRAM`] bytes.
+    /// The name of the program, at most [`MAX_PROGRAM_BYTES`] bytes.
     pub(super) program: Vec<u8>,
     /// The files that operands and flags name and that the program writes.
     output_files: TextList,
@@ -200,18 +200,18 @@ impl TrackedCommand {
 
     /// Adds an operand that may be a file that the program writes.
     pub(super) fn add_written_operand(&mut self, path: &[u8]) {
-        if self.operands.are_urls && self.downloads.len() < OUTPUTS {
-            let file = files::downloaded_file(path).filter(|file| file.len() <= TEXT);
+        if self.operands.are_urls && self.downloads.len() < MAX_OUTPUT_FILES {
+            let file = files::downloaded_file(path).filter(|file| file.len() <= MAX_TEXT_BYTES);
             if let Some(file) = file {
                 self.downloads.push(file);
             }
         }
         let assigned = path.strip_prefix(b"of=");
-        let is_assigned = assigned.is_some() && self.output_files.len() < OUTPUTS;
+        let is_assigned = assigned.is_some() && self.output_files.len() < MAX_OUTPUT_FILES;
         let path = assigned.unwrap_or(path);
         let keeps = match files::written_operands(&self.program) {
             WrittenOperands::None => return,
-            WrittenOperands::All => self.output_files.len() < OUTPUTS,
+            WrittenOperands::All => self.output_files.len() < MAX_OUTPUT_FILES,
             WrittenOperands::Assigned => is_assigned,
             WrittenOperands::First => self.output_files.len() == 0,
             WrittenOperands::Last => {
@@ -219,7 +219,7 @@ impl TrackedCommand {
                 true
             }
         };
-        if keeps && path.len() <= TEXT {
+        if keeps && path.len() <= MAX_TEXT_BYTES {
             self.output_files.push(path);
         }
     }
@@ -227,7 +227,8 @@ impl TrackedCommand {
     /// Adds the value of a flag that may be a file that the program writes.
     pub(super) fn add_output(&mut self, flag: &[u8], path: &[u8]) {
         let is_written = files::is_written(&self.program, flag);
-        if is_written && self.output_files.len() < OUTPUTS && path.len() <= TEXT {
+        if is_written && self.output_files.len() < MAX_OUTPUT_FILES && path.len() <= MAX_TEXT_BYTES
+        {
             self.output_files.push(path);
         }
     }
@@ -256,7 +257,7 @@ impl TrackedCommand {
             return;
         }
         self.last_word = span;
-        let room = TEXT.saturating_sub(self.text.len());
+        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
         if room > 1 {
             if !self.text.is_empty() {
                 self.text.push(b' ');

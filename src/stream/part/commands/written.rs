@@ -7,7 +7,7 @@ use super::tracked::TextList;
 use ttsr_views::command::CommandId;
 
 /// The most files that are known. Beyond it, the older half is forgotten.
-const FILES: usize = 64;
+const MAX_WRITTEN_FILES: usize = 64;
 
 /// The files that commands of a call have written.
 #[derive(Debug, Default)]
@@ -24,13 +24,13 @@ impl WrittenFiles {
         if path == b"/dev/null" {
             return;
         }
-        if self.writers.len() == FILES {
+        if self.writers.len() == MAX_WRITTEN_FILES {
             self.spare.clear();
-            for path in self.paths.iter().skip(FILES / 2) {
+            for path in self.paths.iter().skip(MAX_WRITTEN_FILES / 2) {
                 self.spare.push(path);
             }
             std::mem::swap(&mut self.paths, &mut self.spare);
-            self.writers.drain(..FILES / 2);
+            self.writers.drain(..MAX_WRITTEN_FILES / 2);
         }
         self.paths.push(path);
         self.writers.push(writer);

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::context::{EXCERPT, MatchContext};
+use super::context::{MAX_EXCERPT, MatchContext};
 use super::exceptions::Exceptions;
 use super::first_end::{FirstEndReader, is_taken};
 use super::{Admission, HaystackScope, TextEnd};
@@ -22,10 +22,10 @@ use ttsr_views::chunk::Chunk;
 const BLOCK: usize = 256;
 
 /// A pattern whose verification exceeded its budget this often in one haystack is not verified there again.
-const TRIES: usize = 8;
+const MAX_EXHAUSTED: usize = 8;
 
 /// Bytes kept after the bytes before a candidate: a block, and the widest look-ahead.
-const BEYOND: usize = BLOCK + 4 * (ttsr_automata::lookaround::approximate::REACH + 2);
+const BYTES_AFTER: usize = BLOCK + 4 * (ttsr_automata::lookaround::approximate::REACH + 2);
 
 /// The automaton may report one end twice: at once, and again one character later, which is at most this many bytes.
 const REPEAT_BYTES: u64 = 4;
@@ -52,7 +52,7 @@ pub(super) struct CandidateQueue {
     /// Number of bytes of the haystack before `bytes`.
     dropped: u64,
     /// Bytes kept before a candidate.
-    past: usize,
+    bytes_before: usize,
     /// Most candidates that may wait.
     limit: usize,
     /// Reported candidates that the clock has not reached, in the order in which they were reported.
@@ -83,7 +83,7 @@ impl CandidateQueue {
             Box::new(CandidateQueue {
                 bytes: Vec::new(),
                 dropped: 0,
-                past: confirms.bytes,
+                bytes_before: confirms.bytes,
                 limit: confirms.pending,
                 reported: VecDeque::new(),
                 recent: VecDeque::new(),
@@ -111,7 +111,7 @@ impl CandidateQueue {
 
     /// Appends at most [`BLOCK`] bytes, and drops bytes that no candidate can need.
     fn append(&mut self, bytes: &[u8]) {
-        let keep = self.past.max(WINDOW).saturating_add(BEYOND);
+        let keep = self.bytes_before.max(WINDOW).saturating_add(BYTES_AFTER);
         if self.bytes.len() + bytes.len() > keep.saturating_mul(2) {
             let drop = self.bytes.len().saturating_sub(keep);
             self.bytes.drain(..drop);
@@ -213,7 +213,7 @@ impl CandidateQueue {
             if after >= confirm.ahead() {
                 self.verify(confirmer, confirm, &candidate, decided);
             } else if self.pending.len() >= self.limit {
-                confirmer.undecided(self, &candidate, candidate.at, decided);
+                confirmer.admit_undecided(self, &candidate, candidate.at, decided);
             } else {
                 let due = self.clock.known - after as u64 + confirm.ahead() as u64;
                 self.pending.push_back(Candidate { due, ..candidate });
@@ -268,11 +268,11 @@ impl CandidateQueue {
     ) {
         let exhausted = self.exhausted.iter();
         let tries = exhausted.filter(|&&pattern| pattern == candidate.pattern);
-        if tries.count() >= TRIES {
-            return confirmer.undecided(self, candidate, candidate.at, decided);
+        if tries.count() >= MAX_EXHAUSTED {
+            return confirmer.admit_undecided(self, candidate, candidate.at, decided);
         }
         let end = self.index(candidate.at);
-        let from = end.saturating_sub(self.past);
+        let from = end.saturating_sub(self.bytes_before);
         let to = end + nth_char_end(&self.bytes[end..], confirm.ahead()).0;
         let is_whole = self.dropped == 0 && from == 0;
         let confirmed = confirm.verify_end(&self.bytes[from..to], is_whole, end - from);
@@ -283,12 +283,12 @@ impl CandidateQueue {
                 confirmer.admit(self, candidate, in_haystack(start), decided);
             }
             Verification::WindowTooShort(start) => {
-                confirmer.undecided(self, candidate, in_haystack(start), decided);
+                confirmer.admit_undecided(self, candidate, in_haystack(start), decided);
             }
             Verification::BudgetSpent(start) => {
                 let start = in_haystack(start);
                 self.exhausted.push(candidate.pattern);
-                confirmer.undecided(self, candidate, start, decided);
+                confirmer.admit_undecided(self, candidate, start, decided);
             }
         }
     }
@@ -297,7 +297,7 @@ impl CandidateQueue {
     fn context(&self, candidate: &Candidate, start: u64) -> MatchContext {
         let end = self.index(candidate.at);
         let from = end.saturating_sub(WINDOW);
-        let to = (end + EXCERPT / 4).min(self.index(self.clock.at));
+        let to = (end + MAX_EXCERPT / 4).min(self.index(self.clock.at));
         let start = self.index(start.max(self.dropped + from as u64));
         MatchContext {
             bytes: self.bytes[from..to].to_vec(),
@@ -361,7 +361,7 @@ impl<'a> Confirmer<'a, '_> {
 
     /// Handles a candidate that could not be verified: it is a hit of a critical rule, and is counted as unconfirmed
     /// for any other.
-    fn undecided(
+    fn admit_undecided(
         &mut self,
         queue: &CandidateQueue,
         candidate: &Candidate,

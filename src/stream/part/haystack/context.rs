@@ -8,10 +8,10 @@ use crate::verdict::Hit;
 use ttsr_automata::pike::PikeVm;
 
 /// Most bytes of an excerpt before the match.
-const BEFORE: usize = 40;
+const MAX_BEFORE_MATCH: usize = 40;
 
 /// Most bytes of an excerpt up to the end of the match.
-pub(super) const EXCERPT: usize = 160;
+pub(super) const MAX_EXCERPT: usize = 160;
 
 /// The end of a match and the bytes around it, up to the byte that decided the match.
 pub(in crate::stream::part) struct MatchContext {
@@ -27,7 +27,7 @@ pub(in crate::stream::part) struct MatchContext {
 impl MatchContext {
     /// Returns the context of a match that ends `back` bytes before the end of `more`, which follows `window`.
     pub(super) fn at_end(window: &Window, more: &[u8], back: usize) -> MatchContext {
-        let (bytes, begins_haystack) = window.with(more);
+        let (bytes, begins_haystack) = window.last_with(more);
         let end = bytes.len().saturating_sub(back);
         MatchContext {
             bytes,
@@ -73,13 +73,13 @@ impl MatchContext {
         let lossy = |range: Range<usize>| String::from_utf8_lossy(&self.bytes[range]).into_owned();
         let start = start
             .unwrap_or(self.end)
-            .max(self.end.saturating_sub(EXCERPT - BEFORE));
+            .max(self.end.saturating_sub(MAX_EXCERPT - MAX_BEFORE_MATCH));
         let start = floor_char_boundary(&self.bytes, start);
-        let before = floor_char_boundary(&self.bytes, start.saturating_sub(BEFORE));
+        let before = floor_char_boundary(&self.bytes, start.saturating_sub(MAX_BEFORE_MATCH));
         let before = lossy(before..start);
         let matched = lossy(start..self.end);
         // Text after the match is present up to the deciding byte only, but the deciding byte may be far away.
-        let after = self.bytes.len().min(self.end + WINDOW - EXCERPT);
+        let after = self.bytes.len().min(self.end + WINDOW - MAX_EXCERPT);
         let text = before.clone() + &matched + &lossy(self.end..after);
         let matched = before.len()..before.len() + matched.len();
         RecordedMatch {

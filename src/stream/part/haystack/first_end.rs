@@ -71,10 +71,12 @@ impl FirstEndReader {
         bytes: &[u8],
         accepts: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        let is_done =
-            !self.is_confirming() && self.cursor.push_short(bytes, self.window.room(), accepts);
+        let is_done = !self.is_confirming()
+            && self
+                .cursor
+                .push_short(bytes, self.window.spare_capacity(), accepts);
         if is_done {
-            self.window.keep(bytes.len());
+            self.window.advance(bytes.len());
         }
         is_done
     }
@@ -290,7 +292,7 @@ impl FirstEndReader {
             });
         };
         let on_match = |event: MatchEvent| {
-            let end = window.total() - event.back as u64;
+            let end = window.haystack_len() - event.back as u64;
             let exceptions = exceptions.as_deref_mut();
             if !exceptions.is_some_and(|it| it.takes(view, event, end)) {
                 admit(event);
@@ -319,7 +321,7 @@ pub(super) fn is_taken(
     event: MatchEvent,
     window: &Window,
 ) -> bool {
-    let end = || window.total() + (event.at + 1) as u64 - event.back as u64;
+    let end = || window.haystack_len() + (event.at + 1) as u64 - event.back as u64;
     let exceptions = exceptions.as_deref_mut();
     exceptions.is_some_and(|it| it.takes(view, event, end()))
 }

@@ -17,7 +17,7 @@
 //!    the search of a rule knows where its match in progress began, and so where it is cut.
 //! 5. A search ends only where it could begin again at `idle_until` (`RuleSearch::is_needed`). No match is added twice.
 //!
-//! Deltas make no difference: whether text is read by `try_step_short`, `detect` or `follow` changes when a search begins, and
+//! Deltas make no difference: whether text is read by `try_step_short`, `push_until_report` or `push_with_searches` changes when a search begins, and
 //! by 2 not what it finds.
 
 mod held_text;
@@ -146,14 +146,14 @@ impl FullMatchReader {
         while at < chunk.bytes.len() {
             let rest = chunk.slice(at..chunk.bytes.len());
             at += match self.searches.is_empty() {
-                true => self.detect(&mut input, rest),
-                false => self.follow(&mut input, rest),
+                true => self.push_until_report(&mut input, rest),
+                false => self.push_with_searches(&mut input, rest),
             };
         }
     }
 
     /// Reads while no rule has a search, up to the first report. Returns the number of bytes that were read.
-    fn detect(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) -> usize {
+    fn push_until_report(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) -> usize {
         let FullMatchInput { rules, .. } = *input;
         let limit = input.limit();
         let held = self.text.bytes().len();
@@ -201,7 +201,11 @@ impl FullMatchReader {
     }
 
     /// Reads a block while some rules have searches. Returns the number of bytes that were read.
-    fn follow(&mut self, input: &mut FullMatchInput<'_, '_>, chunk: Chunk<'_>) -> usize {
+    fn push_with_searches(
+        &mut self,
+        input: &mut FullMatchInput<'_, '_>,
+        chunk: Chunk<'_>,
+    ) -> usize {
         let FullMatchInput { rules, .. } = *input;
         let limit = input.limit();
         let block = chunk.slice(0..chunk.bytes.len().min(BLOCK));
@@ -284,7 +288,7 @@ impl FullMatchReader {
         if is_long {
             // No match of the other rules is in progress here.
             for search in &mut self.searches {
-                search.pass(end);
+                search.forbid_restart_at(end);
             }
         }
         let starts = self.searches.iter().map(RuleSearch::start);

@@ -287,7 +287,7 @@ fn bytes_that_no_check_needs_any_more_go_and_nothing_else() {
     let pack = one("(?<!no )foo(?!bar)");
     let rules = &pack.program().channel(Channel::Text).unwrap().raw;
     let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
-    let keep = queue.past.max(super::WINDOW) + super::BEYOND;
+    let keep = queue.bytes_before.max(super::WINDOW) + super::BYTES_AFTER;
     let text: Vec<u8> = (0..8 * keep).map(|at| (at % 251) as u8).collect();
     for piece in text.chunks(100) {
         queue.append(piece);

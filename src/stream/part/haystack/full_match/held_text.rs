@@ -8,7 +8,7 @@ use ttsr_automata::SHORT;
 use ttsr_views::chunk::{Chunk, ChunkBuffer};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
-pub(super) const BEFORE: usize = 64;
+pub(super) const MAX_BEFORE: usize = 64;
 
 /// The text of a haystack from the first byte that a match in progress may contain.
 #[derive(Debug)]
@@ -109,15 +109,15 @@ impl HeldText {
 
     /// Returns the number of bytes of the haystack before the held text.
     pub(super) fn skipped(&self) -> u64 {
-        self.window.total()
+        self.window.haystack_len()
     }
 
-    /// Returns the last bytes before `index`, at most [`BEFORE`], and true if they are all bytes of the haystack before
+    /// Returns the last bytes before `index`, at most [`MAX_BEFORE`], and true if they are all bytes of the haystack before
     /// it.
     pub(super) fn before(&self, index: usize) -> (Vec<u8>, bool) {
         let held = &self.bytes()[..index];
-        let tail = &held[held.len().saturating_sub(BEFORE)..];
-        let (kept, is_all) = self.window.last(BEFORE - tail.len());
+        let tail = &held[held.len().saturating_sub(MAX_BEFORE)..];
+        let (kept, is_all) = self.window.last(MAX_BEFORE - tail.len());
         ([kept, tail].concat(), is_all && tail.len() == held.len())
     }
 

@@ -90,7 +90,7 @@ impl RuleSearch {
     }
 
     /// Records that the search cannot begin again at `index`, because a match may be in progress there.
-    pub(super) fn pass(&mut self, index: usize) {
+    pub(super) fn forbid_restart_at(&mut self, index: usize) {
         self.repeatable_from = index + 1;
     }
 
