@@ -417,9 +417,9 @@ impl Alphabet {
     /// Returns the columns of the first [`BLOCK`](super::table::BLOCK) bytes, padded with `STAY`.
     #[inline(always)]
     pub(crate) fn block(&self, bytes: &[u8]) -> [u8; BLOCK] {
+        // The common case by far: the loop over a whole block has no branch on the length.
         if let Some(block) = bytes.first_chunk::<BLOCK>() {
             return block.map(|byte| self.bytes[usize::from(byte)]);
-            // The loop over a whole block has no branch on the length, which is the common case by far.
         }
         let mut columns = [STAY.0 as u8; BLOCK];
         for (column, &byte) in columns.iter_mut().zip(bytes) {

@@ -72,10 +72,10 @@ pub(super) struct CacheBuilder {
     matches_at_end: BTreeMap<u32, Arc<[PatternId]>>,
     /// The steps taken in the fallback.
     fallback_steps: usize,
+    /// Buffers that are kept between calls: `scratch` for a decoded set, `bit_states` for a step of the fallback, and
+    /// `code` for an encoded set.
     scratch: StateSet,
     bit_states: BitStateSet,
-    /// Buffers that are kept between calls: this one for a decoded set, `bit_states` for a step of the fallback, and
-    /// `code` for an encoded set.
     code: Vec<u8>,
     /// The transitions built since the last check for thrashing, and the symbols stepped meanwhile.
     built: u32,
@@ -127,10 +127,10 @@ impl CacheBuilder {
             rows: RowAllocator::new(table),
             budget,
             is_full: false,
-            // No limit until the first states are built; `build_first_states` sets it.
             keys: Vec::new(),
             special_keys: Vec::new(),
             sparse_keys: Vec::new(),
+            // No limit until the first states are built; `build_first_states` sets it.
             full_rows: usize::MAX,
             promoted_rows: 0,
             codes: Vec::new(),

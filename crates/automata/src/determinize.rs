@@ -239,13 +239,13 @@ impl Determinizer {
         self.successor.clear();
         self.round += 1;
         states.step(bit_nfa, column, next, |next, state| {
+            // Only states that are not shifted come here: targets of a shift are classes and need no closure. Subsumed
+            // copies of a repeat are not dropped, because a shift moves 64 of them at once, which is cheaper.
             let NfaState::Class { next: to, .. } = nfa.states[state.index()] else {
-                // Subsumed copies of a repeat are not dropped here. A shift moves 64 of them at once, which is cheaper.
                 return;
             };
             reached.clear();
             self.epsilon_closure(nfa, to, after, LookAhead::Unknown, &mut reached);
-            // Targets of a shift are classes and need no closure. Only the other targets come here.
             for &state in &reached {
                 match nfa.states[state.index()] {
                     NfaState::Match(pattern) => {

@@ -201,7 +201,8 @@ impl Nfa {
             .states
             .iter()
             .map(|state| match state {
-                // The first symbol leads to the original states, and no original state leads to a copy.
+                // Cloned unchanged: their targets stay in the original copy, so after the first symbol the search is in
+                // the original states.
                 NfaState::Class { .. } | NfaState::Match(_) | NfaState::Cut { .. } => state.clone(),
                 NfaState::Split(to) => {
                     NfaState::Split(to.iter().map(|next| next.shifted(shift)).collect())

@@ -49,11 +49,14 @@ const MAX_PREFIX_STATES: usize = 1 << 16;
 /// The number of windows that are distinguished before the automaton runs.
 const MAX_WINDOWS: usize = 128;
 
-/// The largest share of ordinary text that one window, and all windows together, may fit.
+/// The largest share of ordinary text that one window may fit.
 const MAX_SHARE: f64 = 0.02;
+
+/// The largest share of ordinary text that all windows together may fit.
+const MAX_TOTAL_SHARE: f64 = 0.05;
+
 /// The share of ordinary text below which a window is strong: how matches continue need not be distinguished.
 const STRONG_SHARE: f64 = 1e-4;
-const MAX_TOTAL_SHARE: f64 = 0.05;
 
 /// A set of ASCII bytes.
 type AsciiSet = u128;
@@ -74,10 +77,17 @@ pub(super) struct Prefilter {
     skipped: [AtomicU32; 3],
 }
 
-/// The cost of a byte in the scalar search, and of one in speculative lanes.
-// PERF: gitleaks, which is hardly ever in lanes, took 114 µs for 64 KB with the prefilter at a cost of 850, and 143
-// without; 1,000 rules, which are, 77 at 926 and 50 (`cargo bench --bench versus -- gitleaks`).
+/// The cost of a byte in the scalar search. It is the unit of all costs: a cost of 1,024 for each byte is that of a scalar
+/// step.
 const STEP_COST: u32 = 1024;
+
+/// The cost of a byte in speculative lanes.
+// PERF: for 64 KB (`cargo bench --bench versus -- gitleaks`):
+//
+// | rules | bytes in lanes | cost with the prefilter | time with it | time without it |
+// |---|---|---|---|---|
+// | gitleaks | hardly any | 850 | 114 µs | 143 µs |
+// | 1,000 | most | 926 | 77 µs | 50 µs |
 const LANE_STEP_COST: u32 = 620;
 
 /// By size of the delta: the shift by which an estimate follows new costs.
@@ -105,8 +115,11 @@ impl CostEstimate {
 /// The work of searching a delta with the prefilter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScanEffort {
+    /// The number of bytes that were stepped.
     pub(super) stepped: usize,
+    /// The number of candidates: places that a window fits.
     pub(super) candidates: usize,
+    /// The number of places that the probe has found and that were compared with all windows.
     pub(super) compared: usize,
 }
 
@@ -251,7 +264,7 @@ pub(super) struct Candidates<'a> {
     marks: CandidateBits,
     /// The index of the first word of `marks` that may have a bit left.
     block: usize,
-    /// The number of candidates of the probe that were compared in full.
+    /// The number of places that the probe has found and that were compared with all windows.
     pub(super) compared: usize,
 }
 

@@ -45,7 +45,6 @@ pub fn decode_multibyte(bytes: &[u8]) -> Option<(char, usize)> {
             let code = bits(first, 4) << 12 | bits(second, 6) << 6 | bits(third, 6);
             // Overlong forms are rejected here; surrogates and code points beyond Unicode are rejected by `from_u32`
             // below.
-            // Overlong: invalid.
             (if code < 0x800 { u32::MAX } else { code }, 3)
         }
         [first @ 0xF0..=0xF4, second, third, fourth, ..]

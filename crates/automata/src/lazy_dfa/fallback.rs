@@ -35,7 +35,7 @@ impl LazyDfa {
             generation = Arc::clone(&cursor.generation);
             cache = generation.lock();
         }
-        // Other cursors need this lock to build states.
+        // In batches: other cursors need this lock to build states.
         let end = bytes.len().min(at + FALLBACK_BATCH);
         while at < end && !self.try_resume_dfa(cursor, &mut cache) {
             at = self.step_symbol(cursor, bytes, at, |cursor, column, span| {

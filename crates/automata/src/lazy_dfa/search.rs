@@ -141,8 +141,7 @@ impl LazyDfa {
         {
             return;
         }
-        // Counted for the whole delta at once: `build` compares the sum over many builds, for which it does not matter
-        // after which of these bytes a state is unbuilt.
+        // Added once per delta, not per byte: `build` uses only the sum over 1,024 builds.
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         let in_lanes = match strategy {
             Strategy::Prefilter(filter) => {

@@ -379,7 +379,7 @@ impl<'p> Approximator<'p> {
             };
             return Err(self.error_at(LookaroundError::Unbounded(what), expr));
         };
-        // The engines of the verification compile the look-around once each, so it counts like the hull.
+        // Verification compiles the look-around too, so its size counts like that of the hull.
         self.size = self.size.saturating_add(expanded_size(&part.hir));
         // A look-around consumes nothing: in the hull it is empty, and its lengths become reach.
         let empty = Approximation::with_length(Hir::empty(), 0);

@@ -53,18 +53,18 @@ fn without_lookaround(text: &str) -> String {
         };
         match first {
             '[' => classes += 1,
-            ']' => classes = classes.saturating_sub(1),
             // A lone `]` is a literal, so the count must not go below zero.
+            ']' => classes = classes.saturating_sub(1),
             _ => {}
         }
         let (piece, after) = rest.split_at(length);
         match (first, piece.len()) {
+            // Replacements keep the length: `(?=`, `(?>` -> `(?:`; `(?<=` has four bytes -> `(?s:`.
             ('(', 3) => out.push_str("(?:"),
-            // `(?=` and the atomic `(?>` become `(?:`; `(?<=` needs one more character, so it becomes `(?s:`.
             ('(', 4) => out.push_str("(?s:"),
             ('\\', _) if classes == 0 && is_reference(piece) => {
-                out.extend(std::iter::repeat_n('a', length));
                 // A letter for each byte: a back-reference matches text, and so do letters.
+                out.extend(std::iter::repeat_n('a', length));
             }
             _ => out.push_str(piece),
         }
@@ -108,8 +108,8 @@ fn escape_len(text: &str, is_in_class: bool) -> usize {
         ('k', Some('\'')) => named('\''),
         _ => None,
     };
-    length.filter(|_| !is_in_class).unwrap_or(plain)
     // In a class a number or a name is not a back-reference.
+    length.filter(|_| !is_in_class).unwrap_or(plain)
 }
 
 fn is_reference(escape: &str) -> bool {

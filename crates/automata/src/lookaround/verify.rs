@@ -1,4 +1,4 @@
-//! The exact check of a candidate: an end that the automaton has found for the hull of a pattern with look-lookaround.
+//! The exact check of a candidate: an end that the automaton has found for the hull of a pattern with look-around.
 //!
 //! The check sees a window of the haystack: the text before the end as far as it is kept, and as many characters after
 //! the end as can decide. There is a match if `fancy-regex` finds one that starts anywhere and ends exactly at that
@@ -47,7 +47,7 @@ const MAX_PROGRAM: usize = 1 << 17;
 /// their number.
 const MAX_ENGINES_SIZE: usize = 1 << 21;
 
-/// The compiled check of a pattern with look-lookaround.
+/// The compiled check of a pattern with look-around.
 pub struct Verifier {
     text: Box<str>,
     /// The size of all engines together, at most [`MAX_ENGINES_SIZE`].
@@ -210,7 +210,7 @@ impl EndEngines<'_> {
         })
     }
 
-    /// Compiles the engine with the largest distance, which is the largest one. If it is within the limits, all are.
+    /// Compiles the engine for the largest distance. It is the largest program, so if it is within the limits, all are.
     fn check_largest(&self) -> Result<(), PatternError> {
         self.compile(self.count - 1).map(drop)
     }
@@ -245,7 +245,7 @@ impl LookaroundSearch {
     /// character that it passes.
     const MAX_STEPS: usize = 10_000_000;
 
-    /// Compiles the search of a pattern that [`pattern::parse`] has accepted. Returns `None` if it has no look-lookaround.
+    /// Compiles the search of a pattern that [`pattern::parse`] has accepted. Returns `None` if it has no look-around.
     pub fn compile(text: &str) -> Option<LookaroundSearch> {
         if regex_syntax::ast::parse::Parser::new().parse(text).is_ok() {
             return None;
@@ -275,7 +275,9 @@ impl LookaroundSearch {
             }
         }
         if let Cow::Owned(_) = text {
-            // Map indices back to the haystack: U+FFFD takes three bytes in the text and one in the haystack.
+            // Map indices back to the haystack: U+FFFD takes three bytes in the text and one in the haystack. `origin` has
+            // the start of each valid chunk, in the decoded text and in the bytes. A match that leaves its chunk is
+            // dropped.
             let mut passed = (0, 0);
             let mut chunks = haystack.utf8_chunks();
             let mut origin = Vec::new();
@@ -285,7 +287,6 @@ impl LookaroundSearch {
                 passed.0 += valid + 3 * chunk.invalid().len();
                 passed.1 += valid + chunk.invalid().len();
             }
-            // Each entry is the start of a valid chunk in both. A match must lie in one chunk.
             found = found
                 .into_iter()
                 .filter_map(|range| {
@@ -378,9 +379,9 @@ impl StartFinder {
             .configure(
                 thompson::Config::new()
                     .reverse(true)
-                    // A limit on its memory: the size of the hull was estimated, not measured.
                     // Only the position of the start is needed.
                     .which_captures(thompson::WhichCaptures::None)
+                    // A limit on memory: the size of the hull is only an estimate.
                     .nfa_size_limit(Some(64 << 20)),
             )
             // Assertions are dropped: the DFA does not support Unicode word boundaries, and more starts only cost time.
@@ -389,10 +390,9 @@ impl StartFinder {
         let dfa = DFA::builder()
             .configure(
                 DFA::config()
-                    // The default would stop at the preferred match, and the leftmost start could be missed.
+                    // Every start: the default would stop at the preferred match and could miss the leftmost start.
                     .match_kind(MatchKind::All)
-                    // Every start, not only that of the preferred match. The cache may be small: it is cleared when it
-                    // is full.
+                    // The cache may be small: it is cleared when it is full.
                     .skip_cache_capacity_check(true),
             )
             .build_from_nfa(nfa)

@@ -154,7 +154,7 @@ fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
 #[inline(always)]
 fn padded(bytes: &[u8]) -> u128 {
     let len = bytes.len();
-    // The halves may overlap; the overlapping bytes are equal.
+    // The two loads overlap if `len < 16`; the overlapping bytes are ORed with themselves.
     if let (Some(&first), Some(&last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let (first, last) = (u64::from_le_bytes(first), u64::from_le_bytes(last));
         return u128::from(first) | u128::from(last) << (8 * (len - 8));
