@@ -74,9 +74,11 @@ pub struct Stream {
     is_cut: bool,
     /// True if the last call left results in `shared` that the next call must clear.
     has_results: bool,
-    /// The open parts, in any order.
+    /// The open parts, in any order: a part that is closed is replaced by the last one. Each part knows its place in the
+    /// order of opening.
     parts: Vec<OpenPart>,
     pack: Pack,
+    // Boxed, so that the stream is one cache line. The fast path does not read it.
     shared: Box<SharedState>,
 }
 
@@ -254,9 +256,13 @@ impl Stream {
     /// assert_eq!(stream.tick(Duration::from_secs(61)).len(), 1);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// Linear in the number of open parts, and in the number of rules with limits for each of them.
     pub fn tick(&mut self, now: Duration) -> Hits<'_> {
         self.begin();
         let state = &mut self.shared.state;
+        // A time that goes back would make a limit that was reached look unreached.
         state.now = state.now.max(now);
         if !self.is_cut {
             for part in &mut self.parts {
@@ -432,6 +438,7 @@ impl Stream {
     /// Starts a call that may leave results.
     fn begin(&mut self) {
         self.shared.results.hits.clear();
+        // The fast path cannot clear them, so the next delta takes the slow path.
         self.has_results = true;
     }
 
@@ -459,10 +466,15 @@ impl Stream {
     /// assert_eq!((hits.len(), hits[0].end, hits[0].decided), (1, 10, 10));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// Linear in the text that rules still wait with in the part, which [`Limits`](crate::Limits) bounds, in the number of
+    /// open parts, and in the number of closed parts with greater ids.
     pub fn close(&mut self, part: PartId) -> Hits<'_> {
         self.begin();
         match self.index(part) {
             Some(index) => {
+                // After a cut the part stays open: ending its readers would decide text that the cut left undecided.
                 if !self.is_cut {
                     let part = self.parts.swap_remove(index);
                     part.close(self.pack.program(), &mut self.shared);
@@ -485,6 +497,9 @@ impl Stream {
     /// assert_eq!(stream.open_parts().collect::<Vec<_>>(), [PartId(3)]);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// `O(n log n)` in the number of open parts, which are sorted by each call.
     pub fn open_parts(&self) -> impl Iterator<Item = PartId> {
         let mut open: Vec<&OpenPart> = self.parts.iter().collect();
         open.sort_unstable_by_key(|part| part.order());
@@ -568,6 +583,10 @@ impl Stream {
     /// assert_eq!(stream.releasable(PartId(0)), stream.delivered(PartId(0)));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// Linear in the views and detectors of the channel and in the matches that wait in the part, at most 256 for each
+    /// rule. If the part is not the one of the last call, it is searched for among all open parts.
     pub fn releasable(&mut self, part: PartId) -> u64 {
         let Some(index) = self.index(part) else {
             return self.closed(part).map_or(0, ClosedPart::delivered);
@@ -598,6 +617,9 @@ impl Stream {
     /// assert_eq!(&text[found.start as usize..found.end as usize], "sk-1234");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// Constant: the ranges are kept in order.
     #[must_use]
     pub fn redactions(&self) -> &[Redaction] {
         if self.shared.state.is_shadow {
@@ -621,6 +643,9 @@ impl Stream {
     /// assert!(stream.excerpt(&hit).starts_with("x = 1 // TODO"));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// Linear in the number of hits of the stream so far.
     #[must_use]
     pub fn start(&self, hit: &Hit) -> Option<u64> {
         self.record(hit)?.start
@@ -637,7 +662,11 @@ impl Stream {
     /// assert_eq!(stream.finish().len(), 1);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
+    ///
+    /// # Complexity
+    /// That of a [`close`](Self::close) for each open part.
     pub fn finish(&mut self) -> Hits<'_> {
+        // Each close clears the hits of the one before.
         let mut hits = Vec::new();
         let open: Vec<PartId> = self.open_parts().collect();
         for part in open {
@@ -673,12 +702,19 @@ impl Stream {
 
     /// Returns the text around a hit: at most 160 bytes up to the end of the match, and at most 96 bytes of the text after
     /// it that made the hit certain. Invalid UTF-8 is replaced by U+FFFD. Empty for a hit of another stream.
+    ///
+    /// # Complexity
+    /// Linear in the number of hits of the stream so far.
     #[must_use]
     pub fn excerpt(&self, hit: &Hit) -> &str {
         self.record(hit).map_or("", |record| &record.text)
     }
 
-    /// Returns the matched text, from its leftmost start inside the [excerpt](Self::excerpt).
+    /// Returns the matched text, from its leftmost start inside the [excerpt](Self::excerpt). Empty for a hit of another
+    /// stream.
+    ///
+    /// # Complexity
+    /// Linear in the number of hits of the stream so far.
     #[must_use]
     pub fn matched(&self, hit: &Hit) -> &str {
         self.record(hit)
@@ -876,6 +912,7 @@ impl Stream {
     fn index(&self, part: PartId) -> Option<usize> {
         match self.parts.get(self.latest as usize) {
             Some(latest) if latest.id() == part => Some(self.latest as usize),
+            // From the end: parts that were opened last are the most likely to be pushed to.
             _ => self.parts.iter().rposition(|other| other.id() == part),
         }
     }

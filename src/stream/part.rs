@@ -36,6 +36,7 @@ mod tool_input;
 mod views;
 
 /// A part that is open. The fields that a delta touches come first, in two cache lines.
+// In the order of the source, which the representation of Rust does not promise.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct OpenPart {
@@ -47,11 +48,12 @@ pub(super) struct OpenPart {
     limits: Option<Box<PartLimits>>,
     /// The index of the part in the order of opening.
     order: u32,
-    /// Number of bytes that were returned as decided.
+    /// The greatest result of [`releasable`](Self::releasable), which must not decrease.
     released: u64,
 }
 
 /// The reader of a part, by what its rules need.
+// Only the reader of plain text is not boxed: most parts are plain text, and their deltas read no memory but the part.
 #[derive(Debug)]
 enum PartReader {
     /// No rule reads the channel.
@@ -178,6 +180,7 @@ impl OpenPart {
         let SharedState { results, state } = shared;
         self.scope
             .resolve_pending(program, self.delivered, results, state);
+        // After the pending matches, which may count.
         results.resolve_counts(program, state);
     }
 
@@ -273,11 +276,13 @@ impl OpenPart {
 
     /// Reads a delta.
     pub(super) fn push(&mut self, program: &Program, bytes: &[u8], shared: &mut SharedState) {
+        // Counted before anything returns: offsets count all bytes of the part, read or not.
         let at = self.delivered;
         self.delivered += bytes.len() as u64;
         let Some(rules) = program.channel(self.channel) else {
             return;
         };
+        // A limit counts every delta, so it excludes the paths that end here.
         let is_short = self.limits.is_none() && is_short(bytes);
         let is_done = is_short
             && match &mut self.reader {
@@ -337,9 +342,12 @@ impl OpenPart {
             }
         }
         let SharedState { results, state } = shared;
+        // The readers are dropped with the part, so their counts move to the stream.
         self.count(&mut state.counters);
+        // No tool and no file can become known from here on: matches that wait for one are decided without it.
         self.scope.is_closed = true;
         self.scope.resolve_pending(program, at, results, state);
+        // After the pending matches, which may count.
         results.resolve_counts(program, state);
         let closed = ClosedPart::new(self.id, self.channel, at);
         state
@@ -365,12 +373,12 @@ impl PartReader {
 
 impl MatchReader {
     /// The fast path: reads a short delta that the views pass on unchanged and in which no pattern is reported. Returns
-    /// false, and changes nothing, if the delta is not of that kind.
+    /// false, and leaves the search as it was, if the delta is not of that kind.
     fn push_short(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
         let rules = admission.context.rules;
         let limit = admission.context.program.limits().stretch_bytes;
         let steps = &mut ShortSteps::default();
-        // All automata are stepped before any of them moves.
+        // All automata are stepped before any of them moves: if one declines, all of them read the delta on the slow path.
         let is_plain = self.reader.try_step_short(&rules.raw, bytes, limit, steps)
             && match &mut self.views {
                 Some(views) => views.try_step_short(rules, bytes, limit, steps),
@@ -411,6 +419,7 @@ impl MatchReader {
             views.close(admission, None, text_end);
             views.finish(admission, end);
         }
+        // Queued matches first: one of them may complete or cancel a condition that the end of the part decides.
         admission.resolve_queued();
         admission.finish_part(end);
     }

@@ -78,9 +78,9 @@ impl Window {
         ([kept, tail].concat(), is_all && tail.len() == more.len())
     }
 
-    /// Returns the last `most` bytes, at most [`WINDOW`], and true if they are the whole haystack.
-    pub(super) fn last(&self, most: usize) -> (&[u8], bool) {
-        let from = self.len.saturating_sub(most.min(WINDOW));
+    /// Returns the last `max` bytes, at most [`WINDOW`], and true if they are the whole haystack.
+    pub(super) fn last(&self, max: usize) -> (&[u8], bool) {
+        let from = self.len.saturating_sub(max.min(WINDOW));
         (&self.bytes()[from..], self.dropped == 0 && from == 0)
     }
 

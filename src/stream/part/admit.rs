@@ -1,6 +1,23 @@
 //! Admission: decides whether a match counts, and makes it a hit.
 //!
-//! A match passes the scope of its rule, then its condition, then its count; a rule hits at most once in a part.
+//! A match passes the scope of its rule, then its condition, then its scope once more with the allow entries, then its
+//! count. [`PartScope`] has the state of the scope, [`ConditionState`] that of conditions, [`StreamState`] the counts.
+//!
+//! # Invariants
+//!
+//! 1. A rule has at most one hit in a part: the match with the least `decided`, then the least end. The haystacks and views
+//!    of one call are not read in that order, so an earlier match replaces a hit of the same call. It never replaces a hit
+//!    of a call before, because every match of this call becomes certain later.
+//! 2. The first test of the scope ([`is_in_scope`](Admission::is_in_scope)) only drops matches that are known not to count.
+//!    While the tool or the file is unknown it drops none: the second test keeps the match until they are known or the part
+//!    is closed.
+//! 3. A condition on a part or on the reply, and a count, is decided on the matches in the order in which they became
+//!    certain. Readers queue them, and [`resolve_queued`](Admission::resolve_queued) sorts them: at the end of each call
+//!    that reads text, and before the file of a tool call becomes known within one.
+//! 4. A match is recorded with its text while a window still has the text. After that only the record is passed on, so a
+//!    match may wait for any length of text.
+//! 5. An [`Admission`] borrows the scope of the part and the results of the stream, and no reader. A reader can therefore
+//!    admit a match in the middle of a step.
 
 use std::sync::Arc;
 
@@ -51,7 +68,7 @@ pub(super) struct TextEnd {
     pub(super) decided: u64,
 }
 
-/// The path of a match of one part from its discovery to its hit.
+/// Admits the matches of one part, for the time of one call.
 pub(super) struct Admission<'a> {
     pub(super) context: PartContext<'a>,
     pub(super) scope: &'a mut PartScope,
@@ -92,6 +109,7 @@ impl Admission<'_> {
             (Some(wanted), Some(arg)) => wanted.applies(arg),
             _ => true,
         };
+        // Before the text is copied: the automaton may report the pattern again and again.
         if !in_arg || !self.can_hit(rule, scope, end) {
             return;
         }
@@ -103,6 +121,7 @@ impl Admission<'_> {
             .or_else(|| match_context.find_start(vm?));
         let mut record = match_context.record(hit, start);
         record.file = scope.file.cloned();
+        // Elsewhere the distance to the start in the haystack is not the distance in the part.
         let is_unchanged = view.key.source.is_none() && view.key.folds.is_empty();
         if scope.arg.is_none() && is_unchanged {
             record.start = start.map(|start| end.offset - (match_context.end - start) as u64);
@@ -185,6 +204,7 @@ impl Admission<'_> {
             return;
         }
         let mut queued = std::mem::take(&mut self.results.queued);
+        // The role comes last: equal matches are then in one order, whichever haystack was read first.
         queued.sort_by_key(|queued| {
             let FullMatch {
                 start,
@@ -224,6 +244,7 @@ impl Admission<'_> {
 
     /// Decides the matches that wait for the end of the part.
     pub(super) fn finish_part(&mut self, decided: u64) {
+        // Taken out, because each match is admitted to the scope that the conditions are in.
         let conditions: ConditionState = std::mem::take(&mut self.scope.conditions);
         conditions.finish(0, self, decided);
     }
@@ -239,8 +260,8 @@ impl Admission<'_> {
         in_arg && self.scope.applies(rule_scope, file) != Some(false)
     }
 
-    /// Returns true if a match of the rule may become its hit: the rule is not known to be out of scope, and it has
-    /// not hit in this part, or only in this call and later than at `end`.
+    /// Returns true if a match of the rule at `end` may become its hit: the rule is not known to be out of scope, and it has
+    /// no hit in this part, or one of this call that is later.
     pub(super) fn can_hit(&self, rule: RuleId, scope: HaystackScope<'_>, end: TextEnd) -> bool {
         let is_later = |index: usize| self.results.hits[index].is_after(end.offset, end.decided);
         self.is_in_scope(rule, scope)
@@ -256,6 +277,7 @@ impl TextPosition {
     /// Returns the position in the reply, in which parts follow each other in the order of opening.
     fn in_reply(self, order: u32) -> TextPosition {
         TextPosition {
+            // 44 bits for the offset: a part of 16 TiB, and a million parts.
             offset: u64::from(order) << 44 | self.offset & ((1 << 44) - 1),
             ..self
         }

@@ -229,6 +229,7 @@ impl CommandMatcher<'_, '_> {
                 }
             }
         }
+        // Found first, because `admit` borrows the commands and the admission.
         for (at, index) in found {
             self.commands.known[at].progress[index].state = ProgressState::Reported;
             self.admit(at, index, decided);

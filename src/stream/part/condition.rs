@@ -225,6 +225,7 @@ impl RuleProgress {
         index: usize,
         span: MatchSpan,
     ) -> Option<MatchSpan> {
+        // Of the matches of one pattern, the one that begins last is the nearest to any later match of another.
         let known = &mut self.all[index];
         if known.is_none_or(|known| known.start <= span.start) {
             *known = Some(span);
@@ -271,6 +272,7 @@ impl RuleProgress {
             // Without a bound on the distance, the first end is as good as any later one.
             return None;
         }
+        // The oldest end is the farthest from what may still follow.
         if ends.len() == PENDING_MATCHES {
             ends.pop_front();
         }
@@ -305,6 +307,7 @@ impl RuleProgress {
 
     /// Adds an exception, and cancels the pending matches that it is near.
     fn add_exception(&mut self, compound: &CompoundCondition, span: MatchSpan) {
+        // The exception that begins last is the nearest to any later match.
         if self.none.is_none_or(|known| known.start <= span.start) {
             self.none = Some(span);
         }

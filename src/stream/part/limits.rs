@@ -98,6 +98,7 @@ impl PartLimits {
                 limit.push(chunk, &mut on_exceeded);
             }
         }
+        // After the limits, for which it is the offset of this delta.
         self.delivered += chunk.bytes.len() as u64;
         self.tail.end(&chunk);
         if let Some((_, reply)) = &mut self.reply {
@@ -187,6 +188,7 @@ impl PartLimits {
     /// Ends the part: compares the reply or the call with earlier ones.
     pub(super) fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
         self.compare_reply(admission, end);
+        // The name of the tool may have come after the input, so calls are compared at the end.
         let tool = admission.scope.tool.as_deref().unwrap_or_default();
         let Some(input) = self.call_input.take() else {
             return;

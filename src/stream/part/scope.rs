@@ -24,7 +24,7 @@ pub(super) struct PartScope {
     pub(super) given_path: Option<Box<str>>,
     pub(super) is_closed: bool,
     /// Rules that have hit, sorted: a rule hits once in a part.
-    hit: Vec<RuleId>,
+    hit_rules: Vec<RuleId>,
     /// Matches of rules whose scope is not known yet.
     pending: Vec<RecordedMatch>,
     /// The first match of `raw` of each rule, which counts if some commands cannot be read.
@@ -43,7 +43,7 @@ impl PartScope {
             paths: Vec::new(),
             given_path: None,
             is_closed: false,
-            hit: Vec::new(),
+            hit_rules: Vec::new(),
             pending: Vec::new(),
             unread: Vec::new(),
             conditions: ConditionState::default(),
@@ -51,7 +51,7 @@ impl PartScope {
     }
 
     pub(super) fn has_hit(&self, rule: RuleId) -> bool {
-        self.hit.binary_search(&rule).is_ok()
+        self.hit_rules.binary_search(&rule).is_ok()
     }
 
     /// Returns whether a rule with that scope applies to this part, or `None` if that is not known yet. `file` is the
@@ -123,6 +123,7 @@ impl PartScope {
         if self.pending.is_empty() {
             return;
         }
+        // Taken out, because `apply` borrows the whole scope. Those that still wait are put back in the same order.
         for record in std::mem::take(&mut self.pending) {
             match self.is_admitted(program, &record) {
                 None => self.pending.push(record),
@@ -240,14 +241,17 @@ impl PartScope {
         state: &mut StreamState,
     ) {
         let compound = program.compound(record.hit.rule);
+        // A scan records matches and reports no hit.
         if compound.is_some_and(|it| it.reports_every() && it.count.is_none()) {
             state.records.push(record);
             return;
         }
+        // Counted at the end of the call, in the order in which the matches became certain.
         if compound.is_some_and(|compound| compound.count.is_some()) {
             results.counting.push(record);
             return;
         }
+        // Before the report, which drops all matches but the first: every match is redacted.
         if let (Some(start), true) = (
             record.start,
             compound.is_some_and(|compound| compound.redacts)
@@ -272,14 +276,15 @@ impl PartScope {
             decided,
             ..
         } = record.hit;
-        if let Err(index) = self.hit.binary_search(&rule) {
-            self.hit.insert(index, rule);
+        if let Err(index) = self.hit_rules.binary_search(&rule) {
+            self.hit_rules.insert(index, rule);
             results.hits.push(record.hit);
             state.records.push(record);
         } else if let Some(index) = results.hit_index(rule, part)
             && results.hits[index].is_after(end, decided)
         {
-            // The patterns of one delta are not reported in order.
+            // The patterns of one delta are not reported in order. The record goes with its hit: a host asks for it by
+            // the hit.
             let later = std::mem::replace(&mut results.hits[index], record.hit);
             state.records.retain(|known| known.hit != later);
             state.records.push(record);

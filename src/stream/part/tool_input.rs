@@ -50,6 +50,7 @@ impl ToolInputReader {
     /// pattern is reported. Returns false, and changes nothing, if the delta is not of that kind.
     #[inline]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
+        // A value that names a file must be kept, and views read the decoded text.
         let is_plain = self.views.is_none() && self.value.file.is_none();
         let is_done =
             is_plain && self.decoder.is_in_text() && self.value.reader.push_short(bytes, is_text);
@@ -104,6 +105,7 @@ impl ToolInputReader {
         self.decoder.finish(&mut sink);
         if let Some(views) = &mut sink.views {
             views.finish(sink.admission, decided);
+            // Known only now: the last command may be one that cannot be read.
             if views.has_unread_commands() {
                 sink.admission.admit_unread(decided);
             }
@@ -199,6 +201,7 @@ impl HaystackSink for ValueSink<'_, '_> {
         if let Some(views) = &mut self.views {
             views.close(admission, Some(&value.arg), end);
         }
+        // The restart resets the counts of the reader.
         value.reader.count(&mut admission.state.counters);
         value.reader.restart(view);
         if let Some(file) = value.file.take() {

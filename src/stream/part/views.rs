@@ -2,6 +2,21 @@
 //!
 //! There is a reader for each [`ViewKey`](crate::program::ViewKey) of the channel. It reads each longest run of text
 //! that its key sees as a haystack of its own; without regions, the whole haystack, folded.
+//!
+//! # Invariants
+//!
+//! 1. The views read the same chunk one after the other, and each passes its output on at once, to the syntax trees, the
+//!    detectors and the readers that see it. None of these reads what another has found, and the matches of a call are
+//!    sorted by the byte at which they became certain (invariants 1 and 3 of `admit`). So the order decides nothing.
+//! 2. A change of the region reaches all of them before the first chunk of that region, so each can end what it was
+//!    reading. The file of an edit is set before the trees learn of it, because they then match the blocks that waited for
+//!    its name.
+//! 3. A reader has a haystack from the first chunk that its key sees to the end of the region, the value or the part.
+//!    Only an open haystack is ended, so `close` and `finish` may both end a reader.
+//! 4. The output of Markdown is in the order of offsets: what it has not emitted lies after `markdown_end`. That of edits
+//!    and commands is not, so as long as a rule that holds reads them nothing after the start of the part is released.
+//! 5. Short deltas that all views pass on unchanged are stepped by all readers, or by none
+//!    ([`try_step_short`](Views::try_step_short), then [`accept_short`](Views::accept_short)).
 
 use std::sync::Arc;
 
@@ -123,8 +138,7 @@ impl Views {
         self.is_fresh = self.shell.is_some();
     }
 
-    /// Reads a chunk of the text, of a value, or of an object key. A key is neither an edit nor a command, so it is
-    /// only read whole.
+    /// Reads a chunk of the text, of a value, or of an object key, which is only read whole.
     pub(super) fn push(
         &mut self,
         admission: &mut Admission<'_>,
@@ -132,6 +146,7 @@ impl Views {
         chunk: &Chunk<'_>,
     ) {
         self.push_whole(admission, HaystackScope::from_arg(arg), *chunk);
+        // A key is neither an edit nor a command.
         if arg.is_some_and(ArgPath::is_key) {
             return;
         }
@@ -241,6 +256,7 @@ impl Views {
         if !std::mem::take(&mut self.is_fresh) {
             return;
         }
+        // `command` still has the argument of the last command, in which that command ends.
         self.with_shell(admission, |shell, sink| shell.begin_value(decided, sink));
         if let Some(is_word) = self.shell.as_ref().and_then(ShellView::reads) {
             self.command = arg.cloned();
@@ -284,6 +300,7 @@ impl Views {
 
     /// Ends the part, which has `end` bytes.
     pub(super) fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
+        // The views end first, because each may hold text back that the readers have not read.
         self.with_markdown(admission, |_, sink| sink.cut(end, end));
         self.with_edits(admission, |edits, sink| edits.finish(end, sink));
         self.with_shell(admission, |shell, sink| shell.finish(end, sink));
@@ -643,6 +660,7 @@ impl ChunkSink for ViewFanout<'_, '_> {
 
     fn set_file(&mut self, path: &str, decided: u64) {
         let path = normalise(path, self.admission.context.program.root());
+        // Before the trees: blocks that wait for the name are matched now, in the scope of the file.
         self.outputs.file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
         #[cfg(feature = "ast")]
         self.with_trees(|trees, admission, scope| {

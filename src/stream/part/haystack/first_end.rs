@@ -133,6 +133,7 @@ impl FirstEndReader {
         bytes: &[u8],
         at: u64,
     ) {
+        // Taken out, because the confirmation borrows the rest of the reader.
         #[cfg(feature = "lookaround")]
         if let Some(mut candidates) = self.candidates.take() {
             self.confirm_verbatim(&mut candidates, view, admission, scope, bytes, at);
@@ -171,6 +172,7 @@ impl FirstEndReader {
                 admit(event, window);
             }
         });
+        // Once all events of these bytes are known, and before the window moves past them.
         if let Some(exceptions) = exceptions {
             let matches = exceptions.take_matches(view);
             matches.for_each(|event| admit(event, window));
@@ -205,6 +207,7 @@ impl FirstEndReader {
         chunk: Chunk<'_>,
     ) {
         let len = chunk.bytes.len();
+        // An escape ends the character before it, which the decoder may still wait for.
         if let OffsetMap::Replacement { start, .. } = chunk.offsets {
             let end = TextEnd {
                 offset: start,

@@ -215,7 +215,7 @@ impl FullMatchReader {
         while at < block.bytes.len() {
             // Here too, not only at the end of the block: `idle_until` may move past a match that has reached the limit.
             self.begin_long_searches(rules, before + at, limit);
-            // Between two positions without a match in progress the limit is not passed unseen.
+            // A run ends where a match in progress would reach the limit, so that the next round sees it.
             let room = limit.saturating_sub(before + at - self.idle_until);
             let room = if room > 0 { room } else { BLOCK };
             let end = block.bytes.len().min(at + room);
@@ -279,6 +279,7 @@ impl FullMatchReader {
         for search in &mut self.searches {
             search.advance(&self.text, &mut self.conditions, input);
         }
+        // Invariant 4: all rules have a search, so the position needs to be idle for none.
         if is_long {
             self.idle_until = end;
         }
@@ -291,6 +292,7 @@ impl FullMatchReader {
                 search.forbid_restart_at(end);
             }
         }
+        // Invariant 3.
         let starts = self.searches.iter().map(RuleSearch::start);
         let first = starts.fold(idle_until, usize::min);
         if first > 0 {

@@ -118,6 +118,7 @@ impl HaystackReader {
         if !is_read {
             self.first_end.push_chunk(view, admission, scope, chunk);
         }
+        // After the first ends: exceptions are patterns of that automaton, and full matches ask for them.
         let exceptions = self.first_end.exceptions.as_deref();
         for (full, rules) in self.full.iter_mut().zip(&view.full) {
             let limit = admission.context.program.limits().stretch_bytes;

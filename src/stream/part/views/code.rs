@@ -87,12 +87,14 @@ impl ChunkSink for CodeTagger<'_, '_> {
         let Some(code) = &mut self.code else {
             return;
         };
+        // After `fanout`, so that the late code is matched in the scope of the file.
         code.is_named = !path.is_empty();
         code.is_truncated = false;
         let Some(language) = Language::from_path(path) else {
             // No file, or one in no language.
             return code.late.clear();
         };
+        // Another view: that of the code has read these lines already, without a language, and is further on.
         let mut view = CodeView::default();
         self.fanout.is_late = true;
         let mut sink = LateSink {

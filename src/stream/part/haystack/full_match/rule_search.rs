@@ -16,8 +16,8 @@ use crate::program::{
 };
 use ttsr_automata::Cursor;
 
-/// The bytes before a position that decide what look-behind sees there: the last character, also if the first of the
-/// bytes are not a whole one.
+/// The bytes before a position that decide its look-behind: they contain the last character, even if they begin within
+/// another one.
 const LOOK_BEHIND: usize = 8;
 
 /// The search of one rule. Indices are those of the held text.
@@ -127,7 +127,7 @@ impl RuleSearch {
             }
             self.step(input.rules, bytes[self.at]);
             let is_idle = matcher.is_idle(&self.cursor);
-            // A match in progress that has reached the limit is cut.
+            // A match in progress that has reached the limit is cut: the stretch ends here all the same.
             let is_cut = !is_idle && self.at - self.start >= limit;
             if !is_idle && !is_cut {
                 continue;
@@ -137,6 +137,7 @@ impl RuleSearch {
             }
             if is_cut {
                 input.admission.state.counters.cut_matches += 1;
+                // The automaton starts anew, and sees what precedes this position.
                 let (before, _) = text.before(self.at);
                 matcher.restart_after(&mut self.cursor, &before);
             }
