@@ -556,8 +556,8 @@ impl Session {
         self.generation += 1;
     }
 
-    /// Returns the index in the present pack of a rule of the pack of that generation, if the rule is unchanged. `None` for
-    /// a rule that the present pack cannot have: of a stream or a decision of another session.
+    /// Returns the index in the present pack of a rule of the pack of that generation, if the rule is unchanged. `None`
+    /// for a rule that the present pack cannot have: of a stream or a decision of another session.
     fn current_index(&self, generation: u32, rule: RuleId) -> Option<usize> {
         let age = self.generation.checked_sub(generation)? as usize;
         if age == 0 {

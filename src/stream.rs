@@ -74,8 +74,8 @@ pub struct Stream {
     is_cut: bool,
     /// True if the last call left results in `shared` that the next call must clear.
     has_results: bool,
-    /// The open parts, in any order: a part that is closed is replaced by the last one. Each part knows its place in the
-    /// order of opening.
+    /// The open parts, in any order: a part that is closed is replaced by the last one. Each part knows its place in
+    /// the order of opening.
     parts: Vec<OpenPart>,
     pack: Pack,
     // Boxed, so that the stream is one cache line. The fast path does not read it.
@@ -405,8 +405,9 @@ impl Stream {
     /// Linear in the length of the delta. Once the part is open and the states of the automaton are built, a call without
     /// hits does not allocate.
     // PERF: 215 instructions a delta instead of 231 (`cargo bench --bench instructions`): inlined into the host's loop,
-    // and without a closure, which the compiler may leave as a call. `lazy_dfa::short_input` of `ttsr-automata` lists the
-    // frames below. The fast path is tried only for the part of the delta before; any other part must be searched for.
+    // and without a closure, which the compiler may leave as a call. `lazy_dfa::short_input` of `ttsr-automata` lists
+    // the frames below. The fast path is tried only for the part of the delta before; any other part must be searched
+    // for.
     #[inline(always)]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Hits<'_> {
         let mut is_done = false;
@@ -468,8 +469,8 @@ impl Stream {
     /// ```
     ///
     /// # Complexity
-    /// Linear in the text that rules still wait with in the part, which [`Limits`](crate::Limits) bounds, in the number of
-    /// open parts, and in the number of closed parts with greater ids.
+    /// Linear in the text that rules still wait with in the part, which [`Limits`](crate::Limits) bounds, in the number
+    /// of open parts, and in the number of closed parts with greater ids.
     pub fn close(&mut self, part: PartId) -> Hits<'_> {
         self.begin();
         match self.index(part) {
@@ -710,8 +711,8 @@ impl Stream {
         self.record(hit).map_or("", |record| &record.text)
     }
 
-    /// Returns the matched text, from its leftmost start inside the [excerpt](Self::excerpt). Empty for a hit of another
-    /// stream.
+    /// Returns the matched text, from its leftmost start inside the [excerpt](Self::excerpt). Empty for a hit of
+    /// another stream.
     ///
     /// # Complexity
     /// Linear in the number of hits of the stream so far.

@@ -378,7 +378,8 @@ impl MatchReader {
         let rules = admission.context.rules;
         let limit = admission.context.program.limits().stretch_bytes;
         let steps = &mut ShortSteps::default();
-        // All automata are stepped before any of them moves: if one declines, all of them read the delta on the slow path.
+        // All automata are stepped before any of them moves: if one declines, all of them read the delta on the slow
+        // path.
         let is_plain = self.reader.try_step_short(&rules.raw, bytes, limit, steps)
             && match &mut self.views {
                 Some(views) => views.try_step_short(rules, bytes, limit, steps),

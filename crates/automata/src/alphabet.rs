@@ -56,7 +56,8 @@ pub(crate) const STAY: Column = Column(0);
 pub(crate) struct Column(usize);
 
 impl Column {
-    /// The greatest column index of any table: the reentry cell, which follows [`CLASSES`], `STAY` and the decoding column.
+    /// The greatest column index of any table: the reentry cell, which follows [`CLASSES`], `STAY` and the decoding
+    /// column.
     pub(crate) const MAX: usize = CLASSES + 2;
 
     /// Returns the column with this index.
@@ -234,8 +235,8 @@ pub const CLASSES: usize = 1 << 13;
 /// The most pairs of a class and a code range that are examined: about a second of work.
 const MAX_MEMBERSHIPS: usize = 1 << 30;
 
-/// The most classes of a set of patterns in [`surely_fits`]: with at most [`CLASSES`] code ranges, [`MAX_MEMBERSHIPS`] is not
-/// exceeded.
+/// The most classes of a set of patterns in [`surely_fits`]: with at most [`CLASSES`] code ranges, [`MAX_MEMBERSHIPS`]
+/// is not exceeded.
 const MAX_SURE_CLASSES: usize = MAX_MEMBERSHIPS / (2 * CLASSES);
 
 /// Returns true if every subset of these patterns has an alphabet, so that building a [`Matcher`](super::Matcher) of them

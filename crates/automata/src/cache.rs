@@ -10,8 +10,8 @@
 //! 3. A state is interned, and its row complete, before any cell leads to it. The cell is written last.
 //! 4. `by_hash` leads to the row of a state that is to be used from now on: its full row once it was promoted.
 //! 5. No step changes anything if it runs out of budget. The cursor then continues in the fallback with the same set.
-//! 6. The budget covers rows, keys and encoded sets. It is checked before anything is allocated. Only the first states get
-//!    their rows whatever it is, so that every cursor has a state to start in.
+//! 6. The budget covers rows, keys and encoded sets. It is checked before anything is allocated. Only the first states
+//!    get their rows whatever it is, so that every cursor has a state to start in.
 //! 7. Everything here is called under the lock of the table, which `DfaCache` holds. Readers of the table take no lock:
 //!    they see a transition only after everything behind it is complete (invariant 1 of `table`).
 

@@ -172,8 +172,8 @@ pub struct Cursor {
 
 impl Cursor {
     /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if there are
-    /// several automata, a suffix is live, the cursor is in the fallback, a character is incomplete, a state on the way is
-    /// special, or `agrees` refuses the bytes. Returns false if it declined; then only `room` has changed.
+    /// several automata, a suffix is live, the cursor is in the fallback, a character is incomplete, a state on the way
+    /// is special, or `agrees` refuses the bytes. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     pub fn push_short(
         &mut self,
@@ -310,9 +310,9 @@ impl Matcher {
     }
 
     /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Returns `None` if it declined: the delta is not
-    /// short, a state on the way is special, a byte is not ASCII, a character is incomplete, the cursor is in the fallback,
-    /// or there are several automata. A caller with several matchers steps all of them,
-    /// and moves all cursors with [`accept_short`](Self::accept_short) if none declined. The step of a matcher made by
+    /// short, a state on the way is special, a byte is not ASCII, a character is incomplete, the cursor is in the
+    /// fallback, or there are several automata. A caller with several matchers steps all of them, and moves all cursors
+    /// with [`accept_short`](Self::accept_short) if none declined. The step of a matcher made by
     /// [`for_spans`](Self::for_spans) also tells where the search was last idle.
     #[inline]
     pub fn try_step_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<ShortStep> {
@@ -401,8 +401,8 @@ impl Matcher {
         });
     }
 
-    /// As [`Cursor::push_short`], for several automata, live suffixes and non-ASCII characters. Returns the bytes padded with
-    /// zeros, or `None` if it declined; then the search is as it was.
+    /// As [`Cursor::push_short`], for several automata, live suffixes and non-ASCII characters. Returns the bytes
+    /// padded with zeros, or `None` if it declined; then the search is as it was.
     #[inline]
     pub fn push_short_with_suffixes(
         &self,
@@ -417,8 +417,9 @@ impl Matcher {
             .push_short_with_suffixes(&mut cursor.first, bytes)
     }
 
-    /// As [`push_short_with_suffixes`](Self::push_short_with_suffixes), for several automata: all of them accept the delta,
-    /// or none steps it. Declines if the delta is not short ASCII, there are too many automata, or one of them declines.
+    /// As [`push_short_with_suffixes`](Self::push_short_with_suffixes), for several automata: all of them accept the
+    /// delta, or none steps it. Declines if the delta is not short ASCII, there are too many automata, or one of them
+    /// declines.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         // First step all automata without moving a cursor: if one declines, none may have moved.
         if !is_short(bytes) || !bytes.is_ascii() {

@@ -77,8 +77,8 @@ pub(super) struct Prefilter {
     skipped: [AtomicU32; 3],
 }
 
-/// The cost of a byte in the scalar search. It is the unit of all costs: a cost of 1,024 for each byte is that of a scalar
-/// step.
+/// The cost of a byte in the scalar search. It is the unit of all costs: a cost of 1,024 for each byte is that of a
+/// scalar step.
 const STEP_COST: u32 = 1024;
 
 /// The cost of a byte in speculative lanes.

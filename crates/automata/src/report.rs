@@ -1,4 +1,4 @@
-//! What a state reports when the search enters it, and the encoded form in the rows of a table.
+//! The reports of a state that the search enters, their encoded form in the rows of a table, and the ids in them.
 
 use super::sync::{AtomicU32, Ordering};
 

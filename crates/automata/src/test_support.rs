@@ -143,8 +143,8 @@ impl ForcedLayout {
         }
     }
 
-    /// Cuts deltas of at least `min_len` bytes into tiles of 4 or 8 `lanes` of `stretch` bytes, which begin `early` bytes
-    /// early, fewer than `stretch`.
+    /// Cuts deltas of at least `min_len` bytes into tiles of 4 or 8 `lanes` of `stretch` bytes, which begin `early`
+    /// bytes early, fewer than `stretch`.
     #[must_use]
     pub fn with_tile(mut self, [lanes, stretch, early, min_len]: [usize; 4]) -> ForcedLayout {
         self.tile = Some(Tile {

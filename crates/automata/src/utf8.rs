@@ -87,7 +87,8 @@ impl Utf8Decoder {
         self.0 = 3 << 26;
     }
 
-    /// Records a character of `len` bytes, 1 to 4, that was stepped outside the decoder. No character may be incomplete.
+    /// Records a character of `len` bytes, 1 to 4, that was stepped outside the decoder. No character may be
+    /// incomplete.
     ///
     /// # Panics
     /// With debug assertions, if a character is incomplete or `len` is greater than 4.

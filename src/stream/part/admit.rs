@@ -5,19 +5,19 @@
 //!
 //! # Invariants
 //!
-//! 1. A rule has at most one hit in a part: the match with the least `decided`, then the least end. The haystacks and views
-//!    of one call are not read in that order, so an earlier match replaces a hit of the same call. It never replaces a hit
-//!    of a call before, because every match of this call becomes certain later.
-//! 2. The first test of the scope ([`is_in_scope`](Admission::is_in_scope)) only drops matches that are known not to count.
-//!    While the tool or the file is unknown it drops none: the second test keeps the match until they are known or the part
-//!    is closed.
+//! 1. A rule has at most one hit in a part: the match with the least `decided`, then the least end. The haystacks and
+//!    views of one call are not read in that order, so an earlier match replaces a hit of the same call. It never
+//!    replaces a hit of a call before, because every match of this call becomes certain later.
+//! 2. The first test of the scope ([`is_in_scope`](Admission::is_in_scope)) only drops matches that are known not to
+//!    count. While the tool or the file is unknown it drops none: the second test keeps the match until they are known
+//!    or the part is closed.
 //! 3. A condition on a part or on the reply, and a count, is decided on the matches in the order in which they became
-//!    certain. Readers queue them, and [`resolve_queued`](Admission::resolve_queued) sorts them: at the end of each call
-//!    that reads text, and before the file of a tool call becomes known within one.
-//! 4. A match is recorded with its text while a window still has the text. After that only the record is passed on, so a
-//!    match may wait for any length of text.
-//! 5. An [`Admission`] borrows the scope of the part and the results of the stream, and no reader. A reader can therefore
-//!    admit a match in the middle of a step.
+//!    certain. Readers queue them, and [`resolve_queued`](Admission::resolve_queued) sorts them: at the end of each
+//!    call that reads text, and before the file of a tool call becomes known within one.
+//! 4. A match is recorded with its text while a window still has the text. After that only the record is passed on, so
+//!    a match may wait for any length of text.
+//! 5. An [`Admission`] borrows the scope of the part and the results of the stream, and no reader. A reader can
+//!    therefore admit a match in the middle of a step.
 
 use std::sync::Arc;
 
@@ -260,8 +260,8 @@ impl Admission<'_> {
         in_arg && self.scope.applies(rule_scope, file) != Some(false)
     }
 
-    /// Returns true if a match of the rule at `end` may become its hit: the rule is not known to be out of scope, and it has
-    /// no hit in this part, or one of this call that is later.
+    /// Returns true if a match of the rule at `end` may become its hit: the rule is not known to be out of scope, and
+    /// it has no hit in this part, or one of this call that is later.
     pub(super) fn can_hit(&self, rule: RuleId, scope: HaystackScope<'_>, end: TextEnd) -> bool {
         let is_later = |index: usize| self.results.hits[index].is_after(end.offset, end.decided);
         self.is_in_scope(rule, scope)

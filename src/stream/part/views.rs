@@ -5,16 +5,18 @@
 //!
 //! # Invariants
 //!
-//! 1. The views read the same chunk one after the other, and each passes its output on at once, to the syntax trees, the
-//!    detectors and the readers that see it. None of these reads what another has found, and the matches of a call are
-//!    sorted by the byte at which they became certain (invariants 1 and 3 of `admit`). So the order decides nothing.
+//! 1. The views read the same chunk one after the other, and each passes its output on at once, to the syntax trees,
+//!    the detectors and the readers that see it. None of these reads what another has found, and the matches of a call
+//!    are sorted by the byte at which they became certain (invariants 1 and 3 of `admit`). So the order decides
+//!    nothing.
 //! 2. A change of the region reaches all of them before the first chunk of that region, so each can end what it was
-//!    reading. The file of an edit is set before the trees learn of it, because they then match the blocks that waited for
-//!    its name.
+//!    reading. The file of an edit is set before the trees learn of it, because they then match the blocks that waited
+//!    for its name.
 //! 3. A reader has a haystack from the first chunk that its key sees to the end of the region, the value or the part.
 //!    Only an open haystack is ended, so `close` and `finish` may both end a reader.
-//! 4. The output of Markdown is in the order of offsets: what it has not emitted lies after `markdown_end`. That of edits
-//!    and commands is not, so as long as a rule that holds reads them nothing after the start of the part is released.
+//! 4. The output of Markdown is in the order of offsets: what it has not emitted lies after `markdown_end`. That of
+//!    edits and commands is not, so as long as a rule that holds reads them nothing after the start of the part is
+//!    released.
 //! 5. Short deltas that all views pass on unchanged are stepped by all readers, or by none
 //!    ([`try_step_short`](Views::try_step_short), then [`accept_short`](Views::accept_short)).
 

@@ -77,8 +77,8 @@ pub(crate) enum ShortPath {
     Untried,
 }
 
-/// The way a delta is stepped. An accelerator that declines leaves the search as it was. It never reports itself; it may
-/// hand bytes to the scalar search, which reports.
+/// The way a delta is stepped. An accelerator that declines leaves the search as it was. It never reports itself; it
+/// may hand bytes to the scalar search, which reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Strategy<'a> {
     /// [`LazyDfa::push_short_with_suffixes`]: the whole delta at once, without a branch for each byte. Declines the delta

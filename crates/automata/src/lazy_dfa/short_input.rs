@@ -30,12 +30,12 @@
 //!
 //! The two other entry points, for deltas that these frames decline:
 //!
-//! - [`Matcher::push_short_with_suffixes`](crate::Matcher::push_short_with_suffixes), called by `Stream::push_slow` through
-//!   `OpenPart::push` and `FirstEndReader::push_short_with_suffixes`. With a single automaton it is
+//! - [`Matcher::push_short_with_suffixes`](crate::Matcher::push_short_with_suffixes), called by `Stream::push_slow`
+//!   through `OpenPart::push` and `FirstEndReader::push_short_with_suffixes`. With a single automaton it is
 //!   [`LazyDfa::push_short_with_suffixes`].
-//! - [`Matcher::try_step_short`](crate::Matcher::try_step_short) and
-//!   [`accept_short`](crate::Matcher::accept_short), for readers that step several automata over one delta. Both lead to
-//!   `Table::classify_and_step`, then to `CursorExtra::try_step_short` for the suffixes, and to `short_input::steps`.
+//! - [`Matcher::try_step_short`](crate::Matcher::try_step_short) and [`accept_short`](crate::Matcher::accept_short),
+//!   for readers that step several automata over one delta. Both lead to `Table::classify_and_step`, then to
+//!   `CursorExtra::try_step_short` for the suffixes, and to `short_input::steps`.
 
 use super::super::table::{SHORT, StateId};
 use super::{DfaCursor, LazyDfa};
@@ -80,8 +80,8 @@ pub(super) fn is_short_len(len: usize) -> bool {
 
 impl DfaCursor {
     /// Steps a delta of 1 to [`SHORT`] bytes and copies the bytes to `room`, padded with zeros. Declines if a suffix is
-    /// live, the cursor is in the fallback, a character is incomplete, a state on the way is special, or `agrees` refuses
-    /// the bytes. Returns false if it declined; then only `room` has changed.
+    /// live, the cursor is in the fallback, a character is incomplete, a state on the way is special, or `agrees`
+    /// refuses the bytes. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn push_short(
@@ -114,8 +114,8 @@ impl DfaCursor {
 }
 
 impl LazyDfa {
-    /// Steps a short delta of whole characters; suffixes may be activated. Declines if the delta is not short, or if a state
-    /// reports or is unbuilt. Returns the bytes padded with zeros, or `None` if it declined; then only
+    /// Steps a short delta of whole characters; suffixes may be activated. Declines if the delta is not short, or if a
+    /// state reports or is unbuilt. Returns the bytes padded with zeros, or `None` if it declined; then only
     /// [`Suffix::next`](crate::suffix::Suffix::next) and the buffer for saved suffixes have changed.
     #[inline]
     pub(crate) fn push_short_with_suffixes(
@@ -148,10 +148,10 @@ impl LazyDfa {
         self.push_short_symbols(cursor, bytes)
     }
 
-    /// As [`LazyDfa::push_short_with_suffixes`], symbol by symbol, for deltas that activate suffixes, or that are not ASCII
-    /// while suffixes are live. Declines if a character is incomplete before or after the delta, a byte belongs to no
-    /// character, the cursor is in the fallback, or a state reports or is unbuilt. It moves the cursor, and restores it if
-    /// it declines.
+    /// As [`LazyDfa::push_short_with_suffixes`], symbol by symbol, for deltas that activate suffixes, or that are not
+    /// ASCII while suffixes are live. Declines if a character is incomplete before or after the delta, a byte belongs
+    /// to no character, the cursor is in the fallback, or a state reports or is unbuilt. It moves the cursor, and
+    /// restores it if it declines.
     // PERF: otherwise every delta that activates a suffix takes the slow path through the stream.
     #[inline(never)]
     fn push_short_symbols(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
@@ -183,8 +183,8 @@ impl LazyDfa {
     }
 
     /// Steps a delta of 1 to [`SHORT`] bytes without moving the cursor. Declines if a state on the way is special, of a
-    /// suffix too, a byte is not ASCII, a character is incomplete, or the cursor is in the fallback. Returns `None` if it
-    /// declined; then only [`Suffix::next`](crate::suffix::Suffix::next) has changed.
+    /// suffix too, a byte is not ASCII, a character is incomplete, or the cursor is in the fallback. Returns `None` if
+    /// it declined; then only [`Suffix::next`](crate::suffix::Suffix::next) has changed.
     #[inline]
     #[allow(unsafe_code, reason = "unchecked steps")]
     pub(crate) fn try_step_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<ShortStep> {

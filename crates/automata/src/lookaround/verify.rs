@@ -275,8 +275,8 @@ impl LookaroundSearch {
             }
         }
         if let Cow::Owned(_) = text {
-            // Map indices back to the haystack: U+FFFD takes three bytes in the text and one in the haystack. `origin` has
-            // the start of each valid chunk, in the decoded text and in the bytes. A match that leaves its chunk is
+            // Map indices back to the haystack: U+FFFD takes three bytes in the text and one in the haystack. `origin`
+            // has the start of each valid chunk, in the decoded text and in the bytes. A match that leaves its chunk is
             // dropped.
             let mut passed = (0, 0);
             let mut chunks = haystack.utf8_chunks();

@@ -63,8 +63,8 @@ impl FirstEndReader {
     }
 
     /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
-    /// Declines, and changes nothing but unused bytes of the window, if the delta is of another kind, a pattern of the view
-    /// looks around, or `accepts` returns false for the bytes, which are padded with zeros.
+    /// Declines, and changes nothing but unused bytes of the window, if the delta is of another kind, a pattern of the
+    /// view looks around, or `accepts` returns false for the bytes, which are padded with zeros.
     #[inline(always)]
     pub(in crate::stream::part) fn push_short(
         &mut self,
@@ -91,7 +91,8 @@ impl FirstEndReader {
         }
     }
 
-    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded with zeros.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded
+    /// with zeros.
     #[inline]
     pub(super) fn accept_short(
         &mut self,
@@ -104,8 +105,8 @@ impl FirstEndReader {
         self.window.push_padded(*padded, bytes.len());
     }
 
-    /// As [`push_short`](Self::push_short), for views with several automata, live suffixes or characters other than ASCII.
-    /// Declines, and changes nothing, if a pattern of the view looks around or
+    /// As [`push_short`](Self::push_short), for views with several automata, live suffixes or characters other than
+    /// ASCII. Declines, and changes nothing, if a pattern of the view looks around or
     /// [`Matcher::push_short_with_suffixes`] declines.
     #[inline(never)]
     pub(in crate::stream::part) fn push_short_with_suffixes(

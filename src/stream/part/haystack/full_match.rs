@@ -17,8 +17,8 @@
 //!    the search of a rule knows where its match in progress began, and so where it is cut.
 //! 5. A search ends only where it could begin again at `idle_until` (`RuleSearch::is_needed`). No match is added twice.
 //!
-//! Deltas make no difference: whether text is read by `try_step_short`, `push_until_report` or `push_with_searches` changes when a search begins, and
-//! by 2 not what it finds.
+//! Deltas make no difference: whether text is read by `try_step_short`, `push_until_report` or `push_with_searches`
+//! changes when a search begins, and by 2 not what it finds.
 
 mod held_text;
 mod rule_search;
@@ -114,7 +114,8 @@ impl FullMatchReader {
         }
     }
 
-    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded with zeros.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded
+    /// with zeros.
     #[inline]
     pub(super) fn accept_short(
         &mut self,

@@ -164,7 +164,8 @@ impl HaystackReader {
         true
     }
 
-    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded with zeros.
+    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded
+    /// with zeros.
     #[inline]
     pub(super) fn accept_short(
         &mut self,

@@ -112,8 +112,8 @@ impl HeldText {
         self.window.haystack_len()
     }
 
-    /// Returns the last bytes before `index`, at most [`MAX_BEFORE`], and true if they are all bytes of the haystack before
-    /// it.
+    /// Returns the last bytes before `index`, at most [`MAX_BEFORE`], and true if they are all bytes of the haystack
+    /// before it.
     pub(super) fn before(&self, index: usize) -> (Vec<u8>, bool) {
         let held = &self.bytes()[..index];
         let tail = &held[held.len().saturating_sub(MAX_BEFORE)..];
