@@ -91,6 +91,9 @@ use regex_syntax::hir::Hir;
 
 use alphabet::SymbolSpace;
 pub use alphabet::{CLASSES, TooManyClasses, surely_fits};
+pub use lazy_dfa::product::{
+    IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep, TextFilter,
+};
 pub use lazy_dfa::{AutomatonSize, IdleRun, ShortStep, is_short};
 use lazy_dfa::{LazyDfa, ShortPath};
 pub use limits::PatternLimits;

@@ -232,6 +232,11 @@ impl Table {
         StateId(self.match_bit)
     }
 
+    /// Returns the column of an ASCII character.
+    pub(crate) fn ascii_column(&self, byte: u8) -> Column {
+        Column::from(self.bytes.0[usize::from(byte)])
+    }
+
     /// Returns true if the state has a report or a sparse row, or is [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn is_special(&self, state: StateId) -> bool {
@@ -505,8 +510,9 @@ impl RowAllocator {
     }
 }
 
+/// Reserves zeroed cells, which the operating system allocates page by page on first use.
 #[cfg(not(loom))]
-fn reserve(cells: usize) -> Box<[AtomicU32]> {
+pub(crate) fn reserve(cells: usize) -> Box<[AtomicU32]> {
     // SAFETY: all bits zero are a valid `AtomicU32`.
     // PERF: writing the cells makes the whole reservation resident: 128 MiB and 40 ms for each pack with the default
     // budget, of which a pack of 1,000 rules uses 4 MiB.
@@ -515,7 +521,7 @@ fn reserve(cells: usize) -> Box<[AtomicU32]> {
 
 /// loom's cells cannot be created by zeroing memory.
 #[cfg(loom)]
-fn reserve(cells: usize) -> Box<[AtomicU32]> {
+pub(crate) fn reserve(cells: usize) -> Box<[AtomicU32]> {
     (0..cells).map(|_| AtomicU32::new(0)).collect()
 }
 

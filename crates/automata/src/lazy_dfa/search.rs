@@ -8,17 +8,18 @@
 //!
 //! # The loops that step a state
 //!
-//! Seven loops step a state of the lazy DFA; the Pike VM ([`pike`](crate::pike)) has three of its own.
+//! Six loops step a state of the lazy DFA, one steps the product of several ([`product`](super::product)), and the Pike VM
+//! ([`pike`](crate::pike)) has three of its own.
 //!
 //! | loop | file | used for |
 //! |---|---|---|
-//! | `Table::step_block_with` | `table.rs` | four columns; the body of the next two loops |
-//! | `short_input::steps` | `table/short_input.rs` | short input: up to four blocks in a register |
-//! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input |
+//! | `short_input::steps` | `table/short_input.rs` | short input: up to four blocks of four columns (`Table::step_block_with`) in a register |
+//! | `push_scalar` | `lazy_dfa/search.rs` | the blocks of any input, with the same body |
 //! | `push_plain` | `lazy_dfa/search.rs` | characters of a single state, up to a special state or a stop condition |
 //! | `push_symbols` | `lazy_dfa/search.rs` | symbols of any kind, with suffixes, reports and unbuilt states |
 //! | `push_fallback` | `lazy_dfa/fallback.rs` | symbols of a cursor that has left the table |
 //! | `step_lanes` | `lazy_dfa/speculative.rs` | long input: several stretches of text side by side |
+//! | `Product::step` | `lazy_dfa/product.rs` | deltas that several matchers read |
 //!
 //! `push_special`, `push_prefiltered`, `push_until_idle` and `push_tiles` step nothing themselves: they choose which of
 //! these loops steps which bytes.

@@ -1,0 +1,468 @@
+//! The product automaton of several matchers that read the same text: one step takes the place of a step of each.
+//!
+//! A state of the product stands for a tuple of states, one for each automaton of each matcher. It is built lazily from
+//! their tables. The product has a transition only on ASCII, and only where no automaton does more than change its state.
+//! Where one of them reports a pattern, activates a suffix or has not built the transition, the product has none. The
+//! caller adds a small automaton of its own, the [`TextFilter`], which restricts the text further.
+//!
+//! A caller steps the product over a delta as it arrives. While there are transitions, no matcher would have reported
+//! anything, so none of them is stepped. Before a delta on which there is no transition, the cursors move to the states
+//! that the product has reached ([`Product::member_states`]).
+//!
+//! # Layout
+//!
+//! A row has a cell for each ASCII character. A cell holds the offset of a row in `cells`, which is a multiple of
+//! [`COLUMNS`], and in its lowest bits whether the matchers of each [`IdleGroup`] are idle in that state.
+//!
+//! # Invariants
+//!
+//! 1. Row 0 has no transitions: all of its cells are 0. It stands for "no transition", and steps from it stay in it.
+//! 2. A cell changes once, from 0 to the offset of a row. The tuple of a row never changes.
+//! 3. A transition of a row is the transition of each state of its tuple. It is built from tables of the generations in
+//!    `generations` alone: a cursor of another generation enters no state.
+//!
+//! The product keeps no table alive: the caller passes the cursors, which hold them, wherever a table is read.
+
+use super::super::Cursor;
+use std::ops::Range;
+
+use super::super::hash::{self, IdentityMap};
+use super::super::sync::{AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
+use super::super::table::{StateId, reserve};
+use super::DfaCursor;
+
+/// The cells of a row: one for each ASCII character.
+const COLUMNS: usize = 128;
+
+/// The bits of a cell that are set if all matchers are idle that are held, and all that track it.
+const HELD_IDLE: u32 = 1;
+const ALL_IDLE: u32 = 2;
+
+/// The most rows of a product. Text that needs more gains little from it.
+const MAX_ROWS: usize = match cfg!(target_family = "wasm") {
+    // A reservation is resident there.
+    true => 256,
+    false => 8192,
+};
+
+/// A matcher's cursor as a member of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// The cursor of the matcher.
+    pub cursor: &'a Cursor,
+    /// The positions of [`IdlePositions`] that consider this matcher.
+    pub idle: IdleGroup,
+}
+
+/// The positions of [`IdlePositions`] that consider a matcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleGroup {
+    /// None.
+    Untracked,
+    /// `all`. Only for matchers made by [`Matcher::for_spans`](crate::Matcher::for_spans).
+    Tracked,
+    /// `all` and `held`. Only for matchers made by [`Matcher::for_spans`](crate::Matcher::for_spans).
+    Held,
+}
+
+/// Positions in a text, as numbers of leading bytes: the last ones at which no match of some matchers was in progress. 0
+/// if there is none after the start of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdlePositions {
+    /// For the members of [`IdleGroup::Held`].
+    pub held: usize,
+    /// For these and the members of [`IdleGroup::Tracked`].
+    pub all: usize,
+}
+
+/// The product automaton of a list of matchers. It is immutable except for its append-only rows, which all streams share.
+///
+/// # Example: two matchers, of which one reports
+/// ```
+/// use ttsr_automata::pattern::parse;
+/// use ttsr_automata::{Matcher, Member, PatternLimits, Product};
+///
+/// let matcher = |pattern| Matcher::new(&[parse(pattern, &PatternLimits::default()).unwrap()], 1 << 20).unwrap();
+/// let (one, other) = (matcher("unwrap"), matcher("panic"));
+/// let (mut first, mut second) = (one.start(), other.start());
+/// let product = Product::new(|state, byte| (byte != b'\n').then_some(state));
+/// // The tables have no transitions for this text yet.
+/// let start = product.start(&[Member::new(&first), Member::new(&second)], 0).unwrap();
+/// assert!(product.step(start, b"no pan").is_none());
+/// for (matcher, cursor) in [(&one, &mut first), (&other, &mut second)] {
+///     matcher.push(cursor, b"no pan", |event| panic!("{event:?}"));
+///     matcher.restart(cursor);
+/// }
+/// let members = [Member::new(&first), Member::new(&second)];
+/// let step = product.build(&members, start, b"no pan").unwrap();
+/// assert_eq!(product.step(start, b"no pan").unwrap().state, step.state);
+/// // A match has no transition.
+/// assert!(product.build(&members, step.state, b"ic").is_none());
+/// ```
+#[derive(Debug)]
+pub struct Product {
+    cells: Box<[AtomicU32]>,
+    builder: Mutex<ProductBuilder>,
+}
+
+/// Builds the rows of a product, under its lock.
+#[derive(Debug)]
+struct ProductBuilder {
+    filter: TextFilter,
+    /// The generation of each automaton; empty before the first state.
+    generations: Vec<u32>,
+    /// The tuple of each row, one after the other, that of row 0 included.
+    tuples: Vec<MemberState>,
+    /// The row of each tuple, by its hash.
+    by_hash: IdentityMap<u64, u32>,
+    rows: usize,
+    /// The states that had no room since the last row was added.
+    refused: usize,
+    /// Scratch space for a tuple.
+    tuple: Vec<MemberState>,
+}
+
+/// An automaton that restricts the text of a product: returns the state after a state and an ASCII character, or `None` if
+/// the text is not to be stepped.
+pub type TextFilter = fn(u8, u8) -> Option<u8>;
+
+/// The state of one automaton in a tuple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemberState {
+    State(StateId),
+    /// The automaton reports each pattern once, and has reported all.
+    Exhausted,
+    /// A state of the filter, the first of each tuple.
+    Filter(u8),
+}
+
+/// A state of a [`Product`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProductState(u32);
+
+/// A text that a product has stepped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProductStep {
+    /// The state after the text.
+    pub state: ProductState,
+    /// The last idle positions in the text.
+    pub idle: IdlePositions,
+}
+
+/// The states of the matchers in a state of a product, one after the other.
+#[derive(Debug)]
+pub struct MemberStates<'a> {
+    builder: MutexGuard<'a, ProductBuilder>,
+    /// The index of the next one in `tuples`.
+    at: usize,
+    /// The number of bytes that the product has stepped.
+    len: usize,
+}
+
+impl<'a> Member<'a> {
+    /// Returns a member that is not tracked.
+    pub fn new(cursor: &'a Cursor) -> Member<'a> {
+        Member {
+            cursor,
+            idle: IdleGroup::Untracked,
+        }
+    }
+
+    /// Returns the cursors of its automata.
+    fn cursors(self) -> impl Iterator<Item = &'a DfaCursor> {
+        let more = self.cursor.more.iter().flatten();
+        [&self.cursor.first].into_iter().chain(more)
+    }
+}
+
+impl Product {
+    /// Creates a product without states, for text that `filter` accepts.
+    ///
+    /// # Complexity
+    /// Reserves 4 MiB of address space, 128 KiB of memory on WebAssembly. A state takes 512 bytes of it, and eight bytes
+    /// for each automaton besides.
+    #[must_use]
+    pub fn new(filter: TextFilter) -> Product {
+        Product {
+            cells: reserve(MAX_ROWS * COLUMNS),
+            builder: Mutex::new(ProductBuilder {
+                filter,
+                generations: Vec::new(),
+                tuples: Vec::new(),
+                by_hash: IdentityMap::default(),
+                rows: 1,
+                refused: 0,
+                tuple: Vec::new(),
+            }),
+        }
+    }
+
+    /// Returns the state of these cursors and of the filter. The list must have the same matchers in the same order at each call. Returns
+    /// `None` if a cursor is inside a character, has live suffixes or no state in a table, or if its table is not that of
+    /// the states before.
+    pub fn start(&self, members: &[Member<'_>], filter: u8) -> Option<ProductState> {
+        let mut builder = self.lock();
+        builder.tuple.clear();
+        builder.tuple.push(MemberState::Filter(filter));
+        let mut idle = HELD_IDLE | ALL_IDLE;
+        let mut at = 0;
+        let is_first = builder.generations.is_empty();
+        for member in members {
+            for cursor in member.cursors() {
+                let state = MemberState::of(cursor)?;
+                let generation = cursor.generation.number();
+                match is_first {
+                    true => builder.generations.push(generation),
+                    false if builder.generations.get(at) == Some(&generation) => {}
+                    false => return None,
+                }
+                at += 1;
+                idle &= state.idle_bits(cursor, member.idle);
+                builder.tuple.push(state);
+            }
+        }
+        builder.intern(idle).map(ProductState)
+    }
+
+    /// Steps a text. Returns `None` if there is no transition on one of its bytes.
+    ///
+    /// # Complexity
+    /// One load for each byte.
+    #[inline]
+    #[must_use]
+    pub fn step(&self, from: ProductState, text: &[u8]) -> Option<ProductStep> {
+        let (mut state, mut bits) = (from.0, 0);
+        let mut idle = IdlePositions::default();
+        for (at, &byte) in text.iter().enumerate() {
+            bits |= byte;
+            state = self.next(state, byte);
+            idle.record(state, at + 1);
+        }
+        (state != 0 && bits.is_ascii()).then_some(ProductStep {
+            state: ProductState(state),
+            idle,
+        })
+    }
+
+    /// Steps a text and builds the transitions that are missing. `members` are those of which `from` is a state, in the
+    /// order of [`start`](Self::start); their cursors may be elsewhere in the text by now. Returns `None` if a member has
+    /// more to do in the text than to change its state, or if there is no room.
+    pub fn build(
+        &self,
+        members: &[Member<'_>],
+        from: ProductState,
+        text: &[u8],
+    ) -> Option<ProductStep> {
+        let mut builder = self.lock();
+        let (mut state, mut idle) = (from.0, IdlePositions::default());
+        for (at, &byte) in text.iter().enumerate() {
+            if !byte.is_ascii() {
+                return None;
+            }
+            let next = self.next(state, byte);
+            state = match next {
+                0 => {
+                    let next = builder.successor(members, state, byte)?;
+                    // Release pairs with the Acquire of `next`; there is nothing to see behind the offset but zeros and
+                    // other offsets, so a reader that sees a part of a row is late, not wrong.
+                    self.cells[cell(state, byte)].store(next, Ordering::Release);
+                    next
+                }
+                _ => next,
+            };
+            idle.record(state, at + 1);
+        }
+        Some(ProductStep {
+            state: ProductState(state),
+            idle,
+        })
+    }
+
+    /// Returns the states of the matchers in `state`, which the product has reached after `len` bytes.
+    #[must_use]
+    pub fn member_states(&self, state: ProductState, len: usize) -> MemberStates<'_> {
+        let builder = self.lock();
+        MemberStates {
+            at: builder.tuple_at(state.0).start + 1,
+            builder,
+            len,
+        }
+    }
+
+    /// Returns true if the product should be replaced by a new one: cursors of other generations ask for states, or text
+    /// needs more states than there is room for.
+    #[must_use]
+    pub fn is_spent(&self, members: &[Member<'_>]) -> bool {
+        let builder = self.lock();
+        let cursors = members.iter().flat_map(|member| member.cursors());
+        let generations = cursors.map(|cursor| cursor.generation.number());
+        let is_stale =
+            !builder.generations.is_empty() && !generations.eq(builder.generations.iter().copied());
+        is_stale || builder.refused > MAX_ROWS
+    }
+
+    #[inline(always)]
+    fn next(&self, state: u32, byte: u8) -> u32 {
+        // In bounds, because the offset is that of a row.
+        self.cells[cell(state, byte)].load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ProductBuilder> {
+        // Nothing below panics between two changes that belong together.
+        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the index of the cell of a row for an ASCII character.
+#[inline(always)]
+fn cell(state: u32, byte: u8) -> usize {
+    (state & !(COLUMNS as u32 - 1)) as usize + usize::from(byte & (COLUMNS as u8 - 1))
+}
+
+impl IdlePositions {
+    #[inline(always)]
+    fn record(&mut self, state: u32, at: usize) {
+        if state & HELD_IDLE != 0 {
+            self.held = at;
+        }
+        if state & ALL_IDLE != 0 {
+            self.all = at;
+        }
+    }
+}
+
+impl MemberStates<'_> {
+    /// Moves the cursor of the next member, which has not moved since the product was entered.
+    ///
+    /// # Panics
+    /// The product has no such member, or the cursor is of another table.
+    pub fn accept(&mut self, cursor: &mut Cursor) {
+        self.accept_one(&mut cursor.first);
+        cursor
+            .more
+            .iter_mut()
+            .flatten()
+            .for_each(|cursor| self.accept_one(cursor));
+    }
+
+    fn accept_one(&mut self, cursor: &mut DfaCursor) {
+        if let MemberState::State(state) = self.builder.tuples[self.at] {
+            // A state of another table would give wrong matches, but must not lead to a read outside of this one.
+            assert!(
+                cursor.generation.table.contains(state),
+                "the state is of another table"
+            );
+            cursor.state = state;
+            cursor.stepped = cursor.stepped.wrapping_add(self.len as u32);
+            cursor.decoder.passed_ascii();
+        }
+        self.at += 1;
+    }
+}
+
+impl ProductBuilder {
+    /// Returns the range of a row's tuple in `tuples`.
+    fn tuple_at(&self, row: u32) -> Range<usize> {
+        let width = 1 + self.generations.len();
+        // Row 0 has none.
+        let start = (cell(row, 0) / COLUMNS - 1) * width;
+        start..start + width
+    }
+
+    /// Returns the row of the tuple in `tuple`, as it stands in a cell. Adds it if there is room.
+    fn intern(&mut self, idle: u32) -> Option<u32> {
+        let width = self.tuple.len();
+        let hash = self.tuple.iter().fold(width as u64, |hash, state| {
+            hash::combine(hash, state.bits().into())
+        });
+        let known = self.by_hash.get(&hash).copied();
+        if let Some(row) = known {
+            // Two tuples with one hash: the later one has no row.
+            let at = self.tuple_at(row);
+            return (self.tuples[at] == self.tuple[..]).then_some(row);
+        }
+        if self.rows == MAX_ROWS {
+            self.refused += 1;
+            return None;
+        }
+        let row = (self.rows * COLUMNS) as u32 | idle;
+        self.rows += 1;
+        self.refused = 0;
+        self.tuples.extend_from_slice(&self.tuple);
+        self.by_hash.insert(hash, row);
+        Some(row)
+    }
+
+    /// Returns the transition of a row, as it stands in a cell, if no member has more to do than to change its state.
+    fn successor(&mut self, members: &[Member<'_>], from: u32, byte: u8) -> Option<u32> {
+        let from = self.tuple_at(from).start;
+        let MemberState::Filter(filter) = self.tuples[from] else {
+            return None;
+        };
+        self.tuple.clear();
+        self.tuple
+            .push(MemberState::Filter((self.filter)(filter, byte)?));
+        let (mut at, mut idle) = (0, HELD_IDLE | ALL_IDLE);
+        for member in members {
+            for cursor in member.cursors() {
+                if self.generations.get(at) != Some(&cursor.generation.number()) {
+                    return None;
+                }
+                let state = self.tuples[from + 1 + at].after(cursor, byte)?;
+                at += 1;
+                idle &= state.idle_bits(cursor, member.idle);
+                self.tuple.push(state);
+            }
+        }
+        match at == self.generations.len() {
+            true => self.intern(idle),
+            false => None,
+        }
+    }
+}
+
+impl MemberState {
+    /// Returns the state of a cursor, if it is a single state of its table or exhausted.
+    fn of(cursor: &DfaCursor) -> Option<MemberState> {
+        if cursor.is_exhausted() {
+            return Some(MemberState::Exhausted);
+        }
+        cursor
+            .is_single_state()
+            .then_some(MemberState::State(cursor.state))
+    }
+
+    /// Returns the state after an ASCII character, if it is plain and built. The state is one of the cursor's table.
+    fn after(self, cursor: &DfaCursor, byte: u8) -> Option<MemberState> {
+        let MemberState::State(state) = self else {
+            return Some(self);
+        };
+        let table = &cursor.generation.table;
+        let next = table.step(state, table.ascii_column(byte));
+        (!table.is_special(next)).then_some(MemberState::State(next))
+    }
+
+    /// Returns the bits of a cell that this member allows.
+    fn idle_bits(self, cursor: &DfaCursor, group: IdleGroup) -> u32 {
+        let is_idle = match self {
+            MemberState::State(state) => cursor.generation.is_start_state(state),
+            MemberState::Exhausted | MemberState::Filter(_) => true,
+        };
+        match group {
+            IdleGroup::Tracked if !is_idle => HELD_IDLE,
+            IdleGroup::Held if !is_idle => 0,
+            _ => HELD_IDLE | ALL_IDLE,
+        }
+    }
+
+    fn bits(self) -> u32 {
+        match self {
+            MemberState::State(state) => state.bits(),
+            MemberState::Exhausted => u32::MAX,
+            MemberState::Filter(state) => state.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use ttsr_testing::{Random, scale};
+
+use super::*;
+use crate::pattern::parse;
+use crate::{MatchEvent, Matcher, PatternLimits};
+
+fn patterns(texts: &[&str]) -> Vec<regex_syntax::hir::Hir> {
+    let parsed = texts
+        .iter()
+        .map(|text| parse(text, &PatternLimits::default()));
+    parsed.map(Result::unwrap).collect()
+}
+
+/// Matchers of all kinds: one with a cut and a suffix, one with patterns over bytes, one that reports each pattern once,
+/// and one that tracks where it is idle.
+fn matchers() -> Vec<(Matcher, bool)> {
+    let first_ends = [
+        &["ab+d", r"\bbad\b", r"q[^\n]{0,200}z"][..],
+        &["(?-u:\\xA9)b", "cad"],
+        &["d", "(?s:.)*q"],
+    ];
+    let first_ends = first_ends.map(|it| Matcher::new(&patterns(it), 1 << 20).unwrap());
+    let spans = Matcher::for_spans(&patterns(&["abd", "c[ab]*d"]), 1 << 20).unwrap();
+    let first_ends = first_ends.into_iter().map(|matcher| (matcher, false));
+    first_ends.chain([(spans, true)]).collect()
+}
+
+struct Reader {
+    matchers: Vec<(Matcher, bool)>,
+    cursors: Vec<Cursor>,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        let matchers = matchers();
+        let cursors = matchers.iter().map(|(matcher, _)| matcher.start());
+        Reader {
+            cursors: cursors.collect(),
+            matchers,
+        }
+    }
+
+    fn members(&self) -> Vec<Member<'_>> {
+        let members = self.cursors.iter().zip(&self.matchers);
+        members
+            .map(|(cursor, (_, tracks_idle))| Member {
+                cursor,
+                idle: match tracks_idle {
+                    true => IdleGroup::Held,
+                    false => IdleGroup::Untracked,
+                },
+            })
+            .collect()
+    }
+
+    fn push(&mut self, text: &[u8]) -> Vec<MatchEvent> {
+        let mut events = Vec::new();
+        for ((matcher, _), cursor) in self.matchers.iter().zip(&mut self.cursors) {
+            matcher.push(cursor, text, |event| events.push(event));
+        }
+        events
+    }
+}
+
+#[test]
+fn where_the_product_has_transitions_no_matcher_reports_and_all_reach_its_state() {
+    let mut random = Random::new(11);
+    let (mut stepped, mut declined) = (0, 0);
+    for _ in 0..scale(40) {
+        let mut reader = Reader::new();
+        let product = Product::new(|state, byte| (byte != b'\n').then_some(state));
+        for _ in 0..400 {
+            let len = 1 + random.below(6);
+            let text: Vec<u8> = (0..len)
+                .map(|_| match random.below(40) {
+                    0 => random.pick(b"dqz\n\xA9"),
+                    _ => random.pick(b"aabbc  ."),
+                })
+                .collect();
+            let members = reader.members();
+            let before = product.start(&members, 0);
+            let step = before.and_then(|state| {
+                product
+                    .step(state, &text)
+                    .or_else(|| product.build(&members, state, &text))
+            });
+            let Some(step) = step else {
+                declined += 1;
+                let _ = reader.push(&text);
+                continue;
+            };
+            stepped += 1;
+            let mut moved = reader.cursors.clone();
+            let mut states = product.member_states(step.state, text.len());
+            moved.iter_mut().for_each(|cursor| states.accept(cursor));
+            drop(states);
+            assert!(!text.contains(&b'\n') && text.is_ascii());
+            // Byte by byte, so that each idle position is seen.
+            let mut idle_until = 0;
+            for (at, byte) in text.iter().enumerate() {
+                assert_eq!(reader.push(&[*byte]), [], "{:?}", text.escape_ascii());
+                let (spans, _) = reader.matchers.last().unwrap();
+                if spans.is_idle(reader.cursors.last().unwrap()) {
+                    idle_until = at + 1;
+                }
+            }
+            let idle = IdlePositions {
+                held: idle_until,
+                all: idle_until,
+            };
+            assert_eq!(step.idle, idle, "{:?}", text.escape_ascii());
+            // Built transitions are steps, in any pieces.
+            assert_eq!(product.step(before.unwrap(), &text), Some(step));
+            assert_eq!(product.start(&reader.members(), 0), Some(step.state));
+            // Cursors that were moved are where those are that have read the text.
+            reader.cursors = moved;
+            assert_eq!(product.start(&reader.members(), 0), Some(step.state));
+        }
+    }
+    assert!(
+        stepped > declined / 4 && declined > 0,
+        "{stepped} {declined}"
+    );
+}
+
+#[test]
+fn cursors_of_other_tables_enter_no_state_and_make_the_product_spent() {
+    let wide = Matcher::new(&patterns(&[r"[a-z]{3}\d[a-z ]{12}x"]), 1 << 20).unwrap();
+    let product = Product::new(|state, _| Some(state));
+    let cursor = wide.start();
+    assert!(product.start(&[Member::new(&cursor)], 0).is_some());
+    assert!(!product.is_spent(&[Member::new(&cursor)]));
+    // Another number of automata is another list of members.
+    let members = [Member::new(&cursor), Member::new(&cursor)];
+    assert_eq!(product.start(&members, 0), None);
+    assert!(product.is_spent(&members));
+}
+
+#[test]
+fn a_product_without_room_declines_and_is_spent_at_last() {
+    // A state for each set of the last letters that were an `a`.
+    let matcher = Matcher::new(&patterns(&["a[ab]{14}x"]), 64 << 20).unwrap();
+    let product = Product::new(|state, _| Some(state));
+    let mut random = Random::new(5);
+    let start = matcher.start();
+    let members = [Member::new(&start)];
+    let state = product.start(&members, 0).unwrap();
+    let mut rounds = 0;
+    while !product.is_spent(&members) {
+        rounds += 1;
+        assert!(rounds < 100_000, "the product has room for all states");
+        let text: Vec<u8> = (0..64).map(|_| random.pick(b"ab")).collect();
+        matcher.push(&mut matcher.start(), &text, |event| panic!("{event:?}"));
+        let _ = product.build(&members, state, &text);
+    }
+    assert_eq!(product.builder.lock().unwrap().rows, MAX_ROWS);
+}
