@@ -42,11 +42,35 @@ mod span;
 use memchr::{memchr, memchr2};
 
 use super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, OffsetMap, RegionSet, Tag};
-use line::{LinePhase, LineState};
+use line::{LinePhase, LineState, begins_nothing};
 use span::{CodeSpans, SpanTags};
 
 /// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
 pub const HELD: usize = 4096;
+
+/// A state of the text that a [view](MarkdownView) passes on unchanged, see [`MarkdownView::passing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// Within a line, until it ends: code, or text in a quote.
+    Line,
+    /// Within a line of paragraphs outside of quotes.
+    Paragraph,
+    /// At the start of a line of these.
+    LineStart,
+}
+
+impl Passing {
+    /// Returns the state after an ASCII character, or `None` if a region may end or begin there.
+    pub fn after(self, byte: u8) -> Option<Passing> {
+        match (self, byte) {
+            (_, b'`') | (Passing::Line, b'\n') => None,
+            (Passing::Line, _) => Some(Passing::Line),
+            (_, b'\n') => Some(Passing::LineStart),
+            (Passing::LineStart, _) => begins_nothing(byte).then_some(Passing::Paragraph),
+            (Passing::Paragraph, _) => Some(Passing::Paragraph),
+        }
+    }
+}
 
 /// The most nested quotes and list items.
 pub const DEPTH: usize = 64;
@@ -175,23 +199,36 @@ impl MarkdownView {
         self.last = last;
     }
 
-    /// Returns true if the view would emit these bytes unchanged, in one chunk and with the tag of the chunk before:
-    /// they are in the middle of a line of prose or code, and none of them can end it or begin a code span.
+    /// Returns the state of text that the view emits unchanged, each byte as it arrives and with the tag of the byte
+    /// before. This stays so as long as [`Passing::after`] returns a state. `None` if the view buffers text or is about to
+    /// change the tag.
     #[inline]
-    pub fn passes(&self, bytes: &[u8]) -> bool {
-        let tag = match self.line.phase {
-            LinePhase::Prose if self.spans.is_idle() => self.text(),
-            LinePhase::Code => self.code(),
-            _ => return false,
+    pub fn passing(&self) -> Option<Passing> {
+        let is_quoted = || self.containers.contains(&Container::Quote);
+        let (tag, passing) = match self.line.phase {
+            LinePhase::Code => (self.code(), Passing::Line),
+            LinePhase::Prose if self.spans.is_idle() && is_quoted() => (self.text(), Passing::Line),
+            LinePhase::Prose if self.spans.is_idle() => (self.text(), Passing::Paragraph),
+            LinePhase::Blank
+                if self.line.is_fresh()
+                    && self.spans.is_idle()
+                    && matches!(self.leaf, LeafBlock::None | LeafBlock::Paragraph)
+                    && !is_quoted() =>
+            {
+                (self.text(), Passing::LineStart)
+            }
+            _ => return None,
         };
-        self.last.open && self.last.tag == Some(tag) && memchr2(b'\n', b'`', bytes).is_none()
+        (self.last.open && self.last.tag == Some(tag)).then_some(passing)
     }
 
-    /// Moves over bytes that [`passes`](Self::passes) has accepted, whose last one ends at offset `end` of the part.
-    #[inline]
-    pub fn pass(&mut self, bytes: &[u8], end: u64) {
-        if self.line.phase == LinePhase::Prose {
-            self.spans.pass(bytes);
+    /// Moves over text on which [`Passing::after`] has returned a state for each byte. Its last byte ends at offset `end` of
+    /// the part. Nothing is emitted.
+    pub fn pass(&mut self, chunk: Chunk<'_>, end: u64) {
+        match memchr(b'\n', chunk.bytes) {
+            None if self.line.phase == LinePhase::Code => {}
+            None if self.line.phase == LinePhase::Prose => self.spans.pass(chunk.bytes),
+            _ => self.push(chunk, &mut Unemitted),
         }
         self.last.end = end;
     }
@@ -326,6 +363,21 @@ impl BlankLines {
     fn clear(&mut self) {
         self.held.clear();
         self.lines.clear();
+    }
+}
+
+/// The sink of text that was emitted already.
+struct Unemitted;
+
+impl ChunkSink for Unemitted {
+    fn set_tag(&mut self, tag: Tag, _: u64, _: u64) {
+        debug_assert!(false, "text that passes begins the region {tag:?}");
+    }
+
+    fn push(&mut self, _: Chunk<'_>) {}
+
+    fn cut(&mut self, _: u64, _: u64) {
+        debug_assert!(false, "text that passes ends a region");
     }
 }
 

@@ -13,6 +13,9 @@
 //! A unit occurs at least three times before the limit. A period is proposed within two grams after the second
 //! occurrence begins, and has held for a unit before the third one ends, so samples delay no detection.
 //!
+//! Text is copied to the window in blocks of up to [`BLOCK`] bytes before it is read, so at least the last
+//! `WINDOW - BLOCK` bytes are there at each position. A scan goes back no farther, however the text is cut.
+//!
 //! Memory: the last [`WINDOW`] bytes, and up to 32 KiB for the positions of samples.
 
 use super::{Detection, Detector, OffsetIndex};
@@ -22,6 +25,8 @@ use crate::chunk::Chunk;
 pub const WINDOW: usize = 16 << 10;
 /// The length of the longest unit, in bytes.
 pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
+/// The most bytes that are copied to the window before they are read.
+const BLOCK: usize = 256;
 /// The number of bytes that must recur for their distance to be proposed.
 pub const GRAM: usize = 16;
 /// The slots of the table of samples, and those with which a short text begins.
@@ -65,6 +70,9 @@ pub struct RepetitionDetector {
     code: bool,
     text: Vec<u8>,
     places: OffsetIndex,
+    /// The number of bytes that have been copied to `text`.
+    kept: u64,
+    /// The number of bytes that have been read.
     len: u64,
     /// The number of bytes since the last blank or control character.
     run: usize,
@@ -95,6 +103,7 @@ impl RepetitionDetector {
             code: false,
             text: Vec::new(),
             places: OffsetIndex::default(),
+            kept: 0,
             len: 0,
             run: 0,
             samples: Vec::new(),
@@ -108,17 +117,40 @@ impl RepetitionDetector {
         self.code = code;
     }
 
+    /// Returns a number of bytes that can follow without a detection, whatever they are.
+    pub fn quiet_bytes(&self) -> usize {
+        if self.is_found {
+            return usize::MAX;
+        }
+        // A period that is proposed at the next byte must hold for a gram before it can be reported.
+        let tracked = self.periods.iter().filter(|period| period.distance != 0);
+        let quiet = tracked.map(|period| {
+            let unknown = period.distance.max(GRAM).saturating_sub(period.held);
+            match unknown {
+                // The start is known: the byte with which the text reaches the limit is reported.
+                0 => period.limit.saturating_sub(self.len + 1).min(GRAM as u64) as usize,
+                _ => unknown - 1,
+            }
+        });
+        quiet.fold(GRAM, usize::min)
+    }
+
     /// Returns the byte at `index`, one of the last [`WINDOW`] bytes.
     #[inline]
     fn byte(&self, index: u64) -> u8 {
         self.text[index as usize & (WINDOW - 1)]
     }
 
+    /// Returns the index of the first byte that a scan may read.
+    fn oldest(&self) -> u64 {
+        self.len.saturating_sub((WINDOW - BLOCK) as u64)
+    }
+
     /// Appends bytes to the window.
     fn keep(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let at = self.len as usize & (WINDOW - 1);
+            let at = self.kept as usize & (WINDOW - 1);
             let (now, later) = rest.split_at(rest.len().min(WINDOW - at));
             match self.text.get_mut(at..at + now.len()) {
                 Some(kept) => kept.copy_from_slice(now),
@@ -130,17 +162,17 @@ impl RepetitionDetector {
                     self.text.extend_from_slice(now);
                 }
             }
-            self.len += now.len() as u64;
+            self.kept += now.len() as u64;
             rest = later;
         }
     }
 
-    /// Consumes bytes while no period is tracked. Returns their number, up to the first one that proposes a period.
+    /// Reads bytes while no period is tracked. Returns their number, up to the first one that proposes a period.
     #[inline]
     fn skip(&mut self, bytes: &[u8]) -> usize {
-        let (mut kept, mut at) = (0, 0);
+        let (start, mut at) = (self.len, 0);
         while at < bytes.len() {
-            // Samples start after a blank, or every `GRAM` bytes in text without blanks.
+            // Samples are after a blank, or every `GRAM` bytes in text without blanks.
             let solid = leading_solid(&bytes[at..]);
             let dense = GRAM.saturating_sub(self.run).max(1);
             if solid >= dense {
@@ -151,22 +183,21 @@ impl RepetitionDetector {
                 self.run += solid;
                 break;
             }
-            self.keep(&bytes[kept..at]);
-            kept = at;
+            self.len = start + at as u64;
             let distance = self.sample();
             if distance != 0 {
                 self.propose(distance);
-                return kept;
+                return at;
             }
         }
-        self.keep(&bytes[kept..]);
+        self.len = start + bytes.len() as u64;
         bytes.len()
     }
 
-    /// Consumes a byte. Returns the start of the repeated text if this byte exceeds the limit.
+    /// Reads a byte. Returns the start of the repeated text if this byte exceeds the limit.
     #[inline]
     fn step(&mut self, byte: u8) -> Option<u64> {
-        self.keep(&[byte]);
+        self.len += 1;
         self.run = if is_blank(byte) { 0 } else { self.run + 1 };
         let is_sample = self.run == 0 || self.run >= GRAM;
         let proposed = if is_sample { self.sample() } else { 0 };
@@ -192,15 +223,15 @@ impl RepetitionDetector {
         self.make_slots();
         let gram = self.gram(self.len);
         let first = first_slot(gram, self.samples.len());
-        for slot in [first, first + 1] {
-            let distance = self.distance_to(self.samples[slot]);
+        let [one, other] = [first, first + 1].map(|slot| self.samples[slot]);
+        for (slot, sample) in [(first, one), (first + 1, other)] {
+            let distance = self.distance_to(sample);
             if distance != 0 && self.gram(self.len - distance as u64) == gram {
                 self.samples[slot] = self.len as u32;
                 return distance;
             }
         }
-        let older = first + usize::from(self.samples[first] > self.samples[first + 1]);
-        self.samples[older] = self.len as u32;
+        self.samples[first + usize::from(one > other)] = self.len as u32;
         0
     }
 
@@ -300,7 +331,7 @@ impl RepetitionDetector {
     #[cold]
     fn look_back(&mut self, at: usize) {
         let distance = self.periods[at].distance as u64;
-        let oldest = self.len.saturating_sub(self.text.len() as u64);
+        let oldest = self.oldest();
         let mut from = self.len;
         while from > oldest + distance && self.byte(from - 1) == self.byte(from - 1 - distance) {
             from -= 1;
@@ -340,8 +371,7 @@ impl RepetitionDetector {
     /// Returns true if the unit is surrounded by encoded data.
     fn is_encoded_data(&self, start: u64, unit: &[u8]) -> bool {
         const BEFORE: u64 = 16;
-        let oldest = self.len.saturating_sub(self.text.len() as u64);
-        if start < oldest + BEFORE || !unit.iter().copied().all(is_encoded) {
+        if start < self.oldest() + BEFORE || !unit.iter().copied().all(is_encoded) {
             return false;
         }
         let before: Vec<u8> = (start - BEFORE..start)
@@ -360,21 +390,26 @@ impl Detector for RepetitionDetector {
             return;
         }
         self.places.push(&chunk);
-        let mut index = 0;
-        while let Some(&byte) = chunk.bytes.get(index) {
-            if self.periods[0].distance == 0 {
-                index += self.skip(&chunk.bytes[index..]);
-                continue;
+        let mut before = 0;
+        for block in chunk.bytes.chunks(BLOCK) {
+            self.keep(block);
+            let mut index = 0;
+            while let Some(&byte) = block.get(index) {
+                if self.periods[0].distance == 0 {
+                    index += self.skip(&block[index..]);
+                    continue;
+                }
+                if let Some(start) = self.step(byte) {
+                    self.is_found = true;
+                    return found(Detection {
+                        start: self.places.start(start),
+                        end: chunk.end(before + index),
+                        decided: chunk.decided(before + index),
+                    });
+                }
+                index += 1;
             }
-            if let Some(start) = self.step(byte) {
-                self.is_found = true;
-                return found(Detection {
-                    start: self.places.start(start),
-                    end: chunk.end(index),
-                    decided: chunk.decided(index),
-                });
-            }
-            index += 1;
+            before += block.len();
         }
         self.places.forget(self.len.saturating_sub(WINDOW as u64));
     }

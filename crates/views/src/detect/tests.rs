@@ -824,3 +824,47 @@ fn the_bytes_that_each_detector_reads_are_printed() {
     println!("{} bytes", text.len());
     assert_ne!(reply.digest(), ReplyDigester::default().digest());
 }
+
+#[test]
+fn repetition_is_not_found_within_the_bytes_that_are_quiet() {
+    let mut random = Random::new(23);
+    let limits = RepetitionLimits {
+        unit_chars: (1, 400),
+        times: 3,
+        chars: 24,
+        regular_times: 4,
+        regular_chars: 48,
+    };
+    let (mut found, mut found_next) = (0, 0);
+    for _ in 0..scale(20_000) {
+        let mut detector = RepetitionDetector::new(limits);
+        let mut text: Vec<u8> = Vec::new();
+        // Units that repeat for a while, so that periods come and go.
+        while text.len() < 160 {
+            let unit: Vec<u8> = (0..1 + random.below(24))
+                .map(|_| random.pick(b"abcdef  ,"))
+                .collect();
+            let times = 1 + random.below(3);
+            text.extend(unit.repeat(times));
+        }
+        let at = 20 + random.below(120);
+        let mut is_found = false;
+        detector.push(Chunk::verbatim(&text[..at], 0), &mut |_| is_found = true);
+        if is_found {
+            continue;
+        }
+        let quiet = detector.quiet_bytes();
+        // The text continues with a period, which is the most that can be found.
+        let period = 1 + random.below(at / 2);
+        let rest: Vec<u8> = (0..=quiet)
+            .map(|index| text[at - period + index % period])
+            .collect();
+        for (len, count) in [(quiet, &mut found), (quiet + 1, &mut found_next)] {
+            let mut continued = detector.clone();
+            let chunk = Chunk::verbatim(&rest[..len], at as u64);
+            continued.push(chunk, &mut |_| *count += 1);
+        }
+    }
+    assert_eq!(found, 0);
+    assert!(found_next > 0, "the bound is never reached");
+}

@@ -108,6 +108,12 @@ impl LineState {
         };
     }
 
+    /// Returns true if no byte of the line was read.
+    pub(super) fn is_fresh(&self) -> bool {
+        let is_empty = self.held.bytes().is_empty() && !self.returned;
+        is_empty && !self.fresh && self.column == 0 && self.matched == 0
+    }
+
     #[inline]
     fn indent(&self) -> usize {
         self.column.saturating_sub(self.base)
@@ -134,7 +140,7 @@ const OTHER: u8 = b'x';
 
 /// Returns true if `byte` can only start a paragraph.
 #[inline]
-fn begins_nothing(byte: u8) -> bool {
+pub(super) fn begins_nothing(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte >= 0x80 || b"|(){}[]<\"'/:;,.!?@$%^&\\".contains(&byte)
 }
 

@@ -992,3 +992,68 @@ fn a_construct_that_waits_beyond_the_bound_is_read_as_text() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Pushes bytes one by one, and returns what is emitted after the tag that is set already.
+fn emitted(markdown: &mut MarkdownView, text: &[u8], from: usize, tag: Tag) -> Vec<Seen> {
+    let mut recorder = Recorder::default();
+    recorder.set_tag(tag, 0, 0);
+    recorder.seen.clear();
+    for (at, byte) in text.iter().enumerate() {
+        let chunk = Chunk::verbatim(std::slice::from_ref(byte), (from + at) as u64);
+        markdown.push(chunk, &mut recorder);
+    }
+    recorder.seen
+}
+
+#[test]
+fn text_that_passes_is_emitted_as_it_arrives_and_may_be_skipped() {
+    let mut random = Random::new(17);
+    let (mut passed, mut lines) = (0, 0);
+    for _ in 0..scale(4_000) {
+        let mut text = markdown_text(&mut random);
+        text.extend_from_slice(b"word and\nmore words.\n\n(last)\n");
+        let mut markdown = MarkdownView::new();
+        for from in 0..text.len() {
+            let mut to = from;
+            let mut state = markdown.passing();
+            while let Some(after) = state.and_then(|state| state.after(*text.get(to)?)) {
+                state = Some(after);
+                to += 1;
+            }
+            if let (Some(tag), true) = (markdown.last.tag, to > from) {
+                let mut pushed = markdown.clone();
+                let seen = emitted(&mut pushed, &text[from..to], from, tag);
+                let expected = (from..to).map(|at| Seen::Byte {
+                    byte: text[at],
+                    tag,
+                    start: at as u64,
+                    end: at as u64 + 1,
+                    decided: at as u64 + 1,
+                });
+                assert_eq!(
+                    seen,
+                    expected.collect::<Vec<_>>(),
+                    "{}",
+                    text.escape_ascii()
+                );
+                let mut skipped = markdown.clone();
+                let chunk = Chunk::verbatim(&text[from..to], from as u64);
+                skipped.pass(chunk, to as u64);
+                let rest = |markdown: &mut MarkdownView| emitted(markdown, &text[to..], to, tag);
+                assert_eq!(
+                    rest(&mut skipped),
+                    rest(&mut pushed),
+                    "{}",
+                    text.escape_ascii()
+                );
+                passed += 1;
+                lines += usize::from(text[from..to].contains(&b'\n'));
+            }
+            let chunk = Chunk::verbatim(&text[from..=from], from as u64);
+            let mut recorder = Recorder::default();
+            recorder.set_tag(Tag::default(), 0, 0);
+            markdown.push(chunk, &mut recorder);
+        }
+    }
+    assert!(lines > 100 && passed > lines, "{passed} {lines}");
+}
