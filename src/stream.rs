@@ -31,6 +31,8 @@ pub(crate) mod buffers {
     pub(crate) const PENDING_MATCHES: usize = 256;
     /// Bytes of the end of a haystack, for excerpts and for the starts of matches.
     pub(crate) const WINDOW_BYTES: usize = super::window::CAPACITY;
+    /// Bytes of text that a part keeps until its readers take it over.
+    pub(crate) const DEFERRED_BYTES: usize = super::part::MAX_DEFERRED;
     /// Bytes of a match and the text around it.
     pub(crate) const EXCERPT_BYTES: usize = super::window::WINDOW;
 }

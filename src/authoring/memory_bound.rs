@@ -107,6 +107,7 @@ struct SharedReaders {
     sources: Vec<ViewSource>,
     reads_commands: bool,
     reads_trees: bool,
+    has_detectors: bool,
 }
 
 impl SharedReaders {
@@ -131,6 +132,7 @@ impl SharedReaders {
             self.sources.push(ViewSource::code_view(is_tool_input));
             self.reads_trees = true;
         }
+        self.has_detectors |= !specs.is_empty();
         self.reads_commands |= rule.condition.has_commands() && is_tool_input;
     }
 
@@ -152,7 +154,17 @@ impl SharedReaders {
         } else {
             0
         };
+        // Only parts of text that are searched for first ends alone read each delta at once.
+        let is_plain = |key: &ViewKey| key.source.is_none() && key.folds.is_empty();
+        let reads_at_once = is_tool_input
+            || self.full.is_empty() && !self.has_detectors && self.keys.iter().all(is_plain);
+        let deferred = if reads_at_once {
+            0
+        } else {
+            buffers::DEFERRED_BYTES
+        };
         self.keys.len() * buffers::WINDOW_BYTES
+            + deferred
             + folded.count() * FOLD
             + self.full.len() * (buffers::WINDOW_BYTES + limits.stretch_bytes)
             + views
@@ -246,6 +258,7 @@ mod tests {
         let quotes = 2 * buffers::EXCERPT_BYTES;
         let paths = 2 * limits.path_bytes;
         let fence = 3 * fence::HELD;
+        let deferred = buffers::DEFERRED_BYTES;
         let command = retained(call, |it| it.any = vec![Pattern::command("ls")]);
         assert!(command > 2 * CommandLimits::default().word, "{command}");
         let pattern = |region: &[Region]| {
@@ -257,7 +270,7 @@ mod tests {
         assert_eq!(retained(text, |it| it.any = pattern(&[])), plain);
         assert_eq!(retained(call, |it| it.any = pattern(&[])), plain + paths);
         let prose = retained(text, |it| it.any = pattern(&[Region::Prose]));
-        assert_eq!(prose, plain + fence);
+        assert_eq!(prose, plain + fence + deferred);
         let shell = ShellLimits::default();
         assert_eq!(
             retained(call, |it| it.any = pattern(&[Region::Shell])),
@@ -283,12 +296,15 @@ mod tests {
             it.any = pattern(&[]);
             it.line = true;
         });
-        assert_eq!(line, plain + buffers::WINDOW_BYTES + limits.stretch_bytes);
+        assert_eq!(
+            line,
+            plain + deferred + buffers::WINDOW_BYTES + limits.stretch_bytes
+        );
 
         let leak = retained(text, |it| it.leak = true);
         assert_eq!(
             leak,
-            buffers::WINDOW_BYTES + control_tokens::TOKEN + fence + quotes
+            buffers::WINDOW_BYTES + deferred + control_tokens::TOKEN + fence + quotes
         );
         let repetition = |it: &mut Condition| {
             it.repetition = Some(Repetition {
@@ -301,7 +317,7 @@ mod tests {
         let loops = retained(text, repetition);
         assert_eq!(
             loops,
-            buffers::WINDOW_BYTES + repetition::WINDOW + fence + quotes
+            buffers::WINDOW_BYTES + deferred + repetition::WINDOW + fence + quotes
         );
         // In tool input there is no Markdown.
         let loops = retained(call, repetition);
@@ -321,10 +337,13 @@ mod tests {
         };
         let [package, file] = [named(Named::Package), named(Named::File)];
         let lines = (1 + unknown_name::OWN) * unknown_name::LINE;
-        assert_eq!(package, buffers::WINDOW_BYTES + lines + fence + quotes);
+        assert_eq!(
+            package,
+            buffers::WINDOW_BYTES + deferred + lines + fence + quotes
+        );
         assert_eq!(
             file,
-            buffers::WINDOW_BYTES + unknown_file::SPAN + fence + quotes
+            buffers::WINDOW_BYTES + deferred + unknown_file::SPAN + fence + quotes
         );
 
         let ast = retained(text, |it| it.ast = Some(Ast::default()));

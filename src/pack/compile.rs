@@ -29,7 +29,8 @@ use crate::program::{
     AllowEntry, CaptureGroup, ChannelRules, CommandOwner, CommandPatternError, CommandSet,
     CompoundCondition, DetectorRule, DetectorSpec, FirstEndPattern, FirstEndRole, FullMatchPattern,
     FullMatchRule, FullMatchRules, FullMatchSearch, GroupFilter, LazyMatcher, MatchMode,
-    PatternRole, Places, Program, ReleasePlan, RuleScope, TextCounts, ViewKey, ViewRules,
+    PatternRole, Places, ProductCache, Program, ReleasePlan, RuleScope, TextCounts, ViewKey,
+    ViewRules, ViewSource,
 };
 use crate::rule::{Action, Capture, Channel, Condition, Pattern, PatternKind, Rule, Severity};
 use crate::verdict::RuleId;
@@ -535,6 +536,11 @@ fn compile_channel(
         .into_iter()
         .map(|builder| builder.build(conditions, build));
     let mut views = views.collect::<Result<Vec<_>, _>>()?;
+    let has_markdown = detectors
+        .iter()
+        .map(|detector| detector.spec.source(false))
+        .chain(views.iter().map(|view| view.key.source))
+        .any(|source| source == Some(ViewSource::Markdown));
     Ok(Some(ChannelRules {
         raw: views.remove(0),
         views: views.into_boxed_slice(),
@@ -543,6 +549,7 @@ fn compile_channel(
         #[cfg(feature = "ast")]
         shapes,
         reads_paths,
+        products: ProductCache::new(has_markdown),
     }))
 }
 

@@ -9,6 +9,7 @@ mod capture;
 mod command;
 mod condition;
 mod detector_spec;
+mod product;
 mod release_plan;
 mod scope;
 mod view_key;
@@ -35,6 +36,7 @@ pub(crate) use command::{
 };
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
 pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
+pub(crate) use product::ProductCache;
 pub(crate) use release_plan::ReleasePlan;
 pub(crate) use scope::{AllowEntry, RuleScope};
 pub(crate) use view_key::{ViewKey, ViewSource};
@@ -117,6 +119,8 @@ pub(crate) struct ChannelRules {
     pub(crate) shapes: Option<Box<AstPatternSet>>,
     /// True if a rule or an allow entry of this channel has a path scope, so that paths in tool input must be decoded.
     pub(crate) reads_paths: bool,
+    /// The products of the matchers, built as text needs them.
+    pub(crate) products: ProductCache,
 }
 
 /// A matcher that is built when text is first searched with it. A pack has matchers for each view of each channel, and

@@ -13,7 +13,9 @@ use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
 use admit::{Admission, HaystackScope, PartContext, TextEnd};
-use haystack::{FirstEndReader, HaystackReader, MatchContext, ShortSteps, padded};
+pub(super) use deferred::MAX_DEFERRED;
+use deferred::{DeferredText, MemberList};
+use haystack::{FirstEndReader, HaystackReader, MatchContext};
 use limits::PartLimits;
 use scope::PartScope;
 use tool_input::ToolInputReader;
@@ -27,6 +29,7 @@ mod admit;
 mod ast;
 mod commands;
 pub(super) mod condition;
+mod deferred;
 mod detectors;
 mod haystack;
 mod limits;
@@ -69,6 +72,7 @@ enum PartReader {
 /// The reader of text for which first ends are not enough.
 #[derive(Debug)]
 struct MatchReader {
+    deferred: DeferredText,
     reader: HaystackReader,
     views: Option<Box<Views>>,
 }
@@ -217,7 +221,10 @@ impl OpenPart {
     pub(super) fn releasable(&mut self, program: &Program) -> u64 {
         let rules = program.channel(self.channel);
         let reading = match (&self.reader, rules) {
-            (PartReader::Whole(reader), Some(rules)) => reader.undecided_from(rules),
+            (PartReader::Whole(reader), Some(rules)) => {
+                let deferred = reader.deferred.undecided_from(self.delivered);
+                deferred.or_else(|| reader.undecided_from(rules))
+            }
             (PartReader::ToolInput(reader), Some(rules)) => reader.undecided_from(rules),
             _ => None,
         };
@@ -266,7 +273,8 @@ impl OpenPart {
         let is_done = match &mut self.reader {
             PartReader::Text(reader) => is_short(bytes) && reader.push_short(bytes, |_| true),
             PartReader::Unwatched => true,
-            PartReader::Whole(_) | PartReader::ToolInput(_) => false,
+            PartReader::Whole(reader) => reader.deferred.push(bytes),
+            PartReader::ToolInput(_) => false,
         };
         if is_done {
             self.delivered += bytes.len() as u64;
@@ -306,7 +314,7 @@ impl OpenPart {
                 reader.push_verbatim(&rules.raw, admission, HaystackScope::default(), bytes, at);
             }
             PartReader::Whole(reader) => {
-                if !is_short || !reader.push_short(admission, bytes, at) {
+                if self.limits.is_some() || !reader.defer(admission, bytes, at) {
                     reader.push(admission, bytes, at);
                 }
             }
@@ -364,6 +372,7 @@ impl PartReader {
             PartReader::Text(FirstEndReader::new(&rules.raw))
         } else {
             PartReader::Whole(Box::new(MatchReader {
+                deferred: DeferredText::default(),
                 reader: HaystackReader::new(&rules.raw),
                 views: Views::new(rules, false),
             }))
@@ -372,32 +381,81 @@ impl PartReader {
 }
 
 impl MatchReader {
-    /// The fast path: reads a short delta that the views pass on unchanged and in which no pattern is reported. Returns
-    /// false, and leaves the search as it was, if the delta is not of that kind.
-    fn push_short(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
+    /// Keeps a delta in which no matcher reports anything, see [`deferred`]. Returns false, and reads nothing of the delta,
+    /// if it is not of that kind.
+    fn defer(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) -> bool {
+        let is_kept = self.deferred.push_to_detectors(bytes)
+            || bytes.is_ascii() && self.build_and_defer(admission, bytes, at);
+        if !is_kept {
+            return false;
+        }
+        let MatchReader {
+            deferred, views, ..
+        } = self;
+        if let (Some(unread), Some(views)) = (deferred.unread_by_detectors(), views) {
+            let start = at + bytes.len() as u64 - unread.len() as u64;
+            views.push_detectors(admission, Chunk::verbatim(unread, start));
+            deferred.set_detected(views.quiet_bytes());
+            admission.resolve_queued();
+        }
+        true
+    }
+
+    /// Enters the product if it is not entered, and keeps the delta if all transitions exist or can be built.
+    fn build_and_defer(&mut self, admission: &Admission<'_>, bytes: &[u8], at: u64) -> bool {
         let rules = admission.context.rules;
         let limit = admission.context.program.limits().stretch_bytes;
-        let steps = &mut ShortSteps::default();
-        // All automata are stepped before any of them moves: if one declines, all of them read the delta on the slow
-        // path.
-        let is_plain = self.reader.try_step_short(&rules.raw, bytes, limit, steps)
-            && match &mut self.views {
-                Some(views) => views.try_step_short(rules, bytes, limit, steps),
+        let max_held = limit.saturating_sub(MAX_DEFERRED);
+        let undecided_from = match self.deferred.is_entered() {
+            true => None,
+            false => self.undecided_from(rules),
+        };
+        let MatchReader {
+            deferred,
+            reader,
+            views,
+        } = self;
+        let mut members = MemberList::new(reader.any_cursor());
+        let is_plain = reader.add_members(&rules.raw, max_held, &mut members)
+            && match &*views {
+                Some(views) => views.add_members(rules, max_held, &mut members),
                 None => true,
             };
         if !is_plain {
             return false;
         }
-        let (chunk, padded) = (Chunk::verbatim(bytes, at), padded(bytes));
-        self.reader.accept_short(&rules.raw, chunk, &padded, steps);
-        if let Some(views) = &mut self.views {
-            views.accept_short(admission, chunk, &padded, steps);
+        if !deferred.is_entered() {
+            let quiet = views.as_ref().map_or(usize::MAX, |it| it.quiet_bytes());
+            let undecided_from = undecided_from.unwrap_or(at);
+            deferred.enter(&rules.products, &members, undecided_from, quiet);
         }
-        admission.resolve_queued();
-        true
+        deferred.push_and_build(&members, bytes)
+    }
+
+    /// Lets the readers take over what was kept. `end` is the offset of its end.
+    fn pass_deferred(&mut self, admission: &mut Admission<'_>, end: u64) {
+        let MatchReader {
+            deferred,
+            reader,
+            views,
+        } = self;
+        if let Some(mut passed) = deferred.passed() {
+            let rules = admission.context.rules;
+            let len = passed.bytes.len();
+            let chunk = Chunk::verbatim(passed.bytes, end - len as u64);
+            reader.pass(&rules.raw, chunk, &mut passed);
+            if let Some(views) = views {
+                views.pass(rules, chunk, &mut passed);
+                if passed.detected < len {
+                    views.push_detectors(admission, chunk.slice(passed.detected..len));
+                }
+            }
+        }
+        deferred.leave();
     }
 
     fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
+        self.pass_deferred(admission, at);
         let chunk = Chunk::verbatim(bytes, at);
         let view = &admission.context.rules.raw;
         self.reader
@@ -409,6 +467,7 @@ impl MatchReader {
     }
 
     fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
+        self.pass_deferred(admission, end);
         let text_end = TextEnd {
             offset: end,
             decided: end,

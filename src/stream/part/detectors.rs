@@ -110,6 +110,20 @@ impl DetectorReader {
         matches!(self.machine, DetectorMachine::Leak(_))
     }
 
+    /// Returns a number of bytes within which the detector cannot report, whatever they are. 0 if it does not tell.
+    pub(super) fn quiet_bytes(&self) -> usize {
+        match &self.machine {
+            _ if self.is_fresh => 0,
+            _ if !self.reads => usize::MAX,
+            DetectorMachine::Repetition(repetition) => repetition.quiet_bytes(),
+            DetectorMachine::NearDuplicate(_)
+            | DetectorMachine::Leak(_)
+            | DetectorMachine::Script(_)
+            | DetectorMachine::Names(..)
+            | DetectorMachine::Files(..) => 0,
+        }
+    }
+
     /// Enters a region of the text.
     pub(super) fn enter_region(
         &mut self,

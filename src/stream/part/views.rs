@@ -26,12 +26,12 @@ use super::admit::{Admission, HaystackScope, TextEnd};
 #[cfg(feature = "ast")]
 use super::ast::CodeTrees;
 use super::commands::CallCommandReader;
+use super::deferred::{MemberList, PassedText};
 use super::detectors::DetectorReader;
-use super::haystack::{HaystackReader, ShortSteps};
+use super::haystack::HaystackReader;
 use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
 use code::{CodeReader, CodeTagger};
-use ttsr_automata::SHORT;
 use ttsr_views::chunk::{Chunk, ChunkSink, Tag};
 use ttsr_views::edit::{EditLimits, EditView};
 use ttsr_views::fence::MarkdownView;
@@ -166,56 +166,64 @@ impl Views {
         self.with_shell(admission, |shell, sink| shell.push(chunk, sink));
     }
 
-    /// The fast path: steps a short delta that the views pass on unchanged and in which no pattern is reported, and adds
-    /// the steps. Returns false, and changes nothing, if the delta is not of that kind.
-    #[inline]
-    pub(super) fn try_step_short(
-        &mut self,
+    /// Adds the matchers that read the text now. Returns false if some text without a match needs more than their steps:
+    /// a view changes the text, or the next byte begins a haystack.
+    pub(super) fn add_members<'a>(
+        &'a self,
         rules: &ChannelRules,
-        bytes: &[u8],
-        limit: usize,
-        steps: &mut ShortSteps,
+        max_held: usize,
+        members: &mut MemberList<'a>,
     ) -> bool {
-        let passes = |markdown: &MarkdownView| markdown.passes(bytes);
-        if !self.is_markdown_only() || !self.markdown.as_ref().is_none_or(passes) {
+        match self.markdown.as_ref().map(MarkdownView::passing) {
+            None => {}
+            Some(Some(passing)) => members.set_filter(passing as u8),
+            Some(None) => return false,
+        }
+        if !self.is_markdown_only() || self.outputs.detectors.iter().any(|it| it.holds) {
             return false;
         }
-        let mut readers = self.outputs.readers.iter_mut().zip(&rules.views);
-        readers.all(|(reader, view)| match (reader.accepts_tag, &reader.fold) {
-            (false, _) => true,
-            // The first chunk of a haystack opens it.
-            (true, None) => {
-                let haystack = reader.reader.as_mut().filter(|_| reader.is_open);
-                haystack.is_some_and(|it| it.try_step_short(view, bytes, limit, steps))
-            }
-            (true, Some(_)) => false,
+        let readers = self.outputs.readers.iter().zip(&rules.views).enumerate();
+        let mut reading = readers.filter(|(_, (reader, _))| reader.accepts_tag);
+        reading.all(|(index, (reader, view))| {
+            members.add_view(index);
+            let haystack = reader.reader.as_ref().filter(|_| reader.is_open);
+            reader.fold.is_none()
+                && haystack.is_some_and(|it| it.add_members(view, max_held, members))
         })
     }
 
-    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped.
-    #[inline]
-    pub(super) fn accept_short(
+    /// Takes over text that was deferred, which the views pass on unchanged.
+    pub(super) fn pass(
         &mut self,
-        admission: &mut Admission<'_>,
+        rules: &ChannelRules,
         chunk: Chunk<'_>,
-        padded: &[u8; SHORT],
-        steps: &mut ShortSteps,
+        passed: &mut PassedText<'_>,
     ) {
         let end = chunk.end(chunk.bytes.len() - 1);
         if let Some(markdown) = &mut self.markdown {
-            markdown.pass(chunk.bytes, end);
+            markdown.pass(chunk, end);
             self.outputs.markdown_end = end;
         }
-        let rules = admission.context.rules;
         for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
             if let (true, Some(haystack)) = (reader.accepts_tag, &mut reader.reader) {
-                haystack.accept_short(view, chunk, padded, steps);
+                haystack.pass(view, chunk, passed);
                 reader.end = end;
             }
         }
+    }
+
+    /// Reads a chunk for the detectors, which the views pass on unchanged.
+    pub(super) fn push_detectors(&mut self, admission: &mut Admission<'_>, chunk: Chunk<'_>) {
         for detector in &mut self.outputs.detectors {
             detector.push(admission, HaystackScope::default(), chunk);
         }
+    }
+
+    /// Returns a number of bytes within which no detector can report, whatever they are.
+    pub(super) fn quiet_bytes(&self) -> usize {
+        let detectors = self.outputs.detectors.iter();
+        let quiet = detectors.map(DetectorReader::quiet_bytes);
+        quiet.min().unwrap_or(usize::MAX)
     }
 
     /// Returns true if no view but Markdown reads the part, and nothing needs its output but readers and detectors.

@@ -8,7 +8,7 @@ use super::{Admission, HaystackScope, TextEnd};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
-use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT, ShortStep};
+use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
 use ttsr_views::chunk::{Chunk, OffsetMap};
 
 /// The state of the search for first ends.
@@ -36,7 +36,7 @@ impl FirstEndReader {
 
     /// Returns true if every byte must be kept for patterns that look around.
     #[inline(always)]
-    fn is_confirming(&self) -> bool {
+    pub(super) fn is_confirming(&self) -> bool {
         #[cfg(feature = "lookaround")]
         return self.candidates.is_some();
         #[cfg(not(feature = "lookaround"))]
@@ -79,30 +79,6 @@ impl FirstEndReader {
             self.window.advance(bytes.len());
         }
         is_done
-    }
-
-    /// Steps a short delta in which no pattern is reported, for a reader that has several automata to step. Returns
-    /// `None`, and changes nothing, if the delta is of another kind or a pattern of the view looks around.
-    #[inline]
-    pub(super) fn try_step_short(&mut self, matcher: &Matcher, bytes: &[u8]) -> Option<ShortStep> {
-        match self.is_confirming() {
-            true => None,
-            false => matcher.try_step_short(&mut self.cursor, bytes),
-        }
-    }
-
-    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded
-    /// with zeros.
-    #[inline]
-    pub(super) fn accept_short(
-        &mut self,
-        matcher: &Matcher,
-        bytes: &[u8],
-        padded: &[u8; SHORT],
-        step: ShortStep,
-    ) {
-        matcher.accept_short(&mut self.cursor, bytes, step);
-        self.window.push_padded(*padded, bytes.len());
     }
 
     /// As [`push_short`](Self::push_short), for views with several automata, live suffixes or characters other than

@@ -40,7 +40,7 @@ const BLOCK: usize = 4096;
 #[derive(Debug)]
 pub(super) struct FullMatchReader {
     /// The cursor of the automaton of all rules.
-    cursor: Cursor,
+    pub(super) cursor: Cursor,
     text: HeldText,
     /// An index in the held text at which no match of a rule without a search is in progress, and after which no
     /// pattern of such a rule was reported. It is 0 while no rule has a search.
@@ -98,6 +98,12 @@ impl FullMatchReader {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
+    /// Returns true if text without a report is only held or dropped: no rule has a search, and fewer than `max_held` bytes
+    /// are held.
+    pub(super) fn is_detecting(&self, rules: &FullMatchRules, max_held: usize) -> bool {
+        !rules.is_unbroken && self.searches.is_empty() && self.text.bytes().len() < max_held
+    }
+
     /// The fast path: steps a short delta in which no pattern is reported. Returns `None`, and changes nothing, if the
     /// delta is not of that kind.
     #[inline]
@@ -131,6 +137,18 @@ impl FullMatchReader {
         if idle_until > 0 {
             self.text.drop_all();
             self.text.advance_past_short(padded, idle_until);
+        }
+        if idle_until < chunk.bytes.len() {
+            self.text.push(chunk.slice(idle_until..chunk.bytes.len()));
+        }
+    }
+
+    /// Takes over text that the cursor has passed without a report. No match was in progress after the first `idle_until`
+    /// bytes, if it is not 0.
+    pub(super) fn pass(&mut self, chunk: Chunk<'_>, idle_until: usize) {
+        if idle_until > 0 {
+            self.text.drop_all();
+            self.text.advance_past(&chunk.bytes[..idle_until]);
         }
         if idle_until < chunk.bytes.len() {
             self.text.push(chunk.slice(idle_until..chunk.bytes.len()));

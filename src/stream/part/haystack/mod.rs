@@ -10,49 +10,18 @@ mod full_match;
 
 use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition;
+use super::deferred::{MemberList, PassedText};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::{FullMatchInput, FullMatchReader};
-use ttsr_automata::{SHORT, ShortStep, is_short};
+use ttsr_automata::{Cursor, IdleGroup, SHORT, is_short};
 use ttsr_views::chunk::Chunk;
-
-/// Most automata that the fast path steps over a delta.
-const MAX_STEPS: usize = 8;
-
-/// The steps of several automata over one short delta, in the order in which they were added.
-#[derive(Debug, Default)]
-pub(super) struct ShortSteps {
-    steps: [Option<ShortStep>; MAX_STEPS],
-    added: usize,
-    taken: usize,
-}
-
-impl ShortSteps {
-    /// Adds a step. Returns false if `step` is `None` or the list is full.
-    #[inline]
-    fn add(&mut self, step: Option<ShortStep>) -> bool {
-        let Some(slot) = self.steps.get_mut(self.added) else {
-            return false;
-        };
-        *slot = step;
-        self.added += 1;
-        step.is_some()
-    }
-
-    /// Returns the next step.
-    #[inline]
-    fn next(&mut self) -> ShortStep {
-        let step = self.steps[self.taken];
-        self.taken += 1;
-        step.expect("each reader takes the steps that it added")
-    }
-}
 
 /// Returns a short delta padded with zeros.
 #[inline]
-pub(super) fn padded(bytes: &[u8]) -> [u8; SHORT] {
+fn padded(bytes: &[u8]) -> [u8; SHORT] {
     let mut padded = [0; SHORT];
     padded[..bytes.len()].copy_from_slice(bytes);
     padded
@@ -141,45 +110,45 @@ impl HaystackReader {
         }
     }
 
-    /// The fast path of readers that step several automata: steps all of them over a short delta in which no pattern is
-    /// reported, and adds the steps. Returns false, and changes nothing, if the delta is not of that kind.
-    #[inline]
-    pub(super) fn try_step_short(
-        &mut self,
-        view: &ViewRules,
-        bytes: &[u8],
-        limit: usize,
-        steps: &mut ShortSteps,
-    ) -> bool {
-        if !view.patterns.is_empty()
-            && !steps.add(self.first_end.try_step_short(&view.matcher, bytes))
-        {
-            return false;
-        }
-        for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            if !steps.add(full.try_step_short(rules, bytes, limit)) {
-                return false;
-            }
-        }
-        true
+    /// Returns any cursor of the haystack.
+    pub(super) fn any_cursor(&self) -> &Cursor {
+        &self.first_end.cursor
     }
 
-    /// Moves over a delta that [`try_step_short`](Self::try_step_short) has stepped. `padded` are its bytes, padded
-    /// with zeros.
-    #[inline]
-    pub(super) fn accept_short(
-        &mut self,
+    /// Adds the matchers. Returns false if some text without a match needs more than their steps. At most
+    /// `max_held` bytes may be held.
+    pub(super) fn add_members<'a>(
+        &'a self,
         view: &ViewRules,
-        chunk: Chunk<'_>,
-        padded: &[u8; SHORT],
-        steps: &mut ShortSteps,
-    ) {
+        max_held: usize,
+        members: &mut MemberList<'a>,
+    ) -> bool {
         if !view.patterns.is_empty() {
-            self.first_end
-                .accept_short(&view.matcher, chunk.bytes, padded, steps.next());
+            if self.first_end.is_confirming() {
+                return false;
+            }
+            members.add(&self.first_end.cursor, IdleGroup::Untracked);
         }
-        for (full, rules) in self.full.iter_mut().zip(&view.full) {
-            full.accept_short(rules, chunk, padded, steps.next());
+        let mut full = self.full.iter().zip(&view.full);
+        full.all(|(full, rules)| {
+            let idle = match rules.holds {
+                true => IdleGroup::Held,
+                false => IdleGroup::Tracked,
+            };
+            members.add(&full.cursor, idle);
+            full.is_detecting(rules, max_held)
+        })
+    }
+
+    /// Takes over text that was deferred.
+    pub(super) fn pass(&mut self, view: &ViewRules, chunk: Chunk<'_>, passed: &mut PassedText<'_>) {
+        if !view.patterns.is_empty() {
+            passed.states.accept(&mut self.first_end.cursor);
+            self.first_end.window.push(chunk.bytes);
+        }
+        for full in &mut self.full {
+            passed.states.accept(&mut full.cursor);
+            full.pass(chunk, passed.idle_until);
         }
     }
 

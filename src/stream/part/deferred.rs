@@ -1,0 +1,255 @@
+//! Text that a part has received and that its readers have not taken over yet.
+//!
+//! Most text contains no match. The product of the matchers ([`Product`]) is stepped over each delta and tells that
+//! nothing in it is reported; then the delta is kept here, and no reader is called. Before the readers read a delta that is
+//! not of that kind, their matchers move to the states that the product has reached, and they take over the kept text for
+//! excerpts and for matches in progress.
+//!
+//! # Invariants
+//!
+//! 1. The state of the product is the tuple of the states of the matchers after the kept text. None of them reports a
+//!    pattern in it.
+//! 2. The views emit the kept text unchanged, each byte as it arrives, and no region begins or ends in it. The filter of
+//!    the product sees to it.
+//! 3. Detectors have read the first `detected` bytes, and cannot report within `quiet` bytes after them.
+//! 4. No match waits for text that brings no match: the product is only entered while nothing waits.
+//!
+//! By 1 to 4 a hit is reported in the same call, with the same offsets, as if each delta were read at once.
+
+use std::sync::Arc;
+
+use crate::program::ProductCache;
+use ttsr_automata::{
+    Cursor, IdleGroup, IdlePositions, Member, MemberStates, Product, ProductState, ProductStep,
+};
+
+/// The most bytes that are kept.
+// A few lines: the costs of taking text over are spread over as many bytes.
+pub(in crate::stream) const MAX_DEFERRED: usize = 256;
+
+/// The most matchers of a product.
+const MAX_MEMBERS: usize = 16;
+
+/// The matchers that read a text, in the order of their views.
+pub(super) struct MemberList<'a> {
+    members: [Member<'a>; MAX_MEMBERS],
+    len: usize,
+    /// The views that read the text, as bits of their indices.
+    views: u64,
+    /// The state of the filter.
+    filter: u8,
+    is_too_long: bool,
+}
+
+impl<'a> MemberList<'a> {
+    /// Returns an empty list. `any` is any cursor.
+    pub(super) fn new(any: &'a Cursor) -> MemberList<'a> {
+        MemberList {
+            members: [Member::new(any); MAX_MEMBERS],
+            len: 0,
+            views: 0,
+            filter: 0,
+            is_too_long: false,
+        }
+    }
+
+    /// Adds a matcher.
+    pub(super) fn add(&mut self, cursor: &'a Cursor, idle: IdleGroup) {
+        match self.members.get_mut(self.len) {
+            Some(member) => {
+                *member = Member { cursor, idle };
+                self.len += 1;
+            }
+            None => self.is_too_long = true,
+        }
+    }
+
+    /// Sets the state of the filter.
+    pub(super) fn set_filter(&mut self, state: u8) {
+        self.filter = state;
+    }
+
+    /// Adds a view, whose matchers follow.
+    pub(super) fn add_view(&mut self, index: usize) {
+        match 1u64.checked_shl(index as u32) {
+            Some(bit) => self.views |= bit,
+            None => self.is_too_long = true,
+        }
+    }
+
+    /// Returns the members and the bits of the views, if they fit.
+    pub(super) fn get(&self) -> Option<(u64, &[Member<'a>])> {
+        (!self.is_too_long).then(|| (self.views, &self.members[..self.len]))
+    }
+}
+
+/// The text that is kept, and the state of the product after it.
+#[derive(Debug, Default)]
+pub(super) struct DeferredText {
+    bytes: Vec<u8>,
+    /// The product of the views with these bits, the last that was used.
+    product: Option<(u64, Arc<Product>)>,
+    /// `None` if the product is not entered; then nothing is kept.
+    state: Option<ProductState>,
+    /// The last idle positions in the kept text.
+    idle: IdlePositions,
+    /// The number of bytes that the detectors have read.
+    detected: usize,
+    /// The number of bytes after these within which no detector can report.
+    quiet: usize,
+    /// The offset of the first byte that was undecided when the product was entered.
+    undecided_from: u64,
+}
+
+/// The kept text, as readers take it over.
+pub(super) struct PassedText<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The states of the matchers after it, in the order of the members.
+    pub(super) states: MemberStates<'a>,
+    /// The number of bytes after which no match of a rule that needs full matches was in progress for the last time; 0 if
+    /// there is no such position.
+    pub(super) idle_until: usize,
+    /// The number of bytes that the detectors have read.
+    pub(super) detected: usize,
+}
+
+impl DeferredText {
+    /// Keeps a delta if nothing in it can be reported. Returns false, and changes nothing, if the product is not entered or
+    /// has no built transition on it, detectors must read it, or there is no room.
+    #[inline]
+    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+        self.has_quiet(bytes.len()) && self.push_to_detectors(bytes)
+    }
+
+    /// As [`push`](Self::push), but the caller looks after the detectors.
+    #[inline]
+    pub(super) fn push_to_detectors(&mut self, bytes: &[u8]) -> bool {
+        let (Some(state), Some((_, product))) = (self.state, &self.product) else {
+            return false;
+        };
+        let has_room = self.bytes.len() + bytes.len() <= MAX_DEFERRED;
+        match product.step(state, bytes) {
+            Some(step) if has_room => {
+                self.keep(bytes, step);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// As [`push_to_detectors`](Self::push_to_detectors), and builds transitions that are missing.
+    pub(super) fn push_and_build(&mut self, members: &MemberList<'_>, bytes: &[u8]) -> bool {
+        let (Some(state), Some((_, product))) = (self.state, &self.product) else {
+            return false;
+        };
+        let Some((_, members)) = members.get() else {
+            return false;
+        };
+        let has_room = self.bytes.len() + bytes.len() <= MAX_DEFERRED;
+        match product.build(members, state, bytes) {
+            Some(step) if has_room => {
+                self.keep(bytes, step);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, bytes: &[u8], step: ProductStep) {
+        let before = self.bytes.len();
+        if step.idle.held > 0 {
+            self.idle.held = before + step.idle.held;
+        }
+        if step.idle.all > 0 {
+            self.idle.all = before + step.idle.all;
+        }
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(MAX_DEFERRED);
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.state = Some(step.state);
+    }
+
+    /// Returns true if the product is entered.
+    pub(super) fn is_entered(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Enters the product of these members, if they have a state in it. `undecided_from` is the offset of the first byte
+    /// that may be part of a match that is held; no detector can report within `quiet` bytes.
+    pub(super) fn enter(
+        &mut self,
+        cache: &ProductCache,
+        members: &MemberList<'_>,
+        undecided_from: u64,
+        quiet: usize,
+    ) {
+        let filter = members.filter;
+        let Some((views, members)) = members.get() else {
+            return;
+        };
+        if self.product.as_ref().is_none_or(|(of, _)| *of != views) {
+            self.product = cache.get(views).map(|product| (views, product));
+        }
+        let Some((_, product)) = &mut self.product else {
+            return;
+        };
+        self.state = product.start(members, filter);
+        if self.state.is_none() && product.is_spent(members) {
+            *product = cache.replace(views, product);
+            self.state = product.start(members, filter);
+        }
+        (self.quiet, self.undecided_from) = (quiet, undecided_from);
+    }
+
+    /// Returns true if no detector can report within the next `len` bytes.
+    #[inline]
+    fn has_quiet(&self, len: usize) -> bool {
+        self.bytes.len() + len - self.detected <= self.quiet
+    }
+
+    /// Returns the kept bytes that no detector has read, if a detector could report in them.
+    pub(super) fn unread_by_detectors(&self) -> Option<&[u8]> {
+        (!self.has_quiet(0)).then(|| &self.bytes[self.detected..])
+    }
+
+    /// Notes that detectors have read all kept bytes, and cannot report within the next `quiet`.
+    pub(super) fn set_detected(&mut self, quiet: usize) {
+        self.detected = self.bytes.len();
+        self.quiet = quiet;
+    }
+
+    /// Returns the kept text, if there is any.
+    pub(super) fn passed(&self) -> Option<PassedText<'_>> {
+        let (Some(state), Some((_, product)), false) =
+            (self.state, &self.product, self.bytes.is_empty())
+        else {
+            return None;
+        };
+        Some(PassedText {
+            states: product.member_states(state, self.bytes.len()),
+            bytes: &self.bytes,
+            idle_until: self.idle.all,
+            detected: self.detected,
+        })
+    }
+
+    /// Leaves the product and drops the kept text.
+    pub(super) fn leave(&mut self) {
+        self.bytes.clear();
+        self.state = None;
+        self.detected = 0;
+        self.idle = IdlePositions::default();
+    }
+
+    /// Returns the offset of the first byte that a match in progress of a rule that holds may contain, if any byte is kept.
+    /// `end` is the offset after the last byte; it is returned if all is decided.
+    pub(super) fn undecided_from(&self, end: u64) -> Option<u64> {
+        match (self.bytes.len(), self.idle.held) {
+            (0, _) => None,
+            (_, 0) => Some(self.undecided_from),
+            (len, idle) => Some(end - (len - idle) as u64),
+        }
+    }
+}
