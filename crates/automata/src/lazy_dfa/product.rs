@@ -21,13 +21,18 @@
 //! 3. A transition of a row is the transition of each state of its tuple. It is built from tables of the generations in
 //!    `generations` alone: a cursor of another generation enters no state.
 //!
+//! 4. Stepping takes no lock. Entering and leaving the product reads `tuples` and `by_hash` under a lock that readers share;
+//!    adding a row takes it alone.
+//!
 //! The product keeps no table alive: the caller passes the cursors, which hold them, wherever a table is read.
 
 use super::super::Cursor;
 use std::ops::Range;
 
 use super::super::hash::{self, IdentityMap};
-use super::super::sync::{AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
+use super::super::sync::{
+    AtomicU32, Ordering, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use super::super::table::{StateId, reserve};
 use super::DfaCursor;
 
@@ -102,24 +107,33 @@ pub struct IdlePositions {
 #[derive(Debug)]
 pub struct Product {
     cells: Box<[AtomicU32]>,
-    builder: Mutex<ProductBuilder>,
+    filter: TextFilter,
+    /// The states that had no room since the last row was added.
+    refused: AtomicU32,
+    rows: RwLock<Rows>,
 }
 
-/// Builds the rows of a product, under its lock.
-#[derive(Debug)]
-struct ProductBuilder {
-    filter: TextFilter,
-    /// The generation of each automaton; empty before the first state.
+/// The tuples of the rows.
+#[derive(Debug, Default)]
+struct Rows {
+    /// The generation of each automaton, set with the first row.
     generations: Vec<u32>,
     /// The tuple of each row, one after the other, that of row 0 included.
     tuples: Vec<MemberState>,
     /// The row of each tuple, by its hash.
     by_hash: IdentityMap<u64, u32>,
-    rows: usize,
-    /// The states that had no room since the last row was added.
-    refused: usize,
-    /// Scratch space for a tuple.
-    tuple: Vec<MemberState>,
+}
+
+/// The most automata of a product.
+const MAX_AUTOMATA: usize = 23;
+
+/// A tuple of states: that of the filter, and one for each automaton.
+#[derive(Clone, Copy, Debug)]
+struct Tuple {
+    states: [MemberState; MAX_AUTOMATA + 1],
+    len: usize,
+    /// The bits of its cell that say who is idle.
+    idle: u32,
 }
 
 /// An automaton that restricts the text of a product: returns the state after a state and an ASCII character, or `None` if
@@ -152,7 +166,7 @@ pub struct ProductStep {
 /// The states of the matchers in a state of a product, one after the other.
 #[derive(Debug)]
 pub struct MemberStates<'a> {
-    builder: MutexGuard<'a, ProductBuilder>,
+    rows: RwLockReadGuard<'a, Rows>,
     /// The index of the next one in `tuples`.
     at: usize,
     /// The number of bytes that the product has stepped.
@@ -185,43 +199,34 @@ impl Product {
     pub fn new(filter: TextFilter) -> Product {
         Product {
             cells: reserve(MAX_ROWS * COLUMNS),
-            builder: Mutex::new(ProductBuilder {
-                filter,
-                generations: Vec::new(),
-                tuples: Vec::new(),
-                by_hash: IdentityMap::default(),
-                rows: 1,
-                refused: 0,
-                tuple: Vec::new(),
-            }),
+            filter,
+            refused: AtomicU32::new(0),
+            rows: RwLock::default(),
         }
     }
 
-    /// Returns the state of these cursors and of the filter. The list must have the same matchers in the same order at each call. Returns
-    /// `None` if a cursor is inside a character, has live suffixes or no state in a table, or if its table is not that of
-    /// the states before.
+    /// Returns the state of these cursors and of the filter. The list must have the same matchers in the same order at each
+    /// call. Returns `None` if a cursor is inside a character, has live suffixes or no state in a table, if its table is
+    /// not that of the states before, or if there is no room.
     pub fn start(&self, members: &[Member<'_>], filter: u8) -> Option<ProductState> {
-        let mut builder = self.lock();
-        builder.tuple.clear();
-        builder.tuple.push(MemberState::Filter(filter));
-        let mut idle = HELD_IDLE | ALL_IDLE;
-        let mut at = 0;
-        let is_first = builder.generations.is_empty();
+        let mut tuple = Tuple::new(filter);
         for member in members {
             for cursor in member.cursors() {
-                let state = MemberState::of(cursor)?;
-                let generation = cursor.generation.number();
-                match is_first {
-                    true => builder.generations.push(generation),
-                    false if builder.generations.get(at) == Some(&generation) => {}
-                    false => return None,
-                }
-                at += 1;
-                idle &= state.idle_bits(cursor, member.idle);
-                builder.tuple.push(state);
+                tuple.push(MemberState::of(cursor)?, cursor, member.idle)?;
             }
         }
-        builder.intern(idle).map(ProductState)
+        let rows = self.read();
+        let row = match rows.is_of(members) {
+            true => rows.find(&tuple),
+            false if rows.by_hash.is_empty() => None,
+            false => return None,
+        };
+        drop(rows);
+        let row = match row {
+            Some(row) => row,
+            None => self.write().add(members, &tuple, &self.refused),
+        };
+        row.map(ProductState)
     }
 
     /// Steps a text. Returns `None` if there is no transition on one of its bytes.
@@ -253,7 +258,7 @@ impl Product {
         from: ProductState,
         text: &[u8],
     ) -> Option<ProductStep> {
-        let mut builder = self.lock();
+        let mut rows = self.write();
         let (mut state, mut idle) = (from.0, IdlePositions::default());
         for (at, &byte) in text.iter().enumerate() {
             if !byte.is_ascii() {
@@ -262,7 +267,8 @@ impl Product {
             let next = self.next(state, byte);
             state = match next {
                 0 => {
-                    let next = builder.successor(members, state, byte)?;
+                    let tuple = rows.successor(members, state, byte, self.filter)?;
+                    let next = rows.add(members, &tuple, &self.refused)?;
                     // Release pairs with the Acquire of `next`; there is nothing to see behind the offset but zeros and
                     // other offsets, so a reader that sees a part of a row is late, not wrong.
                     self.cells[cell(state, byte)].store(next, Ordering::Release);
@@ -281,10 +287,10 @@ impl Product {
     /// Returns the states of the matchers in `state`, which the product has reached after `len` bytes.
     #[must_use]
     pub fn member_states(&self, state: ProductState, len: usize) -> MemberStates<'_> {
-        let builder = self.lock();
+        let rows = self.read();
         MemberStates {
-            at: builder.tuple_at(state.0).start + 1,
-            builder,
+            at: rows.tuple_at(state.0).start + 1,
+            rows,
             len,
         }
     }
@@ -293,12 +299,9 @@ impl Product {
     /// needs more states than there is room for.
     #[must_use]
     pub fn is_spent(&self, members: &[Member<'_>]) -> bool {
-        let builder = self.lock();
-        let cursors = members.iter().flat_map(|member| member.cursors());
-        let generations = cursors.map(|cursor| cursor.generation.number());
-        let is_stale =
-            !builder.generations.is_empty() && !generations.eq(builder.generations.iter().copied());
-        is_stale || builder.refused > MAX_ROWS
+        let rows = self.read();
+        let is_stale = !rows.by_hash.is_empty() && !rows.is_of(members);
+        is_stale || self.refused.load(Ordering::Relaxed) as usize > MAX_ROWS
     }
 
     #[inline(always)]
@@ -307,9 +310,13 @@ impl Product {
         self.cells[cell(state, byte)].load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, ProductBuilder> {
-        // Nothing below panics between two changes that belong together.
-        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+    // Nothing panics between two changes of the rows that belong together.
+    fn read(&self) -> RwLockReadGuard<'_, Rows> {
+        self.rows.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Rows> {
+        self.rows.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -346,7 +353,7 @@ impl MemberStates<'_> {
     }
 
     fn accept_one(&mut self, cursor: &mut DfaCursor) {
-        if let MemberState::State(state) = self.builder.tuples[self.at] {
+        if let MemberState::State(state) = self.rows.tuples[self.at] {
             // A state of another table would give wrong matches, but must not lead to a read outside of this one.
             assert!(
                 cursor.generation.table.contains(state),
@@ -360,7 +367,44 @@ impl MemberStates<'_> {
     }
 }
 
-impl ProductBuilder {
+impl Tuple {
+    fn new(filter: u8) -> Tuple {
+        let mut states = [MemberState::Exhausted; MAX_AUTOMATA + 1];
+        states[0] = MemberState::Filter(filter);
+        Tuple {
+            states,
+            len: 1,
+            idle: HELD_IDLE | ALL_IDLE,
+        }
+    }
+
+    /// Adds the state of an automaton. Returns `None` if there are too many.
+    fn push(&mut self, state: MemberState, cursor: &DfaCursor, group: IdleGroup) -> Option<()> {
+        *self.states.get_mut(self.len)? = state;
+        self.len += 1;
+        self.idle &= state.idle_bits(cursor, group);
+        Some(())
+    }
+
+    fn states(&self) -> &[MemberState] {
+        &self.states[..self.len]
+    }
+
+    fn hash(&self) -> u64 {
+        self.states().iter().fold(self.len as u64, |hash, state| {
+            hash::combine(hash, state.bits().into())
+        })
+    }
+}
+
+impl Rows {
+    /// Returns true if the rows are of the tables of these cursors.
+    fn is_of(&self, members: &[Member<'_>]) -> bool {
+        let cursors = members.iter().flat_map(|member| member.cursors());
+        let generations = cursors.map(|cursor| cursor.generation.number());
+        !self.by_hash.is_empty() && generations.eq(self.generations.iter().copied())
+    }
+
     /// Returns the range of a row's tuple in `tuples`.
     fn tuple_at(&self, row: u32) -> Range<usize> {
         let width = 1 + self.generations.len();
@@ -369,55 +413,64 @@ impl ProductBuilder {
         start..start + width
     }
 
-    /// Returns the row of the tuple in `tuple`, as it stands in a cell. Adds it if there is room.
-    fn intern(&mut self, idle: u32) -> Option<u32> {
-        let width = self.tuple.len();
-        let hash = self.tuple.iter().fold(width as u64, |hash, state| {
-            hash::combine(hash, state.bits().into())
-        });
-        let known = self.by_hash.get(&hash).copied();
-        if let Some(row) = known {
-            // Two tuples with one hash: the later one has no row.
-            let at = self.tuple_at(row);
-            return (self.tuples[at] == self.tuple[..]).then_some(row);
-        }
-        if self.rows == MAX_ROWS {
-            self.refused += 1;
+    /// Returns the row of a tuple, as it stands in a cell. `None` if the tuple is new, and `Some(None)` if it can have no
+    /// row, because another one has its hash.
+    fn find(&self, tuple: &Tuple) -> Option<Option<u32>> {
+        let row = *self.by_hash.get(&tuple.hash())?;
+        let is_same = self.tuples[self.tuple_at(row)] == *tuple.states();
+        Some(is_same.then_some(row))
+    }
+
+    /// Returns the row of a tuple, as it stands in a cell, and adds it if there is none. `None` if there is no room, or the
+    /// rows are of other tables.
+    fn add(&mut self, members: &[Member<'_>], tuple: &Tuple, refused: &AtomicU32) -> Option<u32> {
+        if self.by_hash.is_empty() {
+            let cursors = members.iter().flat_map(|member| member.cursors());
+            let generations = cursors.map(|cursor| cursor.generation.number());
+            self.generations = generations.collect();
+        } else if !self.is_of(members) {
             return None;
         }
-        let row = (self.rows * COLUMNS) as u32 | idle;
-        self.rows += 1;
-        self.refused = 0;
-        self.tuples.extend_from_slice(&self.tuple);
-        self.by_hash.insert(hash, row);
+        if let Some(row) = self.find(tuple) {
+            return row;
+        }
+        // Row 0 has no tuple.
+        let row = 1 + self.by_hash.len();
+        if row == MAX_ROWS {
+            refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let row = (row * COLUMNS) as u32 | tuple.idle;
+        refused.store(0, Ordering::Relaxed);
+        self.tuples.extend_from_slice(tuple.states());
+        self.by_hash.insert(tuple.hash(), row);
         Some(row)
     }
 
-    /// Returns the transition of a row, as it stands in a cell, if no member has more to do than to change its state.
-    fn successor(&mut self, members: &[Member<'_>], from: u32, byte: u8) -> Option<u32> {
-        let from = self.tuple_at(from).start;
-        let MemberState::Filter(filter) = self.tuples[from] else {
+    /// Returns the tuple after a row, if no member has more to do than to change its state.
+    fn successor(
+        &self,
+        members: &[Member<'_>],
+        from: u32,
+        byte: u8,
+        filter: TextFilter,
+    ) -> Option<Tuple> {
+        if !self.is_of(members) {
+            return None;
+        }
+        let (first, states) = self.tuples[self.tuple_at(from)].split_first()?;
+        let MemberState::Filter(state) = *first else {
             return None;
         };
-        self.tuple.clear();
-        self.tuple
-            .push(MemberState::Filter((self.filter)(filter, byte)?));
-        let (mut at, mut idle) = (0, HELD_IDLE | ALL_IDLE);
+        let mut tuple = Tuple::new(filter(state, byte)?);
+        let mut states = states.iter();
         for member in members {
             for cursor in member.cursors() {
-                if self.generations.get(at) != Some(&cursor.generation.number()) {
-                    return None;
-                }
-                let state = self.tuples[from + 1 + at].after(cursor, byte)?;
-                at += 1;
-                idle &= state.idle_bits(cursor, member.idle);
-                self.tuple.push(state);
+                let state = states.next()?.after(cursor, byte)?;
+                tuple.push(state, cursor, member.idle)?;
             }
         }
-        match at == self.generations.len() {
-            true => self.intern(idle),
-            false => None,
-        }
+        Some(tuple)
     }
 }
 
