@@ -8,8 +8,8 @@
 //!
 //! # The loops that step a state
 //!
-//! Six loops step a state of the lazy DFA, one steps the product of several ([`product`](super::product)), and the Pike VM
-//! ([`pike`](crate::pike)) has three of its own.
+//! Seven loops step a state: six that of a lazy DFA, and one that of the [`product`](super::product) of several. The Pike
+//! VM ([`pike`](crate::pike)) has three of its own.
 //!
 //! | loop | file | used for |
 //! |---|---|---|
